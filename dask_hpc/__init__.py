@@ -1,0 +1,28 @@
+"""dask-hpc: a malleable, power-aware, fault-tolerant Dask cluster, and the simulator of one."""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Loaded on first use: a worker that only unpickles one of our objects need not import pandas.
+_WHERE = {
+    "InputError": "dask_hpc.model.errors",
+    "Policy": "dask_hpc.policy",
+    "simulate": "dask_hpc.simulator",
+    "manage": "dask_hpc.live",
+    "job": "dask_hpc.live",
+}
+__all__ = [*_WHERE, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'dask_hpc' has no attribute {name!r}")
+    value = getattr(import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

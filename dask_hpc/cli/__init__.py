@@ -1,0 +1,1 @@
+"""The command line: ``dask-hpc`` and the same commands as ``dask hpc``."""

@@ -1,0 +1,108 @@
+"""Declared parameters: the fields of a strategy, with unit, bounds and one line of help.
+
+From this one declaration come the checks of policy files, ``--set``, the CLI's listing and, later, the
+widgets' sliders.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cache
+from math import inf, isnan
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.units import UNITS, parse_quantity, write_quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Put into ``Annotated[type, Parameter(...)]`` on a strategy's field.
+
+    ``unit`` is "s", "B" or "W" for quantities written with a unit, or any other word (or nothing)
+    for plain numbers. Bounds are inclusive.
+    """
+
+    help: str
+    unit: str = ""
+    low: float = -inf
+    high: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One parameter as a strategy declares it."""
+
+    name: str
+    type: type
+    choices: tuple[str, ...]
+    default: Any
+    parameter: Parameter
+
+    @property
+    def bounds(self) -> str:
+        """What is allowed, for a person."""
+        if self.choices:
+            return ", ".join(self.choices)
+        if self.type is bool:
+            return "true, false"
+        low, high = self.parameter.low, self.parameter.high
+        if low == -inf and high == inf:
+            return "any number"
+        if high == inf:
+            return f"{self.write(low)} or more"
+        if low == -inf:
+            return f"at most {self.write(high)}"
+        return f"{self.write(low)} to {self.write(high)}"
+
+    def read(self, value: object) -> Any:
+        """The typed value of what a person wrote, or an ``InputError``."""
+        if self.choices:
+            if not isinstance(value, str) or value not in self.choices:
+                raise InputError("", f"found {shown(value)}", self.bounds)
+            return value
+        if self.type is bool:
+            if isinstance(value, str) and value.lower() in ("true", "false", "yes", "no"):
+                return value.lower() in ("true", "yes")
+            if not isinstance(value, bool):
+                raise InputError("", f"found {shown(value)}", self.bounds)
+            return value
+        number = self._number(value)
+        if isnan(number) or not self.parameter.low <= number <= self.parameter.high:
+            raise InputError("", f"found {shown(value)}", self.bounds)
+        return number
+
+    def _number(self, value: object) -> Any:
+        if self.parameter.unit in UNITS:
+            return parse_quantity(value, self.parameter.unit)
+        if isinstance(value, str):
+            try:
+                value = self.type(value)
+            except ValueError:
+                raise InputError("", f"found {shown(value)}", self.bounds) from None
+        whole = self.type is int
+        if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+            raise InputError("", f"found {shown(value)}", ("whole, " if whole else "") + self.bounds)
+        try:
+            return self.type(value)
+        except OverflowError:
+            raise InputError("", f"found {shown(value)}", self.bounds) from None
+
+    def write(self, value: Any) -> Any:
+        """The value as a policy file says it; ``read`` gives it back exactly."""
+        if self.parameter.unit in UNITS:
+            return write_quantity(float(value), self.parameter.unit)
+        return value
+
+
+@cache
+def declared(strategy: Any) -> tuple[Declared, ...]:
+    """The parameters a strategy class declares, in order."""
+    hints = get_type_hints(strategy, include_extras=True)
+    found = []
+    for field in dataclasses.fields(strategy):
+        kind, *notes = get_args(hints[field.name])
+        parameter = next(note for note in notes if isinstance(note, Parameter))
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        default = None if field.default is dataclasses.MISSING else field.default
+        found.append(Declared(field.name, str if choices else kind, choices, default, parameter))
+    return tuple(found)

@@ -1,0 +1,122 @@
+"""Speed-up models: how much faster a job runs on n nodes than on one.
+
+A model answers ``factor(n)`` with ``factor(1) == 1``; everything else follows from it.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from dask_hpc.model.errors import InputError, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """What all speed-up models share; subclasses say ``factor``."""
+
+    def factor(self, nodes: int) -> float:
+        """How many times faster than on one node."""
+        raise NotImplementedError
+
+    def efficiency(self, nodes: int) -> float:
+        """The share of the nodes that does useful work."""
+        return self.factor(nodes) / nodes
+
+    def runtime(self, work: float, nodes: int) -> float:
+        """Seconds for ``work`` node-seconds (its time on one node)."""
+        return work / self.factor(nodes)
+
+    def mtct(self, nodes: int) -> float:
+        """Communication time over compute time, as seed 001 (2.14) measures it.
+
+        The compute part on n nodes is ``work / n``; what the run takes beyond that is communication,
+        so MTCT = 1 / efficiency - 1. The source also prints MPI time over *total* time; we take the
+        ratio its name says. Super-linear scaling counts as no communication.
+        """
+        return max(0.0, 1.0 / self.efficiency(nodes) - 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear(Speedup):
+    """Twice the nodes, half the time."""
+
+    def factor(self, nodes: int) -> float:
+        return float(nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Amdahl(Speedup):
+    """A serial share of the work does not profit from nodes."""
+
+    serial: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.serial <= 1:
+            raise InputError("serial", f"found {shown(self.serial)}", "0 to 1")
+
+    def factor(self, nodes: int) -> float:
+        return 1.0 / (self.serial + (1.0 - self.serial) / nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class PowerLaw(Speedup):
+    """``nodes ** exponent``: 1 is linear, 0 does not scale."""
+
+    exponent: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.exponent <= 1.5:
+            raise InputError("exponent", f"found {shown(self.exponent)}", "0 to 1.5")
+
+    def factor(self, nodes: int) -> float:
+        return float(nodes**self.exponent)
+
+
+def _checked(points: tuple[tuple[int, float], ...]) -> None:
+    sizes = [size for size, _ in points]
+    if not sizes or sizes[0] != 1 or points[0][1] != 1.0:
+        raise InputError("points", f"found {shown(points)}", "a table that starts with (1, 1.0)")
+    if any(a >= b for a, b in pairwise(sizes)) or any(not f > 0 for _, f in points):
+        raise InputError("points", f"found {shown(points)}", "rising sizes, positive factors")
+
+
+@dataclass(frozen=True, slots=True)
+class Tabulated(Speedup):
+    """Measured factors; between two measured sizes the smaller one's factor holds."""
+
+    points: tuple[tuple[int, float], ...]
+
+    def __post_init__(self) -> None:
+        _checked(self.points)
+
+    def factor(self, nodes: int) -> float:
+        at = bisect_left(self.points, (nodes + 1,)) - 1
+        return self.points[max(at, 0)][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Interpolated(Speedup):
+    """Measured factors with straight lines between them, flat beyond the last."""
+
+    points: tuple[tuple[int, float], ...]
+
+    def __post_init__(self) -> None:
+        _checked(self.points)
+
+    def factor(self, nodes: int) -> float:
+        at = bisect_left(self.points, (nodes,))
+        if at == len(self.points):
+            return self.points[-1][1]
+        size, factor = self.points[at]
+        if size == nodes or at == 0:
+            return factor
+        size0, factor0 = self.points[at - 1]
+        return factor0 + (factor - factor0) * (nodes - size0) / (size - size0)
+
+
+def from_runtimes(runtimes: Mapping[int, float]) -> Interpolated:
+    """An interpolated model from seconds measured at some sizes (which must include 1)."""
+    if 1 not in runtimes:
+        raise InputError("runtimes", f"found sizes {shown(sorted(runtimes))}", "a table with size 1")
+    return Interpolated(tuple((n, runtimes[1] / runtimes[n]) for n in sorted(runtimes)))

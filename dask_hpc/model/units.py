@@ -1,0 +1,99 @@
+"""Quantities as people write them ("30s", "4 GiB", "2.5 kW") and as floats inside.
+
+The brain may not import Dask, so this is not ``dask.utils.parse_timedelta``; it also reads
+Slurm's ``[days-]hours:minutes:seconds`` and writes back exactly what it would read.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+
+from dask_hpc.model.errors import InputError, shown
+
+_SECONDS: Mapping[str, float] = {
+    "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0,
+    "ms": 1e-3, "us": 1e-6,
+    "m": 60.0, "min": 60.0, "mins": 60.0, "minute": 60.0, "minutes": 60.0,
+    "h": 3600.0, "hr": 3600.0, "hour": 3600.0, "hours": 3600.0,
+    "d": 86400.0, "day": 86400.0, "days": 86400.0, "w": 604800.0, "week": 604800.0, "weeks": 604800.0,
+}  # fmt: skip
+_BYTES: Mapping[str, float] = {
+    "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "pb": 1e15,
+    "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30, "tib": 2.0**40, "pib": 2.0**50,
+}  # fmt: skip
+_WATTS: Mapping[str, float] = {"w": 1.0, "mw": 1e-3, "kw": 1e3}
+
+#: unit symbol of a parameter -> the words it may be written with
+UNITS: Mapping[str, Mapping[str, float]] = {"s": _SECONDS, "B": _BYTES, "W": _WATTS}
+#: what to write: the largest of these that keeps the number exact and short
+_WRITTEN: Mapping[str, tuple[str, ...]] = {
+    "s": ("d", "h", "min", "s"),
+    "B": ("TiB", "GiB", "MiB", "KiB", "B"),
+    "W": ("kW", "W"),
+}
+_EXAMPLE: Mapping[str, str] = {"s": '"30s" or "2 h"', "B": '"4 GiB"', "W": '"2.5 kW"'}
+_NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d_]*)")
+_CLOCK = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+
+
+def parse_quantity(value: object, unit: str) -> float:
+    """Read a quantity of ``unit`` ("s", "B" or "W"); a bare number is taken in that unit."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise InputError("", f"found {shown(value)}", f"a quantity such as {_EXAMPLE[unit]}")
+    if not isinstance(value, str):
+        try:
+            return float(value)
+        except OverflowError:
+            raise InputError("", f"found {shown(value)}", "a finite number") from None
+    text = value.strip()
+    if text.lower() in ("inf", "infinity", "unlimited", ".inf"):
+        return math.inf
+    match = _NUMBER.fullmatch(text) if text.isascii() else None
+    if match:
+        number, word = float(match[1]), match[2].lower()
+        words = UNITS[unit]
+        if not word:
+            return number
+        # "MW" is a megawatt and "mW" a milliwatt: the only pair that case tells apart.
+        if unit == "W" and match[2].startswith("M"):
+            return number * 1e6
+        if word in words:
+            return number * words[word]
+        known = ", ".join(sorted(set(_WRITTEN[unit]), key=lambda w: words[w.lower()]))
+        raise InputError("", f"found the unit {shown(match[2])} in {shown(value)}", f"units {known}")
+    clock = _CLOCK.fullmatch(text) if unit == "s" and text.isascii() else None
+    if clock:
+        days, hours, minutes, seconds = clock.groups()
+        whole = int(days or 0) * 86400.0 + int(hours or 0) * 3600.0 + int(minutes) * 60.0
+        return whole + float(seconds)
+    raise InputError("", f"found {shown(value)}", f"a quantity such as {_EXAMPLE[unit]}")
+
+
+def parse_duration(value: object) -> float:
+    """Seconds from ``30``, ``"30s"``, ``"10 min"``, ``"1-02:00:00"`` or ``"inf"``."""
+    return parse_quantity(value, "s")
+
+
+def write_quantity(value: float, unit: str) -> str:
+    """The shortest human form of ``value`` that reads back to exactly the same float."""
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    for word in _WRITTEN[unit]:
+        scaled = value / UNITS[unit][word.lower()]
+        text = f"{scaled:.12g}"
+        if abs(scaled) >= 1 and len(text) <= 6 and parse_quantity(f"{text} {word}", unit) == value:
+            return f"{text} {word}"
+    return f"{int(value) if value.is_integer() and abs(value) < 1e15 else value!r} {unit}"
+
+
+def show_duration(seconds: float) -> str:
+    """Three or so significant digits for a person: "47 s", "3.5 min", "2.1 h", "4.0 d"."""
+    if not math.isfinite(seconds):
+        return "-" if math.isnan(seconds) else "unlimited"
+    size = abs(seconds)
+    if size < 100:
+        return f"{seconds:.3g} s"
+    for limit, scale, word in ((6000, 60, "min"), (172800, 3600, "h"), (math.inf, 86400, "d")):
+        if size < limit:
+            return f"{seconds / scale:.1f} {word}"
+    raise AssertionError(seconds)

@@ -1,0 +1,154 @@
+"""The jobs that wait, in the policy's order, searchable by size without looking at each.
+
+The order is kept in blocks of neighbours; a block knows the smallest job and the shortest walltime
+in it, so a search for "the next job that fits" skips whole blocks. All operations cost about the
+square root of the number of waiting jobs, or less.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import Any
+
+from dask_hpc.model.job import Job
+
+#: position in the queue: the policy's rank, then the order of arrival
+Key = tuple[Any, int]
+_BLOCK = 64
+
+
+class _Block:
+    __slots__ = ("jobs", "keys", "nodes", "walltime")
+
+    def __init__(self, keys: list[Key], jobs: list[Job]) -> None:
+        self.keys = keys
+        self.jobs = jobs
+        self.measure()
+
+    def measure(self) -> None:
+        self.nodes = min((job.nodes for job in self.jobs), default=0)
+        self.walltime = min((job.walltime for job in self.jobs), default=inf)
+
+
+def by_arrival(job: Job) -> Any:
+    """The rank that keeps the order of arrival."""
+    return 0
+
+
+class Waiting:
+    """An ordered collection of jobs. Strategies only read it."""
+
+    __slots__ = ("_arrivals", "_blocks", "_keys", "_lasts", "_rank")
+
+    def __init__(self, rank: Callable[[Job], Any] = by_arrival) -> None:
+        self._rank = rank
+        self._arrivals = 0
+        self._keys: dict[str, Key] = {}
+        self._blocks: list[_Block] = []
+        self._lasts: list[Key] = []  # the last key of each block
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._keys
+
+    def __iter__(self) -> Iterator[Job]:
+        for block in self._blocks:
+            yield from block.jobs
+
+    @property
+    def first(self) -> Job | None:
+        """The job at the head, or None."""
+        return self._blocks[0].jobs[0] if self._blocks else None
+
+    def after(self, job: Job) -> Iterator[Job]:
+        """The jobs behind ``job``, in order."""
+        key = self._keys[job.id]
+        at = bisect_left(self._lasts, key)
+        block = self._blocks[at]
+        yield from block.jobs[bisect_right(block.keys, key) :]
+        for block in self._blocks[at + 1 :]:
+            yield from block.jobs
+
+    def next_fitting(self, after: Job, idle: int, window: float, spare: int) -> Job | None:
+        """The next job behind ``after`` that needs at most ``idle`` nodes and moreover either ends
+        within ``window`` seconds (by its walltime) or needs at most ``spare`` nodes."""
+        key = self._keys[after.id]
+        at = bisect_left(self._lasts, key)
+        start = bisect_right(self._blocks[at].keys, key)
+        for block in self._blocks[at:] if at else self._blocks:
+            if block.nodes <= idle and (block.nodes <= spare or block.walltime <= window):
+                jobs = block.jobs
+                for job in jobs[start:] if start else jobs:
+                    nodes = job.nodes
+                    if nodes <= idle and (nodes <= spare or job.walltime <= window):
+                        return job
+            start = 0
+        return None
+
+    def add(self, job: Job, arrival: int | None = None) -> None:
+        """Put a job in its place; ``arrival`` gives back an earlier place (see ``arrival_of``)."""
+        if arrival is None:
+            arrival = self._arrivals
+            self._arrivals = arrival + 1
+        key = (self._rank(job), arrival)
+        self._keys[job.id] = key
+        lasts = self._lasts
+        if not lasts:
+            self._blocks.append(_Block([key], [job]))
+            lasts.append(key)
+            return
+        at = len(lasts) - 1 if key > lasts[-1] else bisect_left(lasts, key)
+        block = self._blocks[at]
+        if key > block.keys[-1]:
+            block.keys.append(key)
+            block.jobs.append(job)
+            lasts[at] = key
+        else:
+            place = bisect_left(block.keys, key)
+            block.keys.insert(place, key)
+            block.jobs.insert(place, job)
+        if job.nodes < block.nodes:
+            block.nodes = job.nodes
+        if job.walltime < block.walltime:
+            block.walltime = job.walltime
+        if len(block.keys) > 2 * _BLOCK:
+            self._split(at)
+
+    def remove(self, job_id: str) -> Job:
+        """Take a job out; KeyError if it does not wait."""
+        key = self._keys.pop(job_id)
+        at = bisect_left(self._lasts, key)
+        block = self._blocks[at]
+        place = bisect_left(block.keys, key)
+        job = block.jobs.pop(place)
+        del block.keys[place]
+        if not block.keys:
+            del self._blocks[at], self._lasts[at]
+            return job
+        if place == len(block.keys):
+            self._lasts[at] = block.keys[-1]
+        if job.nodes == block.nodes or job.walltime == block.walltime:
+            block.measure()
+        return job
+
+    def arrival_of(self, job_id: str) -> int:
+        """Which arrival this job was: its place among jobs of equal rank."""
+        return self._keys[job_id][1]
+
+    def copy(self) -> "Waiting":
+        """An independent copy that shares the (immutable) jobs."""
+        twin = Waiting(self._rank)
+        twin._arrivals = self._arrivals
+        twin._keys = dict(self._keys)
+        twin._lasts = list(self._lasts)
+        twin._blocks = [_Block(list(b.keys), list(b.jobs)) for b in self._blocks]
+        return twin
+
+    def _split(self, at: int) -> None:
+        block = self._blocks[at]
+        left = _Block(block.keys[:_BLOCK], block.jobs[:_BLOCK])
+        right = _Block(block.keys[_BLOCK:], block.jobs[_BLOCK:])
+        self._blocks[at : at + 1] = [left, right]
+        insort(self._lasts, left.keys[-1])

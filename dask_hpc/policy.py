@@ -1,0 +1,234 @@
+"""A policy: strategies chosen for each concern plus their parameters, written as one YAML file."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.parameter import Declared, declared
+from dask_hpc.model.plan import Plan
+from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.strategies import CONCERNS, strategies
+
+_KEYS = ("summary", "source", *CONCERNS)
+_LIMIT = 100_000  # bytes; a policy file is a page, not a book
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What to do about each concern. ``None`` leaves a concern alone."""
+
+    name: str
+    queue: Any
+    malleability: Any = None
+    power: Any = None
+    summary: str = ""
+    source: str = ""
+    #: where it was read from, for error messages only
+    origin: str = field(default="", compare=False, repr=False)
+
+    @classmethod
+    def load(cls, name_or_path: "str | Path | Policy") -> "Policy":
+        """A ready-made policy by name, or any policy file by path."""
+        if isinstance(name_or_path, Policy):
+            return name_or_path
+        path = _find(str(name_or_path))
+        try:
+            with path.open("rb") as file:
+                data = file.read(_LIMIT + 1)
+        except OSError as error:
+            raise InputError(shown(str(path)), f"cannot be read: {error.strerror}") from None
+        return cls.parse(data, name=path.stem, origin=str(path))
+
+    @classmethod
+    def parse(cls, text: str | bytes, name: str = "policy", origin: str = "policy") -> "Policy":
+        """A policy from YAML text. Never runs anything; every complaint is an ``InputError``."""
+        try:
+            return cls._from_mapping(_read_yaml(text), name, origin)
+        except InputError as error:
+            raise error.at(shown(origin).strip("'\"")) from None
+
+    @classmethod
+    def _from_mapping(cls, found: Any, name: str, origin: str) -> "Policy":
+        _check_keys(found, _KEYS, "")
+        if "queue" not in found:
+            raise InputError("queue", "found nothing", "queue: {strategy: NAME}")
+        words = {}
+        for key in ("summary", "source"):
+            words[key] = found.get(key, "")
+            if not isinstance(words[key], str):
+                raise InputError(key, f"found {shown(words[key])}", "text")
+        chosen = {concern: _strategy(concern, found.get(concern)) for concern in CONCERNS}
+        return cls(name=name, origin=origin, **words, **chosen)
+
+    def with_(self, **changes: object) -> "Policy":
+        """A copy with parameters changed, named by key path: ``with_(**{"queue.depth": 5})``.
+
+        Changing ``CONCERN.strategy`` starts that concern from the new strategy's defaults.
+        """
+        found = self.to_dict()
+        for path in sorted(changes, key=lambda path: not path.endswith(".strategy")):
+            concern, dot, key = path.partition(".")
+            if concern not in CONCERNS or not dot:
+                raise InputError(path, "unknown key", ", ".join(self._paths()))
+            if key == "strategy":
+                found[concern] = {"strategy": changes[path]}
+            else:
+                found.setdefault(concern, {"strategy": "none"})[key] = changes[path]
+        try:
+            return Policy._from_mapping(found, self.name, self.origin)
+        except InputError as error:
+            raise error.at(self.origin or self.name) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as the YAML file would hold it."""
+        words = {key: getattr(self, key) for key in ("summary", "source") if getattr(self, key)}
+        return words | {concern: _written(getattr(self, concern)) for concern in CONCERNS}
+
+    def to_yaml(self) -> str:
+        """The policy as a file that ``parse`` reads back to an equal policy."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=100)
+
+    def parameters(self) -> Iterator[tuple[str, Declared, Any]]:
+        """Every parameter: its key path, its declaration, its value here."""
+        for concern in CONCERNS:
+            strategy = getattr(self, concern)
+            if strategy is not None:
+                for one in declared(type(strategy)):
+                    yield f"{concern}.{one.name}", one, getattr(strategy, one.name)
+
+    def decide(self, snapshot: Snapshot, memory: Mapping[str, Any]) -> tuple[Plan, dict[str, Any]]:
+        """The one decision both bodies ask for. ``memory`` is what the last call answered."""
+        starts, remembered = self.queue.decide(snapshot, memory.get("queue"))
+        plan = Plan(snapshot.revision, snapshot.now, tuple(starts))
+        return plan, {"queue": remembered}
+
+    def _paths(self) -> list[str]:
+        strategies_ = [f"{concern}.strategy" for concern in CONCERNS]
+        return strategies_ + [path for path, _, _ in self.parameters()]
+
+
+def ready_made() -> dict[str, Path]:
+    """The policy files that come with the package, by name."""
+    here = Path(__file__).parent
+    # A wheel carries them inside the package; in an editable install they lie beside it.
+    for folder in (here / "policies", here.parent / "policies"):
+        if folder.is_dir():
+            return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    raise FileNotFoundError("the policies folder is missing from this installation")
+
+
+def _find(name_or_path: str) -> Path:
+    known = ready_made()
+    if name_or_path in known:
+        return known[name_or_path]
+    path = Path(name_or_path)
+    looks_like_path = path.suffix in (".yaml", ".yml") or len(path.parts) > 1
+    try:
+        if path.is_file() or (looks_like_path and path.exists()):
+            return path
+    except (OSError, ValueError):
+        pass
+    if looks_like_path:
+        raise InputError(shown(name_or_path), "no such file")
+    raise InputError(
+        "policy", f"no policy is named {shown(name_or_path)}{_nearest(name_or_path, known)}",
+        ", ".join(known) + ", or a path to a .yaml file",
+    )  # fmt: skip
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML, which moreover refuses a key said twice."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+            if key is not None and key in seen:
+                raise InputError(f"line {key_node.start_mark.line + 1}", f"{shown(key)} is said twice")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _read_yaml(text: str | bytes) -> Any:
+    if len(text) > _LIMIT:
+        raise InputError("", f"more than {_LIMIT:,} bytes", "a policy file")
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")
+        return yaml.load(text, _Loader)
+    except UnicodeDecodeError as error:
+        raise InputError("", f"not text: byte {error.start} is not UTF-8") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"line {mark.line + 1}" if mark else ""
+        raise InputError(line, f"not YAML: {error.problem or error.context}") from None
+    except yaml.YAMLError as error:
+        raise InputError("", f"not YAML: {shown(str(error))}") from None
+    except RecursionError:
+        raise InputError("", "nested too deeply") from None
+    except InputError:
+        raise
+    except (ValueError, TypeError, OverflowError, AttributeError, KeyError) as error:
+        # PyYAML lets these through for dates and numbers that do not exist, such as 2020-13-45
+        raise InputError("", f"not YAML: {shown(str(error))}") from None
+
+
+def _check_keys(found: Any, known: tuple[str, ...], path: str) -> None:
+    if not isinstance(found, dict):
+        raise InputError(path, f"found {shown(found)}", "a mapping with " + ", ".join(known))
+    for key in found:
+        if key not in known:
+            where = f"{path}.{_word(key)}" if path else _word(key)
+            raise InputError(where, f"unknown key{_nearest(str(key), known)}", ", ".join(known))
+
+
+def _word(key: object) -> str:
+    return key if isinstance(key, str) and key.isprintable() and len(key) < 60 else shown(key)
+
+
+def _nearest(word: str, known: Any) -> str:
+    close = difflib.get_close_matches(word[:60], list(known), n=1, cutoff=0.5)
+    return f" (nearest: {close[0]})" if close else ""
+
+
+def _strategy(concern: str, found: Any) -> Any:
+    optional = concern != "queue"
+    if found is None and optional:
+        return None
+    if not isinstance(found, dict) or "strategy" not in found:
+        raise InputError(concern, f"found {shown(found)}", f"{concern}: {{strategy: NAME, ...}}")
+    name = found["strategy"]
+    known = strategies(concern)
+    if optional and name == "none":
+        _check_keys(found, ("strategy",), concern)
+        return None
+    if not isinstance(name, str) or name not in known:
+        names = [*known, *(["none"] if optional else [])]
+        raise InputError(
+            f"{concern}.strategy",
+            f"found {shown(name)}{_nearest(str(name), names)}",
+            ", ".join(names),
+        )
+    cls = known[name]
+    parameters = declared(cls)
+    _check_keys(found, ("strategy", *(one.name for one in parameters)), concern)
+    values = {}
+    for one in parameters:
+        if one.name in found:
+            try:
+                values[one.name] = one.read(found[one.name])
+            except InputError as error:
+                raise error.at(f"{concern}.{one.name}") from None
+    return cls(**values)
+
+
+def _written(strategy: Any) -> dict[str, Any]:
+    if strategy is None:
+        return {"strategy": "none"}
+    values = {one.name: one.write(getattr(strategy, one.name)) for one in declared(type(strategy))}
+    return {"strategy": strategy.name} | {k: v for k, v in values.items() if v is not None}
