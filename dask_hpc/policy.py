@@ -98,7 +98,7 @@ class Policy:
         for concern in CONCERNS:
             strategy = getattr(self, concern)
             if strategy is not None:
-                for one in declared(type(strategy)):
+                for one in declared(strategy.__class__):
                     yield f"{concern}.{one.name}", one, getattr(strategy, one.name)
 
     def decide(self, snapshot: Snapshot, memory: Mapping[str, Any]) -> tuple[Plan, dict[str, Any]]:
@@ -214,7 +214,7 @@ def _strategy(concern: str, found: Any) -> Any:
             f"found {shown(name)}{_nearest(str(name), names)}",
             ", ".join(names),
         )
-    cls = known[name]
+    cls: Any = known[name]
     parameters = declared(cls)
     _check_keys(found, ("strategy", *(one.name for one in parameters)), concern)
     values = {}
@@ -230,5 +230,5 @@ def _strategy(concern: str, found: Any) -> Any:
 def _written(strategy: Any) -> dict[str, Any]:
     if strategy is None:
         return {"strategy": "none"}
-    values = {one.name: one.write(getattr(strategy, one.name)) for one in declared(type(strategy))}
+    values = {one.name: one.write(getattr(strategy, one.name)) for one in declared(strategy.__class__)}
     return {"strategy": strategy.name} | {k: v for k, v in values.items() if v is not None}
