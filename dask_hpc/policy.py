@@ -1,7 +1,6 @@
 """A policy: strategies chosen for each concern plus their parameters, written as one YAML file."""
 
-import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import yaml
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.parameter import Declared, declared
 from dask_hpc.model.plan import Plan
+from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies import CONCERNS, strategies
 
@@ -48,13 +48,13 @@ class Policy:
     def parse(cls, text: str | bytes, name: str = "policy", origin: str = "policy") -> "Policy":
         """A policy from YAML text. Never runs anything; every complaint is an ``InputError``."""
         try:
-            return cls._from_mapping(_read_yaml(text), name, origin)
+            return cls._from_mapping(read_yaml(text, _LIMIT), name, origin)
         except InputError as error:
             raise error.at(shown(origin).strip("'\"")) from None
 
     @classmethod
     def _from_mapping(cls, found: Any, name: str, origin: str) -> "Policy":
-        _check_keys(found, _KEYS, "")
+        check_keys(found, _KEYS, "")
         if "queue" not in found:
             raise InputError("queue", "found nothing", "queue: {strategy: NAME}")
         words = {}
@@ -101,11 +101,15 @@ class Policy:
                 for one in declared(strategy.__class__):
                     yield f"{concern}.{one.name}", one, getattr(strategy, one.name)
 
-    def decide(self, snapshot: Snapshot, memory: Mapping[str, Any]) -> tuple[Plan, dict[str, Any]]:
-        """The one decision both bodies ask for. ``memory`` is what the last call answered."""
-        starts, remembered = self.queue.decide(snapshot, memory.get("queue"))
-        plan = Plan(snapshot.revision, snapshot.now, tuple(starts))
-        return plan, {"queue": remembered}
+    def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Plan | None, Any]:
+        """The one decision both bodies ask for: a plan, or None if nothing is to be done.
+
+        ``memory`` is what the last call answered, None at first.
+        """
+        starts, memory = self.queue.decide(snapshot, memory)
+        if not starts:
+            return None, memory
+        return Plan(snapshot.revision, snapshot.now, tuple(starts)), memory
 
     def _paths(self) -> list[str]:
         strategies_ = [f"{concern}.strategy" for concern in CONCERNS]
@@ -136,64 +140,9 @@ def _find(name_or_path: str) -> Path:
     if looks_like_path:
         raise InputError(shown(name_or_path), "no such file")
     raise InputError(
-        "policy", f"no policy is named {shown(name_or_path)}{_nearest(name_or_path, known)}",
+        "policy", f"no policy is named {shown(name_or_path)}{nearest(name_or_path, known)}",
         ", ".join(known) + ", or a path to a .yaml file",
     )  # fmt: skip
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe YAML, which moreover refuses a key said twice."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
-            if key is not None and key in seen:
-                raise InputError(f"line {key_node.start_mark.line + 1}", f"{shown(key)} is said twice")
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-def _read_yaml(text: str | bytes) -> Any:
-    if len(text) > _LIMIT:
-        raise InputError("", f"more than {_LIMIT:,} bytes", "a policy file")
-    try:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8")
-        return yaml.load(text, _Loader)
-    except UnicodeDecodeError as error:
-        raise InputError("", f"not text: byte {error.start} is not UTF-8") from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f"line {mark.line + 1}" if mark else ""
-        raise InputError(line, f"not YAML: {error.problem or error.context}") from None
-    except yaml.YAMLError as error:
-        raise InputError("", f"not YAML: {shown(str(error))}") from None
-    except RecursionError:
-        raise InputError("", "nested too deeply") from None
-    except InputError:
-        raise
-    except (ValueError, TypeError, OverflowError, AttributeError, KeyError) as error:
-        # PyYAML lets these through for dates and numbers that do not exist, such as 2020-13-45
-        raise InputError("", f"not YAML: {shown(str(error))}") from None
-
-
-def _check_keys(found: Any, known: tuple[str, ...], path: str) -> None:
-    if not isinstance(found, dict):
-        raise InputError(path, f"found {shown(found)}", "a mapping with " + ", ".join(known))
-    for key in found:
-        if key not in known:
-            where = f"{path}.{_word(key)}" if path else _word(key)
-            raise InputError(where, f"unknown key{_nearest(str(key), known)}", ", ".join(known))
-
-
-def _word(key: object) -> str:
-    return key if isinstance(key, str) and key.isprintable() and len(key) < 60 else shown(key)
-
-
-def _nearest(word: str, known: Any) -> str:
-    close = difflib.get_close_matches(word[:60], list(known), n=1, cutoff=0.5)
-    return f" (nearest: {close[0]})" if close else ""
 
 
 def _strategy(concern: str, found: Any) -> Any:
@@ -205,18 +154,18 @@ def _strategy(concern: str, found: Any) -> Any:
     name = found["strategy"]
     known = strategies(concern)
     if optional and name == "none":
-        _check_keys(found, ("strategy",), concern)
+        check_keys(found, ("strategy",), concern)
         return None
     if not isinstance(name, str) or name not in known:
         names = [*known, *(["none"] if optional else [])]
         raise InputError(
             f"{concern}.strategy",
-            f"found {shown(name)}{_nearest(str(name), names)}",
+            f"found {shown(name)}{nearest(str(name), names)}",
             ", ".join(names),
         )
     cls: Any = known[name]
     parameters = declared(cls)
-    _check_keys(found, ("strategy", *(one.name for one in parameters)), concern)
+    check_keys(found, ("strategy", *(one.name for one in parameters)), concern)
     values = {}
     for one in parameters:
         if one.name in found:

@@ -1,0 +1,114 @@
+"""Reading the Standard Workload Format, plain or gzipped.
+
+18 whitespace-separated numbers per job, ``-1`` for unknown, ``;`` starts a comment, header comments
+hold ``Key: value``. We use: 1 job number, 2 submit time, 4 run time, 5 used processors, 8 requested
+processors, 9 requested time, 12 user. Rules for what is missing:
+
+* processors: the requested ones, else the used ones (``processors="used"`` turns that round);
+* walltime: the requested time, else the run time (the job is then taken to be perfectly estimated);
+* a job with neither processors nor a run time cannot be replayed: it is left out and counted.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.job import Job
+from dask_hpc.simulator.workload import Arrival, Workload
+
+_FIELDS = 18
+
+
+def read_swf(path: Path, *, processors: str = "requested", per_node: int = 1) -> Workload:
+    """A whole file. Complaints name the file and the line."""
+    if processors not in ("requested", "used"):
+        raise InputError("processors", f"found {shown(processors)}", "requested, used")
+    if per_node < 1:
+        raise InputError("processors per node", f"found {shown(per_node)}", "1 or more")
+    arrivals: list[Arrival] = []
+    header: dict[str, str] = {}
+    seen: set[str] = set()
+    left_out = 0
+    for number, line in _lines(path):
+        if line.startswith(";"):
+            key, colon, value = line.lstrip("; \t").partition(":")
+            if colon:
+                header.setdefault(key.strip(), value.strip())
+            continue
+        try:
+            arrival = _arrival(line, processors == "used", per_node)
+        except InputError as error:
+            raise error.at(f"{path}, line {number}") from None
+        if arrival is None:
+            left_out += 1
+            continue
+        if arrival.job.id in seen:
+            raise InputError(f"{path}, line {number}", f"job {arrival.job.id} is there twice")
+        seen.add(arrival.job.id)
+        arrivals.append(arrival)
+    notes = (f"{left_out} jobs left out: no processors or no run time",) if left_out else ()
+    return Workload(path.name, arrivals, _machine(header, per_node), notes)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that say something, numbered from 1."""
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    number = 0
+    try:
+        with opened(path, "rt", encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, start=1):
+                text = line.strip()
+                if text:
+                    yield number, text
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        after = f"{path}, after line {number}"
+        raise InputError(after, f"not a complete gzip file: {error}") from None
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror or error}") from None
+
+
+def _arrival(line: str, used_first: bool, per_node: int) -> Arrival | None:
+    words = line.split()
+    if len(words) != _FIELDS:
+        raise InputError("", f"{len(words)} fields", f"{_FIELDS} numbers, -1 for unknown")
+    try:
+        submit, runtime, used, wanted, limit = (float(words[i]) for i in (1, 3, 4, 7, 8))
+    except ValueError:
+        bad = next(word for word in words if not _is_number(word))
+        raise InputError("", f"found {shown(bad)}", f"{_FIELDS} numbers, -1 for unknown") from None
+    if not 0 <= submit < inf:
+        raise InputError("field 2 (submit time)", f"found {words[1]}", "0 or more")
+    first, second = (used, wanted) if used_first else (wanted, used)
+    count = first if first > 0 else second
+    if not (0 < count < 2**31 and 0 <= runtime < inf):
+        if count == inf or count != count or runtime == inf or runtime != runtime:
+            raise InputError("", "found a number that is not finite", "finite numbers")
+        return None
+    walltime = limit if 0 < limit < inf else max(runtime, 1.0)
+    job = Job(
+        id=words[0],
+        nodes=-(-int(count) // per_node),
+        walltime=walltime,
+        submitted=submit,
+        user="" if words[11] == "-1" else words[11],
+    )
+    return Arrival(job, runtime)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _machine(header: dict[str, str], per_node: int) -> int | None:
+    for key, divisor in (("MaxProcs", per_node), ("MaxNodes", 1)):
+        text = header.get(key, "").split(" ")[0]
+        if text.isascii() and text.isdigit() and int(text) > 0:
+            return -(-int(text) // divisor)
+    return None
