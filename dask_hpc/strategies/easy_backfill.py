@@ -10,8 +10,19 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Start
 from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.waiting import Key
 from dask_hpc.strategies.fcfs import from_the_front
 from dask_hpc.strategies.strategy import Starts
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What is remembered: the head's reservation, good while the revision is; who was asked already."""
+
+    revision: int
+    shadow: float
+    spare: int
+    asked: Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,34 +47,45 @@ class EasyBackfill:
         """Arrival order alone decides."""
         return 0
 
-    def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Starts, Any]:
+    def decide(self, snapshot: Snapshot, memory: Reservation | None) -> tuple[Starts, Reservation | None]:
         """Start from the front, reserve for the first that does not fit, then backfill."""
-        starts, head, idle = from_the_front(snapshot)
-        if head is None or not idle or len(snapshot.waiting) == len(starts) + 1:
-            return starts, None
-        now = snapshot.now
         waiting = snapshot.waiting
-        shadow, spare = reservation(snapshot, starts, head, idle)
-        window = shadow - now
-        candidate = waiting.next_fitting(head, idle, window, spare)
+        head = waiting.first
+        if memory is not None and memory.revision == snapshot.revision and head is not None:
+            # Only the clock has moved, so whoever could not overtake before cannot now: ask newcomers.
+            starts: list[Start] = []
+            idle, shadow, spare, asked = snapshot.idle, memory.shadow, memory.spare, memory.asked
+        else:
+            starts, head, idle = from_the_front(snapshot)
+            if head is None or not idle:
+                return starts, None
+            shadow, spare = shadow_time(snapshot, starts, head, idle)
+            asked = waiting.key(head.id)
+        window = shadow - snapshot.now
         overtaking = 0
-        while candidate is not None and overtaking < self.depth:
-            nodes = candidate.nodes
-            if window == inf:
+        while idle and overtaking < self.depth:
+            candidate = waiting.next_fitting(asked, idle, window, spare)
+            if candidate is None:
+                break
+            if candidate.walltime > window:
+                reason = f"overtakes job {head.id}, which leaves {spare} nodes over at {shadow:g} s"
+                spare -= candidate.nodes
+            elif shadow == inf:
                 reason = f"overtakes job {head.id}: nobody knows when that can start"
-            elif candidate.walltime <= window:
-                reason = f"overtakes job {head.id}: ends before its reservation at {shadow:g} s"
             else:
-                reason = f"overtakes job {head.id}: it leaves {spare} nodes over at {shadow:g} s"
-                spare -= nodes
-            starts.append(Start(candidate.id, nodes, reason))
+                reason = f"overtakes job {head.id}: ends before its reservation at {shadow:g} s"
+            starts.append(Start(candidate.id, candidate.nodes, reason))
             overtaking += 1
-            idle -= nodes
-            candidate = waiting.next_fitting(candidate, idle, window, spare) if idle else None
-        return starts, None
+            idle -= candidate.nodes
+            asked = waiting.key(candidate.id)
+        if overtaking and overtaking == self.depth:
+            return starts, None
+        last = waiting.last_key
+        assert last is not None
+        return starts, Reservation(snapshot.revision + len(starts), shadow, spare, last)
 
 
-def reservation(snapshot: Snapshot, starts: list[Start], head: Job, idle: int) -> tuple[float, int]:
+def shadow_time(snapshot: Snapshot, starts: list[Start], head: Job, idle: int) -> tuple[float, int]:
     """The shadow time of ``head`` and the nodes it will leave over then.
 
     ``starts`` (the first jobs of the queue) are decided but not yet carried out; ``idle`` is what they

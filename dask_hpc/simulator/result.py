@@ -1,0 +1,112 @@
+"""The answer of a simulation: metrics, jobs, trace and story."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from dask_hpc.model.story import Story
+from dask_hpc.model.units import show_duration
+from dask_hpc.policy import Policy
+from dask_hpc.simulator.metrics import METRICS, metrics
+from dask_hpc.simulator.record import STATES, Record
+
+
+@dataclass(frozen=True)
+class Result:
+    """One policy's run of one workload."""
+
+    workload: str
+    nodes: int
+    policy: Policy
+    story: Story
+    record: Record
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """Figures by name; ``dask_hpc.simulator.metrics.METRICS`` says what each means."""
+        return metrics(self.record, self.nodes)
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """One row per job in order of submission."""
+        record = self.record
+        start, submit = np.array(record.start), np.array(record.submit)
+        return pd.DataFrame(
+            {
+                "id": record.id,
+                "submit": submit,
+                "start": start,
+                "end": np.array(record.end),
+                "wait": start - submit,
+                "nodes": np.array(record.nodes, dtype=np.int32),
+                "state": pd.Categorical.from_codes(np.array(record.state, dtype=np.int8), list(STATES)),
+            }
+        )
+
+    @cached_property
+    def trace(self) -> xr.Dataset:
+        """The jobs, and how many nodes were busy and jobs waited after each change."""
+        jobs = self.jobs.astype({"id": str, "state": str})
+        columns = {name: ("job", jobs[name].to_numpy()) for name in ("submit", "start", "end", "nodes")}
+        time, busy, waiting = _steps(self.jobs)
+        units = {"units": "s"}
+        trace = xr.Dataset(
+            {
+                **columns,
+                "state": ("job", jobs["state"].to_numpy(dtype="U")),
+                "busy_nodes": ("time", busy),
+                "waiting_jobs": ("time", waiting),
+            },
+            coords={"job": jobs["id"].to_numpy(dtype="U"), "time": ("time", time, units)},
+            attrs={"workload": self.workload, "nodes": self.nodes, "policy": self.policy.to_yaml()},
+        )
+        for name in ("submit", "start", "end"):
+            trace[name].attrs.update(units)
+        return trace
+
+    def __repr__(self) -> str:
+        lines = [
+            f"<{self.workload} on {self.nodes} nodes under {self.policy.name}: {len(self.record.id)} jobs"
+        ]
+        lines += [f"  {name.replace('_', ' ')}: {shown_metric(name, v)}" for name, v in self.metrics.items()]
+        return "\n".join(lines) + ">"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Cached frames are made again on demand.
+        fields = ("workload", "nodes", "policy", "story", "record")
+        return {name: self.__dict__[name] for name in fields}
+
+
+def shown_metric(name: str, value: float) -> str:
+    """A metric for a person."""
+    unit = METRICS[name][0]
+    if value != value:
+        return "-"
+    if unit == "s":
+        return show_duration(value)
+    if name == "utilisation":
+        return f"{value:.1%}"
+    if name == "throughput":
+        return f"{value * 3600:.4g}/h"
+    return f"{value:,.0f}" if unit == "jobs" else f"{value:.2f}"
+
+
+def _steps(jobs: pd.DataFrame) -> tuple[Any, Any, Any]:
+    """Times of change, and after each the busy nodes and the waiting jobs."""
+    ran = jobs[jobs["start"].notna()]
+    ended = ran[ran["end"].notna()]
+    waited = jobs[jobs["state"] != "rejected"]
+    ones = np.ones(len(jobs), np.int64)
+    times = np.concatenate([waited["submit"], ran["start"], ended["end"]])
+    nodes = ran["nodes"].to_numpy(np.int64)
+    busy = np.concatenate([0 * ones[: len(waited)], nodes, -ended["nodes"].to_numpy(np.int64)])
+    waiting = np.concatenate([ones[: len(waited)], -ones[: len(ran)], 0 * ones[: len(ended)]])
+    time, where = np.unique(times, return_inverse=True)
+    busy_steps, waiting_steps = np.zeros(len(time), np.int64), np.zeros(len(time), np.int64)
+    np.add.at(busy_steps, where, busy)
+    np.add.at(waiting_steps, where, waiting)
+    return time, busy_steps.cumsum(), waiting_steps.cumsum()

@@ -1,0 +1,132 @@
+"""The event loop: what happens at one instant, kills, rejections, memory."""
+
+import itertools
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_hpc import InputError, Policy
+from dask_hpc.model.job import Job
+from dask_hpc.simulator import Arrival, Machine, Record, simulate, synthetic_day
+from dask_hpc.simulator.result import Result
+
+
+def arrival(name, submit, nodes, runtime, walltime=1000.0):
+    return Arrival(Job(id=name, nodes=nodes, walltime=walltime, submitted=submit), runtime)
+
+
+def rows(arrivals, nodes, policy="fcfs"):
+    frame = simulate(arrivals, nodes=nodes, policy=policy).jobs
+    return {row.id: (row.start, row.end, row.state) for row in frame.itertuples()}
+
+
+def test_ends_come_before_submissions_and_starts():
+    """A job submitted at the instant another ends starts at that instant, on its nodes."""
+    assert rows([arrival("a", 0.0, 2, 10.0), arrival("b", 10.0, 2, 5.0)], 2) == {
+        "a": (0.0, 10.0, "completed"),
+        "b": (10.0, 15.0, "completed"),
+    }
+
+
+def test_reaching_the_walltime_exactly_is_an_end_not_a_kill():
+    jobs = [arrival("a", 0.0, 1, 10.0, walltime=10.0), arrival("b", 0.0, 1, 11.0, walltime=10.0)]
+    assert rows(jobs, 2) == {"a": (0.0, 10.0, "completed"), "b": (0.0, 10.0, "killed")}
+
+
+def test_jobs_of_no_length_end_in_the_instant_they_start():
+    jobs = [arrival(name, 5.0, 1, 0.0) for name in "abc"]
+    assert rows(jobs, 1) == dict.fromkeys("abc", (5.0, 5.0, "completed"))
+
+
+def test_too_large_is_rejected_and_the_rest_runs():
+    outcome = rows([arrival("big", 0.0, 3, 1.0), arrival("ok", 0.0, 2, 1.0)], 2)
+    assert outcome["big"][2] == "rejected" and outcome["ok"] == (0.0, 1.0, "completed")
+
+
+def test_every_job_rejected_is_an_answer_too():
+    result = simulate([arrival("big", 0.0, 3, 1.0)], nodes=2)
+    assert result.metrics["rejected"] == 1
+    assert result.metrics["makespan"] != result.metrics["makespan"]  # nan
+    assert "rejected: 1" in repr(result)
+
+
+def test_no_jobs_at_all():
+    result = simulate([], nodes=2)
+    assert len(result.jobs) == 0 and result.trace.sizes == {"job": 0, "time": 0}
+
+
+def test_arrivals_out_of_order_are_refused():
+    with pytest.raises(InputError, match="out of order"):
+        simulate([arrival("a", 5.0, 1, 1.0), arrival("b", 1.0, 1, 1.0)], nodes=1)
+
+
+def test_the_same_job_twice_is_refused():
+    with pytest.raises(InputError, match="'a': is submitted again"):
+        simulate([arrival("a", 0.0, 1, 5.0), arrival("a", 1.0, 1, 1.0)], nodes=1)
+
+
+@pytest.mark.parametrize("nodes", [0, -1, 2.5, True, 10**9, "4"])
+def test_machine_sizes_that_make_no_sense(nodes):
+    with pytest.raises(InputError, match=r"nodes: found .*; allowed: 1 to 10,000,000"):
+        simulate([], nodes=nodes)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 20), st.integers(1, 5), st.integers(0, 9), st.integers(1, 9)), max_size=30
+    ),
+    st.sampled_from(["fcfs", "easy-backfill", "conservative-backfill"]),
+)
+@settings(max_examples=150, deadline=None)
+def test_no_node_is_held_twice_and_the_record_changes_nothing(jobs, policy):
+    arrivals = [
+        arrival(str(i), float(s), n, float(r), float(w)) for i, (s, n, r, w) in enumerate(sorted(jobs))
+    ]
+    machine, silent = (Machine(4, Policy.load(policy), record) for record in (Record(), None))
+    machine.run(arrivals)
+    silent.run(arrivals)
+    assert list(machine.story) == list(silent.story)
+    assert len(machine.indices.idle) == 4 and not machine.indices.running and not machine.indices.waiting
+    jobs = Result("w", 4, Policy.load(policy), machine.story, machine.record).jobs
+    times = sorted({*jobs["start"].dropna(), *jobs["end"].dropna()})
+    for time in times:
+        held = jobs[(jobs["start"] <= time) & (jobs["end"] > time)]["nodes"].sum()
+        assert held <= 4
+
+
+def test_memory_grows_with_live_jobs_not_with_finished_ones():
+    def peak(jobs):
+        machine = Machine(100, Policy.load("easy-backfill"))
+        tracemalloc.start()
+        machine.run(synthetic_day(jobs, 100, load=0.5, seed=1))
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(100)  # imports and caches
+    few, many = peak(3_000), peak(30_000)
+    # The story is bounded (10,000 plans); beyond it nothing may grow.
+    story = peak(15_000)
+    assert many < 1.25 * story
+    assert few < many
+
+
+def test_progress_is_told():
+    seen = []
+    simulate(
+        itertools.islice(synthetic_day(20_000, 64), 20_000), nodes=64, policy="fcfs", progress=seen.append
+    )
+    assert seen == sorted(seen) and 0 < seen[0] < 20_000
+
+
+def test_same_seed_same_days():
+    assert list(synthetic_day(50, 64, seed=3)) == list(synthetic_day(50, 64, seed=3))
+    assert list(synthetic_day(50, 64, seed=3)) != list(synthetic_day(50, 64, seed=4))
+
+
+def test_synthetic_load_is_what_was_asked_for():
+    jobs = list(synthetic_day(20_000, 256, load=0.7, seed=2))
+    work = sum(a.job.nodes * a.runtime for a in jobs)
+    assert 0.6 < work / (256 * jobs[-1].job.submitted) < 0.8

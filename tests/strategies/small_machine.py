@@ -1,0 +1,29 @@
+"""A machine written down in a line, for cases worked out by hand."""
+
+from dask_hpc.model.indices import Indices
+from dask_hpc.model.job import Job
+from dask_hpc.model.node import Node
+from dask_hpc.model.snapshot import Snapshot
+
+
+def machine(nodes, *running, now=10.0):
+    """A machine where (nodes, expected end) jobs run since 0."""
+    indices = Indices(Node(str(i)) for i in range(nodes))
+    for number, (size, end) in enumerate(running):
+        indices.waiting.add(Job(id=f"r{number}", nodes=size, walltime=end))
+        indices.start(f"r{number}", size)
+    indices.now = now
+    return indices
+
+
+def wait(indices, *jobs):
+    for name, nodes, walltime in jobs:
+        indices.waiting.add(Job(id=name, nodes=nodes, walltime=walltime))
+
+
+def decided(indices, strategy, memory=None):
+    """The names of the jobs that start now, which are then started, and what is remembered."""
+    starts, memory = strategy.decide(Snapshot(indices), memory)
+    for start in starts:
+        indices.start(start.job, start.nodes)
+    return [start.job for start in starts], memory
