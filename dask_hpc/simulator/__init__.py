@@ -21,12 +21,13 @@ def simulate(
     nodes: int | None = None,
     policy: str | Path | Policy = "easy-backfill",
     *,
+    allotments: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Result:
     """Play a workload (a file, a ``Workload`` or any arrivals in order) and answer what came of it.
 
-    ``nodes`` defaults to what the workload says of its machine. ``progress`` is called now and then
-    with the number of jobs submitted so far.
+    ``nodes`` defaults to what the workload says of its machine. ``allotments`` records which nodes
+    each job held, for pictures. ``progress`` is called now and then with the number of jobs submitted.
     """
     if isinstance(workload, str | Path):
         workload = load_workload(workload)
@@ -38,7 +39,7 @@ def simulate(
     if isinstance(nodes, bool) or not isinstance(nodes, int) or not 1 <= nodes <= _MOST_NODES:
         raise InputError("nodes", f"found {shown(nodes)}", f"1 to {_MOST_NODES:,}")
     policy = Policy.load(policy)
-    record = Record()
+    record = Record(allotments=allotments)
     machine = Machine(nodes, policy, record)
     machine.run(workload, progress)
     return Result(name, nodes, policy, machine.story, record)

@@ -98,7 +98,7 @@ class Machine:
                 end = (running.started + walltime, running.order, start.job, "killed")
             heappush(self._ends, end)
             if record is not None:
-                record.started(row, running.started)
+                record.started(row, running.started, running.nodes)
 
     def _end(self, job_id: str, state: str) -> None:
         self.indices.end(job_id)

@@ -9,11 +9,16 @@ STATES = ("waiting", "running", "completed", "killed", "rejected")
 
 
 class Record:
-    """Columns of machine numbers, 29 bytes a job beside its name."""
+    """Columns of machine numbers, 29 bytes a job beside its name.
 
-    __slots__ = ("end", "id", "nodes", "start", "state", "submit")
+    With ``allotments`` also who held which nodes from when on, which a picture needs: ``(time, row,
+    nodes)``, with no nodes at the end.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("allotments", "end", "id", "nodes", "start", "state", "submit")
+
+    def __init__(self, *, allotments: bool = False) -> None:
+        self.allotments: list[tuple[float, int, tuple[str, ...]]] | None = [] if allotments else None
         self.id: list[str] = []
         self.submit = array("d")
         self.start = array("d")
@@ -34,12 +39,16 @@ class Record:
         """It can never run on this machine."""
         self.state[row] = 4
 
-    def started(self, row: int, time: float) -> None:
+    def started(self, row: int, time: float, nodes: tuple[str, ...]) -> None:
         """It left the queue."""
         self.start[row] = time
         self.state[row] = 1
+        if self.allotments is not None:
+            self.allotments.append((time, row, nodes))
 
     def ended(self, row: int, time: float, state: str) -> None:
         """It is over: completed or killed."""
         self.end[row] = time
         self.state[row] = STATES.index(state)
+        if self.allotments is not None:
+            self.allotments.append((time, row, ()))

@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from dask_hpc.model.errors import InputError
 from dask_hpc.model.story import Story
 from dask_hpc.model.units import show_duration
 from dask_hpc.policy import Policy
+from dask_hpc.report.gantt import Held
 from dask_hpc.simulator.metrics import METRICS, metrics
 from dask_hpc.simulator.record import STATES, Record
 
@@ -67,6 +69,23 @@ class Result:
         for name in ("submit", "start", "end"):
             trace[name].attrs.update(units)
         return trace
+
+    @cached_property
+    def held(self) -> list[Held]:
+        """Who held which nodes when, if that was recorded (``allotments=True``)."""
+        if self.record.allotments is None:
+            raise InputError("held", "the allotments were not recorded", "simulate(..., allotments=True)")
+        reasons = {start.job: start.reason for plan in self.story for start in plan.starts}
+        open_: dict[int, tuple[float, tuple[str, ...]]] = {}
+        spans = []
+        for time, row, nodes in self.record.allotments:
+            if row in open_:
+                began, before = open_.pop(row)
+                job = self.record.id[row]
+                spans.append(Held(job, before, began, time, reasons.get(job, "")))
+            if nodes:
+                open_[row] = (time, nodes)
+        return spans
 
     def __repr__(self) -> str:
         lines = [

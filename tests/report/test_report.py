@@ -1,0 +1,54 @@
+"""The pictures and the page are well-formed, complete and safe."""
+
+import re
+from xml.etree import ElementTree
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_hpc.report import Held, Section, gantt_svg, html_page, table
+
+times = st.floats(0, 1e7, allow_nan=False)
+
+
+@given(st.lists(st.tuples(st.text(max_size=9), st.sets(st.sampled_from("abcdef")), times, times), max_size=8))
+def test_any_run_gives_well_formed_svg(rows):
+    held = [
+        Held(
+            job.encode("ascii", "ignore").decode().translate(dict.fromkeys(range(32))),
+            sorted(nodes),
+            min(a, b),
+            max(a, b),
+        )
+        for job, nodes, a, b in rows
+    ]
+    ElementTree.fromstring(gantt_svg(held, list("abcdef")))
+
+
+def test_neighbouring_rows_make_one_bar():
+    svg = gantt_svg([Held("job", ["n0", "n1", "n3"], 0, 10)], [f"n{i}" for i in range(4)])
+    assert svg.count("<rect") == 2
+
+
+def test_empty_run_is_a_picture_too():
+    ElementTree.fromstring(gantt_svg([], ["n0"]))
+
+
+def test_text_is_escaped_everywhere():
+    evil = "<script>alert(1)</script>"
+    page = html_page(
+        evil,
+        evil,
+        [Section(evil, table([evil], [[evil]]) + gantt_svg([Held(evil, ["n"], 0, 1, evil)], ["n"]))],
+    )
+    assert "<script" not in page
+
+
+def test_page_needs_no_network():
+    page = html_page("t", "l", [Section("s", gantt_svg([Held("a", ["n"], 0, 1)], ["n"]))])
+    links = re.findall(r"(?:src|href)\s*=", page) + re.findall(r"url\(", page)
+    assert links == []
+
+
+def test_numbers_stand_right():
+    assert 'class="number">3' in table(["a", "b"], [[3, "x"], [4, "y"]])
