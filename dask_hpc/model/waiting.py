@@ -18,7 +18,9 @@ _BLOCK = 64
 
 
 class _Block:
-    __slots__ = ("jobs", "keys", "nodes", "walltime")
+    """Neighbours in the queue. No job in it needs fewer than ``nodes`` or less than ``walltime``."""
+
+    __slots__ = ("jobs", "keys", "loose", "nodes", "walltime")
 
     def __init__(self, keys: list[Key], jobs: list[Job]) -> None:
         self.keys = keys
@@ -28,6 +30,7 @@ class _Block:
     def measure(self) -> None:
         self.nodes = min((job.nodes for job in self.jobs), default=0)
         self.walltime = min((job.walltime for job in self.jobs), default=inf)
+        self.loose = False
 
 
 def by_arrival(job: Job) -> Any:
@@ -71,12 +74,22 @@ class Waiting:
         for block in self._blocks[at + 1 :]:
             yield from block.jobs
 
-    def next_fitting(self, after: Job, idle: int, window: float, spare: int) -> Job | None:
+    @property
+    def last_key(self) -> Key | None:
+        """The key of the job at the tail, or None."""
+        return self._lasts[-1] if self._lasts else None
+
+    def key(self, job_id: str) -> Key:
+        """The place of a waiting job in the order. Keys outlive their jobs' waiting."""
+        return self._keys[job_id]
+
+    def next_fitting(self, after: Key, idle: int, window: float, spare: int) -> Job | None:
         """The next job behind ``after`` that needs at most ``idle`` nodes and moreover either ends
         within ``window`` seconds (by its walltime) or needs at most ``spare`` nodes."""
-        key = self._keys[after.id]
-        at = bisect_left(self._lasts, key)
-        start = bisect_right(self._blocks[at].keys, key)
+        at = bisect_left(self._lasts, after)
+        if at == len(self._lasts):
+            return None
+        start = bisect_right(self._blocks[at].keys, after)
         for block in self._blocks[at:] if at else self._blocks:
             if block.nodes <= idle and (block.nodes <= spare or block.walltime <= window):
                 jobs = block.jobs
@@ -84,6 +97,8 @@ class Waiting:
                     nodes = job.nodes
                     if nodes <= idle and (nodes <= spare or job.walltime <= window):
                         return job
+                if block.loose:  # looked in vain: the bounds are worth making tight again
+                    block.measure()
             start = 0
         return None
 
@@ -130,12 +145,20 @@ class Waiting:
         if place == len(block.keys):
             self._lasts[at] = block.keys[-1]
         if job.nodes == block.nodes or job.walltime == block.walltime:
-            block.measure()
+            block.loose = True
         return job
 
     def arrival_of(self, job_id: str) -> int:
         """Which arrival this job was: its place among jobs of equal rank."""
         return self._keys[job_id][1]
+
+    def ranked(self, rank: Callable[[Job], Any]) -> "Waiting":
+        """The same jobs in another order; each keeps the arrival it had."""
+        twin = Waiting(rank)
+        for job in self:
+            twin.add(job, self.arrival_of(job.id))
+        twin._arrivals = self._arrivals
+        return twin
 
     def copy(self) -> "Waiting":
         """An independent copy that shares the (immutable) jobs."""

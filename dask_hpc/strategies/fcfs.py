@@ -30,10 +30,14 @@ def from_the_front(snapshot: Snapshot) -> tuple[list[Start], Job | None, int]:
     """Starts from the front while they fit; the first job that does not; the nodes then left idle."""
     idle = snapshot.idle
     starts: list[Start] = []
-    if idle:
-        for job in snapshot.waiting:
-            if job.nodes > idle:
-                return starts, job, idle
-            starts.append(Start(job.id, job.nodes, f"first in the queue, {idle} nodes idle"))
-            idle -= job.nodes
+    head = snapshot.waiting.first
+    if head is None or not idle:
+        return starts, None, idle
+    if head.nodes > idle:
+        return starts, head, idle
+    for job in snapshot.waiting:
+        if job.nodes > idle:
+            return starts, job, idle
+        starts.append(Start(job.id, job.nodes, f"first in the queue, {idle} nodes idle"))
+        idle -= job.nodes
     return starts, None, idle
