@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.parameter import Declared, declared
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
@@ -33,15 +33,16 @@ class Policy:
 
     @classmethod
     def load(cls, name_or_path: "str | Path | Policy") -> "Policy":
-        """A ready-made policy by name, or any policy file by path."""
+        """A ready-made policy by name, or any policy file by path (a ``Path`` is always a file)."""
         if isinstance(name_or_path, Policy):
             return name_or_path
-        path = _find(str(name_or_path))
+        path = name_or_path if isinstance(name_or_path, Path) else _find(name_or_path)
         try:
             with path.open("rb") as file:
                 data = file.read(_LIMIT + 1)
-        except OSError as error:
-            raise InputError(shown(str(path)), f"cannot be read: {error.strerror}") from None
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InputError("", f"cannot be read: {reason}", file=one_line(str(path))) from None
         return cls.parse(data, name=path.stem, origin=str(path))
 
     @classmethod
@@ -50,7 +51,7 @@ class Policy:
         try:
             return cls._from_mapping(read_yaml(text, _LIMIT), name, origin)
         except InputError as error:
-            raise error.at(shown(origin).strip("'\"")) from None
+            raise error.in_file(one_line(origin)) from None
 
     @classmethod
     def _from_mapping(cls, found: Any, name: str, origin: str) -> "Policy":
@@ -74,7 +75,8 @@ class Policy:
         for path in sorted(changes, key=lambda path: not path.endswith(".strategy")):
             concern, dot, key = path.partition(".")
             if concern not in CONCERNS or not dot:
-                raise InputError(path, "unknown key", ", ".join(self._paths()))
+                known = self._paths()
+                raise InputError(path, f"unknown key{nearest(path, known)}", ", ".join(known))
             if key == "strategy":
                 found[concern] = {"strategy": changes[path]}
             else:
@@ -82,7 +84,7 @@ class Policy:
         try:
             return Policy._from_mapping(found, self.name, self.origin)
         except InputError as error:
-            raise error.at(self.origin or self.name) from None
+            raise error.in_file(one_line(self.origin or self.name)) from None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as the YAML file would hold it."""
@@ -91,7 +93,9 @@ class Policy:
 
     def to_yaml(self) -> str:
         """The policy as a file that ``parse`` reads back to an equal policy."""
-        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=100)
+        # PyYAML writes some line breaks as they are, and then reads them as spaces: escape those.
+        plain = (self.summary + self.source).isprintable()
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=plain, width=100)
 
     def parameters(self) -> Iterator[tuple[str, Declared, Any]]:
         """Every parameter: its key path, its declaration, its value here."""
@@ -138,7 +142,7 @@ def _find(name_or_path: str) -> Path:
     except (OSError, ValueError):
         pass
     if looks_like_path:
-        raise InputError(shown(name_or_path), "no such file")
+        raise InputError("", "no such file", file=one_line(name_or_path))
     raise InputError(
         "policy", f"no policy is named {shown(name_or_path)}{nearest(name_or_path, known)}",
         ", ".join(known) + ", or a path to a .yaml file",
@@ -160,7 +164,7 @@ def _strategy(concern: str, found: Any) -> Any:
         names = [*known, *(["none"] if optional else [])]
         raise InputError(
             f"{concern}.strategy",
-            f"found {shown(name)}{nearest(str(name), names)}",
+            f"found {shown(name)}{nearest(name, names)}",
             ", ".join(names),
         )
     cls: Any = known[name]

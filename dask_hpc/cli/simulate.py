@@ -32,8 +32,13 @@ from dask_hpc.simulator.result import shown_metric
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a parameter of all policies."
 )
-@click.option("--processors", default="requested", help="SWF: requested (default) or used processors.")
-@click.option("--per-node", default=1, help="SWF: processors of one node (default 1).")
+@click.option(
+    "--processors",
+    type=click.Choice(["requested", "used"]),
+    default="requested",
+    help="SWF: which processors count.",
+)
+@click.option("--per-node", type=click.IntRange(1), default=1, help="SWF: processors of one node.")
 @click.option(
     "--jobs-csv", metavar="FILE", help="Write one row per job: id,submit,start,end,wait,nodes,state."
 )

@@ -105,10 +105,7 @@ class Indices:
 
     def reorder(self, rank: Callable[[Job], Any]) -> None:
         """Another policy, another order: rank the waiting jobs anew, keeping their arrivals."""
-        old = self.waiting
-        self.waiting = Waiting(rank)
-        for job in sorted(old, key=lambda job: old.arrival_of(job.id)):
-            self.waiting.add(job)
+        self.waiting = self.waiting.ranked(rank)
 
     def copy(self) -> "Indices":
         """An independent copy; everything immutable is shared."""

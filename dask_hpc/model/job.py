@@ -1,8 +1,9 @@
 """A job: a named piece of work with a size range."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, isnan
-from typing import Literal, get_args
+from math import inf, isfinite, isnan
+from typing import Any, Literal, get_args
 
 from dask_hpc.model.constraint import CONSTRAINTS, Constraint, is_legal
 from dask_hpc.model.errors import InputError, shown
@@ -10,6 +11,19 @@ from dask_hpc.model.speedup import Speedup
 
 Kind = Literal["rigid", "moldable", "malleable", "evolving"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+#: said one by one only when something is wrong: a replay makes a million jobs
+_CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("id", lambda v: type(v) is str and v != "", "a name"),
+    ("walltime", lambda v: v > 0, "more than 0 s"),
+    ("submitted", isfinite, "a finite number of seconds"),
+    ("priority", lambda v: not isnan(v), "a number"),
+    ("power_per_node", lambda v: 0 <= v < inf, "0 W or more, finite"),
+    ("value", lambda v: v is None or not isnan(v), "a number, or nothing"),
+    ("deadline", lambda v: v is None or not isnan(v), "a number of seconds, or nothing"),
+    ("user", lambda v: type(v) is str, "a name"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +58,21 @@ class Job:
             object.__setattr__(self, "max_nodes", self.nodes)
         else:
             self._check_range()
-        if not self.walltime > 0:
-            raise InputError(self._where("walltime"), f"found {shown(self.walltime)}", "more than 0 s")
-        if isnan(self.submitted) or isnan(self.priority) or not self.power_per_node >= 0:
-            self._complain_about_numbers()
+        try:
+            fine = (
+                self.walltime > 0
+                and isfinite(self.submitted)
+                and not isnan(self.priority)
+                and 0 <= self.power_per_node < inf
+                and (self.value is None or not isnan(self.value))
+                and (self.deadline is None or not isnan(self.deadline))
+            )
+        except (ArithmeticError, TypeError, ValueError):
+            fine = False
+        if not fine or type(self.id) is not str or type(self.user) is not str or not self.id:
+            self._complain()
+        if self.speedup is not None and not isinstance(self.speedup, Speedup):
+            raise InputError(self._where("speedup"), f"found {shown(self.speedup)}", "a speed-up model")
 
     def _where(self, field: str) -> str:
         return f"job {shown(self.id)}: {field}"
@@ -83,11 +108,15 @@ class Job:
         if not is_legal(self.constraint, self.nodes):
             raise InputError(self._where("nodes"), f"found {self.nodes}", f"a size that is {self.constraint}")
 
-    def _complain_about_numbers(self) -> None:
-        for field in ("submitted", "priority", "power_per_node"):
+    def _complain(self) -> None:
+        for field, check, allowed in _CHECKS:
             value = getattr(self, field)
-            if isnan(value) or (field == "power_per_node" and value < 0):
-                raise InputError(self._where(field), f"found {shown(value)}", "a number >= 0")
+            try:
+                fine = check(value)
+            except (ArithmeticError, TypeError, ValueError):
+                fine = False
+            if not fine:
+                raise InputError(self._where(field), f"found {shown(value)}", allowed)
 
     @property
     def resizable(self) -> bool:

@@ -7,7 +7,7 @@ widgets' sliders.
 import dataclasses
 from dataclasses import dataclass
 from functools import cache
-from math import inf, isnan
+from math import inf
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from dask_hpc.model.errors import InputError, shown
@@ -67,7 +67,7 @@ class Declared:
                 raise InputError("", f"found {shown(value)}", self.bounds)
             return value
         number = self._number(value)
-        if isnan(number) or not self.parameter.low <= number <= self.parameter.high:
+        if not self.parameter.low <= number <= self.parameter.high:  # not-a-number fails this, too
             raise InputError("", f"found {shown(value)}", self.bounds)
         return number
 

@@ -1,8 +1,9 @@
 """What it costs a job to change size: a fixed part, a part per process, and moving its data."""
 
 from dataclasses import dataclass
+from math import inf
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, is_number, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,13 +12,13 @@ class ResizeCost:
 
     fixed: float = 0.0
     per_process: float = 0.0
-    bandwidth: float = float("inf")
+    bandwidth: float = inf
 
     def __post_init__(self) -> None:
         for name in ("fixed", "per_process"):
-            if not getattr(self, name) >= 0:
+            if not is_number(getattr(self, name), 0, inf):
                 raise InputError(name, f"found {shown(getattr(self, name))}", "0 s or more")
-        if not self.bandwidth > 0:
+        if not (is_number(self.bandwidth, 0, inf) and self.bandwidth > 0):
             raise InputError("bandwidth", f"found {shown(self.bandwidth)}", "more than 0 B/s")
 
     def seconds(self, before: int, after: int, moved_bytes: float = 0.0) -> float:

@@ -6,15 +6,25 @@ from typing import Any
 
 import yaml
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, one_line, shown
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML, which moreover refuses a key said twice."""
+    """Safe YAML, which moreover refuses a key said twice, and aliases.
+
+    A handful of aliases of aliases can stand for more data than any memory holds.
+    """
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            line = f"line {event.start_mark.line + 1}"
+            raise InputError(line, f"found the alias {shown('*' + event.anchor)}", "no aliases; write it out")
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
-        for key_node, _ in node.value:
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
             if key is not None and key in seen:
                 raise InputError(f"line {key_node.start_mark.line + 1}", f"{shown(key)} is said twice")
@@ -42,9 +52,9 @@ def read_yaml(text: str | bytes, limit: int) -> Any:
         raise InputError("", "nested too deeply") from None
     except InputError:
         raise
-    except (ValueError, TypeError, OverflowError, AttributeError, KeyError) as error:
-        # PyYAML lets these through for dates and numbers that do not exist, such as 2020-13-45
-        raise InputError("", f"not YAML: {shown(str(error))}") from None
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # PyYAML lets these through for values that do not exist, such as 2020-13-45 or !!int ""
+        raise InputError("", f"not YAML: {one_line(str(error))[:80]}") from None
 
 
 def check_keys(found: Any, known: tuple[str, ...], path: str) -> None:
@@ -53,15 +63,13 @@ def check_keys(found: Any, known: tuple[str, ...], path: str) -> None:
         raise InputError(path, f"found {shown(found)}", "a mapping with " + ", ".join(known))
     for key in found:
         if key not in known:
-            where = f"{path}.{_word(key)}" if path else _word(key)
-            raise InputError(where, f"unknown key{nearest(str(key), known)}", ", ".join(known))
+            word = key if isinstance(key, str) and key.isprintable() and 0 < len(key) < 60 else shown(key)
+            where = f"{path}.{word}" if path else word
+            raise InputError(where, f"unknown key{nearest(key, known)}", ", ".join(known))
 
 
-def _word(key: object) -> str:
-    return key if isinstance(key, str) and key.isprintable() and len(key) < 60 else shown(key)
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint at what may have been meant."""
-    close = difflib.get_close_matches(word[:60], list(known), n=1, cutoff=0.5)
+def nearest(word: object, known: Iterable[str]) -> str:
+    """A hint at what may have been meant, or nothing."""
+    text = word[:60] if isinstance(word, str) else shown(word)
+    close = difflib.get_close_matches(text, list(known), n=1, cutoff=0.5)
     return f" (nearest: {close[0]})" if close else ""

@@ -7,8 +7,9 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, is_number, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Amdahl(Speedup):
     serial: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.serial <= 1:
+        if not is_number(self.serial, 0, 1):
             raise InputError("serial", f"found {shown(self.serial)}", "0 to 1")
 
     def factor(self, nodes: int) -> float:
@@ -66,7 +67,7 @@ class PowerLaw(Speedup):
     exponent: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.exponent <= 1.5:
+        if not is_number(self.exponent, 0, 1.5):
             raise InputError("exponent", f"found {shown(self.exponent)}", "0 to 1.5")
 
     def factor(self, nodes: int) -> float:
@@ -74,10 +75,15 @@ class PowerLaw(Speedup):
 
 
 def _checked(points: tuple[tuple[int, float], ...]) -> None:
-    sizes = [size for size, _ in points]
-    if not sizes or sizes[0] != 1 or points[0][1] != 1.0:
+    try:
+        sizes = [size for size, _ in points]
+        begins = bool(sizes) and sizes[0] == 1 and points[0][1] == 1.0
+        rises = all(a < b for a, b in pairwise(sizes)) and all(0 < factor < inf for _, factor in points)
+    except (TypeError, ValueError):
+        raise InputError("points", f"found {shown(points)}", "pairs of (nodes, factor)") from None
+    if not begins:
         raise InputError("points", f"found {shown(points)}", "a table that starts with (1, 1.0)")
-    if any(a >= b for a, b in pairwise(sizes)) or any(not f > 0 for _, f in points):
+    if not rises:
         raise InputError("points", f"found {shown(points)}", "rising sizes, positive factors")
 
 
@@ -119,4 +125,7 @@ def from_runtimes(runtimes: Mapping[int, float]) -> Interpolated:
     """An interpolated model from seconds measured at some sizes (which must include 1)."""
     if 1 not in runtimes:
         raise InputError("runtimes", f"found sizes {shown(sorted(runtimes))}", "a table with size 1")
+    for size, seconds in runtimes.items():
+        if not (is_number(seconds, 0, inf) and 0 < seconds < inf):
+            raise InputError(f"runtime on {shown(size)} nodes", f"found {shown(seconds)}", "more than 0 s")
     return Interpolated(tuple((n, runtimes[1] / runtimes[n]) for n in sorted(runtimes)))

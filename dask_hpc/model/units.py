@@ -1,7 +1,8 @@
 """Quantities as people write them ("30s", "4 GiB", "2.5 kW") and as floats inside.
 
 The brain may not import Dask, so this is not ``dask.utils.parse_timedelta``; it also reads
-Slurm's ``[days-]hours:minutes:seconds`` and writes back exactly what it would read.
+Slurm's ``[[days-]hours:]minutes:seconds`` and ``days-hours[:minutes]``, and writes back
+exactly what it would read.
 """
 
 import math
@@ -10,12 +11,13 @@ from collections.abc import Mapping
 
 from dask_hpc.model.errors import InputError, shown
 
+# No "w" for weeks: it would make five watts a duration.
 _SECONDS: Mapping[str, float] = {
     "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0,
     "ms": 1e-3, "us": 1e-6,
     "m": 60.0, "min": 60.0, "mins": 60.0, "minute": 60.0, "minutes": 60.0,
     "h": 3600.0, "hr": 3600.0, "hour": 3600.0, "hours": 3600.0,
-    "d": 86400.0, "day": 86400.0, "days": 86400.0, "w": 604800.0, "week": 604800.0, "weeks": 604800.0,
+    "d": 86400.0, "day": 86400.0, "days": 86400.0, "week": 604800.0, "weeks": 604800.0,
 }  # fmt: skip
 _BYTES: Mapping[str, float] = {
     "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "pb": 1e15,
@@ -32,8 +34,10 @@ _WRITTEN: Mapping[str, tuple[str, ...]] = {
     "W": ("kW", "W"),
 }
 _EXAMPLE: Mapping[str, str] = {"s": '"30s" or "2 h"', "B": '"4 GiB"', "W": '"2.5 kW"'}
-_NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d_]*)")
-_CLOCK = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+_NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d_]*)")
+_NUMERAL = r"(\d+(?:\.\d+)?)"
+_CLOCK = re.compile(rf"(?:(?:(\d+)-)?(\d+):)?(\d+):{_NUMERAL}")
+_DAYS = re.compile(r"(\d+)-(\d+)(?::(\d+))?")
 
 
 def parse_quantity(value: object, unit: str) -> float:
@@ -48,6 +52,8 @@ def parse_quantity(value: object, unit: str) -> float:
     text = value.strip()
     if text.lower() in ("inf", "infinity", "unlimited", ".inf"):
         return math.inf
+    if text.lower() == "-inf":
+        return -math.inf
     match = _NUMBER.fullmatch(text) if text.isascii() else None
     if match:
         number, word = float(match[1]), match[2].lower()
@@ -55,18 +61,23 @@ def parse_quantity(value: object, unit: str) -> float:
         if not word:
             return number
         # "MW" is a megawatt and "mW" a milliwatt: the only pair that case tells apart.
-        if unit == "W" and match[2].startswith("M"):
+        if match[2] in ("MW", "Mw") and unit == "W":
             return number * 1e6
         if word in words:
             return number * words[word]
         known = ", ".join(sorted(set(_WRITTEN[unit]), key=lambda w: words[w.lower()]))
         raise InputError("", f"found the unit {shown(match[2])} in {shown(value)}", f"units {known}")
-    clock = _CLOCK.fullmatch(text) if unit == "s" and text.isascii() else None
-    if clock:
-        days, hours, minutes, seconds = clock.groups()
-        whole = int(days or 0) * 86400.0 + int(hours or 0) * 3600.0 + int(minutes) * 60.0
-        return whole + float(seconds)
+    if unit == "s" and text.isascii():
+        if clock := _CLOCK.fullmatch(text):
+            return _clock_seconds(clock[1], clock[2], clock[3], clock[4])
+        if clock := _DAYS.fullmatch(text):
+            return _clock_seconds(clock[1], clock[2], clock[3], None)
     raise InputError("", f"found {shown(value)}", f"a quantity such as {_EXAMPLE[unit]}")
+
+
+def _clock_seconds(days: str | None, hours: str | None, minutes: str | None, seconds: str | None) -> float:
+    d, h, m, s = (float(part or 0) for part in (days, hours, minutes, seconds))
+    return d * 86400.0 + h * 3600.0 + m * 60.0 + s
 
 
 def parse_duration(value: object) -> float:

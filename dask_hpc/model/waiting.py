@@ -104,8 +104,11 @@ class Waiting:
 
     def add(self, job: Job, arrival: int | None = None) -> None:
         """Put a job in its place; ``arrival`` gives back an earlier place (see ``arrival_of``)."""
+        if job.id in self._keys:
+            raise ValueError(f"job {job.id!r} waits already")
         if arrival is None:
             arrival = self._arrivals
+        if arrival >= self._arrivals:  # no later job may get the same place
             self._arrivals = arrival + 1
         key = (self._rank(job), arrival)
         self._keys[job.id] = key

@@ -10,6 +10,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Start
 from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.units import show_duration
 from dask_hpc.model.waiting import Key
 from dask_hpc.strategies.fcfs import from_the_front
 from dask_hpc.strategies.strategy import Starts
@@ -68,12 +69,12 @@ class EasyBackfill:
             if candidate is None:
                 break
             if candidate.walltime > window:
-                reason = f"overtakes job {head.id}, which leaves {spare} nodes over at {shadow:g} s"
+                reason = f"overtakes job {head.id}, which will leave {spare} nodes over"
                 spare -= candidate.nodes
             elif shadow == inf:
                 reason = f"overtakes job {head.id}: nobody knows when that can start"
             else:
-                reason = f"overtakes job {head.id}: ends before its reservation at {shadow:g} s"
+                reason = f"overtakes job {head.id}: ends before that can start in {show_duration(window)}"
             starts.append(Start(candidate.id, candidate.nodes, reason))
             overtaking += 1
             idle -= candidate.nodes

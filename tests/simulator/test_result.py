@@ -62,7 +62,7 @@ def test_story_has_a_reason_for_every_start(result):
     decisions = [(start.job, start.reason) for plan in result.story for start in plan.starts]
     assert decisions == [
         ("a", "first in the queue, 4 nodes idle"),
-        ("c", "overtakes job b: ends before its reservation at 120 s"),
-        ("d", "overtakes job b: ends before its reservation at 120 s"),
+        ("c", "overtakes job b: ends before that can start in 1.7 min"),
+        ("d", "overtakes job b: ends before that can start in 90 s"),
         ("b", "first in the queue, 4 nodes idle"),
     ]

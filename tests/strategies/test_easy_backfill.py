@@ -78,4 +78,4 @@ def test_reasons_name_the_head():
     indices = machine(4, (2, 100.0))
     wait(indices, ("head", 4, 50), ("short", 1, 90))
     starts, _ = EasyBackfill().decide(Snapshot(indices), None)
-    assert starts[0].reason == "overtakes job head: ends before its reservation at 100 s"
+    assert starts[0].reason == "overtakes job head: ends before that can start in 90 s"

@@ -1,0 +1,62 @@
+"""What a person sees when input is bad: one line on stderr and exit code 2, never a traceback."""
+
+import os
+import select
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import click
+
+from dask_hpc.model.errors import InputError, one_line
+
+
+class Complaint(click.ClickException):
+    """Bad input, said in one line."""
+
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the line."""
+        click.echo(f"dask-hpc: {one_line(self.message)}", file=file, err=file is None)
+
+
+class Interrupted(Complaint):
+    """Ctrl-C; exits as a shell would report it (128 + SIGINT)."""
+
+    exit_code = 130
+
+
+@contextmanager
+def one_line_complaints() -> Iterator[None]:
+    """Turn what is the user's to mend into a ``Complaint``. Bugs pass through with their traceback."""
+    try:
+        yield
+    except Complaint:
+        raise
+    except click.UsageError as error:
+        hint = f" Try '{error.ctx.command_path} --help'." if error.ctx else ""
+        raise Complaint(error.format_message() + hint) from None
+    except click.ClickException as error:
+        raise Complaint(error.format_message()) from None
+    except InputError as error:
+        raise Complaint(str(error)) from None
+    except (KeyboardInterrupt, click.Abort):
+        raise Interrupted("interrupted") from None
+    except BrokenPipeError:
+        if not _nobody_reads_stdout():
+            raise
+        # What is still buffered would fail again, noisily, when Python closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(141) from None  # 128 + SIGPIPE, like any Unix tool
+
+
+def _nobody_reads_stdout() -> bool:
+    """Whether the broken pipe is our own output, and not, say, a connection to a worker."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (OSError, ValueError):
+        return False

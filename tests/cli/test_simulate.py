@@ -1,0 +1,110 @@
+"""``dask-hpc simulate`` from the outside: tables, files, and one line for whatever is wrong."""
+
+import csv
+import json
+
+import pytest
+import xarray as xr
+from click.testing import CliRunner
+
+from dask_hpc.cli import cli
+
+JOBS = """
+nodes: 4
+jobs:
+- {id: a, nodes: 2, runtime: 100 s, walltime: 120 s}
+- {id: b, submit: 1, nodes: 4, runtime: 50 s, walltime: 60 s}
+- {id: c, submit: 2, nodes: 2, runtime: 90 s, walltime: 100 s}
+- {id: d, submit: 3, nodes: 9, runtime: 90 s, walltime: 100 s}
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.yaml").write_text(JOBS)
+    return lambda *words: CliRunner().invoke(cli, ["simulate", *words], prog_name="dask-hpc")
+
+
+def test_table_of_metrics_for_each_policy(run):
+    result = run("w.yaml", "--policy", "fcfs", "--policy", "easy-backfill")
+    assert result.exit_code == 0 and result.stderr == ""
+    for word in ("makespan", "utilisation", "mean bounded slowdown", "throughput", "fcfs", "easy-backfill"):
+        assert word in result.stdout
+
+
+def test_json_in_seconds(run):
+    found = json.loads(run("w.yaml", "--policy", "fcfs", "--json").stdout)
+    assert found["policies"]["fcfs"]["makespan"] == 240.0
+    assert found["policies"]["fcfs"]["rejected"] == 1
+    assert (found["jobs"], found["nodes"]) == (4, 4)
+
+
+def test_jobs_csv(run, tmp_path):
+    assert run("w.yaml", "--policy", "easy-backfill", "--jobs-csv", "jobs.csv").exit_code == 0
+    rows = list(csv.reader((tmp_path / "jobs.csv").read_text().splitlines()))
+    assert rows[0] == ["id", "submit", "start", "end", "wait", "nodes", "state"]
+    assert rows[1] == ["a", "0.0", "0.0", "100.0", "0.0", "2", "completed"]
+    assert rows[4] == ["d", "3.0", "", "", "", "9", "rejected"]
+
+
+def test_several_policies_in_one_csv(run, tmp_path):
+    run("w.yaml", "--policy", "fcfs", "--policy", "easy-backfill", "--jobs-csv", "jobs.csv")
+    rows = list(csv.DictReader((tmp_path / "jobs.csv").read_text().splitlines()))
+    assert [row["policy"] for row in rows] == ["fcfs"] * 4 + ["easy-backfill"] * 4
+
+
+def test_trace_of_one_and_of_several_policies(run, tmp_path):
+    run("w.yaml", "--policy", "fcfs", "--out", "one.nc")
+    with xr.open_dataset(tmp_path / "one.nc") as trace:
+        assert trace.sizes["job"] == 4 and trace.attrs["nodes"] == 4
+    run("w.yaml", "--policy", "fcfs", "--policy", "easy-backfill", "--out", "two.nc")
+    with xr.open_datatree(tmp_path / "two.nc") as tree:
+        assert set(tree.children) == {"fcfs", "easy-backfill"}
+
+
+def test_set_changes_a_parameter(run):
+    assert run("w.yaml", "--policy", "easy-backfill", "--set", "queue.depth=0", "--json").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["w.yaml", "--nodes", "0"], "nodes: found 0"),
+        (["w.yaml", "--nodes", "many"], "'many' is not a valid integer"),
+        (["w.yaml", "--policy", "fcsf"], "no policy is named 'fcsf' (nearest: fcfs)"),
+        (["w.yaml", "--policy", "fcfs", "--policy", "fcfs"], "each policy once"),
+        (["w.yaml", "--set", "queue.deth=3"], "queue.deth: unknown key (nearest: depth)"),
+        (["w.yaml", "--set", "depth"], "--set: found 'depth'; allowed: KEY=VALUE"),
+        (["w.yaml", "--set", "queue.depth=-1"], "queue.depth: found '-1'"),
+        (["none.yaml"], "none.yaml: cannot be read: No such file or directory"),
+        (["w.txt"], "unknown kind of workload file"),
+        (["w.yaml", "--out", "no/such/folder/x.nc"], "there is no folder"),
+        (["w.yaml", "--jobs-csv", "."], "is a folder"),
+        (["bad.swf"], "bad.swf, line 1: 3 fields"),
+        (["w.yaml", "--processors", "some"], "'some' is not one of 'requested', 'used'"),
+        (["w.yaml", "--frobnicate"], "No such option"),
+        ([], "Missing argument"),
+    ],
+)
+def test_one_line_and_exit_code_2(run, tmp_path, words, complaint):
+    (tmp_path / "bad.swf").write_text("1 2 3\n")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    result = run(*words)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == "" and len(result.stderr.splitlines()) == 1
+    assert complaint in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_nothing_half_written_when_the_workload_is_bad(run, tmp_path):
+    (tmp_path / "jobs.csv").write_text("old")
+    (tmp_path / "bad.swf").write_text("1 2 3\n")
+    assert run("bad.swf", "--nodes", "3", "--jobs-csv", "jobs.csv", "--out", "x.nc").exit_code == 2
+    assert (tmp_path / "jobs.csv").read_text() == "old" and not (tmp_path / "x.nc").exists()
+
+
+def test_workload_without_a_machine_size(run, tmp_path):
+    (tmp_path / "n.yaml").write_text("jobs: [{nodes: 1, runtime: 3}]")
+    result = run("n.yaml")
+    assert result.exit_code == 2 and "nodes=N" in result.stderr

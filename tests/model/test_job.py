@@ -1,0 +1,89 @@
+"""Jobs: sensible defaults, and every bad field refused in one line that names job and field."""
+
+import math
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_hpc.model.errors import InputError
+from dask_hpc.model.job import KINDS, Job
+from dask_hpc.model.speedup import Amdahl
+
+
+def test_defaults():
+    job = Job(id="a", nodes=4)
+    assert (job.kind, job.min_nodes, job.max_nodes) == ("rigid", 4, 4)
+    assert job.walltime == math.inf
+    assert not job.resizable
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_malleable_and_evolving_jobs_resize(kind):
+    assert Job(id="a", nodes=4, kind=kind).resizable == (kind in ("malleable", "evolving"))
+
+
+def test_a_range():
+    job = Job(id="a", nodes=4, kind="malleable", min_nodes=3, max_nodes=20, constraint="pof2")
+    assert (job.min_nodes, job.nodes, job.max_nodes) == (3, 4, 20)
+    assert Job(id="a", nodes=4, kind="moldable", max_nodes=8).min_nodes == 4
+    assert Job(id="a", nodes=4, kind="moldable", min_nodes=2).max_nodes == 4
+
+
+def test_pickles():
+    job = Job(id="a", nodes=4, speedup=Amdahl(0.1), deadline=60.0)
+    assert pickle.loads(pickle.dumps(job)) == job
+
+
+BAD = {
+    "id": [5, None, ""],
+    "nodes": [0, -1, 2.0, "4", None, True, math.nan],
+    "kind": ["elastic", None, 5, ["rigid"]],
+    "min_nodes": [-1, 5, 2.5, "2", math.nan],
+    "max_nodes": [-1, 3, 8.5, "9"],
+    "constraint": ["prime", None, 7],
+    "walltime": [0, -5, math.nan, "1h", None, [], 1j],
+    "submitted": [math.nan, math.inf, "now", None, 10**400],
+    "priority": [math.nan, "high", None],
+    "power_per_node": [-1, math.nan, math.inf, "1 kW", None],
+    "value": [math.nan, "much"],
+    "deadline": [math.nan, "soon"],
+    "user": [None, 7],
+    "speedup": ["linear", 2.0, Amdahl],
+}
+
+
+@pytest.mark.parametrize("field, value", [(field, value) for field in BAD for value in BAD[field]])
+def test_bad_fields(field, value):
+    fields = {"id": "j7", "nodes": 4, "kind": "malleable"} | {field: value}
+    with pytest.raises(InputError) as caught:
+        Job(**fields)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert field in message
+    assert caught.value.allowed
+    if field != "id":
+        assert "j7" in message
+
+
+def test_bad_combinations():
+    with pytest.raises(InputError, match="a rigid job has one size, found 2 to 8"):
+        Job(id="a", nodes=4, min_nodes=2, max_nodes=8)
+    with pytest.raises(InputError, match="allowed: a size that is pof2"):
+        Job(id="a", nodes=6, constraint="pof2")
+
+
+scraps = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.integers())
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(BAD)), scraps))
+def test_any_fields_make_a_job_or_a_complaint(fields):
+    try:
+        job = Job(**({"id": "a", "nodes": 1} | fields))
+    except InputError as error:
+        assert str(error).isprintable()
+    else:
+        assert 1 <= job.min_nodes <= job.nodes <= job.max_nodes

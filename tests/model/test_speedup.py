@@ -1,0 +1,97 @@
+"""Speed-up models: one on one node, rising where they must, complaints about tables."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_hpc.model.errors import InputError
+from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Speedup, Tabulated, from_runtimes
+
+steps = st.lists(st.tuples(st.integers(1, 50), st.floats(0.0, 10.0)), max_size=8)
+
+
+def rising_table(found):
+    points = [(1, 1.0)]
+    for size, factor in found:
+        points.append((points[-1][0] + size, points[-1][1] + factor))
+    return tuple(points)
+
+
+rising = (
+    st.just(Linear())
+    | st.floats(0, 1).map(Amdahl)
+    | st.floats(0, 1.5).map(PowerLaw)
+    | steps.map(rising_table).map(Tabulated)
+    | steps.map(rising_table).map(Interpolated)
+)
+
+
+@given(rising)
+def test_one_node_is_the_unit(model):
+    assert model.factor(1) == 1
+    assert model.efficiency(1) == 1
+    assert model.runtime(60.0, 1) == 60
+    assert model.mtct(1) == 0
+
+
+@given(rising, st.integers(1, 5000), st.integers(1, 5000))
+def test_more_nodes_are_never_slower(model, one, other):
+    few, many = sorted((one, other))
+    assert model.factor(few) <= model.factor(many) * (1 + 1e-12)
+
+
+@given(rising, st.integers(1, 5000))
+def test_mtct_is_what_a_perfect_run_would_not_take(model, nodes):
+    """From the definition: (time - perfect time) / perfect time, never negative."""
+    work = 1000.0
+    perfect = work / nodes
+    beyond = (model.runtime(work, nodes) - perfect) / perfect
+    assert model.mtct(nodes) == pytest.approx(max(0.0, beyond), abs=1e-9)
+
+
+def test_known_values():
+    assert Amdahl(0.5).factor(2) == pytest.approx(4 / 3)
+    assert Amdahl(1.0).factor(1000) == 1
+    assert PowerLaw(0.5).factor(16) == 4
+    assert PowerLaw(1.2).mtct(8) == 0, "super-linear counts as no communication"
+    table = ((1, 1.0), (4, 3.0), (8, 4.0))
+    assert [Tabulated(table).factor(n) for n in (1, 3, 4, 7, 8, 99)] == [1, 1, 3, 3, 4, 4]
+    assert [Interpolated(table).factor(n) for n in (1, 2, 4, 6, 8, 99)] == pytest.approx(
+        [1, 5 / 3, 3, 3.5, 4, 4]
+    )
+    assert from_runtimes({4: 30.0, 1: 90.0}) == Interpolated(((1, 1.0), (4, 3.0)))
+
+
+def test_a_model_must_say_its_factor():
+    with pytest.raises(NotImplementedError):
+        Speedup().factor(2)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Amdahl(-0.1),
+        lambda: Amdahl(math.nan),
+        lambda: Amdahl("half"),
+        lambda: PowerLaw(2),
+        lambda: PowerLaw(None),
+        lambda: Tabulated(()),
+        lambda: Tabulated(((2, 1.0),)),
+        lambda: Tabulated(((1, 2.0),)),
+        lambda: Tabulated(((1, 1.0), (1, 2.0))),
+        lambda: Tabulated(((1, 1.0), (2, 0.0))),
+        lambda: Tabulated(((1, 1.0), (2, math.nan))),
+        lambda: Tabulated(((1, 1.0), (2, math.inf))),
+        lambda: Interpolated((1, 2)),
+        lambda: Interpolated(5),
+        lambda: from_runtimes({2: 5.0}),
+        lambda: from_runtimes({1: 5.0, 2: 0.0}),
+        lambda: from_runtimes({1: math.nan, 2: 1.0}),
+    ],
+)
+def test_bad_models(make):
+    with pytest.raises(InputError) as caught:
+        make()
+    assert len(str(caught.value).splitlines()) == 1

@@ -1,0 +1,183 @@
+"""The queue against a plain sorted list, with enough jobs that blocks split."""
+
+import random
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_hpc.model.job import Job
+from dask_hpc.model.waiting import Waiting
+
+
+def by_priority(job):
+    return -job.priority
+
+
+class PlainQueue:
+    """The same answers by looking at everything."""
+
+    def __init__(self):
+        self.entries = []  # (rank, arrival, job)
+        self.arrivals = 0
+
+    def add(self, job, arrival=None):
+        if arrival is None:
+            arrival = self.arrivals
+            self.arrivals += 1
+        self.entries.append((by_priority(job), arrival, job))
+        self.entries.sort(key=lambda entry: entry[:2])
+
+    def remove(self, job_id):
+        at = next(i for i, entry in enumerate(self.entries) if entry[2].id == job_id)
+        return self.entries.pop(at)
+
+    @property
+    def jobs(self):
+        return [job for _, _, job in self.entries]
+
+    def next_fitting(self, key, idle, window, spare):
+        for rank, arrival, job in self.entries:
+            small = job.nodes <= idle and (job.nodes <= spare or job.walltime <= window)
+            if (rank, arrival) > key and small:
+                return job
+        return None
+
+
+def some_job(rng, number):
+    return Job(
+        id=str(number),
+        nodes=rng.choice((1, 1, 2, 4, 64)),
+        walltime=rng.choice((60.0, 600.0, 3600.0, inf)),
+        priority=float(rng.randint(0, 3)),
+    )
+
+
+def check_same(queue, plain, rng):
+    jobs = plain.jobs
+    assert list(queue) == jobs
+    assert len(queue) == len(jobs)
+    assert queue.first is (jobs[0] if jobs else None)
+    if not jobs:
+        return
+    at = rng.randrange(len(jobs))
+    assert list(queue.after(jobs[at])) == jobs[at + 1 :]
+    assert queue.arrival_of(jobs[at].id) == plain.entries[at][1]
+    for _ in range(5):
+        key = queue.key(rng.choice(jobs).id)
+        search = rng.randint(0, 70), rng.choice((0.0, 60.0, 1000.0, inf)), rng.randint(0, 5)
+        assert queue.next_fitting(key, *search) is plain.next_fitting(key, *search)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(), st.integers(1, 1500), st.floats(0.05, 0.95))
+def test_against_a_plain_list(seed, operations, adding):
+    rng = random.Random(seed)
+    queue, plain = Waiting(by_priority), PlainQueue()
+    taken = []
+    for number in range(operations):
+        if not plain.entries or rng.random() < adding:
+            if taken and rng.random() < 0.2:
+                _, arrival, job = taken.pop(rng.randrange(len(taken)))
+                queue.add(job, arrival)
+                plain.add(job, arrival)
+                continue
+            job = some_job(rng, number)
+            queue.add(job)
+            plain.add(job)
+            assert job.id in queue
+        else:
+            gone = rng.choice(plain.jobs)
+            assert queue.remove(gone.id) is gone
+            taken.append(plain.remove(gone.id))
+            assert gone.id not in queue
+        if number % 50 == 0:
+            check_same(queue, plain, rng)
+    check_same(queue, plain, rng)
+
+
+def test_thousands_of_jobs():
+    rng = random.Random(7)
+    queue, plain = Waiting(by_priority), PlainQueue()
+    jobs = [some_job(rng, number) for number in range(3000)]
+    for job in jobs:
+        queue.add(job)
+    plain.entries = sorted(((by_priority(j), n, j) for n, j in enumerate(jobs)), key=lambda e: e[:2])
+    check_same(queue, plain, rng)
+    for job in rng.sample(jobs, 2500):
+        queue.remove(job.id)
+        plain.remove(job.id)
+    check_same(queue, plain, rng)
+
+
+def test_copies_do_not_see_each_other():
+    rng = random.Random(3)
+    queue = Waiting(by_priority)
+    for number in range(300):
+        queue.add(some_job(rng, number))
+    before = list(queue)
+    twin = queue.copy()
+    for job in before[::2]:
+        queue.remove(job.id)
+    assert list(twin) == before
+    twin.add(some_job(rng, "new"))
+    assert "new" not in queue
+    assert list(queue) == before[1::2]
+
+
+def test_newcomers_after_a_copy_arrive_last():
+    queue = Waiting()
+    queue.add(Job(id="a", nodes=1))
+    twin = queue.copy()
+    twin.add(Job(id="b", nodes=1))
+    assert [job.id for job in twin] == ["a", "b"]
+
+
+def test_an_empty_queue():
+    queue = Waiting()
+    assert queue.first is None
+    assert list(queue) == []
+    with pytest.raises(KeyError):
+        queue.remove("nobody")
+
+
+def test_emptied_and_filled_again():
+    queue = Waiting()
+    for number in range(200):
+        queue.add(Job(id=str(number), nodes=1))
+    for number in range(200):
+        queue.remove(str(number))
+    assert queue.first is None
+    queue.add(Job(id="again", nodes=2))
+    assert [job.id for job in queue] == ["again"]
+
+
+def test_a_job_waits_once():
+    queue = Waiting()
+    queue.add(Job(id="a", nodes=1))
+    with pytest.raises(ValueError, match="'a' waits already"):
+        queue.add(Job(id="a", nodes=2))
+    assert len(queue) == len(list(queue)) == 1
+
+
+def test_a_place_given_back_is_not_given_twice():
+    queue = Waiting()
+    queue.add(Job(id="old", nodes=1), arrival=5)
+    for name in "abcdef":
+        queue.add(Job(id=name, nodes=1))
+    arrivals = [queue.arrival_of(job.id) for job in queue]
+    assert len(set(arrivals)) == 7
+
+
+def test_another_rank_keeps_places():
+    queue, rng = Waiting(by_priority), random.Random(1)
+    for number in range(300):
+        queue.add(some_job(rng, number))
+    for number in range(0, 300, 3):
+        queue.remove(str(number))
+    twin = queue.ranked(lambda job: 0)
+    assert [int(job.id) for job in twin] == [n for n in range(300) if n % 3]
+    assert all(twin.arrival_of(job.id) == queue.arrival_of(job.id) for job in queue)
+    twin.add(Job(id="late", nodes=1))
+    assert twin.arrival_of("late") == 300

@@ -1,0 +1,234 @@
+"""The structural rule: imports point up the table of rooms, and one file alone knows the insides of Dask."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dask_hpc
+
+ROOT = Path(__file__).parents[1]
+
+#: room -> what of ours it may import, besides itself
+ROOMS = {
+    "model": set(),
+    "strategies": {"model"},
+    "planning": {"model"},
+    "power": {"model"},
+    "report": {"model"},
+    "config": {"model"},
+    "policy": {"model", "strategies"},
+    "simulator": {"model", "planning", "policy", "report"},
+    "live": {"model", "planning", "policy", "report", "config"},
+    "checkpoint": {"model", "planning", "config", "live.compat"},
+    "redistribute": {"model", "planning", "config", "live.compat"},
+}
+FREE = {"cli", "__main__", ""}  # these may import everything
+
+BRAIN = {"model", "strategies", "planning", "policy"}
+ENGINE = {"dask", "distributed", "dask_jobqueue"}
+WORLD = {
+    "asyncio", "datetime", "multiprocessing", "os", "pathlib", "random", "secrets", "socket", "subprocess",
+    "tempfile", "threading", "time", "uuid",
+}  # fmt: skip
+EXCUSED = {("policy", "pathlib")}  # the one that reads policy files
+
+COMPAT = "live.compat"
+DASK_THINGS = {"client", "cluster", "future", "nanny", "scheduler", "worker"}
+
+
+def room_of(module: str) -> str:
+    """``dask_hpc.live.jobs`` is in ``live``; only compat is a room within a room."""
+    inner = module.removeprefix("dask_hpc").lstrip(".")
+    return inner if inner == COMPAT else inner.partition(".")[0]
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of everything a file imports; public names as where they come from."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            for alias in node.names:
+                public = dask_hpc._WHERE.get(alias.name) if module == "dask_hpc" else None
+                yield node.lineno, f"{public or module}.{alias.name}"
+
+
+def wrong_imports(module: str, tree: ast.AST) -> Iterator[str]:
+    """Imports that point down the table, or from the brain to the world."""
+    room = room_of(module)
+    room = "live" if room == COMPAT else room
+    if room not in ROOMS and room not in FREE:
+        yield f"{module}: {room!r} is no room; say in test_import_rule.py what it may import"
+        return
+    for line, name in imported(tree):
+        top = name.partition(".")[0]
+        if top == "":
+            yield f"{module}:{line}: a relative import ({name})"
+        elif top == "dask_hpc" and room not in FREE:
+            target = room_of(name)
+            if target != "__version__" and not any(
+                name == f"dask_hpc.{ok}" or name.startswith(f"dask_hpc.{ok}.") for ok in ROOMS[room] | {room}
+            ):
+                yield f"{module}:{line}: {room} may not import {target or name}"
+        elif room in BRAIN and (top in ENGINE or name.startswith("numpy.random")):
+            yield f"{module}:{line}: the brain may not import {top}"
+        elif room in BRAIN and top in WORLD and (room, top) not in EXCUSED:
+            yield f"{module}:{line}: the brain reads no clock, socket or file, and rolls no dice ({top})"
+        elif top == "dask_hpc_widgets" and module.startswith("dask_hpc"):
+            yield f"{module}:{line}: the widgets are below"
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__")
+
+
+def private_dask_names(module: str, tree: ast.AST) -> Iterator[str]:
+    """Underscore names of Dask, as far as a reader of the text can tell."""
+    if room_of(module) == COMPAT:
+        return
+    ours = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module_name = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            for alias in node.names:
+                name = f"{module_name}.{alias.name}".strip(".")
+                if name.partition(".")[0] in ENGINE:
+                    ours.add((alias.asname or alias.name).partition(".")[0])
+                    if any(is_private(part) for part in name.split(".")):
+                        yield f"{module}:{node.lineno}: {name} is private to Dask; go through live/compat.py"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            base = node.value
+            last = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+            while isinstance(base, ast.Attribute):
+                base = base.value
+            if getattr(base, "id", None) in ours or last.lstrip("_") in DASK_THINGS:
+                yield f"{module}:{node.lineno}: {ast.unparse(node)} is private to Dask; use live/compat.py"
+
+
+def not_public(module: str, tree: ast.AST) -> Iterator[str]:
+    """What the widgets import of us beyond the names of ``dask_hpc`` itself."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+            wrong = [name for name in names if name.startswith("dask_hpc.")]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "dask_hpc":
+            names = [alias.name for alias in node.names]
+            wrong = names if node.module != "dask_hpc" else [n for n in names if n not in dask_hpc.__all__]
+        else:
+            continue
+        if wrong:
+            yield f"{module}:{node.lineno}: not public: {', '.join(wrong)}"
+
+
+def parsed(folder: Path, package: str) -> Iterator[tuple[str, ast.AST]]:
+    for path in sorted((folder / package).rglob("*.py")):
+        module = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
+        yield module, ast.parse(path.read_text(), str(path))
+
+
+def test_imports_point_up():
+    assert [found for file in parsed(ROOT, "dask_hpc") for found in wrong_imports(*file)] == []
+
+
+def test_only_compat_knows_the_insides_of_dask():
+    files = [*parsed(ROOT, "dask_hpc"), *parsed(ROOT / "widgets", "dask_hpc_widgets")]
+    assert [found for file in files for found in private_dask_names(*file)] == []
+
+
+def test_widgets_use_the_public_api():
+    files = list(parsed(ROOT / "widgets", "dask_hpc_widgets"))
+    assert files
+    assert [found for file in files for found in not_public(*file)] == []
+
+
+@pytest.mark.parametrize(
+    "module, text",
+    [
+        ("dask_hpc.model.job", "from dask_hpc.strategies import fcfs"),
+        ("dask_hpc.model.job", "import dask_hpc.policy"),
+        ("dask_hpc.model.job", "from dask_hpc import Policy"),
+        ("dask_hpc.model.job", "from dask_hpc import live"),
+        ("dask_hpc.model.job", "from .node import Node"),
+        ("dask_hpc.model", "import time"),
+        ("dask_hpc.strategies.fcfs", "def f():\n    import random"),
+        ("dask_hpc.strategies.fcfs", "from datetime import datetime"),
+        ("dask_hpc.strategies.fcfs", "from dask_hpc.planning.interval import best"),
+        ("dask_hpc.planning.interval", "import distributed.utils"),
+        ("dask_hpc.policy", "from dask.utils import parse_timedelta"),
+        ("dask_hpc.policy", "import socket"),
+        ("dask_hpc.simulator.engine", "from dask_hpc.strategies.fcfs import Fcfs"),
+        ("dask_hpc.simulator.engine", "from dask_hpc.live.jobs import LiveJob"),
+        ("dask_hpc.live.compat", "from dask_hpc.simulator import simulate"),
+        ("dask_hpc.checkpoint.agent", "from dask_hpc.live.jobs import LiveJob"),
+        ("dask_hpc.checkpoint.agent", "from dask_hpc.live import compat, jobs"),
+        ("dask_hpc.stuff.things", "import math"),
+        ("dask_hpc.live.jobs", "import dask_hpc_widgets"),
+    ],
+)
+def test_a_wrong_import_is_caught(module, text):
+    assert len(list(wrong_imports(module, ast.parse(text)))) == 1
+
+
+@pytest.mark.parametrize(
+    "module, text",
+    [
+        ("dask_hpc.checkpoint.agent", "from dask_hpc.live import compat"),
+        ("dask_hpc.checkpoint.agent", "from dask_hpc.live.compat import x"),
+        ("dask_hpc.live.jobs", "from dask_hpc.live.compat import x\nimport time"),
+        ("dask_hpc.live.jobs", "from dask_hpc import Policy, __version__"),
+        ("dask_hpc.cli.demo", "from dask_hpc.strategies import fcfs\nfrom dask_hpc.live import jobs"),
+        (
+            "dask_hpc.policy",
+            "from pathlib import Path\nimport yaml\nfrom dask_hpc.strategies import CONCERNS",
+        ),
+        ("dask_hpc.model.job", "from dask_hpc.model import node"),
+    ],
+)
+def test_a_right_import_is_not(module, text):
+    assert list(wrong_imports(module, ast.parse(text))) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from dask._task_spec import Task",
+        "from distributed.scheduler import _materialize",
+        "import dask._compatibility as c",
+        "import dask\ndask.base._x()",
+        "from distributed import Client as C\nC._instances",
+        "def f(self):\n    self.scheduler._transitions({})",
+        "def f(worker):\n    worker._x = 1",
+    ],
+)
+def test_a_private_name_is_caught(text):
+    assert list(private_dask_names("dask_hpc.live.jobs", ast.parse(text)))
+    assert not list(private_dask_names("dask_hpc.live.compat", ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("from dask_hpc.live import manage", 1),
+        ("import dask_hpc.policy", 1),
+        ("from dask_hpc import model", 1),
+        ("import dask_hpc\nfrom dask_hpc import Policy, __version__\nfrom dask_hpc_widgets import x", 0),
+    ],
+)
+def test_what_is_public(text, found):
+    assert len(list(not_public("dask_hpc_widgets.x", ast.parse(text)))) == found
+
+
+def test_the_brain_brings_no_dask_along():
+    """What the text of the imports promises, seen in a fresh interpreter."""
+    program = (
+        "import sys, dask_hpc, dask_hpc.policy as p; p.Policy.load('easy-backfill');"
+        "print([m for m in ('dask', 'distributed', 'pandas', 'xarray') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
