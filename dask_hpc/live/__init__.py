@@ -1,0 +1,6 @@
+"""The live body: jobs on allotments of a real Dask cluster."""
+
+from dask_hpc.live.job_context import job
+from dask_hpc.live.manager import Manager, manage
+
+__all__ = ["Manager", "job", "manage"]

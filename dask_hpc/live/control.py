@@ -1,0 +1,313 @@
+"""The control loop: from what happened to a snapshot, from the policy's plan to deeds."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dask_hpc.live import compat
+from dask_hpc.live.gate import Gate
+from dask_hpc.live.jobs import LiveJob
+from dask_hpc.live.nodes import Nodes
+from dask_hpc.live.request import read_request
+from dask_hpc.live.status import count_nodes
+from dask_hpc.model.errors import InputError
+from dask_hpc.model.indices import Indices
+from dask_hpc.model.node import Node
+from dask_hpc.model.plan import Plan, Start
+from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.story import Happening, Story
+from dask_hpc.policy import Policy
+
+_KEPT = 1000  # jobs that are done, for status(); and contexts closed before anything of them was seen
+
+
+class ControlLoop:
+    """The live body. Its methods say what happened; ``decide`` then does what the policy plans.
+
+    Nothing here waits, polls or is timed: each event marks the loop dirty through ``wake``, and one
+    decision follows for all events of the same turn of the event loop.
+    """
+
+    def __init__(
+        self,
+        scheduler: Any,
+        policy: Policy,
+        clock: Callable[[], float],
+        wake: Callable[[], None],
+        mode: str,
+        story: Story,
+    ) -> None:
+        self._scheduler = scheduler
+        self._clock = clock
+        self._wake = wake
+        self.policy = policy
+        self.story = story
+        #: what the policy asked to remember
+        self.memory: Any = None
+        self._last_offered = -1
+        self.nodes = Nodes(mode)
+        for address in compat.workers_by_name(scheduler):
+            self.nodes.join(address, *compat.worker_identity(scheduler, address))
+        self.indices = Indices((Node(name) for name in self.nodes), policy.queue.rank, clock())
+        self.gate = Gate(scheduler)
+        #: all jobs by id, in order of submission; of those that are done only the newest
+        self.jobs: dict[str, LiveJob] = {}
+        self._done: OrderedDict[str, None] = OrderedDict()
+        self._closed_early: OrderedDict[str, None] = OrderedDict()
+        self._arrivals = 0
+        self._not_offered: dict[LiveJob, None] = {}
+        self._perhaps_over: dict[LiveJob, None] = {}
+        for name in self.nodes:
+            self._tell("node-joined", nodes=(name,))
+
+    # what happened
+
+    def graph_arrives(self, client: str, request: Any, keys: list[Any]) -> None:
+        """Tasks were submitted: by a job if there is a request, else outside of jobs."""
+        job = self._job_of(request, client) if request is not None else None
+        changed = self.gate.submit(keys, job)
+        if changed:
+            self._perhaps_over.update(dict.fromkeys(self._waiting_jobs()))
+        if job is not None and job.state == "waiting" and job.blocking:
+            self._hold_back(job)
+        if changed or job is not None:
+            self._wake()
+
+    def task_moves(self, key: Any, job: LiveJob, start: str, finish: str) -> None:
+        """A task of a job changed its state."""
+        if start == "no-worker":
+            job.held.pop(key, None)
+        if finish in compat.UNFINISHED:
+            job.unfinished.add(key)
+            if finish == "no-worker":
+                job.held[key] = None
+            return
+        job.unfinished.discard(key)
+        if finish == "forgotten":
+            self.gate.forget(key, job)
+        if not job.unfinished and job.state != "done" and (job.closed or job.state == "waiting"):
+            self._perhaps_over[job] = None
+            self._wake()
+
+    def context_closes(self, job_id: str) -> None:
+        """The client left a job's context. Its last graphs may still be on their way."""
+        job = self.jobs.get(job_id)
+        if job is None:
+            _remember(self._closed_early, job_id)
+        elif not job.closed:
+            job.closed = True
+            self._perhaps_over[job] = None
+            self._wake()
+
+    def client_leaves(self, client: str) -> None:
+        """A client is gone, and its contexts with it."""
+        for job in self.jobs.values():
+            if client in job.clients:
+                job.clients.discard(client)
+                if not job.clients:
+                    self.context_closes(job.id)
+
+    def worker_joins(self, address: str) -> None:
+        """A worker connects: a new node, or more of one we have."""
+        name, is_new = self.nodes.join(address, *compat.worker_identity(self._scheduler, address))
+        if is_new:
+            self.indices.now = self._clock()
+            self.indices.add_node(Node(name))
+            self._tell("node-joined", nodes=(name,))
+            self._wake()
+        elif holder := next((job for job in self._running_jobs() if name in job.nodes), None):
+            self.gate.extend(holder, [address])
+
+    def worker_leaves(self, address: str) -> None:
+        """A worker is gone: the job that holds it becomes smaller, or waits again if it was its last."""
+        left = self.nodes.leave(address)
+        if left is None:
+            return
+        name, was_last = left
+        holder = next((job for job in self._running_jobs() if name in job.nodes), None)
+        if holder is not None:
+            self.gate.cut(holder, address)
+        if not was_last:
+            return
+        self.indices.now = self._clock()
+        running = self.indices.remove_node(name)
+        self._tell("node-left", nodes=(name,))
+        if holder is not None and running is not None:
+            holder.nodes = running.nodes
+            if holder.nodes:
+                reason = f"node {name} is gone"
+                self._tell("shrink", holder, holder.nodes, reason)
+            else:
+                self._requeue(holder, f"lost its last node {name}; waits again in its old place")
+        self._wake()
+
+    def tasks_vanish(self) -> None:
+        """Dask cleared all its tasks (``client.restart()``)."""
+        self.gate.owner.clear()
+        for job in self.jobs.values():
+            job.unfinished.clear()
+            job.held.clear()
+            job.wishes.clear()
+            job.needs.clear()
+            self._perhaps_over[job] = None
+        self._wake()
+
+    def change_policy(self, policy: Policy) -> None:
+        """Another policy from now on. Nothing is lost; what runs keeps running."""
+        self.policy = policy
+        self.memory = None
+        self.indices.reorder(policy.queue.rank)
+        self._tell("policy", reason=f"{policy.name} from now on")
+        self._wake()
+
+    # what follows
+
+    def decide(self) -> None:
+        """One decision for everything that happened since the last."""
+        self.indices.now = self._clock()
+        self._end_jobs()
+        self.gate.nudge_freed()
+        self._offer_jobs()
+        self._push_ends()
+        plan, self.memory = self.policy.decide(Snapshot(self.indices), self.memory)
+        if plan is not None:
+            self.story.add(plan)
+            for start in plan.starts:
+                self._start(plan, start)
+
+    def release_all(self, decision: str, reason: str) -> None:
+        """Let go of everything: all tasks run as in plain Dask."""
+        self.gate.lift_all()
+        for job in self.jobs.values():
+            if job.state != "done":
+                job.state = "done"
+                job.ended = self._clock()
+                job.reason = reason
+        self._tell(decision, reason=reason)
+
+    def held_by_waiting(self) -> Iterator[Any]:
+        """Keys of the tasks that only our gate keeps from running."""
+        for job in self._waiting_jobs():
+            yield from job.held
+
+    def tell(self, decision: str, reason: str) -> None:
+        """Add to the story."""
+        self._tell(decision, reason=reason)
+
+    def _job_of(self, request: Any, client: str) -> LiveJob | None:
+        now = self.indices.now = self._clock()
+        found = request.get("id") if isinstance(request, dict) else None
+        job = self.jobs.get(found) if isinstance(found, str) else None
+        if job is None:
+            try:
+                name, model = read_request(request, now)
+            except InputError as error:
+                self._tell("ignored", reason=str(error))
+                return None
+            job = self.jobs[model.id] = LiveJob(name, model, self._arrivals)
+            self._arrivals += 1
+            self._not_offered[job] = None
+            self._tell("submit", job, reason=f"asks for {count_nodes(model.nodes)}")
+            job.closed = self._closed_early.pop(model.id, False) is None
+        elif job.state == "done":
+            # Its context was closed while this graph was on its way, and all else was done: go on.
+            self._done.pop(job.id, None)
+            job.state = "waiting"
+            job.ended = None
+            job.gate = {compat.GATE}
+            self._not_offered[job] = None
+            self._tell("submit", job, reason="more of its work arrived after it was done")
+        job.clients.add(client)
+        if job.closed:
+            self._perhaps_over[job] = None
+        return job
+
+    def _end_jobs(self) -> None:
+        while self._perhaps_over:
+            job = next(iter(self._perhaps_over))
+            del self._perhaps_over[job]
+            if job.state == "done" or not job.is_over:
+                continue
+            if job.state == "running":
+                self.indices.end(job.id)
+                self._tell("end", job, job.nodes, "its context is closed and its tasks are done")
+            else:
+                if job.id in self.indices.waiting:
+                    self.indices.withdraw(job.id)
+                self._tell("withdraw", job, reason="its context is closed and no task of it is left")
+            self._not_offered.pop(job, None)
+            job.state = "done"
+            job.ended = self.indices.now
+            self.gate.lift(job)
+            for old in _remember(self._done, job.id):
+                del self.jobs[old]
+
+    def _offer_jobs(self) -> None:
+        for job in sorted(self._not_offered, key=lambda job: job.arrival):
+            if job.blocking is None:
+                del self._not_offered[job]
+                self.indices.waiting.add(job.model, job.arrival)
+                if job.arrival < self._last_offered:
+                    # Not at the tail: what a policy remembers of this queue is worth nothing now.
+                    self.indices.revision += 1
+                self._last_offered = max(self._last_offered, job.arrival)
+
+    def _hold_back(self, job: LiveJob) -> None:
+        if job.id in self.indices.waiting:
+            self.indices.withdraw(job.id)
+        self._not_offered[job] = None
+
+    def _push_ends(self) -> None:
+        now = self.indices.now
+        while self.indices.by_end and (running := self.indices.by_end[0][2]).expected_end < now:
+            expected = now + max(now - running.started, 1.0)
+            self.indices.expect_end(running.job.id, expected)
+            reason = f"still runs after its walltime; now expected to end at {expected:g} s"
+            self._tell("overstay", self.jobs[running.job.id], running.nodes, reason)
+
+    def _start(self, plan: Plan, start: Start) -> None:
+        running = self.indices.start(start.job, start.nodes)
+        job = self.jobs[start.job]
+        job.state = "running"
+        job.nodes = running.nodes
+        job.started = running.started
+        job.reason = start.reason
+        happening = Happening(plan.id, plan.time, "start", job.id, job.nodes, start.reason)
+        self.story.tell(happening)
+        self.gate.open(job, (w for name in job.nodes for w in self.nodes.workers(name)))
+        if self.gate.take_over(job.needs, job):
+            self._perhaps_over.update(dict.fromkeys(self._waiting_jobs()))
+            self._wake()
+        elif self._not_offered:
+            self._wake()  # somebody may have waited for this job to start
+
+    def _requeue(self, job: LiveJob, reason: str) -> None:
+        job.state = "waiting"
+        job.started = None
+        job.reason = reason
+        self.gate.shut(job)
+        self._not_offered[job] = None
+        for other in list(self._waiting_jobs()):
+            if other.blocking:
+                self._hold_back(other)
+        self._tell("requeue", job, reason=reason)
+
+    def _waiting_jobs(self) -> Iterator[LiveJob]:
+        return (job for job in self.jobs.values() if job.state == "waiting")
+
+    def _running_jobs(self) -> Iterator[LiveJob]:
+        return (self.jobs[job_id] for job_id in self.indices.running)
+
+    def _tell(
+        self, decision: str, job: LiveJob | None = None, nodes: tuple[str, ...] = (), reason: str = ""
+    ) -> None:
+        happening = Happening(
+            self.indices.revision, self._clock(), decision, job.id if job else "", nodes, reason
+        )
+        self.story.tell(happening)
+
+
+def _remember(ids: OrderedDict[str, None], new: str) -> list[str]:
+    """Add an id; answers those that are forgotten for it."""
+    ids[new] = None
+    return [ids.popitem(last=False)[0] for _ in range(len(ids) - _KEPT)]

@@ -1,0 +1,130 @@
+"""``with dask_hpc.job(...)``: whatever is submitted inside belongs to one job."""
+
+import asyncio
+from contextlib import AbstractContextManager, suppress
+from secrets import token_hex
+from types import TracebackType
+from typing import Any
+
+import dask
+from distributed import Client
+
+from dask_hpc.live.request import ANNOTATION, TOPIC, make_request
+
+_PATIENCE = 10.0  # seconds for telling a scheduler that a context was closed
+
+
+def job(
+    name: str,
+    nodes: int = 1,
+    *,
+    min_nodes: int | None = None,
+    max_nodes: int | None = None,
+    walltime: float | str | None = None,
+    kind: str | None = None,
+    constraint: str | None = None,
+    priority: float | None = None,
+    power_per_node: float | str | None = None,
+    user: str | None = None,
+    client: Client | None = None,
+) -> "JobContext":
+    """A context for ``with`` or ``async with`` in which compute, persist, submit and map make one job.
+
+    It asks for ``nodes`` nodes, and can use ``min_nodes`` to ``max_nodes``. ``walltime`` ("10 min") is
+    an estimate: it helps the policy, and a job that overstays is not stopped. ``kind`` is malleable if
+    ``min_nodes`` and ``max_nodes`` differ, else rigid. ``constraint``, ``priority``,
+    ``power_per_node`` ("250 W") and ``user`` are for policies that look at them.
+
+    The job lasts until the context is closed and its tasks are done; several computations in one
+    context keep the allotment in between. Every ``with`` is a new job. Building a collection inside
+    means nothing; submitting it does. Tasks that a *task* submits are outside of any job.
+
+    ``client`` says which cluster to tell when the context is closed; by default the current client's.
+    On a cluster that is not managed, or without one, this is plain Dask.
+    """
+    request = make_request(
+        name,
+        nodes=nodes,
+        min_nodes=min_nodes,
+        max_nodes=max_nodes,
+        walltime=walltime,
+        kind=kind,
+        constraint=constraint,
+        priority=priority,
+        power_per_node=power_per_node,
+        user=user,
+    )
+    return JobContext(request, client)
+
+
+class JobContext:
+    """What ``job()`` returns. May be entered again, and inside itself; each time it is a new job."""
+
+    def __init__(self, request: dict[str, Any], client: Client | None = None) -> None:
+        self._request = request
+        self._client = client
+        self._entered: list[tuple[str, AbstractContextManager[None], set[Client]]] = []
+        #: of the job entered last
+        self.id = ""
+
+    def __repr__(self) -> str:
+        state = f"{self._entered[-1][0]}, open" if self._entered else "not open"
+        return f"<job {self._request['name']!r}: {self._request['nodes']} nodes, {state}>"
+
+    def __enter__(self) -> "JobContext":
+        self.id = f"{self._request['name']}-{token_hex(4)}"
+        annotated = dask.annotate(**{ANNOTATION: {"id": self.id, **self._request}})
+        annotated.__enter__()
+        self._entered.append((self.id, annotated, self._clients()))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        job_id, clients = self._leave()
+        for client in clients:
+            if client.asynchronous:  # called on its event loop: nothing here may wait
+                client.loop.add_callback(_tell, client, job_id)
+            else:
+                with suppress(Exception):
+                    client.sync(_tell, client, job_id, callback_timeout=_PATIENCE)
+
+    async def __aenter__(self) -> "JobContext":
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        job_id, clients = self._leave()
+        for client in clients:
+            if client.asynchronous:
+                await _tell(client, job_id)
+            else:
+                with suppress(Exception):
+                    client.sync(_tell, client, job_id, callback_timeout=_PATIENCE)
+
+    def _leave(self) -> tuple[str, list[Client]]:
+        job_id, annotated, clients = self._entered.pop()
+        # Not this context's error: dask.annotate only has to put back what was there before.
+        annotated.__exit__(None, None, None)
+        return job_id, [client for client in clients | self._clients() if client.status == "running"]
+
+    def _clients(self) -> set[Client]:
+        if self._client is not None:
+            return {self._client}
+        with suppress(ValueError):
+            return {Client.current()}
+        return set()
+
+
+async def _tell(client: Client, job_id: str) -> None:
+    """Say that a context was closed. If that fails the client is going, and its contexts with it."""
+    with suppress(Exception):
+        async with asyncio.timeout(_PATIENCE):
+            await client.log_event(TOPIC, {"closed": job_id})

@@ -1,0 +1,90 @@
+"""A live job: what it asked for, which tasks it has, and where they may run."""
+
+from collections.abc import Hashable
+from typing import Literal
+
+from dask_hpc.live.compat import GATE, Wishes
+from dask_hpc.model.job import Job
+
+State = Literal["waiting", "running", "done"]
+
+
+class LiveJob:
+    """Mutable; owned by the control loop. Its gate set is shared by all its tasks."""
+
+    __slots__ = (
+        "arrival",
+        "clients",
+        "closed",
+        "ended",
+        "gate",
+        "held",
+        "model",
+        "name",
+        "needs",
+        "nodes",
+        "producers",
+        "reason",
+        "started",
+        "state",
+        "unfinished",
+        "wishes",
+    )
+
+    def __init__(self, name: str, model: Job, arrival: int) -> None:
+        self.name = name
+        self.model = model
+        #: its place in the queue among equals; given back if it has to wait again
+        self.arrival = arrival
+        self.state: State = "waiting"
+        self.reason = ""
+        self.nodes: tuple[str, ...] = ()
+        self.started: float | None = None
+        self.ended: float | None = None
+        #: the one set of addresses that restricts all its tasks; editing it in place moves them all
+        self.gate: set[str] = {GATE}
+        #: the tasks somebody still waits for, and those of them that Dask can place nowhere now
+        self.unfinished: set[Hashable] = set()
+        self.held: dict[Hashable, None] = {}
+        #: what the user said about single tasks
+        self.wishes: dict[Hashable, Wishes] = {}
+        #: the clients that submitted it, and whether its context is closed
+        self.clients: set[str] = set()
+        self.closed = False
+        #: tasks of other jobs that it needs, and those jobs
+        self.needs: set[Hashable] = set()
+        self.producers: set[LiveJob] = set()
+
+    def __repr__(self) -> str:
+        return f"<LiveJob {self.model.id}: {self.state}, {len(self.unfinished)} unfinished tasks>"
+
+    @property
+    def id(self) -> str:
+        """Unique among all jobs of the cluster."""
+        return self.model.id
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is left to do."""
+        return self.closed and not self.unfinished
+
+    @property
+    def blocking(self) -> "LiveJob | None":
+        """A job that has to start before this one may be offered to the policy, or None."""
+        return min(
+            (job for job in self.producers if job.state == "waiting" and job.unfinished),
+            key=lambda job: job.arrival,
+            default=None,
+        )
+
+    def waits_for(self, other: "LiveJob") -> bool:
+        """Whether, through any chain of producers, this job needs the other."""
+        seen, todo = set(), [self]
+        while todo:
+            job = todo.pop()
+            if job is other:
+                return True
+            if job not in seen:
+                seen.add(job)
+                todo.extend(job.producers)
+        return False

@@ -1,0 +1,141 @@
+"""``dask_hpc.manage``: put a cluster under a policy, and the handle to talk to it."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from distributed import Client
+from distributed.deploy import Cluster
+
+from dask_hpc import config
+from dask_hpc.live.plugin import HpcPlugin
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.policy import Policy
+
+
+def manage(client_or_cluster: Any, policy: str | Path | Policy | None = None) -> Any:
+    """Run jobs on this cluster as a policy decides. Gives a ``Manager``, or an awaitable of one if the
+    client or cluster is asynchronous.
+
+    ``policy`` is the name of a ready-made policy, the path of a policy file, or a ``Policy``; by default
+    what the configuration says (``hpc.policy``, easy-backfill). If the cluster is managed already, a
+    policy that is named here replaces the one in force, and nothing is lost.
+    """
+    plugin, change = _prepared(policy)
+    if isinstance(client_or_cluster, Client):
+        return client_or_cluster.sync(_managed, client_or_cluster, plugin, change, False)
+    if not isinstance(client_or_cluster, Cluster):
+        raise InputError("manage", f"found {shown(client_or_cluster)}", "a Dask client or cluster")
+    if client_or_cluster.asynchronous:
+        return _managed_cluster(client_or_cluster, plugin, change)
+    client = Client(client_or_cluster, set_as_default=False)
+    try:
+        return client.sync(_managed, client, plugin, change, True)
+    except BaseException:
+        client.close()
+        raise
+
+
+def _prepared(policy: str | Path | Policy | None) -> tuple[HpcPlugin, dict[str, str]]:
+    """Everything that can be wrong is found here, before anything happens."""
+    if policy is not None and not isinstance(policy, str | Path | Policy):
+        raise InputError("policy", f"found {shown(policy)}", "a name, a path or a Policy")
+    chosen = Policy.load(config.policy() if policy is None else policy)
+    text = chosen.to_yaml()
+    Policy.parse(text, name=chosen.name)  # as the scheduler will
+    plugin = HpcPlugin(text, chosen.name, config.node(), config.story_length(), config.max_errors())
+    return plugin, {} if policy is None else {"text": text, "name": chosen.name}
+
+
+async def _managed(client: Client, plugin: HpcPlugin, change: dict[str, str], owns_client: bool) -> "Manager":
+    await client.register_plugin(plugin)  # does nothing if the cluster is managed already
+    name = await client.scheduler.hpc_policy(**change)
+    return Manager(client, name, owns_client)
+
+
+async def _managed_cluster(cluster: Cluster, plugin: HpcPlugin, change: dict[str, str]) -> "Manager":
+    client = await Client(cluster, asynchronous=True, set_as_default=False)
+    try:
+        return await _managed(client, plugin, change, True)
+    except BaseException:
+        await client.close()
+        raise
+
+
+class Manager:
+    """A handle to a managed cluster. With an asynchronous client its methods give awaitables.
+
+    Several handles to one cluster may exist; closing one ends the management for all.
+    """
+
+    def __init__(self, client: Client, policy: str, owns_client: bool) -> None:
+        self._client = client
+        self._owns_client = owns_client
+        self._policy = policy
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"policy {self._policy}"
+        return f"<Manager of {self._client.scheduler.address if self._client.scheduler else '?'}: {state}>"
+
+    def status(self) -> Any:
+        """Nodes and who holds them; jobs, their state, and why those that wait do. Plain data."""
+        return self._client.sync(self._ask, "hpc_status")
+
+    def story(self) -> Any:
+        """What was decided and what happened, oldest first: a list of plain dicts."""
+        return self._client.sync(self._ask, "hpc_story")
+
+    def close(self) -> Any:
+        """End the management: jobs that wait run as in plain Dask. May be called again."""
+        if self._is_closed and not self._client.asynchronous:
+            return None
+        return self._client.sync(self._close)
+
+    def __enter__(self) -> "Manager":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> "Manager":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _ask(self, call: str) -> Any:
+        found = None if self._is_closed else await getattr(self._client.scheduler, call)()
+        if found is None:  # what a scheduler answers to a call it does not know
+            raise RuntimeError("this cluster is not managed (any more): its manager was closed")
+        if call == "hpc_status":
+            self._policy = found["policy"]
+        return _with_lists(found)
+
+    async def _close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._client.status == "running":
+            await self._client.scheduler.hpc_close()
+        if self._owns_client:
+            await self._client.close()
+
+
+def _with_lists(found: Any) -> Any:
+    """Lists come out of Dask's messages as tuples; plain data has lists."""
+    if isinstance(found, dict):
+        return {key: _with_lists(value) for key, value in found.items()}
+    if isinstance(found, list | tuple):
+        return [_with_lists(value) for value in found]
+    return found

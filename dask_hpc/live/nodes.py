@@ -1,0 +1,57 @@
+"""Which Dask workers make up which node."""
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+
+
+def is_local(address: str, host: str) -> bool:
+    """Whether a worker can only be on the scheduler's own machine, as on a laptop."""
+    if address.startswith("inproc://"):
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Nodes:
+    """The connected workers by node. ``mode`` is ``hpc.node``."""
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self._workers: dict[str, dict[str, None]] = {}
+        self._node_of: dict[str, str] = {}
+
+    def join(self, address: str, name: Any, host: str) -> tuple[str, bool]:
+        """A worker connects. Its node, and whether that is a new one. Saying it twice does no harm."""
+        if address in self._node_of:
+            return self._node_of[address], False
+        if self._mode == "worker" or (self._mode == "auto" and is_local(address, host)):
+            node = str(name)
+            if node in self._workers:  # worker names are unique, but 1 and "1" are two of them
+                node = address
+        else:
+            node = host
+        is_first = node not in self._workers
+        self._workers.setdefault(node, {})[address] = None
+        self._node_of[address] = node
+        return node, is_first
+
+    def leave(self, address: str) -> tuple[str, bool] | None:
+        """A worker is gone. Its node, and whether that was its last; None if we never knew it."""
+        node = self._node_of.pop(address, None)
+        if node is None:
+            return None
+        workers = self._workers[node]
+        del workers[address]
+        if not workers:
+            del self._workers[node]
+        return node, not workers
+
+    def workers(self, node: str) -> list[str]:
+        """Addresses of the workers of a node."""
+        return list(self._workers.get(node, ()))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._workers)

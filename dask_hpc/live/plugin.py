@@ -1,0 +1,237 @@
+"""The scheduler plugin: Dask's hooks, our remote calls, and the promise never to break a computation."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import wraps
+from time import monotonic
+from typing import Any
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from dask_hpc.live import compat
+from dask_hpc.live.control import ControlLoop
+from dask_hpc.live.request import ANNOTATION, TOPIC
+from dask_hpc.live.status import status_of
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.story import Story
+from dask_hpc.policy import Policy
+
+logger = logging.getLogger(__name__)
+NAME = "dask-hpc"  # among the plugins of a scheduler
+
+
+def guarded(hook: Callable[..., None]) -> Callable[..., None]:
+    """Our errors stay ours: counted, told, and after too many control is switched off.
+
+    A lost event could make somebody wait for ever, so the hook is called again: a passing error does no
+    harm, and a lasting one soon switches control off.
+    """
+
+    @wraps(hook)
+    def safe(self: "HpcPlugin", *args: Any, **kwargs: Any) -> None:
+        if self.is_on:
+            try:
+                hook(self, *args, **kwargs)
+            except Exception as error:
+                self.count_error(hook.__name__, error)
+                self.scheduler.loop.add_callback(safe, self, *args, **kwargs)
+
+    return safe
+
+
+class HpcPlugin(SchedulerPlugin):
+    """Runs jobs on allotments, as a policy decides. Registered by ``dask_hpc.manage``.
+
+    Travels as plain data: the policy is YAML text, parsed on the scheduler. ``clock`` may be replaced by
+    a test.
+    """
+
+    name = NAME
+    idempotent = True
+    control: ControlLoop
+
+    def __init__(self, policy: str, policy_name: str, node: str, story_length: int, max_errors: int) -> None:
+        self._given = (policy, policy_name)
+        self._node = node
+        self._story_length = story_length
+        self._max_errors = max_errors
+        self.is_on = False
+
+    async def start(self, scheduler: Any) -> None:
+        """Take over. Nothing here waits, so no event can slip in before Dask knows this plugin."""
+        policy = Policy.parse(self._given[0], name=self._given[1])
+        self.scheduler = scheduler
+        self._since = monotonic()
+        self.clock: Callable[[], float] = lambda: monotonic() - self._since
+        self.story = Story(self._story_length)
+        self._clocks: Any = None
+        self._is_released = True
+        self._handlers = {
+            "hpc_status": self.status,
+            "hpc_story": self.tell_story,
+            "hpc_policy": self.change_policy,
+            "hpc_close": self.stop,
+        }
+        self._switch_on(policy)
+        compat.add_handlers(scheduler, self._handlers)
+
+    # remote calls
+
+    def status(self) -> dict[str, Any]:
+        """What is going on, as plain data."""
+        return status_of(self.control) | {
+            "time": self.clock(),
+            "state": "on" if self.is_on else "off",
+            "errors": self.errors,
+        }
+
+    def tell_story(self) -> list[dict[str, Any]]:
+        """What was decided and what happened, oldest first."""
+        return [asdict(happening) for happening in self.story.happenings]
+
+    def change_policy(self, text: Any = None, name: Any = None) -> str:
+        """Swap the policy, or with no text only say its name. Also switches control on again."""
+        if text is not None:
+            if not isinstance(text, str) or not isinstance(name, str):
+                raise InputError("policy", f"found {shown(text)}, {shown(name)}", "YAML text and a name")
+            policy = Policy.parse(text, name=name)
+            if not self.is_on:
+                self._switch_on(policy)
+            elif policy != self.control.policy:
+                self.errors = 0
+                self.control.change_policy(policy)
+        return self.control.policy.name
+
+    def stop(self) -> str:
+        """Let go of everything and leave the scheduler without a trace."""
+        self._release("closed", "control was closed")
+        compat.remove_handlers(self.scheduler, self._handlers)
+        if self.scheduler.plugins.get(NAME) is self:
+            self.scheduler.remove_plugin(NAME)
+        return "OK"
+
+    # hooks
+
+    def update_graph(self, scheduler: Any, *, client: str, tasks: list[Any], **kwargs: Any) -> None:
+        """A graph was submitted; none of its tasks has moved yet."""
+        if not self.is_on:
+            return
+        try:
+            request = compat.pop_submitted(scheduler, ANNOTATION)
+            if request is not None or self._owner:
+                self.control.graph_arrives(client, request, tasks)
+        except Exception as error:
+            self.count_error("update_graph", error)
+            self.wake()  # not called again: the tasks move on, and what is in no job runs plainly
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """A task changed its state. Called several times for every task of the cluster."""
+        job = self._owner.get(key)
+        if job is not None:
+            try:
+                self.control.task_moves(key, job, start, finish)
+            except Exception as error:
+                self.count_error("transition", error)
+                self.scheduler.loop.add_callback(self._look_again, key)
+
+    def _look_again(self, key: Any) -> None:
+        task = compat.find_task(self.scheduler, key)
+        self.transition(key, "no-worker", "forgotten" if task is None else compat.state(task))
+
+    @guarded
+    def add_worker(self, scheduler: Any, worker: str) -> None:
+        """A worker connected; nothing has been sent to it yet."""
+        self.control.worker_joins(worker)
+
+    @guarded
+    def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
+        """A worker is gone, and its tasks have already been sent elsewhere, or wait."""
+        self.control.worker_leaves(worker)
+
+    @guarded
+    def remove_client(self, scheduler: Any, client: str) -> None:
+        """A client is gone, and its tasks with it."""
+        self.control.client_leaves(client)
+
+    @guarded
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Something was logged: perhaps that a context was closed."""
+        if topic == TOPIC and isinstance(msg, dict) and isinstance(msg.get("closed"), str):
+            self.control.context_closes(msg["closed"])
+
+    @guarded
+    def restart(self, scheduler: Any) -> None:
+        """All tasks are gone."""
+        self.control.tasks_vanish()
+
+    async def close(self) -> None:
+        """The scheduler closes: leave no timer behind."""
+        self._stop_clocks()
+
+    # control
+
+    def count_error(self, where: str, error: Exception) -> None:
+        """One more error of ours, or of a policy. The last one that is allowed switches control off."""
+        logger.error("dask-hpc: error in %s", where, exc_info=error)
+        self.errors += 1
+        self.control.tell("error", f"in {where}: {type(error).__name__}: {error}")
+        if self.is_on and self.errors >= self._max_errors:
+            self.is_on = False
+            reason = f"control is off after {self.errors} errors; all tasks run as in plain Dask"
+            # We may be inside one of Dask's transitions, where no other may be asked for.
+            self.scheduler.loop.add_callback(self._release, "off", reason)
+
+    def _switch_on(self, policy: Policy) -> None:
+        self._release("off", "starts anew")
+        self.errors = 0
+        self._is_scheduled = False
+        self._is_released = False
+        self.is_on = True
+        self.control = ControlLoop(
+            self.scheduler, policy, lambda: self.clock(), self.wake, self._node, self.story
+        )
+        self._owner = self.control.gate.owner
+        self.control.tell("policy", f"{policy.name} from now on")
+
+    def _release(self, decision: str, reason: str) -> None:
+        self.is_on = False
+        self._stop_clocks()
+        if not self._is_released:
+            self._is_released = True
+            self.control.release_all(decision, reason)
+
+    def _stop_clocks(self) -> None:
+        if self._clocks is not None:
+            self.scheduler.loop.remove_timeout(self._clocks)
+            self._clocks = None
+
+    def wake(self) -> None:
+        """Something happened: decide once, when this turn of the event loop is over."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self.scheduler.loop.add_callback(self._decide)
+
+    def _decide(self) -> None:
+        self._is_scheduled = False
+        if not self.is_on:
+            return
+        try:
+            self.control.decide()
+            self._mind_timeout()
+        except Exception as error:
+            self.control.memory = None
+            self.count_error("a decision", error)
+            self.wake()  # it may be owed to somebody; a lasting error switches control off
+
+    def _mind_timeout(self) -> None:
+        """Keep Dask's ``no-workers-timeout``, if there is one, from failing the tasks we hold."""
+        timeout = compat.no_workers_timeout(self.scheduler)
+        if timeout and self._clocks is None and next(self.control.held_by_waiting(), None) is not None:
+            self._clocks = self.scheduler.loop.call_later(timeout / 2, self._restart_clocks)
+
+    def _restart_clocks(self) -> None:
+        self._clocks = None
+        if self.is_on:
+            compat.restart_no_worker_clock(self.scheduler, self.control.held_by_waiting())
+            self._mind_timeout()

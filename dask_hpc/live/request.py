@@ -1,0 +1,81 @@
+"""What a job asks for: checked on the client when it is said, checked again on the scheduler."""
+
+from collections.abc import Mapping
+from math import inf
+from typing import Any
+
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.job import KINDS, Job
+from dask_hpc.model.units import parse_quantity
+
+#: the annotation that carries a request with every task of the job
+ANNOTATION = "hpc_job"
+#: the event topic on which the client says that a context was closed
+TOPIC = "hpc"
+
+MOST_NODES = 10_000_000  # far more than any machine, and small enough for every wire format
+_LONGEST = 100  # characters of a name
+_SIZES = ("nodes", "min_nodes", "max_nodes")
+_FIELDS = frozenset(
+    ("id", "name", *_SIZES, "kind", "constraint", "walltime", "priority", "power_per_node", "user")
+)
+
+
+def make_request(name: Any, **fields: Any) -> dict[str, Any]:
+    """Plain data for a job of that name. ``None`` stands for the default. Raises ``InputError``."""
+    _check_word("job name", name, may_be_empty=False)
+    where = f"job {shown(name)}"
+    found = {key: value for key, value in fields.items() if value is not None}
+    found.setdefault("nodes", 1)
+    for key in _SIZES:
+        value = found.get(key, 1)
+        if type(value) is not int or not 1 <= value <= MOST_NODES:
+            raise InputError(
+                f"{where}: {key}", f"found {shown(value)}", f"a whole number from 1 to {MOST_NODES:,}"
+            )
+    for key, unit in (("walltime", "s"), ("power_per_node", "W")):
+        if key in found:
+            try:
+                found[key] = parse_quantity(found[key], unit)
+            except InputError as error:
+                raise error.at(f"{where}: {key}") from None
+    for key in ("kind", "constraint", "user"):
+        _check_word(f"{where}: {key}", found.get(key, ""))
+    priority = found.get("priority", 0)
+    if isinstance(priority, bool) or not isinstance(priority, int | float) or not -1e15 < priority < 1e15:
+        raise InputError(f"{where}: priority", f"found {shown(priority)}", "a number")
+    if found.get("walltime") == inf:
+        del found["walltime"]
+    if "kind" not in found:
+        low, high = found.get("min_nodes", found["nodes"]), found.get("max_nodes", found["nodes"])
+        found["kind"] = "malleable" if low != high else "rigid"
+    elif found["kind"] not in KINDS:
+        raise InputError(f"{where}: kind", f"found {shown(found['kind'])}", ", ".join(KINDS))
+    _model(found | {"id": name})
+    return {"name": name, **found}
+
+
+def read_request(request: object, submitted: float) -> tuple[str, Job]:
+    """The name and the job of a request that came over the wire. Raises ``InputError``."""
+    if not isinstance(request, Mapping) or not _FIELDS.issuperset(request):
+        raise InputError("job", f"found {shown(request)}", "what dask_hpc.job() makes")
+    fields = dict(request)
+    job_id = fields.pop("id", None)
+    _check_word("job id", job_id, may_be_empty=False, longest=2 * _LONGEST)
+    checked = make_request(fields.pop("name", None), nodes=fields.pop("nodes", 1), **fields)
+    name = checked.pop("name")
+    return name, _model(checked | {"id": job_id, "submitted": submitted})
+
+
+def _model(fields: dict[str, Any]) -> Job:
+    return Job(**fields)
+
+
+def _check_word(where: str, value: object, *, may_be_empty: bool = True, longest: int = _LONGEST) -> None:
+    if (
+        not isinstance(value, str)
+        or len(value) > longest
+        or not value.isprintable()
+        or not (value.strip() or may_be_empty)
+    ):
+        raise InputError(where, f"found {shown(value)}", f"a word of at most {longest} characters")

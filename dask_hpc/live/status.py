@@ -1,0 +1,65 @@
+"""What a managed cluster looks like, as plain data."""
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from dask_hpc.live.jobs import LiveJob
+
+if TYPE_CHECKING:
+    from dask_hpc.live.control import ControlLoop
+
+
+def status_of(control: "ControlLoop") -> dict[str, Any]:
+    """Nodes and who holds them; jobs, their state, and why those that wait do."""
+    jobs = control.jobs.values()
+    holders = {name: job.id for job in jobs if job.state == "running" for name in job.nodes}
+    return {
+        "policy": control.policy.name,
+        "time": control.indices.now,
+        "nodes": [
+            {"name": name, "workers": control.nodes.workers(name), "job": holders.get(name)}
+            for name in control.indices.nodes
+        ],
+        "jobs": [_status_of_job(control, job) for job in jobs],
+    }
+
+
+def count_nodes(nodes: int) -> str:
+    """A number of nodes, for a person."""
+    return f"{nodes} node" if nodes == 1 else f"{nodes} nodes"
+
+
+def _status_of_job(control: "ControlLoop", job: LiveJob) -> dict[str, Any]:
+    model = job.model
+    return {
+        "id": job.id,
+        "name": job.name,
+        "state": job.state,
+        "kind": model.kind,
+        "asks": model.nodes,
+        "min_nodes": model.min_nodes,
+        "max_nodes": model.max_nodes,
+        "walltime": None if model.walltime == inf else model.walltime,
+        "nodes": list(job.nodes),
+        "submitted": model.submitted,
+        "started": job.started,
+        "ended": job.ended,
+        "unfinished_tasks": len(job.unfinished),
+        "context": "closed" if job.closed else "open",
+        "reason": job.reason,
+        "waiting_because": _waiting_because(control, job) if job.state == "waiting" else None,
+    }
+
+
+def _waiting_because(control: "ControlLoop", job: LiveJob) -> str:
+    if producer := job.blocking:
+        return f"needs results of job {producer.id}, which has not started"
+    asked, there, idle = job.model.nodes, len(control.indices.nodes), len(control.indices.idle)
+    if asked > there:
+        return f"asks for {count_nodes(asked)}, the cluster has {there}"
+    if asked > idle:
+        return f"needs {count_nodes(asked)}, {idle} idle"
+    first = control.indices.waiting.first
+    if first is not None and first.id != job.id:
+        return f"{count_nodes(idle)} idle, but the policy keeps the order: job {first.id} is first"
+    return "the next decision will look at it"

@@ -1,0 +1,40 @@
+"""Small clusters, tasks that say where they ran, and ways to look at the plugin."""
+
+from distributed import Event, get_worker
+from distributed.utils_test import async_poll_for, gen_cluster
+
+cluster4 = gen_cluster(client=True, nthreads=[("", 1)] * 4)
+cluster2 = gen_cluster(client=True, nthreads=[("", 1)] * 2)
+
+
+def plugin_of(s):
+    return s.plugins["dask-hpc"]
+
+
+def live(s, name):
+    """The newest job of that name."""
+    return [job for job in plugin_of(s).control.jobs.values() if job.name == name][-1]
+
+
+async def until(s, name, state):
+    await async_poll_for(
+        lambda: any(
+            j.name == name and j.state == state
+            for j in [j for j in plugin_of(s).control.jobs.values() if j.name == name][-1:]
+        ),
+        10,
+    )
+    return live(s, name)
+
+
+def where(x=None, *rest):
+    return get_worker().address
+
+
+def blocked(event, x=None):
+    Event(event).wait(60)
+    return where()
+
+
+def decisions(s, *kinds):
+    return [(h.decision, h.job) for h in plugin_of(s).story.happenings if h.decision in kinds]
