@@ -1,21 +1,31 @@
 """A policy: strategies chosen for each concern plus their parameters, written as one YAML file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.parameter import Declared, declared
-from dask_hpc.model.plan import Plan
+from dask_hpc.model.plan import Interrupt, Plan, Resize
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies import CONCERNS, strategies
+from dask_hpc.strategies.evolving import answers
+from dask_hpc.strategies.strategy import Outlook, outlook_after
 
 _KEYS = ("summary", "source", *CONCERNS)
 _LIMIT = 100_000  # bytes; a policy file is a page, not a book
+
+
+class Remembered(NamedTuple):
+    """What the strategies of a policy want to see again at the next decision."""
+
+    queue: Any
+    malleability: Any
+    failure: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +35,7 @@ class Policy:
     name: str
     queue: Any
     malleability: Any = None
+    failure: Any = None
     power: Any = None
     summary: str = ""
     source: str = ""
@@ -110,10 +121,36 @@ class Policy:
 
         ``memory`` is what the last call answered, None at first.
         """
-        starts, memory = self.queue.decide(snapshot, memory)
-        if not starts:
-            return None, memory
-        return Plan(snapshot.revision, snapshot.now, tuple(starts)), memory
+        if self.malleability is None and self.failure is None and not snapshot.requests:
+            if memory.__class__ is Remembered:
+                memory = memory.queue
+            starts, memory = self.queue.decide(snapshot, memory)
+            if not starts:
+                return None, memory
+            return Plan(snapshot.revision, snapshot.now, tuple(starts)), memory
+        return self._decide_all(snapshot, memory)
+
+    @property
+    def settles_at_once(self) -> bool:
+        """Whether a second question in the same instant would always be answered with None."""
+        return self.malleability is None and self.failure is None
+
+    def _decide_all(self, snapshot: Snapshot, memory: Any) -> tuple[Plan | None, Any]:
+        queue, malleability, failure = memory if isinstance(memory, Remembered) else (memory, None, None)
+        starts, queue = self.queue.decide(snapshot, queue)
+        outlook = outlook_after(snapshot, starts)
+        interrupts: Sequence[Interrupt] = ()
+        if self.failure is not None and snapshot.failed:
+            interrupts, failure = self.failure.decide(snapshot, outlook, failure)
+        resizes: list[Resize] = answers(snapshot, outlook.idle)
+        if self.malleability is not None and not interrupts:
+            answered = {resize.job for resize in resizes}
+            gained = sum(max(0, r.nodes - len(snapshot.running[r.job].nodes)) for r in resizes)
+            outlook = Outlook(outlook.head, outlook.idle - gained)
+            more, malleability = self.malleability.decide(snapshot, outlook, malleability)
+            resizes += [resize for resize in more if resize.job not in answered]
+        plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), tuple(interrupts))
+        return plan or None, Remembered(queue, malleability, failure)
 
     def _paths(self) -> list[str]:
         strategies_ = [f"{concern}.strategy" for concern in CONCERNS]

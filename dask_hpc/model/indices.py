@@ -6,12 +6,15 @@ place where nodes change hands, which is why no node can be held twice in either
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dask_hpc.model.job import Job
+from dask_hpc.model.job import Job, stretch
 from dask_hpc.model.node import Node
 from dask_hpc.model.waiting import Waiting, by_arrival
+
+#: how far a job that failed, or that was interrupted for one, goes ahead of the queue
+FAILED, INTERRUPTED = 2, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,44 +26,74 @@ class Running:
     started: float
     expected_end: float
     order: int
+    #: the size it is on its way to, or None
+    target: int | None = None
+    #: how often it was given nodes
+    growths: int = 0
+    #: the body's instant in which it last changed size: nobody is resized twice in one instant
+    resized_in: int = -1
 
 
 class Indices:
     """Mutable; owned by one body. Strategies see it through a ``Snapshot``."""
 
-    __slots__ = ("by_end", "idle", "nodes", "now", "revision", "running", "waiting")
+    __slots__ = (
+        "by_end",
+        "failed",
+        "idle",
+        "instant",
+        "mtct",
+        "nodes",
+        "now",
+        "requests",
+        "resizable",
+        "revision",
+        "running",
+        "waiting",
+    )
 
     def __init__(
         self, nodes: Iterable[Node] = (), rank: Callable[[Job], Any] = by_arrival, now: float = 0.0
     ) -> None:
         self.now = now
-        #: counts changes of what runs and of the nodes (not of what waits)
+        #: counts the instants at which the body decides; several plans may follow in one
+        self.instant = 0
+        #: counts changes of what runs, of the nodes, and of jobs that leave or enter the queue sideways
         self.revision = 0
         self.nodes: dict[str, Node] = {node.name: node for node in nodes}
         self.idle: list[str] = list(self.nodes)[::-1]  # taken from the end: first nodes first
         self.waiting = Waiting(rank)
         self.running: dict[str, Running] = {}
         self.by_end: list[tuple[float, int, Running]] = []
+        #: running jobs whose size may change and is not changing just now
+        self.resizable: dict[str, Running] = {}
+        #: communication over compute time, as last measured, of running jobs
+        self.mtct: dict[str, float] = {}
+        #: the sizes that evolving jobs have asked for and not been answered
+        self.requests: dict[str, int] = {}
+        #: jobs that lost a node in this very instant and wait again
+        self.failed: tuple[str, ...] = ()
 
     def start(self, job_id: str, nodes: int) -> Running:
         """Move a job from the queue onto ``nodes`` idle nodes."""
-        idle = self.idle
-        if not 0 < nodes <= len(idle):
-            raise ValueError(f"cannot start job {job_id!r} on {nodes} nodes: {len(idle)} are idle")
-        job = self.waiting.remove(job_id)
-        allotment = tuple(idle[: -nodes - 1 : -1])
-        del idle[-nodes:]
+        allotment = self._take(nodes, job_id)
+        try:
+            job = self.waiting.remove(job_id)
+        except KeyError:
+            self.idle.extend(allotment[::-1])
+            raise
         now = self.now
         order = self.revision = self.revision + 1
-        running = Running(job, allotment, now, now + job.walltime, order)
+        running = Running(job, allotment, now, now + job.walltime_on(nodes), order)
         self.running[job_id] = running
+        if job.resizable:
+            self.resizable[job_id] = running
         insort(self.by_end, (running.expected_end, order, running))
         return running
 
     def end(self, job_id: str) -> Running:
         """A job is over, for whatever reason: its nodes become idle."""
-        running = self.running.pop(job_id)
-        self._drop_end(running)
+        running = self._forget(job_id)
         self.idle.extend(running.nodes[::-1])
         self.revision += 1
         return running
@@ -69,6 +102,45 @@ class Indices:
         """A waiting job will never start: its owner cancelled it or went away."""
         self.revision += 1
         return self.waiting.remove(job_id)
+
+    def requeue(self, job_id: str, arrival: int, ahead: int) -> Running:
+        """A running job stops and waits again, in its old place or ahead of it."""
+        running = self.end(job_id)
+        self.waiting.add(running.job, arrival, ahead)
+        return running
+
+    def begin_resize(self, job_id: str, nodes: int, stall: float = 0.0) -> Running:
+        """A job starts to change size. What it gains it holds from now on; what it gives it holds until
+        ``finish_resize``. Its walltime was meant for its start size, so the end is expected anew."""
+        old = self.running[job_id]
+        gained: tuple[str, ...] = ()
+        if nodes > len(old.nodes):
+            gained = self._take(nodes - len(old.nodes), job_id)
+        left = (old.expected_end - self.now) * stretch(old.job, len(old.nodes), nodes)
+        new = replace(
+            old,
+            nodes=old.nodes + gained,
+            expected_end=self.now + stall + left,
+            target=nodes,
+            growths=old.growths + bool(gained),
+            resized_in=self.instant,
+        )
+        self._replace(old, new)
+        self.resizable.pop(job_id, None)
+        self.requests.pop(job_id, None)
+        self.revision += 1
+        return new
+
+    def finish_resize(self, job_id: str) -> Running:
+        """A job has the size it was to have: nodes it gave up are idle."""
+        old = self.running[job_id]
+        assert old.target is not None
+        new = replace(old, nodes=old.nodes[: old.target], target=None)
+        self.idle.extend(old.nodes[old.target :][::-1])
+        self._replace(old, new)
+        self.resizable[job_id] = new
+        self.revision += 1
+        return new
 
     def add_node(self, node: Node) -> None:
         """A node joins, idle."""
@@ -88,38 +160,57 @@ class Indices:
             return None
         holder = next(r for r in self.running.values() if name in r.nodes)
         left = tuple(n for n in holder.nodes if n != name)
-        smaller = Running(holder.job, left, holder.started, holder.expected_end, holder.order)
+        smaller = replace(holder, nodes=left)
         if left:
             self._replace(holder, smaller)
         else:
-            self._drop_end(holder)
-            del self.running[holder.job.id]
+            self._forget(holder.job.id)
         return smaller
 
     def expect_end(self, job_id: str, expected_end: float) -> None:
         """A running job will end at another time than its walltime says."""
         old = self.running[job_id]
-        new = Running(old.job, old.nodes, old.started, expected_end, old.order)
-        self._replace(old, new)
+        self._replace(old, replace(old, expected_end=expected_end))
         self.revision += 1
 
     def reorder(self, rank: Callable[[Job], Any]) -> None:
         """Another policy, another order: rank the waiting jobs anew, keeping their arrivals."""
-        self.waiting = self.waiting.ranked(rank)
+        self.waiting.rerank(rank)
 
     def copy(self) -> "Indices":
         """An independent copy; everything immutable is shared."""
         twin = Indices.__new__(Indices)
-        twin.now, twin.revision = self.now, self.revision
-        twin.nodes, twin.idle = dict(self.nodes), list(self.idle)
+        twin.now, twin.revision, twin.instant = self.now, self.revision, self.instant
+        twin.nodes, twin.idle, twin.failed = dict(self.nodes), list(self.idle), self.failed
         twin.waiting = self.waiting.copy()
         twin.running, twin.by_end = dict(self.running), list(self.by_end)
+        twin.resizable, twin.mtct, twin.requests = dict(self.resizable), dict(self.mtct), dict(self.requests)
         return twin
+
+    def _take(self, nodes: int, job_id: str) -> tuple[str, ...]:
+        idle = self.idle
+        if not 0 < nodes <= len(idle):
+            raise ValueError(f"job {job_id!r} cannot have {nodes} more nodes: {len(idle)} are idle")
+        taken = tuple(idle[: -nodes - 1 : -1])
+        del idle[-nodes:]
+        return taken
+
+    def _forget(self, job_id: str) -> Running:
+        running = self.running.pop(job_id)
+        self._drop_end(running)
+        if running.job.resizable:
+            self.resizable.pop(job_id, None)
+            self.requests.pop(job_id, None)
+        self.mtct.pop(job_id, None)
+        return running
 
     def _drop_end(self, running: Running) -> None:
         del self.by_end[bisect_left(self.by_end, (running.expected_end, running.order))]
 
     def _replace(self, old: Running, new: Running) -> None:
         self._drop_end(old)
-        self.running[old.job.id] = new
+        job_id = old.job.id
+        self.running[job_id] = new
+        if job_id in self.resizable:
+            self.resizable[job_id] = new
         insort(self.by_end, (new.expected_end, new.order, new))

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from dask_hpc.model.constraint import CONSTRAINTS, Constraint, is_legal
 from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.io_demand import IoDemand
 from dask_hpc.model.speedup import Speedup
 
 Kind = Literal["rigid", "moldable", "malleable", "evolving"]
@@ -32,7 +33,8 @@ class Job:
 
     ``nodes`` is the start size; ``min_nodes`` and ``max_nodes`` default to it. ``walltime`` is the
     user's limit in seconds; ``power_per_node`` is in watts; ``value`` and ``deadline`` are for
-    strategies that weigh jobs against each other.
+    strategies that weigh jobs against each other; ``io_intensity`` is for those that watch the shared
+    file system.
     """
 
     id: str
@@ -49,6 +51,7 @@ class Job:
     deadline: float | None = None
     user: str = ""
     speedup: Speedup | None = None
+    io_intensity: IoDemand | None = None
 
     def __post_init__(self) -> None:
         if type(self.nodes) is not int or self.nodes < 1:
@@ -73,6 +76,8 @@ class Job:
             self._complain()
         if self.speedup is not None and not isinstance(self.speedup, Speedup):
             raise InputError(self._where("speedup"), f"found {shown(self.speedup)}", "a speed-up model")
+        if self.io_intensity is not None and not isinstance(self.io_intensity, IoDemand):
+            raise InputError(self._where("io_intensity"), f"found {shown(self.io_intensity)}", "an IoDemand")
 
     def _where(self, field: str) -> str:
         return f"job {shown(self.id)}: {field}"
@@ -122,3 +127,14 @@ class Job:
     def resizable(self) -> bool:
         """Whether its size may change while it runs."""
         return self.kind in ("malleable", "evolving")
+
+    def walltime_on(self, nodes: int) -> float:
+        """The walltime, which was meant for the start size, on another number of nodes."""
+        return self.walltime if nodes == self.nodes else self.walltime * stretch(self, self.nodes, nodes)
+
+
+def stretch(job: Job, before: int, after: int) -> float:
+    """How many times longer the same work takes on ``after`` nodes than on ``before``."""
+    if job.speedup is None:
+        return before / after
+    return job.speedup.factor(before) / job.speedup.factor(after)

@@ -1,11 +1,14 @@
 """A read-only view of everything a decision may look at, at one instant."""
 
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 
 from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.indices import Indices, Running
 from dask_hpc.model.node import Node
 from dask_hpc.model.waiting import Waiting
+
+_order = attrgetter("order")
 
 
 class Snapshot:
@@ -15,11 +18,22 @@ class Snapshot:
     pickled and replayed.
     """
 
-    __slots__ = ("_indices", "corridor")
+    __slots__ = ("_idle", "_indices", "corridor", "mtct", "nodes", "requests", "running", "waiting")
 
     def __init__(self, indices: Indices, corridor: Corridor | None = None) -> None:
         self._indices = indices
+        self._idle = indices.idle
         self.corridor = corridor
+        #: the nodes by name
+        self.nodes: Mapping[str, Node] = indices.nodes
+        #: the queue in the policy's order
+        self.waiting: Waiting = indices.waiting
+        #: running jobs by id
+        self.running: Mapping[str, Running] = indices.running
+        #: communication over compute time of running jobs, as last measured; not known of every job
+        self.mtct: Mapping[str, float] = indices.mtct
+        #: sizes that evolving jobs have asked for and not been answered yet
+        self.requests: Mapping[str, int] = indices.requests
 
     @property
     def now(self) -> float:
@@ -29,27 +43,31 @@ class Snapshot:
     @property
     def idle(self) -> int:
         """How many nodes no job holds."""
-        return len(self._indices.idle)
+        return len(self._idle)
 
     @property
     def size(self) -> int:
         """How many nodes there are."""
-        return len(self._indices.nodes)
+        return len(self.nodes)
 
     @property
-    def nodes(self) -> Mapping[str, Node]:
-        """The nodes by name."""
-        return self._indices.nodes
+    def resizable(self) -> list[Running]:
+        """Running jobs that may be resized now, in order of start: malleable or evolving, not changing
+        size at the moment, and not resized in this very instant."""
+        instant = self._indices.instant
+        found = [r for r in self._indices.resizable.values() if r.resized_in != instant]
+        found.sort(key=_order)
+        return found
 
     @property
-    def waiting(self) -> Waiting:
-        """The queue in the policy's order."""
-        return self._indices.waiting
+    def is_resizing(self) -> bool:
+        """Whether any job is changing its size just now."""
+        return any(running.target is not None for running in self._indices.running.values())
 
     @property
-    def running(self) -> Mapping[str, Running]:
-        """Running jobs by id."""
-        return self._indices.running
+    def failed(self) -> tuple[str, ...]:
+        """Jobs that lost a node in this very instant; they wait again, ahead of the queue."""
+        return self._indices.failed
 
     @property
     def revision(self) -> int:

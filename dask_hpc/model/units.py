@@ -108,3 +108,12 @@ def show_duration(seconds: float) -> str:
         if size < limit:
             return f"{seconds / scale:.1f} {word}"
     raise AssertionError(seconds)
+
+
+def show_large(value: float, unit: str) -> str:
+    """A large number with a prefix for a person: "3.2 GJ", "12.5 TB"."""
+    for prefix in ("", "k", "M", "G", "T", "P"):
+        if abs(value) < 1000 or prefix == "P":
+            break
+        value /= 1000
+    return f"{value:.3g} {prefix}{unit}"

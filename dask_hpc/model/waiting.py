@@ -12,8 +12,8 @@ from typing import Any
 
 from dask_hpc.model.job import Job
 
-#: position in the queue: the policy's rank, then the order of arrival
-Key = tuple[Any, int]
+#: position in the queue: 0, or less for jobs that were stopped; the policy's rank; the order of arrival
+Key = tuple[int, Any, int]
 _BLOCK = 64
 
 
@@ -102,15 +102,18 @@ class Waiting:
             start = 0
         return None
 
-    def add(self, job: Job, arrival: int | None = None) -> None:
-        """Put a job in its place; ``arrival`` gives back an earlier place (see ``arrival_of``)."""
+    def add(self, job: Job, arrival: int | None = None, ahead: int = 0) -> None:
+        """Put a job in its place; ``arrival`` gives back an earlier place (see ``arrival_of``).
+
+        ``ahead`` puts it before all jobs of a smaller ``ahead``, whatever their rank.
+        """
         if job.id in self._keys:
             raise ValueError(f"job {job.id!r} waits already")
         if arrival is None:
             arrival = self._arrivals
         if arrival >= self._arrivals:  # no later job may get the same place
             self._arrivals = arrival + 1
-        key = (self._rank(job), arrival)
+        key = (-ahead, self._rank(job), arrival)
         self._keys[job.id] = key
         lasts = self._lasts
         if not lasts:
@@ -151,17 +154,27 @@ class Waiting:
             block.loose = True
         return job
 
+    @property
+    def arrivals(self) -> int:
+        """How many jobs have arrived so far: the next one's arrival."""
+        return self._arrivals
+
+    def ahead_of(self, job_id: str) -> int:
+        """The ``ahead`` it was added with."""
+        return -self._keys[job_id][0]
+
     def arrival_of(self, job_id: str) -> int:
         """Which arrival this job was: its place among jobs of equal rank."""
-        return self._keys[job_id][1]
+        return self._keys[job_id][2]
 
-    def ranked(self, rank: Callable[[Job], Any]) -> "Waiting":
-        """The same jobs in another order; each keeps the arrival it had."""
-        twin = Waiting(rank)
-        for job in self:
-            twin.add(job, self.arrival_of(job.id))
-        twin._arrivals = self._arrivals
-        return twin
+    def rerank(self, rank: Callable[[Job], Any]) -> None:
+        """Another order from now on; each job keeps the arrival it had."""
+        jobs = [(job, *self._keys[job.id]) for job in self]
+        arrivals = self._arrivals
+        self.__init__(rank)  # type: ignore[misc]
+        for job, ahead, _, arrival in jobs:
+            self.add(job, arrival, -ahead)
+        self._arrivals = arrivals
 
     def copy(self) -> "Waiting":
         """An independent copy that shares the (immutable) jobs."""

@@ -2,106 +2,493 @@
 
 What happens at one instant happens in this order, which is part of the definition:
 
-1. jobs that end, in the order in which they started (a job that reaches its walltime and its end at the
-   same instant has ended, not been killed);
+1. jobs that end or come to a new step, in the order in which those steps began (a job that reaches its
+   walltime and its end at the same instant has ended, not been killed), then kills, then resizes and
+   clean-ups that are over, then nodes that are back, then nodes that fail;
 2. jobs that are submitted, in the order of the workload;
-3. one decision of the policy, whose starts take effect at once.
+3. decisions of the policy, again and again until it has nothing more to say. No job is resized twice in
+   one instant. Starts and growths take effect at once, shrinks when the resize is over.
 
 A job of no length started in step 3 ends in a new round of the same instant.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
+from dask_hpc.model.constraint import is_legal
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.indices import Indices
+from dask_hpc.model.indices import FAILED, INTERRUPTED, Indices, Running
+from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
+from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.story import Story
 from dask_hpc.policy import Policy
+from dask_hpc.simulator.execution import Ask, Phased, Point, Steady, Transfer, Wait
+from dask_hpc.simulator.file_system import FileSystem
+from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.workload import Arrival
 
 _BETWEEN_REPORTS = 8192
+_MOST_ROUNDS = 10_000
+
+# Kinds of events, and their order within one instant.
+_END, _STEP, _KILL, _RESIZED, _CLEANED, _REPAIRED, _FAILS, _CANCELLED, _TICK = range(9)
+_RANK = (0, 0, 1, 2, 2, 3, 4, 5, 6)
+
+
+class _Life:
+    """A job from its submission to its end."""
+
+    __slots__ = ("ahead", "arrival", "at_point", "changed", "done", "execution", "place", "row", "state",
+                 "version")  # fmt: skip
+
+    def __init__(self, arrival: Arrival, row: int, place: int) -> None:
+        self.arrival = arrival
+        self.row = row
+        self.place = place  # its arrival in the queue, to go back to
+        self.execution: Steady | Phased | None = None  # None: one undisturbed stretch
+        self.done = 0.0  # saved before it was stopped
+        self.version = 0  # events of an older version are void
+        self.changed = 0.0  # since when it holds the nodes it holds
+        self.at_point = False
+        self.state = ""
 
 
 class Machine:
     """A simulated machine under one policy. Memory grows with live jobs only, unless recorded."""
 
-    def __init__(self, nodes: int, policy: Policy, record: Record | None = None) -> None:
-        self.indices = Indices((Node(str(i)) for i in range(nodes)), policy.queue.rank)
-        self.snapshot = Snapshot(self.indices)
+    def __init__(
+        self, platform: Platform | int, policy: Policy, record: Record | None = None, *, story: int = 10_000
+    ) -> None:
+        self.platform = platform if isinstance(platform, Platform) else Platform(platform)
         self.policy = policy
-        self.story = Story()
+        powers = (self.platform.idle_power, self.platform.active_power)
+        nodes = (Node(str(i), *powers) for i in range(self.platform.nodes))
+        self.indices = Indices(nodes, policy.queue.rank)
+        self.snapshot = Snapshot(self.indices)
+        self.story = Story(story)
         self.record = record
+        self.file_system = FileSystem(self.platform.link, self.platform.file_system)
         self._memory: Any = None
-        self._live: dict[str, tuple[float, int]] = {}  # job -> true runtime, row of the record
-        self._ends: list[tuple[float, int, str, str]] = []  # time, order of start, job, state
+        self._settles_at_once = policy.settles_at_once
+        self._live: dict[str, _Life] = {}
+        self._events: list[tuple[float, int, int, int, Any, int]] = []
+        self._order = 0
+        self._failures: Iterator[tuple[float, int]] = iter(())
+        self._at_point: list[_Life] = []
+        self._ticking = False
 
-    def run(self, arrivals: Iterable[Arrival], progress: Callable[[int], None] | None = None) -> int:
-        """Play the whole workload; answers the number of jobs seen."""
+    def run(
+        self,
+        arrivals: Iterable[Arrival],
+        progress: Callable[[int], None] | None = None,
+        until: float = inf,
+    ) -> int:
+        """Play the whole workload, or up to a time; answers the number of jobs seen."""
         stream = iter(arrivals)
         arrival = next(stream, None)
-        ends, indices = self._ends, self.indices
+        events, indices, file_system = self._events, self.indices, self.file_system
+        transfers = file_system.transfers
+        only_ticks = self.platform.only_ticks
+        self._begin_failures()
         seen = rounds = 0
         while True:
-            now = ends[0][0] if ends else inf
+            if arrival is None and not self._live:
+                break
+            now = events[0][0] if events else inf
+            if transfers and file_system.next_end < now:
+                now = file_system.next_end
             if arrival is not None and arrival.job.submitted < now:
                 now = arrival.job.submitted
-            elif not ends:
+            if now == inf or now > until:  # inf: who waits now waits for ever
                 break
             if now < indices.now:
                 assert arrival is not None
                 raise InputError(f"job {shown(arrival.job.id)}: submit", f"{now:g} s is out of order")
             indices.now = now
-            while ends and ends[0][0] == now:
-                _, _, job_id, state = heappop(ends)
-                self._end(job_id, state)
+            ticks = self._handle_events(now)
             while arrival is not None and arrival.job.submitted == now:
                 self._submit(arrival, seen)
                 seen += 1
                 arrival = next(stream, None)
-            self._decide()
+            indices.instant += 1
+            if ticks or not only_ticks:
+                self._decide()
+            while self._at_point:
+                if self._leave_points(now):
+                    self._decide()  # who shrank at its scheduling point has freed nodes
             rounds += 1
             if progress is not None and rounds % _BETWEEN_REPORTS == 0:
                 progress(seen)
         return seen
 
+    # events
+
+    def _push(self, time: float, kind: int, what: Any, version: int = 0) -> None:
+        self._order += 1
+        heappush(self._events, (time, _RANK[kind], self._order, kind, what, version))
+
+    def _handle_events(self, now: float) -> bool:
+        """Everything that is due, in order; answers whether a tick was."""
+        events = self._events
+        ticks = False
+        if self.file_system.transfers:
+            for life, version in self.file_system.ended(now):
+                if life.version == version:
+                    self._proceed(life, now)
+        while events and events[0][0] <= now:
+            _, _, _, kind, what, version = heappop(events)
+            if kind == _END:
+                if what.version == version:
+                    self._finish(what, what.state)
+            elif kind == _TICK:
+                ticks = True
+                self._ticking = False
+                self._tick_again()
+            elif kind == _REPAIRED:
+                self.indices.add_node(what)
+            elif kind == _FAILS:
+                self._fail(what)
+                self._next_failure()
+            elif kind == _CANCELLED:
+                self._cancel(what, now)
+            elif what.version == version:
+                self._handle_life(kind, what, now)
+        return ticks
+
+    def _handle_life(self, kind: int, life: _Life, now: float) -> None:
+        job_id = life.arrival.job.id
+        if kind == _STEP:
+            self._proceed(life, now)
+        elif kind == _KILL:
+            self._perhaps_kill(life, now)
+        elif kind == _RESIZED:
+            self._resized(life, now)
+        elif kind == _CLEANED:
+            self.indices.end(job_id)
+            del self._live[job_id]
+
+    def _perhaps_kill(self, life: _Life, now: float) -> None:
+        """Its walltime is over, unless a resize has moved it."""
+        if self.indices.running[life.arrival.job.id].expected_end <= now:
+            self._finish(life, "killed")
+        else:
+            self._expect_kill(life)
+
+    def _cancel(self, life: _Life, now: float) -> None:
+        """Its owner gives up."""
+        job_id = life.arrival.job.id
+        if self._live.get(job_id) is not life or life.state == "cleaning":
+            return
+        if job_id in self.indices.running:
+            self._finish(life, "cancelled")
+            return
+        self.indices.withdraw(job_id)
+        del self._live[job_id]
+        if self.record is not None:
+            self.record.ended(life.row, now, "cancelled")
+
+    # submission and end
+
     def _submit(self, arrival: Arrival, row: int) -> None:
         job = arrival.job
         if self.record is not None:
-            self.record.submitted(job)
-        if job.nodes > len(self.indices.nodes):
+            self.record.submitted(row, job)
+        if job.nodes > self.platform.nodes:
             if self.record is not None:
-                self.record.rejected(row)
+                self.record.ended(row, self.indices.now, "rejected")
             return
         if job.id in self._live:
             raise InputError(f"job {shown(job.id)}", "is submitted again before it has ended")
-        self._live[job.id] = (arrival.runtime, row)
-        self.indices.waiting.add(job)
+        waiting = self.indices.waiting
+        life = self._live[job.id] = _Life(arrival, row, waiting.arrivals)
+        waiting.add(job)
+        if arrival.cancelled < inf:
+            self._push(max(arrival.cancelled, self.indices.now), _CANCELLED, life)
+        if self.platform.tick:
+            self._tick_again()
+
+    def _tick_again(self) -> None:
+        if not self._ticking and self._live:
+            self._ticking = True
+            tick, now = self.platform.tick, self.indices.now
+            time = (now // tick + 1) * tick
+            self._push(time if time > now else time + tick, _TICK, None)
+
+    def _finish(self, life: _Life, state: str) -> None:
+        job_id = life.arrival.job.id
+        now = self.indices.now
+        if self.record is not None:
+            self._account(life, now)
+            self.record.ended(life.row, now, state)
+        if life.execution is not None:
+            life.at_point = False
+            self.file_system.abandon(now, life)
+        if self.platform.cleanup:
+            life.version += 1
+            life.state = "cleaning"
+            self.indices.resizable.pop(job_id, None)
+            self._push(now + self.platform.cleanup, _CLEANED, life, life.version)
+        else:
+            life.version = -1
+            self.indices.end(job_id)
+            del self._live[job_id]
+
+    def _account(self, life: _Life, now: float) -> None:
+        """Remember the node-seconds up to now of a job whose size changes, or that is stopped."""
+        if self.record is None:
+            return
+        if life.execution is not None or life.row in self.record.details:
+            held = len(self.indices.running[life.arrival.job.id].nodes)
+            self.record.detail(life.row).node_seconds += held * (now - life.changed)
+            life.changed = now
+
+    # decisions
 
     def _decide(self) -> None:
-        plan, self._memory = self.policy.decide(self.snapshot, self._memory)
-        if plan is None:
-            return
-        self.story.add(plan)
-        indices, record = self.indices, self.record
-        for start in plan.starts:
-            running = indices.start(start.job, start.nodes)
-            runtime, row = self._live[start.job]
-            walltime = running.job.walltime
-            if runtime <= walltime:
-                end = (running.started + runtime, running.order, start.job, "completed")
-            else:
-                end = (running.started + walltime, running.order, start.job, "killed")
-            heappush(self._ends, end)
-            if record is not None:
-                record.started(row, running.started, running.nodes)
+        indices = self.indices
+        rounds = 0
+        while True:
+            plan, self._memory = self.policy.decide(self.snapshot, self._memory)
+            if plan is None:
+                break
+            self.story.add(plan)
+            self._carry_out(plan)
+            if self._settles_at_once:
+                break
+            rounds += 1
+            if rounds > _MOST_ROUNDS:
+                raise RuntimeError(f"policy {self.policy.name} does not settle at {indices.now:g} s")
+        if indices.failed:
+            indices.failed = ()
 
-    def _end(self, job_id: str, state: str) -> None:
-        self.indices.end(job_id)
-        _, row = self._live.pop(job_id)
+    def _carry_out(self, plan: Plan) -> None:
+        for interrupt in plan.interrupts:
+            self._stop(self._live[interrupt.job], INTERRUPTED)
+        sizes = self.indices.running
+        for resize in plan.resizes:
+            if resize.nodes < len(sizes[resize.job].nodes):
+                self._resize(resize)
+        for start in plan.starts:
+            self._start(start)
+        for resize in plan.resizes:
+            if resize.nodes > len(sizes[resize.job].nodes):
+                self._resize(resize)
+
+    def _start(self, start: Start) -> None:
+        life = self._live[start.job]
+        arrival = life.arrival
+        job = arrival.job
+        if start.nodes != job.nodes:
+            _check_size(job, start.nodes)
+        running = self.indices.start(start.job, start.nodes)
+        now = self.indices.now
+        begins = now + self.platform.launch
+        if self.platform.launch:
+            self.indices.expect_end(job.id, running.expected_end + self.platform.launch)
+        life.changed = now
         if self.record is not None:
-            self.record.ended(row, self.indices.now, state)
+            self.record.started(life.row, now, running.nodes)
+        if arrival.application is None and not job.resizable and start.nodes == job.nodes:
+            self._run_undisturbed(life, running)
+            return
+        if arrival.application is not None:
+            life.execution = Phased(arrival.application, self.platform, life.done)
+        else:
+            life.execution = Steady(arrival, life.done)
+        life.execution.begin(begins, len(running.nodes))
+        self._measure(life)
+        if self.platform.launch:
+            self._push(begins, _STEP, life, life.version)
+        else:
+            self._proceed(life, now)
+        if job.id in self.indices.running:
+            self._expect_kill(life)
+
+    def _run_undisturbed(self, life: _Life, running: Running) -> None:
+        """Its end is known now, unless a node fails."""
+        arrival = life.arrival
+        runtime = arrival.runtime * (1.0 - life.done) if life.done else arrival.runtime
+        walltime = arrival.job.walltime
+        life.state = "completed" if runtime <= walltime else "killed"
+        end = running.started + self.platform.launch + min(runtime, walltime)
+        self._order += 1
+        heappush(self._events, (end, 0, self._order, _END, life, life.version))
+
+    def _expect_kill(self, life: _Life) -> None:
+        end = self.indices.running[life.arrival.job.id].expected_end
+        if end < inf:
+            self._push(end, _KILL, life, life.version)
+
+    # steps of a job
+
+    def _proceed(self, life: _Life, now: float) -> None:
+        """Go on with the next step."""
+        execution = life.execution
+        assert execution is not None
+        job_id = life.arrival.job.id
+        while True:
+            step = execution.proceed(now)
+            if step is None:
+                self._finish(life, "completed")
+                return
+            if isinstance(step, Wait):
+                if step.seconds > 0 or isinstance(execution, Steady):
+                    self._push(now + step.seconds, _STEP, life, life.version)
+                    return
+            elif isinstance(step, Transfer):
+                if step.bytes_per_node > 0:
+                    self.file_system.begin(now, life, step.nodes, step.bytes_per_node, life.version)
+                    return
+            elif isinstance(step, Ask):
+                if life.arrival.job.kind == "evolving":
+                    self.indices.requests[job_id] = step.nodes
+            elif isinstance(step, Point) and life.arrival.job.resizable:
+                self._measure(life)
+                life.at_point = True
+                self._at_point.append(life)
+                return
+
+    def _measure(self, life: _Life) -> None:
+        if life.arrival.job.resizable and life.execution is not None:
+            mtct = life.execution.mtct()
+            if mtct is not None:
+                self.indices.mtct[life.arrival.job.id] = mtct
+
+    def _leave_points(self, now: float) -> bool:
+        """Decisions are made: jobs at a scheduling point change their size or go on. Answers whether
+        any has become smaller at once."""
+        lives, self._at_point = self._at_point, []
+        idle = len(self.indices.idle)
+        for life in lives:
+            if not life.at_point:  # it was stopped meanwhile
+                continue
+            life.at_point = False
+            running = self.indices.running[life.arrival.job.id]
+            if running.target is not None:
+                self._pause(life, running, now)
+            else:
+                self._proceed(life, now)
+        return len(self.indices.idle) > idle
+
+    # resizes
+
+    def _resize(self, resize: Resize) -> None:
+        life = self._live[resize.job]
+        job = life.arrival.job
+        _check_size(job, resize.nodes)
+        indices = self.indices
+        if resize.job not in indices.resizable:
+            raise RuntimeError(f"policy {self.policy.name}: job {shown(resize.job)} cannot be resized now")
+        now = indices.now
+        before = len(indices.running[resize.job].nodes)
+        self._account(life, now)
+        stall, moved = self._cost(life, before, resize.nodes)
+        running = indices.begin_resize(resize.job, resize.nodes, stall)
+        if self.record is not None:
+            detail = self.record.detail(life.row)
+            detail.resizes += 1
+            detail.moved_bytes += moved
+            if resize.nodes > before:
+                self.record.held(life.row, now, running.nodes)
+        if isinstance(life.execution, Steady):
+            self._pause(life, running, now)
+        # else it waits for its next scheduling point, which may be this instant
+
+    def _cost(self, life: _Life, before: int, after: int) -> tuple[float, float]:
+        """Seconds of standing still, and bytes moved: the share of the data that changes its node."""
+        moved = life.arrival.data * abs(after - before) / max(before, after)
+        return self.platform.resize.seconds(before, after, moved), moved
+
+    def _pause(self, life: _Life, running: Running, now: float) -> None:
+        assert life.execution is not None and running.target is not None
+        life.execution.stand_still(now)
+        life.version += 1
+        before = len(running.nodes) if running.target < len(running.nodes) else life.execution.nodes
+        stall, _ = self._cost(life, before, running.target)
+        if stall > 0:
+            self._push(now + stall, _RESIZED, life, life.version)
+        else:
+            self._resized(life, now)
+
+    def _resized(self, life: _Life, now: float) -> None:
+        assert life.execution is not None
+        job_id = life.arrival.job.id
+        self._account(life, now)
+        held = len(self.indices.running[job_id].nodes)
+        running = self.indices.finish_resize(job_id)
+        if self.record is not None and len(running.nodes) < held:
+            self.record.held(life.row, now, running.nodes)
+        life.execution.begin(now, len(running.nodes))
+        self._measure(life)
+        life.version += 1
+        self._expect_kill(life)
+        if isinstance(life.execution, Steady):
+            self._push(now, _STEP, life, life.version)
+        else:
+            self._proceed(life, now)
+
+    # failures
+
+    def _begin_failures(self) -> None:
+        if self.platform.failures is not None:
+            self._failures = self.platform.failures.times(self.platform.nodes)
+            self._next_failure()
+
+    def _next_failure(self) -> None:
+        found = next(self._failures, None)
+        if found is not None:
+            self._push(found[0], _FAILS, str(found[1]))
+
+    def _fail(self, name: str) -> None:
+        """A node goes down; the job that holds it stops."""
+        indices, failures = self.indices, self.platform.failures
+        assert failures is not None
+        node = indices.nodes.get(name)
+        if node is None:
+            return  # it is down already
+        holder = next((r for r in indices.running.values() if name in r.nodes), None)
+        if holder is not None:
+            life = self._live[holder.job.id]
+            if life.state == "cleaning":
+                indices.end(holder.job.id)
+                life.version += 1
+                del self._live[holder.job.id]
+            else:
+                self._stop(life, FAILED)
+                indices.failed += (holder.job.id,)
+        indices.remove_node(name)
+        self._push(indices.now + failures.repair, _REPAIRED, node)
+
+    def _stop(self, life: _Life, ahead: int) -> None:
+        """A job stops and waits again; what its last checkpoint does not hold is lost."""
+        now = self.indices.now
+        job = life.arrival.job
+        running = self.indices.running[job.id]
+        interval = self.platform.failures.checkpoint if self.platform.failures else 0.0
+        if life.execution is None:  # it ran undisturbed so far; now its steps must be known
+            life.execution = Steady(life.arrival, life.done)
+            life.execution.begin(running.started + self.platform.launch, len(running.nodes))
+        done, saved = life.execution.done(now), max(life.done, life.execution.saved(now, interval))
+        self._account(life, now)
+        if self.record is not None:
+            detail = self.record.detail(life.row)
+            detail.restarts += 1
+            share = max(0.0, done - saved)
+            detail.lost += share * life.arrival.runtime * job.nodes
+            self.record.held(life.row, now, ())
+        self.file_system.abandon(now, life)
+        life.done = saved
+        life.execution = None
+        life.at_point = False
+        life.version += 1
+        self.indices.requeue(job.id, life.place, ahead)
+
+
+def _check_size(job: Job, nodes: int) -> None:
+    if not job.min_nodes <= nodes <= job.max_nodes or not is_legal(job.constraint, nodes):
+        raise RuntimeError(f"a policy planned {nodes} nodes for job {shown(job.id)}, which cannot use them")

@@ -4,9 +4,11 @@ All times in seconds. Killed jobs count like completed ones; rejected ones count
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.record import STATES, Record
 
 #: jobs shorter than this do not dominate the slowdown
@@ -16,41 +18,81 @@ SLOWDOWN_THRESHOLD = 10.0
 METRICS: Mapping[str, tuple[str, str]] = {
     "makespan": ("s", "from the first submission to the last end"),
     "utilisation": ("", "node-seconds in use over node-seconds there were, during the makespan"),
-    "mean_wait": ("s", "start minus submission"),
-    "median_wait": ("s", "start minus submission"),
-    "max_wait": ("s", "start minus submission"),
-    "mean_response": ("s", "end minus submission"),
+    "mean_wait": ("s", "first start minus submission"),
+    "median_wait": ("s", "first start minus submission"),
+    "max_wait": ("s", "first start minus submission"),
+    "mean_response": ("s", "end minus submission (flow)"),
+    "max_response": ("s", "end minus submission (flow)"),
+    "weighted_response": ("s", "end minus submission, weighted by the nodes asked for"),
+    "mean_stretch": ("", "response over time from first start to end, jobs of no length left out"),
     "mean_bounded_slowdown": ("", "response over runtime, runtimes below 10 s counted as 10 s, at least 1"),
     "throughput": ("1/s", "jobs ended per second of makespan"),
     "completed": ("jobs", "ended by themselves"),
     "killed": ("jobs", "ended by their walltime"),
+    "cancelled": ("jobs", "given up by their owners"),
     "rejected": ("jobs", "larger than the machine"),
+    "unfinished": ("jobs", "still waiting or running when the simulation ended"),
+    "resizes": ("jobs", "changes of size of running jobs"),
+    "moved_bytes": ("B", "data that changed its node in resizes"),
+    "restarts": ("jobs", "times a job was stopped and waited again"),
+    "lost_node_hours": ("h", "work that failures and interrupts undid"),
+    "energy": ("J", "of all nodes during the makespan, if the platform has powers"),
 }
+_COUNTED = ("completed", "killed", "cancelled", "rejected")
 
 
-def metrics(record: Record, nodes: int) -> dict[str, float]:
-    """Every metric of ``METRICS``; those that need a finished job are nan without one."""
+def metrics(record: Record, platform: Platform) -> dict[str, float]:
+    """Every metric of ``METRICS``; those that need an ended job are nan without one."""
     states = np.frombuffer(record.state, np.uint8)
     counts = {state: int((states == code).sum()) for code, state in enumerate(STATES)}
+    totals: dict[str, float] = {state: float(counts[state]) for state in _COUNTED}
+    totals["unfinished"] = float(counts["waiting"] + counts["running"])
+    details = record.details.values()
+    totals["resizes"] = float(sum(one.resizes for one in details))
+    totals["moved_bytes"] = sum(one.moved_bytes for one in details)
+    totals["restarts"] = float(sum(one.restarts for one in details))
+    totals["lost_node_hours"] = sum(one.lost for one in details) / 3600.0
     start, end, submit = (np.frombuffer(c) for c in (record.start, record.end, record.submit))
     size = np.frombuffer(record.nodes, np.int32)
-    done = ~np.isnan(end)
-    totals = {state: float(counts[state]) for state in ("completed", "killed", "rejected")}
+    used = node_seconds(record)
+    done = ~np.isnan(end) & ~np.isnan(start)
     if not done.any():
         return {name: totals.get(name, float("nan")) for name in METRICS}
+    makespan = float(end[done].max() - submit.min())
+    power = float((used * _power_above_idle(record, platform)).sum())
     start, end, submit, size = start[done], end[done], submit[done], size[done]
     runtime, wait, response = end - start, start - submit, end - submit
-    makespan = float(end.max() - submit.min())
-    slowdown = np.maximum(response / np.maximum(runtime, SLOWDOWN_THRESHOLD), 1.0)
-    used = float((runtime * size).sum())
+    ran = runtime > 0
     values = {
         "makespan": makespan,
-        "utilisation": used / (nodes * makespan) if makespan else 0.0,
+        "utilisation": float(used.sum()) / (platform.nodes * makespan) if makespan else 0.0,
         "mean_wait": float(wait.mean()),
         "median_wait": float(np.median(wait)),
         "max_wait": float(wait.max()),
         "mean_response": float(response.mean()),
-        "mean_bounded_slowdown": float(slowdown.mean()),
+        "max_response": float(response.max()),
+        "weighted_response": float((response * size).sum() / size.sum()),
+        "mean_stretch": float((response[ran] / runtime[ran]).mean()) if ran.any() else 1.0,
+        "mean_bounded_slowdown": float(
+            np.maximum(response / np.maximum(runtime, SLOWDOWN_THRESHOLD), 1.0).mean()
+        ),
         "throughput": len(end) / makespan if makespan else float("inf"),
+        "energy": platform.idle_power * platform.nodes * makespan + power,
     }
-    return values | totals
+    return {name: (values | totals)[name] for name in METRICS}
+
+
+def node_seconds(record: Record) -> Any:
+    """What each job used, in order of submission."""
+    start, end = np.frombuffer(record.start), np.frombuffer(record.end)
+    used = np.nan_to_num((end - start) * np.frombuffer(record.nodes, np.int32))
+    for row, detail in record.details.items():
+        used[row] = detail.node_seconds
+    return used
+
+
+def _power_above_idle(record: Record, platform: Platform) -> Any:
+    power = np.full(len(record.id), platform.active_power - platform.idle_power)
+    for row, watts in record.power.items():
+        power[row] = watts - platform.idle_power
+    return power

@@ -1,11 +1,24 @@
 """What a simulation writes down: one compact row per job. Recording never influences the outcome."""
 
 from array import array
+from dataclasses import dataclass
 from math import nan
 
 from dask_hpc.model.job import Job
 
-STATES = ("waiting", "running", "completed", "killed", "rejected")
+STATES = ("waiting", "running", "completed", "killed", "cancelled", "rejected")
+
+
+@dataclass(slots=True)
+class Details:
+    """What only some jobs have: those that were resized, stopped, or drew power of their own."""
+
+    node_seconds: float = 0.0
+    resizes: int = 0
+    moved_bytes: float = 0.0
+    restarts: int = 0
+    #: node-seconds of work that failures undid
+    lost: float = 0.0
 
 
 class Record:
@@ -15,7 +28,7 @@ class Record:
     nodes)``, with no nodes at the end.
     """
 
-    __slots__ = ("allotments", "end", "id", "nodes", "start", "state", "submit")
+    __slots__ = ("allotments", "details", "end", "id", "nodes", "power", "start", "state", "submit")
 
     def __init__(self, *, allotments: bool = False) -> None:
         self.allotments: list[tuple[float, int, tuple[str, ...]]] | None = [] if allotments else None
@@ -25,8 +38,11 @@ class Record:
         self.end = array("d")
         self.nodes = array("i")
         self.state = bytearray()
+        self.details: dict[int, Details] = {}
+        #: watts per node of jobs that say so
+        self.power: dict[int, float] = {}
 
-    def submitted(self, job: Job) -> None:
+    def submitted(self, row: int, job: Job) -> None:
         """A new row."""
         self.id.append(job.id)
         self.submit.append(job.submitted)
@@ -34,21 +50,33 @@ class Record:
         self.end.append(nan)
         self.nodes.append(job.nodes)
         self.state.append(0)
-
-    def rejected(self, row: int) -> None:
-        """It can never run on this machine."""
-        self.state[row] = 4
+        if job.power_per_node:
+            self.power[row] = job.power_per_node
 
     def started(self, row: int, time: float, nodes: tuple[str, ...]) -> None:
-        """It left the queue."""
-        self.start[row] = time
-        self.state[row] = 1
+        """It left the queue; only the first time counts as its start."""
+        if not self.state[row]:
+            self.start[row] = time
+            self.state[row] = 1
+        if self.allotments is not None:
+            self.allotments.append((time, row, nodes))
+
+    def held(self, row: int, time: float, nodes: tuple[str, ...]) -> None:
+        """From now on it holds these nodes."""
         if self.allotments is not None:
             self.allotments.append((time, row, nodes))
 
     def ended(self, row: int, time: float, state: str) -> None:
-        """It is over: completed or killed."""
-        self.end[row] = time
+        """It is over: completed, killed, cancelled or rejected."""
+        if state != "rejected":
+            self.end[row] = time
         self.state[row] = STATES.index(state)
         if self.allotments is not None:
             self.allotments.append((time, row, ()))
+
+    def detail(self, row: int) -> Details:
+        """The details of a row, made when they are first asked for."""
+        found = self.details.get(row)
+        if found is None:
+            found = self.details[row] = Details()
+        return found

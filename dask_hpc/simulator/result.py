@@ -10,10 +10,11 @@ import xarray as xr
 
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.story import Story
-from dask_hpc.model.units import show_duration
+from dask_hpc.model.units import show_duration, show_large
 from dask_hpc.policy import Policy
 from dask_hpc.report.gantt import Held
 from dask_hpc.simulator.metrics import METRICS, metrics
+from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.record import STATES, Record
 
 
@@ -22,15 +23,20 @@ class Result:
     """One policy's run of one workload."""
 
     workload: str
-    nodes: int
+    platform: Platform
     policy: Policy
     story: Story
     record: Record
 
+    @property
+    def nodes(self) -> int:
+        """Nodes of the machine."""
+        return self.platform.nodes
+
     @cached_property
     def metrics(self) -> dict[str, float]:
         """Figures by name; ``dask_hpc.simulator.metrics.METRICS`` says what each means."""
-        return metrics(self.record, self.nodes)
+        return metrics(self.record, self.platform)
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
@@ -51,10 +57,13 @@ class Result:
 
     @cached_property
     def trace(self) -> xr.Dataset:
-        """The jobs, and how many nodes were busy and jobs waited after each change."""
+        """The jobs, and how many nodes were busy and jobs waited after each change.
+
+        Jobs that changed size count with the nodes they asked for unless the allotments were recorded.
+        """
         jobs = self.jobs.astype({"id": str, "state": str})
         columns = {name: ("job", jobs[name].to_numpy()) for name in ("submit", "start", "end", "nodes")}
-        time, busy, waiting = _steps(self.jobs)
+        time, busy, waiting = _steps(self.record)
         units = {"units": "s"}
         trace = xr.Dataset(
             {
@@ -96,7 +105,7 @@ class Result:
 
     def __getstate__(self) -> dict[str, Any]:
         # Cached frames are made again on demand.
-        fields = ("workload", "nodes", "policy", "story", "record")
+        fields = ("workload", "platform", "policy", "story", "record")
         return {name: self.__dict__[name] for name in fields}
 
 
@@ -111,21 +120,38 @@ def shown_metric(name: str, value: float) -> str:
         return f"{value:.1%}"
     if name == "throughput":
         return f"{value * 3600:.4g}/h"
-    return f"{value:,.0f}" if unit == "jobs" else f"{value:.2f}"
+    if unit in ("J", "B"):
+        return show_large(value, unit)
+    return f"{value:,.0f}" if unit == "jobs" else f"{value:.2f}" + (f" {unit}" if unit else "")
 
 
-def _steps(jobs: pd.DataFrame) -> tuple[Any, Any, Any]:
+def _steps(record: Record) -> tuple[Any, Any, Any]:
     """Times of change, and after each the busy nodes and the waiting jobs."""
-    ran = jobs[jobs["start"].notna()]
-    ended = ran[ran["end"].notna()]
-    waited = jobs[jobs["state"] != "rejected"]
-    ones = np.ones(len(jobs), np.int64)
-    times = np.concatenate([waited["submit"], ran["start"], ended["end"]])
-    nodes = ran["nodes"].to_numpy(np.int64)
-    busy = np.concatenate([0 * ones[: len(waited)], nodes, -ended["nodes"].to_numpy(np.int64)])
-    waiting = np.concatenate([ones[: len(waited)], -ones[: len(ran)], 0 * ones[: len(ended)]])
+    start, end, submit = (np.array(c) for c in (record.start, record.end, record.submit))
+    states = np.frombuffer(record.state, np.uint8)
+    nodes = np.array(record.nodes, dtype=np.int64)
+    waited = states != STATES.index("rejected")
+    left = np.where(np.isnan(start), end, start)  # a job that is cancelled leaves the queue as well
+    waiting = [(submit[waited], 1), (left[waited & ~np.isnan(left)], -1)]
+    busy = _busy_changes(record, start, end, nodes)
+    times = np.concatenate([t for t, _ in waiting] + [busy[0]])
     time, where = np.unique(times, return_inverse=True)
-    busy_steps, waiting_steps = np.zeros(len(time), np.int64), np.zeros(len(time), np.int64)
-    np.add.at(busy_steps, where, busy)
-    np.add.at(waiting_steps, where, waiting)
-    return time, busy_steps.cumsum(), waiting_steps.cumsum()
+    queue, held = np.zeros(len(time), np.int64), np.zeros(len(time), np.int64)
+    changes = np.concatenate([np.full(len(t), change) for t, change in waiting])
+    np.add.at(queue, where[: len(changes)], changes)
+    np.add.at(held, where[len(changes) :], busy[1])
+    return time, held.cumsum(), queue.cumsum()
+
+
+def _busy_changes(record: Record, start: Any, end: Any, nodes: Any) -> tuple[Any, Any]:
+    """When the number of busy nodes changed, and by how much."""
+    if record.allotments is not None:
+        held: dict[int, int] = {}
+        changes = []
+        for time, row, allotment in record.allotments:
+            changes.append((time, len(allotment) - held.get(row, 0)))
+            held[row] = len(allotment)
+        found = np.array(changes, dtype=float).reshape(-1, 2)
+        return found[:, 0], found[:, 1].astype(np.int64)
+    ran, over = ~np.isnan(start), ~np.isnan(start) & ~np.isnan(end)
+    return np.concatenate([start[ran], end[over]]), np.concatenate([nodes[ran], -nodes[over]])

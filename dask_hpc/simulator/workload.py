@@ -3,21 +3,38 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import Job
+from dask_hpc.model.speedup import Linear, Speedup
+from dask_hpc.simulator.application import Application
+from dask_hpc.simulator.platform import Platform
+
+_LINEAR = Linear()
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A job and its true runtime in seconds on its start nodes, which no strategy may see."""
+    """A job and what only the simulator knows of it.
+
+    ``runtime`` is in seconds on the job's start nodes; on other sizes ``speedup`` says how long the same
+    work takes (linear by default). An ``application`` says what the job does in detail; then ``runtime``
+    is only what a reader guessed, or 0. ``requests`` are an evolving job's wishes: ``(share of its work
+    done, nodes)``. ``data`` bytes move when the size changes. ``cancelled`` is when its owner gives up.
+    """
 
     job: Job
     runtime: float
+    speedup: Speedup = _LINEAR
+    application: Application | None = None
+    requests: tuple[tuple[float, int], ...] = ()
+    data: float = 0.0
+    cancelled: float = inf
 
     def __post_init__(self) -> None:
-        if not 0 <= self.runtime < float("inf"):
+        if not 0 <= self.runtime < inf:
             raise InputError(
                 f"job {shown(self.job.id)}: runtime", f"found {shown(self.runtime)}", "0 s or more"
             )
@@ -25,15 +42,21 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Arrivals sorted by submission, and what the source says about its machine."""
+    """Arrivals sorted by submission, and what the source says about its machine: the number of its nodes,
+    or all of it (``nodes`` is then the platform's)."""
 
     name: str
     arrivals: Sequence[Arrival]
     nodes: int | None = None
     #: what a reader left out or guessed, one line each
     notes: tuple[str, ...] = field(default=(), compare=False)
+    platform: Platform | None = None
 
     def __post_init__(self) -> None:
+        if self.platform is not None and self.nodes != self.platform.nodes:
+            if self.nodes is not None:
+                raise InputError("nodes", f"found {self.nodes} and a platform of {self.platform.nodes}")
+            object.__setattr__(self, "nodes", self.platform.nodes)
         if any(a.job.submitted > b.job.submitted for a, b in pairwise(self.arrivals)):
             arrivals = sorted(self.arrivals, key=lambda arrival: arrival.job.submitted)
             object.__setattr__(self, "arrivals", arrivals)
@@ -46,17 +69,27 @@ class Workload:
 
 
 def load_workload(path: str | Path, *, processors: str = "requested", per_node: int = 1) -> Workload:
-    """Read a workload file: Standard Workload Format (``.swf``, ``.swf.gz``) or our YAML.
+    """Read a workload: Standard Workload Format (``.swf``, ``.swf.gz``), our YAML, ElastiSim's ``.json``
+    (a configuration or a jobs file), or a built-in one by name (``builtin:esp?malleable=0.5``).
 
     ``processors`` ("requested" or "used") and ``per_node`` say how SWF's processors become nodes.
     """
+    # Readers know Workload, so they cannot be imported above it.
+    from dask_hpc.simulator.elastisim import load_elastisim
     from dask_hpc.simulator.swf import read_swf
+    from dask_hpc.simulator.workloads import PREFIX, parse_built_in
     from dask_hpc.simulator.yaml_workload import read_yaml_workload
 
+    if str(path).startswith(PREFIX):
+        return parse_built_in(str(path))
     path = Path(path)
     name = path.name.lower()
     if name.endswith((".swf", ".swf.gz")):
         return read_swf(path, processors=processors, per_node=per_node)
     if name.endswith((".yaml", ".yml")):
         return read_yaml_workload(path)
-    raise InputError(shown(str(path)), "unknown kind of workload file", ".swf, .swf.gz, .yaml")
+    if name.endswith(".json"):
+        return load_elastisim(path)
+    raise InputError(
+        shown(str(path)), "unknown kind of workload file", ".swf, .swf.gz, .yaml, .json, builtin:NAME"
+    )

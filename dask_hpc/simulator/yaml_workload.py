@@ -1,20 +1,25 @@
-"""Reading our own small workload form.
+"""Reading our own workload form.
 
-nodes: 4                     # optional: the machine
+nodes: 4                     # optional: the machine in short, or platform: {nodes: 4, speed: ...}
 jobs:
   - {id: a, submit: 0s, nodes: 2, runtime: 10 min, walltime: 15 min}
+  - {id: b, nodes: 2, kind: malleable, min_nodes: 1, max_nodes: 4, runtime: 1 h,
+     speedup: {power_law: 0.9}, data: 4 GiB}
+  - {id: c, nodes: 1, kind: evolving, max_nodes: 4, runtime: 1 h, requests: {50 %: 4}}
+
+What a job may say is in ``yaml_job``, phases are in ``yaml_application``, the machine is in
+``yaml_platform``.
 """
 
-import dataclasses
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.job import Job
 from dask_hpc.model.safe_yaml import check_keys, read_yaml
-from dask_hpc.model.units import parse_duration, parse_quantity
-from dask_hpc.simulator.workload import Arrival, Workload
+from dask_hpc.simulator.platform import Platform
+from dask_hpc.simulator.workload import Workload
+from dask_hpc.simulator.yaml_job import read_job
+from dask_hpc.simulator.yaml_platform import read_platform
 
 _LIMIT = 20_000_000  # bytes
 
@@ -31,8 +36,12 @@ def read_yaml_workload(path: Path) -> Workload:
 
 
 def _workload(found: Any, name: str) -> Workload:
-    check_keys(found, ("nodes", "jobs"), "")
+    check_keys(found, ("nodes", "platform", "jobs"), "")
     nodes = _whole(found["nodes"]) if found.get("nodes") is not None else None
+    platform = None
+    if found.get("platform") is not None:
+        platform = _platform(found["platform"], nodes)
+        nodes = platform.nodes
     jobs = found.get("jobs")
     if not isinstance(jobs, list) or not jobs:
         raise InputError("jobs", f"found {shown(jobs)}", "a list of jobs")
@@ -40,62 +49,28 @@ def _workload(found: Any, name: str) -> Workload:
     seen: set[str] = set()
     for index, one in enumerate(jobs):
         try:
-            arrival = _arrival(one, index)
+            arrival = read_job(one, index, nodes)
             if arrival.job.id in seen:
                 raise InputError("id", f"{shown(arrival.job.id)} is there twice")
         except InputError as error:
             raise error.at(f"jobs[{index}]") from None
         seen.add(arrival.job.id)
         arrivals.append(arrival)
-    return Workload(name, arrivals, nodes)
+    return Workload(name, arrivals, nodes, platform=platform)
+
+
+def _platform(found: Any, nodes: int | None) -> Platform:
+    try:
+        if isinstance(found, dict) and nodes is not None:
+            if found.get("nodes", nodes) != nodes:
+                raise InputError("nodes", f"found {shown(found['nodes'])} here and {nodes} outside", "one size")
+            found = {**found, "nodes": nodes}
+        return read_platform(found)
+    except InputError as error:
+        raise error.at("platform") from None
 
 
 def _whole(value: Any) -> int:
     if type(value) is not int or not 1 <= value < 2**31:
         raise InputError("nodes", f"found {shown(value)}", "a whole number >= 1")
     return value
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise InputError("", f"found {shown(value)}", "a name")
-    return str(value)
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError("", f"found {shown(value)}", "a number")
-    return float(value)
-
-
-_READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
-    "id": ("id", _text),
-    "submit": ("submitted", parse_duration),
-    "nodes": ("nodes", lambda value: value),
-    "walltime": ("walltime", parse_duration),
-    "priority": ("priority", _number),
-    "power_per_node": ("power_per_node", lambda value: parse_quantity(value, "W")),
-    "user": ("user", _text),
-}
-assert {field for field, _ in _READERS.values()} <= {field.name for field in dataclasses.fields(Job)}
-
-
-def _arrival(found: Any, index: int) -> Arrival:
-    check_keys(found, (*_READERS, "runtime"), "")
-    values: dict[str, Any] = {"id": str(index + 1)}
-    for key, (field, read) in _READERS.items():
-        if key in found:
-            try:
-                values[field] = read(found[key])
-            except InputError as error:
-                raise error.at(key) from None
-    for key in ("nodes", "runtime"):
-        if key not in found:
-            raise InputError(key, "is missing")
-    try:
-        runtime = parse_duration(found["runtime"])
-    except InputError as error:
-        raise error.at("runtime") from None
-    if not 0 <= values.get("submitted", 0.0) < float("inf"):
-        raise InputError("submit", f"found {shown(found['submit'])}", "0 s or more")
-    return Arrival(Job(**values), runtime)

@@ -1,21 +1,23 @@
-"""What every strategy is: a frozen dataclass whose fields are its parameters, and pure methods."""
+"""What strategies are: frozen dataclasses whose fields are their parameters, with pure methods.
+
+``memory`` is whatever the strategy answered last time (None at first): all it remembers. A strategy must
+not depend on anything but its arguments and its own parameters.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from dask_hpc.model.job import Job
-from dask_hpc.model.plan import Start
+from dask_hpc.model.plan import Interrupt, Resize, Start
 from dask_hpc.model.snapshot import Snapshot
 
 Starts = Sequence[Start]
+Resizes = Sequence[Resize]
 
 
 class QueueStrategy(Protocol):
-    """Which waiting job starts now.
-
-    ``memory`` is whatever the strategy answered last time (None at first): all it remembers.
-    It must not depend on anything but its arguments and its own parameters.
-    """
+    """Which waiting job starts now."""
 
     concern: ClassVar[str]
     name: ClassVar[str]
@@ -25,3 +27,45 @@ class QueueStrategy(Protocol):
 
     def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Starts, Any]:
         """The jobs to start now, in order, and what to remember."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What will be when the starts of this plan are carried out: the first job that still waits, and the
+    nodes still idle."""
+
+    head: Job | None
+    idle: int
+
+
+class MalleabilityStrategy(Protocol):
+    """Which running jobs grow or shrink now. Called after the queue strategy, also when none started."""
+
+    concern: ClassVar[str]
+    name: ClassVar[str]
+
+    def decide(self, snapshot: Snapshot, outlook: Outlook, memory: Any) -> tuple[Resizes, Any]:
+        """New sizes, and what to remember.
+
+        Only ``snapshot.resizable`` may be resized, within range and constraint; growths together take
+        at most ``outlook.idle`` nodes.
+        """
+
+
+class FailureStrategy(Protocol):
+    """What to do for jobs that a node failure has just stopped (``snapshot.failed``)."""
+
+    concern: ClassVar[str]
+    name: ClassVar[str]
+
+    def decide(self, snapshot: Snapshot, outlook: Outlook, memory: Any) -> tuple[Sequence[Interrupt], Any]:
+        """Running jobs to be stopped for their sake, and what to remember."""
+
+
+def outlook_after(snapshot: Snapshot, starts: Starts) -> Outlook:
+    """The outlook once these starts are carried out."""
+    if not starts:
+        return Outlook(snapshot.waiting.first, snapshot.idle)
+    started = {start.job for start in starts}
+    head = next((job for job in snapshot.waiting if job.id not in started), None)
+    return Outlook(head, snapshot.idle - sum(start.nodes for start in starts))

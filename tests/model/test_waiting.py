@@ -22,25 +22,25 @@ class PlainQueue:
         self.entries = []  # (rank, arrival, job)
         self.arrivals = 0
 
-    def add(self, job, arrival=None):
+    def add(self, job, arrival=None, ahead=0):
         if arrival is None:
             arrival = self.arrivals
             self.arrivals += 1
-        self.entries.append((by_priority(job), arrival, job))
-        self.entries.sort(key=lambda entry: entry[:2])
+        self.entries.append(((-ahead, by_priority(job), arrival), job))
+        self.entries.sort(key=lambda entry: entry[0])
 
     def remove(self, job_id):
-        at = next(i for i, entry in enumerate(self.entries) if entry[2].id == job_id)
+        at = next(i for i, entry in enumerate(self.entries) if entry[1].id == job_id)
         return self.entries.pop(at)
 
     @property
     def jobs(self):
-        return [job for _, _, job in self.entries]
+        return [job for _, job in self.entries]
 
     def next_fitting(self, key, idle, window, spare):
-        for rank, arrival, job in self.entries:
+        for place, job in self.entries:
             small = job.nodes <= idle and (job.nodes <= spare or job.walltime <= window)
-            if (rank, arrival) > key and small:
+            if place > key and small:
                 return job
         return None
 
@@ -63,7 +63,8 @@ def check_same(queue, plain, rng):
         return
     at = rng.randrange(len(jobs))
     assert list(queue.after(jobs[at])) == jobs[at + 1 :]
-    assert queue.arrival_of(jobs[at].id) == plain.entries[at][1]
+    ahead, _, arrival = plain.entries[at][0]
+    assert (queue.ahead_of(jobs[at].id), queue.arrival_of(jobs[at].id)) == (-ahead, arrival)
     for _ in range(5):
         key = queue.key(rng.choice(jobs).id)
         search = rng.randint(0, 70), rng.choice((0.0, 60.0, 1000.0, inf)), rng.randint(0, 5)
@@ -79,9 +80,10 @@ def test_against_a_plain_list(seed, operations, adding):
     for number in range(operations):
         if not plain.entries or rng.random() < adding:
             if taken and rng.random() < 0.2:
-                _, arrival, job = taken.pop(rng.randrange(len(taken)))
-                queue.add(job, arrival)
-                plain.add(job, arrival)
+                (_, _, arrival), job = taken.pop(rng.randrange(len(taken)))
+                ahead = rng.choice((0, 0, 1, 2))
+                queue.add(job, arrival, ahead)
+                plain.add(job, arrival, ahead)
                 continue
             job = some_job(rng, number)
             queue.add(job)
@@ -103,7 +105,7 @@ def test_thousands_of_jobs():
     jobs = [some_job(rng, number) for number in range(3000)]
     for job in jobs:
         queue.add(job)
-    plain.entries = sorted(((by_priority(j), n, j) for n, j in enumerate(jobs)), key=lambda e: e[:2])
+    plain.entries = sorted((((0, by_priority(j), n), j) for n, j in enumerate(jobs)), key=lambda e: e[0])
     check_same(queue, plain, rng)
     for job in rng.sample(jobs, 2500):
         queue.remove(job.id)
@@ -176,8 +178,9 @@ def test_another_rank_keeps_places():
         queue.add(some_job(rng, number))
     for number in range(0, 300, 3):
         queue.remove(str(number))
-    twin = queue.ranked(lambda job: 0)
-    assert [int(job.id) for job in twin] == [n for n in range(300) if n % 3]
-    assert all(twin.arrival_of(job.id) == queue.arrival_of(job.id) for job in queue)
-    twin.add(Job(id="late", nodes=1))
-    assert twin.arrival_of("late") == 300
+    before = {job.id: queue.arrival_of(job.id) for job in queue}
+    queue.rerank(lambda job: 0)
+    assert [int(job.id) for job in queue] == [n for n in range(300) if n % 3]
+    assert all(queue.arrival_of(job) == arrival for job, arrival in before.items())
+    queue.add(Job(id="late", nodes=1))
+    assert queue.arrival_of("late") == 300
