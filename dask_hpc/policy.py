@@ -1,6 +1,6 @@
 """A policy: strategies chosen for each concern plus their parameters, written as one YAML file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ import yaml
 
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.parameter import Declared, declared
-from dask_hpc.model.plan import Interrupt, Plan, Resize
+from dask_hpc.model.plan import Plan, Resize
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies import CONCERNS, strategies
@@ -137,19 +137,22 @@ class Policy:
 
     def _decide_all(self, snapshot: Snapshot, memory: Any) -> tuple[Plan | None, Any]:
         queue, malleability, failure = memory if isinstance(memory, Remembered) else (memory, None, None)
+        if self.failure is not None and snapshot.failed:
+            # before anybody starts on the nodes that the failed job has left
+            interrupts, failure = self.failure.decide(snapshot, outlook_after(snapshot, ()), failure)
+            if interrupts:
+                plan = Plan(snapshot.revision, snapshot.now, interrupts=tuple(interrupts))
+                return plan, Remembered(queue, malleability, failure)
         starts, queue = self.queue.decide(snapshot, queue)
         outlook = outlook_after(snapshot, starts)
-        interrupts: Sequence[Interrupt] = ()
-        if self.failure is not None and snapshot.failed:
-            interrupts, failure = self.failure.decide(snapshot, outlook, failure)
         resizes: list[Resize] = answers(snapshot, outlook.idle)
-        if self.malleability is not None and not interrupts:
+        if self.malleability is not None:
             answered = {resize.job for resize in resizes}
             gained = sum(max(0, r.nodes - len(snapshot.running[r.job].nodes)) for r in resizes)
             outlook = Outlook(outlook.head, outlook.idle - gained)
             more, malleability = self.malleability.decide(snapshot, outlook, malleability)
             resizes += [resize for resize in more if resize.job not in answered]
-        plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), tuple(interrupts))
+        plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes))
         return plan or None, Remembered(queue, malleability, failure)
 
     def _paths(self) -> list[str]:

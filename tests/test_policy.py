@@ -128,7 +128,9 @@ parameters = st.fixed_dictionaries(
 @given(parameters, st.integers(0, 1_000_000), st.text(), st.text())
 @fuzz
 def test_round_trip_of_any_values(values, depth, summary, source):
-    policy = Policy("p", strategies("queue")["easy-backfill"](depth), Busy(**values), summary=summary, source=source)
+    policy = Policy(
+        "p", strategies("queue")["easy-backfill"](depth), Busy(**values), summary=summary, source=source
+    )
     assert Policy.parse(policy.to_yaml(), name="p") == policy
     changes = {f"malleability.{key}": value for key, value in values.items()}
     plain = Policy.parse("queue: {strategy: fcfs}")

@@ -7,6 +7,7 @@ place where nodes change hands, which is why no node can be held twice in either
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from dask_hpc.model.job import Job, stretch
@@ -30,8 +31,8 @@ class Running:
     target: int | None = None
     #: how often it was given nodes
     growths: int = 0
-    #: the body's instant in which it last changed size: nobody is resized twice in one instant
-    resized_in: int = -1
+    #: when it last began to change size: nobody is resized twice at one time, or plans could go on for ever
+    resized_at: float = -inf
 
 
 class Indices:
@@ -45,6 +46,7 @@ class Indices:
         "mtct",
         "nodes",
         "now",
+        "progress",
         "requests",
         "resizable",
         "revision",
@@ -69,6 +71,8 @@ class Indices:
         self.resizable: dict[str, Running] = {}
         #: communication over compute time, as last measured, of running jobs
         self.mtct: dict[str, float] = {}
+        #: the share of their work that running jobs have done, where a body knows it
+        self.progress: dict[str, float] = {}
         #: the sizes that evolving jobs have asked for and not been answered
         self.requests: dict[str, int] = {}
         #: jobs that lost a node in this very instant and wait again
@@ -123,7 +127,7 @@ class Indices:
             expected_end=self.now + stall + left,
             target=nodes,
             growths=old.growths + bool(gained),
-            resized_in=self.instant,
+            resized_at=self.now,
         )
         self._replace(old, new)
         self.resizable.pop(job_id, None)
@@ -184,7 +188,8 @@ class Indices:
         twin.nodes, twin.idle, twin.failed = dict(self.nodes), list(self.idle), self.failed
         twin.waiting = self.waiting.copy()
         twin.running, twin.by_end = dict(self.running), list(self.by_end)
-        twin.resizable, twin.mtct, twin.requests = dict(self.resizable), dict(self.mtct), dict(self.requests)
+        twin.resizable, twin.mtct = dict(self.resizable), dict(self.mtct)
+        twin.progress, twin.requests = dict(self.progress), dict(self.requests)
         return twin
 
     def _take(self, nodes: int, job_id: str) -> tuple[str, ...]:
@@ -202,6 +207,7 @@ class Indices:
             self.resizable.pop(job_id, None)
             self.requests.pop(job_id, None)
         self.mtct.pop(job_id, None)
+        self.progress.pop(job_id, None)
         return running
 
     def _drop_end(self, running: Running) -> None:

@@ -53,9 +53,9 @@ class Snapshot:
     @property
     def resizable(self) -> list[Running]:
         """Running jobs that may be resized now, in order of start: malleable or evolving, not changing
-        size at the moment, and not resized in this very instant."""
-        instant = self._indices.instant
-        found = [r for r in self._indices.resizable.values() if r.resized_in != instant]
+        size at the moment, and not resized at this very time."""
+        now = self._indices.now
+        found = [r for r in self._indices.resizable.values() if r.resized_at != now]
         found.sort(key=_order)
         return found
 
@@ -81,6 +81,10 @@ class Snapshot:
     def freeze(self) -> "Snapshot":
         """The same view on a copy: later events do not show in it."""
         return Snapshot(self._indices.copy(), self.corridor)
+
+    def thaw(self) -> Indices:
+        """The same machine for a body of its own, which may change it."""
+        return self._indices.copy()
 
     def __reduce__(self) -> tuple[type["Snapshot"], tuple[Indices, Corridor | None]]:
         return Snapshot, (self._indices, self.corridor)

@@ -6,13 +6,57 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from dask_hpc.strategies.conservative_backfill import ConservativeBackfill
+from dask_hpc.strategies.dask_adaptive import DaskAdaptive
 from dask_hpc.strategies.easy_backfill import EasyBackfill
+from dask_hpc.strategies.easy_sjbf import EasySjbf
+from dask_hpc.strategies.egs import Egs
+from dask_hpc.strategies.elastic import Elastic, ElasticQueue
 from dask_hpc.strategies.fcfs import Fcfs
+from dask_hpc.strategies.fcfs_malleable import FcfsMalleable
+from dask_hpc.strategies.fpsma import Fpsma
+from dask_hpc.strategies.io_aware import IoAware, IoAwareQueue
+from dask_hpc.strategies.malleable_easy import MalleableEasy, MalleableEasyQueue
+from dask_hpc.strategies.moldable import Moldable
+from dask_hpc.strategies.node_stealing import NodeStealing
+from dask_hpc.strategies.order import Area, Ljf, Priority, Sjf
+from dask_hpc.strategies.parsl_simple import ParslSimple
+from dask_hpc.strategies.performance_aware import PerformanceAware
 
-_OURS: tuple[type, ...] = (Fcfs, EasyBackfill, ConservativeBackfill)
+_OURS: tuple[type, ...] = (
+    # in order of something
+    Fcfs,
+    Sjf,
+    Ljf,
+    Area,
+    Priority,
+    # with overtaking
+    EasyBackfill,
+    EasySjbf,
+    ConservativeBackfill,
+    # on other sizes than asked for
+    Moldable,
+    MalleableEasyQueue,
+    MalleableEasy,
+    # by balance of I/O
+    IoAwareQueue,
+    IoAware,
+    # grow and shrink
+    FcfsMalleable,
+    Fpsma,
+    Egs,
+    PerformanceAware,
+    # ours
+    ElasticQueue,
+    Elastic,
+    # what people know from elsewhere
+    DaskAdaptive,
+    ParslSimple,
+    # after failures
+    NodeStealing,
+)
 
 #: what a policy decides about; "none" may be said of every concern but the queue
-CONCERNS: tuple[str, ...] = ("queue", "malleability", "power")
+CONCERNS: tuple[str, ...] = ("queue", "malleability", "failure", "power")
 
 
 @cache

@@ -1,7 +1,8 @@
 """Conservative backfilling: every waiting job has a reservation, and nobody may delay any of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from math import inf, nextafter
 from typing import Any, ClassVar
 
@@ -27,7 +28,8 @@ class ConservativeBackfill:
 
     Seed 001, section 5.1.1, calls this backfilling with a reservation for every job. When a job ends
     early the schedule is compressed: in queue order each reservation is lifted and made again, so it
-    can only move forward. Only if nodes vanish or a job overstays are promises made anew from scratch.
+    can only move forward. Only if nodes vanish, a job overstays, or a stopped job is put back ahead of the
+    queue are promises made anew from scratch.
     """
 
     concern: ClassVar[str] = "queue"
@@ -40,12 +42,16 @@ class ConservativeBackfill:
     def decide(self, snapshot: Snapshot, memory: Promises | None) -> tuple[Starts, Promises]:
         """Bring the reservations up to date and start the jobs whose time has come."""
         now = snapshot.now
-        if memory is not None and memory.revision == snapshot.revision:
+        overdue = any(running.expected_end <= now for running in islice(snapshot.by_expected_end(), 1))
+        if memory is not None and memory.revision == snapshot.revision and not overdue:
             profile = memory.profile.copy()
             profile.forget_before(now)
             times = dict(memory.times)
         else:
-            profile, times = _compressed(snapshot, memory.times if memory else {})
+            promised = memory.times if memory else {}
+            if any(job_id not in promised for job_id in _ahead(snapshot)):
+                promised = {}  # somebody was put ahead of jobs with promises: seed 002, section 3.1.3
+            profile, times = _compressed(snapshot, promised)
         starts: list[Start] = []
         first = snapshot.waiting.first
         for job in snapshot.waiting:
@@ -59,6 +65,14 @@ class ConservativeBackfill:
                 place = "first in the queue" if job is first else "delays no job before it"
                 starts.append(Start(job.id, job.nodes, f"its reservation is due; {place}"))
         return starts, Promises(snapshot.revision + len(starts), times, profile)
+
+
+def _ahead(snapshot: Snapshot) -> Iterator[str]:
+    """The jobs that were stopped and stand ahead of the queue."""
+    for job in snapshot.waiting:
+        if not snapshot.waiting.ahead_of(job.id):
+            return
+        yield job.id
 
 
 def _compressed(snapshot: Snapshot, promised: Mapping[str, float]) -> tuple[Profile, dict[str, float]]:

@@ -1,0 +1,243 @@
+"""Elastic: nodes go where they are worth most, whether the job there runs or waits."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf
+from typing import Annotated, Any, ClassVar
+
+from dask_hpc.model.indices import Running
+from dask_hpc.model.job import Job, stretch
+from dask_hpc.model.parameter import Parameter
+from dask_hpc.model.plan import Resize, Start
+from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.strategies.elastic_room import Growth, Room, Value, scaling, weight_of, work_of
+from dask_hpc.strategies.moldable import shadow_of, smallest_size
+from dask_hpc.strategies.resizing import leaving, left, malleable
+from dask_hpc.strategies.strategy import Outlook, Resizes, Starts
+
+
+@dataclass(slots=True)
+class Shares:
+    """Who starts on what, who grows to what, and who gives nodes so that whom can start."""
+
+    growth: Growth
+    room: Room
+    starts: dict[str, int] = field(default_factory=dict)
+    gives: dict[str, int] = field(default_factory=dict)
+    beneficiaries: dict[str, str] = field(default_factory=dict)
+    #: until when, and for how many nodes, others may use what the longest-waiting job will need
+    window: float = inf
+    spare: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Elastic:
+    """What both parts of ``elastic`` must know alike, and the decision itself, which they carry out
+    half each.
+
+    The worth of a node to a job is the speed it adds, by the job's scaling model (or one fitted to its
+    measured MTCT), over the job's remaining work to the power of ``bias``; the nodes a job starts on are
+    taken to be fully used. Jobs that wait are served in order of worth, little work first. One starts on
+    the fewest nodes it can use, if they are idle and no running job makes more of them; or running jobs
+    give it theirs, if those are worth ``hysteresis`` times more to it. What is left goes to running
+    and starting jobs, step by legal step, wherever it is worth most. So growth never keeps useful work
+    waiting, and a full queue keeps sizes small and therefore efficient. Orders of service and of worth
+    must agree, or nodes would go round in circles.
+
+    Each second since its submission counts as ``aging`` node-seconds of work that a job no longer has, and
+    each node its user holds as ``fairness`` more. A job that has waited for ``patience`` has EASY's
+    reservation, which counts on all nodes that running jobs could give: nobody who would delay it starts
+    any more.
+    """
+
+    bias: Annotated[
+        float,
+        Parameter("0: work is work (makespan); 1: little work left counts more (response)", low=0, high=2),
+    ] = 0.3
+    hysteresis: Annotated[
+        float,
+        Parameter("how many times more a node must be worth elsewhere to be taken away", low=1.0, high=1e6),
+    ] = 1.2
+    cost: Annotated[
+        float, Parameter("what a resize costs a job: growth must save more", unit="s", low=0.0)
+    ] = 0.0
+    guard: Annotated[
+        float, Parameter("leave a job alone when no more than this is left to it", unit="s", low=0.0)
+    ] = 0.0
+    dwell: Annotated[float, Parameter("least time between two resizes of a job", unit="s", low=0.0)] = 0.0
+    patience: Annotated[
+        float, Parameter("how long a job waits until nobody may delay it any more", unit="s", low=0.0)
+    ] = 14_400.0
+    aging: Annotated[
+        float,
+        Parameter("node-seconds of work that a second since submission counts", low=0.0, high=1e9),
+    ] = 1.0
+    fairness: Annotated[
+        float,
+        Parameter("node-seconds of work that a node held by its user, over priority, counts", low=0.0),
+    ] = 0.0
+
+    def share(self, snapshot: Snapshot) -> Shares:
+        """The whole decision."""
+        now, idle = snapshot.now, snapshot.idle
+        least = max(self.guard, self.cost)
+        movable = [
+            r for r in malleable(snapshot) if left(r, now) > least and now - r.resized_at >= self.dwell
+        ]
+        held = self._held(snapshot)
+        values = {r.job.id: self._value(r, snapshot, held) for r in movable}
+        growing = {r.job.id: r for r in movable} if idle else {}
+        while True:
+            shares = Shares(Growth(idle), Room(movable, values))
+            for job_id, running in growing.items():
+                shares.growth.join(running.job, len(running.nodes), values[job_id])
+            self._serve(snapshot, shares, held)
+            shares.growth.spread()
+            useless = [r for r in growing.values() if not self._worthwhile(r, shares.growth.targets, now)]
+            if not useless:
+                return shares
+            for running in useless:
+                del growing[running.job.id]
+
+    def _worthwhile(self, running: Running, targets: dict[str, int], now: float) -> bool:
+        target = targets.get(running.job.id)
+        if target is None or not self.cost:
+            return True
+        return left(running, now) * (1 - stretch(running.job, len(running.nodes), target)) > self.cost
+
+    def _held(self, snapshot: Snapshot) -> Counter[str]:
+        """Nodes by user, if that matters."""
+        held: Counter[str] = Counter()
+        if self.fairness:
+            for running in snapshot.running.values():
+                held[running.job.user] += len(running.nodes)
+        return held
+
+    def _effective(self, job: Job, work: float, now: float, held: Counter[str]) -> float:
+        share = held[job.user] / (job.priority if job.priority > 0 else 1.0)
+        return work - self.aging * (now - job.submitted) + self.fairness * share
+
+    def _value(self, running: Running, snapshot: Snapshot, held: Counter[str]) -> Value:
+        size, job, now = len(running.nodes), running.job, snapshot.now
+        curve = scaling(job, size, snapshot.mtct.get(job.id))
+        work = self._effective(job, left(running, now) * curve.factor(size), now, held)
+        return Value(curve, weight_of(work, self.bias))
+
+    def _serve(self, snapshot: Snapshot, shares: Shares, held: Counter[str]) -> None:
+        """Look for nodes for the waiting jobs, in order of worth."""
+        growth, room, now = shares.growth, shares.room, snapshot.now
+        if not len(snapshot.waiting) or not (growth.idle or room.total):
+            return
+        coming = leaving(snapshot)
+        late = self._late(snapshot, shares)
+        for job in self._in_turn(snapshot, late, held):
+            least = smallest_size(job)
+            weight = weight_of(self._effective(job, work_of(job), now, held), self.bias)
+            growth.spread(above=inf if job is late else weight)
+            if job is not late and not self._passes(shares, job, least):
+                continue
+            if least <= growth.idle:
+                shares.starts[job.id] = least
+                growth.idle -= least
+                if job.kind != "rigid":
+                    growth.join(job, least, Value(scaling(job), weight))
+            elif least <= growth.idle + coming:
+                coming -= least - growth.idle
+                growth.idle = 0
+            elif room.total:
+                worth = inf if job is late else weight / self.hysteresis
+                gives = room.give(least - growth.idle - coming, worth)
+                if gives:
+                    shares.gives |= gives
+                    shares.beneficiaries |= dict.fromkeys(gives, job.id)
+                    growth.idle = coming = 0
+            if not growth.idle and not room.total:
+                break
+
+    def _in_turn(self, snapshot: Snapshot, late: Job | None, held: Counter[str]) -> Iterable[Job]:
+        if late is not None:
+            yield late
+        jobs: Iterable[Job] = snapshot.waiting
+        if self.fairness:
+            jobs = sorted(jobs, key=lambda job: self._effective(job, work_of(job), 0.0, held))
+        for job in jobs:
+            if job is not late:
+                yield job
+
+    def _late(self, snapshot: Snapshot, shares: Shares) -> Job | None:
+        """The job that has waited longest, and too long; if it cannot start now, its reservation."""
+        if self.patience == inf:
+            return None
+        late = min(snapshot.waiting, key=lambda job: job.submitted)
+        if snapshot.now - late.submitted < self.patience:
+            return None
+        least, available = smallest_size(late), shares.growth.idle + shares.room.total
+        if least > available:
+            shadow, shares.spare = shadow_of(snapshot, (), least, available)
+            shares.window = shadow - snapshot.now
+        return late
+
+    def _passes(self, shares: Shares, job: Job, least: int) -> bool:
+        """Whether the job that waits too long is not delayed."""
+        if shares.window == inf or job.walltime_on(least) <= shares.window:
+            return True
+        if least > shares.spare:
+            return False
+        shares.spare -= least
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticQueue(_Elastic):
+    """The starts of ``elastic``; ours. See the malleability strategy of that name, which belongs to it
+    and should have the same parameters. Without malleable jobs it is backfilling in order of work, with
+    a reservation only for a job that has waited too long."""
+
+    concern: ClassVar[str] = "queue"
+    name: ClassVar[str] = "elastic"
+
+    def rank(self, job: Job) -> Any:
+        """Little work first, but early arrivals before much later ones."""
+        return work_of(job) + self.aging * job.submitted
+
+    def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Starts, Any]:
+        """Start those whose turn it is."""
+        if not snapshot.idle or not len(snapshot.waiting):
+            return (), None
+        shares = self.share(snapshot)
+        starts = []
+        for job_id, least in shares.starts.items():
+            size = shares.growth.targets.get(job_id, least)
+            starts.append(Start(job_id, size, f"makes good use of {size} nodes"))
+        return starts, None
+
+
+@dataclass(frozen=True, slots=True)
+class Elastic(_Elastic):
+    """The resizes of ``elastic``; ours. It answers what the digest of seed 000 (4.4) found nobody to have:
+    malleability with backfilling, predicted benefit, resize cost, hysteresis, constraints, fairness. Made
+    for the queue strategy ``elastic``; beside another it may shrink jobs for one that does not start.
+    """
+
+    concern: ClassVar[str] = "malleability"
+    name: ClassVar[str] = "elastic"
+
+    def decide(self, snapshot: Snapshot, outlook: Outlook, memory: Any) -> tuple[Resizes, Any]:
+        """Shrinks for those whose turn it is, or growths. Starts come first: then ask again."""
+        if outlook.idle != snapshot.idle or not (outlook.idle or outlook.head):
+            return (), None
+        running = snapshot.running
+        shares = self.share(snapshot)
+        if shares.gives:
+            return [
+                Resize(
+                    j, n, f"{len(running[j].nodes) - n} nodes are worth more to job {shares.beneficiaries[j]}"
+                )
+                for j, n in shares.gives.items()
+            ], None
+        return [
+            Resize(j, n, f"makes the most of {n - len(running[j].nodes)} idle nodes")
+            for j, n in shares.growth.targets.items()
+            if j in running
+        ], None

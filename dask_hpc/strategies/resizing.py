@@ -1,0 +1,105 @@
+"""The two moves that malleability strategies are made of: shrink enough for a job, grow into idle nodes."""
+
+from collections.abc import Iterable, Sequence
+from math import inf
+
+from dask_hpc.model.constraint import largest_legal, next_legal_down, smallest_legal
+from dask_hpc.model.indices import Running
+from dask_hpc.model.job import Job
+from dask_hpc.model.plan import Resize
+from dask_hpc.model.snapshot import Snapshot
+
+
+def malleable(snapshot: Snapshot) -> list[Running]:
+    """Running jobs the scheduler may resize of its own accord, in order of start.
+
+    Evolving jobs are not among them: by the classes of Feitelson and Rudolph they ask for themselves.
+    """
+    return [running for running in snapshot.resizable if running.job.kind == "malleable"]
+
+
+def leaving(snapshot: Snapshot) -> int:
+    """Nodes that jobs which are shrinking just now will give back."""
+    return sum(
+        max(0, len(running.nodes) - running.target)
+        for running in snapshot.running.values()
+        if running.target is not None
+    )
+
+
+def grown(job: Job, size: int, idle: int, steps: int = 0) -> int:
+    """The size it can grow to with ``idle`` nodes: the largest legal, or ``steps`` legal sizes up."""
+    limit = min(job.max_nodes, size + idle)
+    if not steps:
+        return largest_legal(job.constraint, size, limit) or size
+    for _ in range(steps):
+        larger = smallest_legal(job.constraint, size + 1, limit)
+        if larger is None:
+            break
+        size = larger
+    return size
+
+
+def shrunk(job: Job, size: int, need: int, steps: int = 0) -> int:
+    """The size it can shrink to in order to give ``need`` nodes, or else as many as it can: the largest
+    legal one that gives them, or at most ``steps`` legal sizes down."""
+    if not steps:
+        enough = largest_legal(job.constraint, job.min_nodes, size - need)
+        return enough or smallest_legal(job.constraint, job.min_nodes, size) or size
+    target = size
+    for _ in range(steps):
+        smaller = next_legal_down(job.constraint, target, job.min_nodes)
+        if smaller is None or size - target >= need:
+            break
+        target = smaller
+    return target
+
+
+def shrink_for(jobs: Iterable[Running], need: int, whom: Job, steps: int = 0) -> list[Resize]:
+    """Shrink one after the other until ``need`` nodes are freed; nobody if they cannot free that many."""
+    resizes = []
+    for running in jobs:
+        if need <= 0:
+            break
+        size = len(running.nodes)
+        target = shrunk(running.job, size, need, steps)
+        if target < size:
+            resizes.append(gives(running, target, whom))
+            need -= size - target
+    return resizes if need <= 0 else []
+
+
+def grow_into(jobs: Iterable[Running], idle: int, steps: int = 0) -> list[Resize]:
+    """Let one after the other grow as far as it can."""
+    resizes = []
+    for running in jobs:
+        if idle <= 0:
+            break
+        size = len(running.nodes)
+        target = grown(running.job, size, idle, steps)
+        if target > size:
+            resizes.append(takes(running, target))
+            idle -= target - size
+    return resizes
+
+
+def gives(running: Running, target: int, whom: Job) -> Resize:
+    """A shrink, with its reason."""
+    return Resize(
+        running.job.id, target, f"gives {len(running.nodes) - target} nodes so that job {whom.id} can start"
+    )
+
+
+def takes(running: Running, target: int) -> Resize:
+    """A growth, with its reason."""
+    return Resize(running.job.id, target, f"grows into {target - len(running.nodes)} idle nodes")
+
+
+def middle(values: Sequence[float]) -> float:
+    """The median, where jobs of which nothing is known are put; of nothing, 0."""
+    return sorted(values)[len(values) // 2] if values else 0.0
+
+
+def left(running: Running, now: float) -> float:
+    """Seconds until it is expected to end; 0 if it is overdue."""
+    return max(0.0, running.expected_end - now) if running.expected_end < inf else inf
