@@ -1,18 +1,22 @@
 """The simulated body: ``simulate`` plays a workload on a machine under a policy."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from typing import Any, overload
 
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.engine import Machine
 from dask_hpc.simulator.failures import Failures
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.result import Result
+from dask_hpc.simulator.study import Study, study
 from dask_hpc.simulator.synthetic import synthetic_day
+from dask_hpc.simulator.what_if import machine_from
 from dask_hpc.simulator.workload import Arrival, Workload, load_workload
 
 __all__ = [
@@ -22,38 +26,99 @@ __all__ = [
     "Platform",
     "Record",
     "Result",
+    "Study",
     "Workload",
     "load_workload",
     "simulate",
+    "study",
     "synthetic_day",
 ]
 
 
+@overload
 def simulate(
-    workload: str | Path | Workload | Iterable[Arrival],
+    workload: str | Path | Workload | Iterable[Arrival] = (),
     nodes: int | None = None,
     policy: str | Path | Policy = "easy-backfill",
     *,
+    snapshot: Snapshot | None = None,
+    horizon: float = inf,
     platform: Platform | None = None,
-    until: float = inf,
     allotments: bool = False,
     progress: Callable[[int], None] | None = None,
-) -> Result:
+) -> Result: ...
+
+
+@overload
+def simulate(
+    workload: str | Path | Workload,
+    nodes: int | None = None,
+    policy: Sequence[str | Path | Policy] | str | Path | Policy = "easy-backfill",
+    *,
+    platform: Platform | None = None,
+    seeds: int = 1,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    malleable: float | None = None,
+    client: Any = None,
+    store: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Study: ...
+
+
+def simulate(
+    workload: Any = (),
+    nodes: int | None = None,
+    policy: Any = "easy-backfill",
+    *,
+    snapshot: Snapshot | None = None,
+    horizon: float = inf,
+    platform: Platform | None = None,
+    allotments: bool = False,
+    progress: Any = None,
+    seeds: int | None = None,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    malleable: float | None = None,
+    client: Any = None,
+    store: str | Path | None = None,
+) -> Result | Study:
     """Play a workload (a file, a ``Workload`` or any arrivals in order) and answer what came of it.
 
-    ``nodes`` and ``platform`` default to what the workload says of its machine. ``until`` ends the
-    simulation early. ``allotments`` records which nodes each job held, for pictures. ``progress`` is
-    called now and then with the number of jobs submitted.
+    ``nodes`` and ``platform`` default to what the workload says of its machine. With a ``snapshot`` the
+    machine starts in that state: what would this policy do from here on? ``horizon`` ends the
+    simulation after so many seconds. ``allotments`` records which nodes each job held, for pictures.
+    ``progress`` is called now and then with the number of jobs submitted.
+
+    Any of a list of policies, ``seeds``, ``sweep``, ``malleable``, ``client`` or ``store`` makes it a
+    study of many simulations, on the client's cluster if there is one: see ``study``.
     """
+    several = isinstance(policy, Sequence) and not isinstance(policy, str)
+    if several or any(one is not None for one in (seeds, sweep, malleable, client, store)):
+        return study(
+            workload,
+            policy if several else [policy],
+            seeds=1 if seeds is None else seeds,
+            sweep=sweep,
+            nodes=nodes,
+            platform=platform,
+            malleable=malleable,
+            client=client,
+            store=store,
+            progress=progress,
+        )
     if isinstance(workload, str | Path):
         workload = load_workload(workload)
-    name = workload.name if isinstance(workload, Workload) else "workload"
-    machine = Machine(
-        _platform(workload, nodes, platform, name), Policy.load(policy), Record(allotments=allotments)
-    )
+    policy = Policy.load(policy)
+    record = Record(allotments=allotments)
+    if snapshot is not None:
+        name = "what if"
+        machine = machine_from(snapshot, policy, platform, record)
+        until = snapshot.now + horizon
+    else:
+        name = workload.name if isinstance(workload, Workload) else "workload"
+        machine = Machine(_platform(workload, nodes, platform, name), policy, record)
+        until = horizon
     machine.run(workload, progress, until)
-    assert machine.record is not None
-    return Result(name, machine.platform, machine.policy, machine.story, machine.record)
+    return Result(name, machine.platform, policy, machine.story, record)
 
 
 def _platform(workload: object, nodes: int | None, platform: Platform | None, name: str) -> Platform:

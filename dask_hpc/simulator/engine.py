@@ -95,7 +95,8 @@ class Machine:
         transfers = file_system.transfers
         only_ticks = self.platform.only_ticks
         self._begin_failures()
-        seen = rounds = 0
+        seen = len(self._live)
+        rounds = 0
         while True:
             if arrival is None and not self._live:
                 break
@@ -125,6 +126,34 @@ class Machine:
             if progress is not None and rounds % _BETWEEN_REPORTS == 0:
                 progress(seen)
         return seen
+
+    def take_over(
+        self, indices: Indices, running: list[tuple[Arrival, float]], waiting: list[Arrival]
+    ) -> None:
+        """Start from this state instead of an empty machine. ``running`` comes with the share done."""
+        self.indices = indices
+        indices.reorder(self.policy.queue.rank)
+        self.snapshot = Snapshot(indices)
+        for row, arrival in enumerate([arrival for arrival, _ in running] + waiting):
+            if self.record is not None:
+                self.record.submitted(row, arrival.job)
+        for row, (arrival, done) in enumerate(running):
+            job_id = arrival.job.id
+            if indices.running[job_id].target is not None:
+                indices.finish_resize(job_id)
+            now_running = indices.running[job_id]
+            life = self._live[job_id] = _Life(arrival, row, -1 - row)
+            life.changed = now_running.started
+            life.execution = Steady(arrival, done)
+            life.execution.begin(indices.now, len(now_running.nodes))
+            if self.record is not None:
+                self.record.started(row, now_running.started, now_running.nodes)
+            self._push(indices.now, _STEP, life, life.version)
+            self._expect_kill(life)
+        for row, arrival in enumerate(waiting, start=len(running)):
+            place = indices.waiting.arrival_of(arrival.job.id)
+            self._live[arrival.job.id] = _Life(arrival, row, place)
+        self._push(indices.now, _TICK, None)  # decide at once
 
     # events
 
@@ -209,11 +238,10 @@ class Machine:
         waiting.add(job)
         if arrival.cancelled < inf:
             self._push(max(arrival.cancelled, self.indices.now), _CANCELLED, life)
-        if self.platform.tick:
-            self._tick_again()
+        self._tick_again()
 
     def _tick_again(self) -> None:
-        if not self._ticking and self._live:
+        if self.platform.tick and self._live and not self._ticking:
             self._ticking = True
             tick, now = self.platform.tick, self.indices.now
             time = (now // tick + 1) * tick
@@ -232,6 +260,7 @@ class Machine:
             life.version += 1
             life.state = "cleaning"
             self.indices.resizable.pop(job_id, None)
+            self.indices.expect_end(job_id, now + self.platform.cleanup)
             self._push(now + self.platform.cleanup, _CLEANED, life, life.version)
         else:
             life.version = -1

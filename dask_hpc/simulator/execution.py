@@ -63,16 +63,18 @@ class Steady:
     def proceed(self, now: float) -> Step | None:
         """What comes next; None at the end."""
         self._done, self._since = self.done(now), now
+        duration = self._duration
+        nothing = 1e-9 * max(now, 1.0)  # a rounding error of the clock is not work left to do
         requests = self._arrival.requests
         if self._asked < len(requests):
             share, nodes = requests[self._asked]
-            if share <= self._done + 1e-12:
-                self._asked += 1
-                return Ask(nodes)
-            return Wait((share - self._done) * self._duration)
-        left = (1.0 - self._done) * self._duration
-        # a rounding error of the clock is not work left to do
-        return Wait(left) if left > 1e-9 * max(now, 1.0) else None
+            wait = (share - self._done) * duration
+            if wait > nothing:
+                return Wait(wait)
+            self._asked += 1
+            return Ask(nodes)
+        left = (1.0 - self._done) * duration
+        return Wait(left) if left > nothing else None
 
     def done(self, now: float) -> float:
         """The share of the work that is done."""

@@ -7,6 +7,7 @@ among those at 50 %, so that a sweep compares like with like.
 import random
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from math import ceil, floor, isfinite
 
@@ -72,10 +73,8 @@ def _rule(rule: str | tuple[float, float] | Range) -> Range:
         if rule in RULES:
             return RULES[rule]
         match = _FACTORS.fullmatch(rule)
-        try:
+        with suppress(ValueError):
             rule = (float(match[1]), float(match[2])) if match else rule
-        except ValueError:
-            pass
     if isinstance(rule, tuple) and len(rule) == 2:
         low, high = rule
         if not (is_number(low, 0, 1) and is_number(high, 1, float("inf")) and isfinite(high)):
@@ -102,8 +101,8 @@ def _malleable(
         job,
         kind="malleable",
         constraint=constraint,
-        min_nodes=smallest_legal(constraint, low, job.nodes),
-        max_nodes=largest_legal(constraint, job.nodes, high),
+        min_nodes=smallest_legal(constraint, low, job.nodes) or job.nodes,
+        max_nodes=largest_legal(constraint, job.nodes, high) or job.nodes,
         speedup=speedup if speedup is not None else job.speedup,
     )
     return replace(arrival, job=changed, speedup=speedup if speedup is not None else arrival.speedup)

@@ -43,7 +43,8 @@ _PHASE_KEYS = ("iterations", "scheduling_point", "request", "tasks", *TASK_KINDS
 
 
 def read_application(found: Mapping[str, Any], sizes: tuple[int, ...], machine: int | None) -> Application:
-    """From a job's keys. Amounts are tried on ``sizes``; requests must fit the ``machine``."""
+    """From a job's keys. Amounts are tried on ``sizes``, the start size first; requests must fit the
+    ``machine``."""
     arguments = read_arguments(found.get("arguments", {}))
     phases = found.get("phases")
     if not isinstance(phases, list) or not phases:
@@ -99,10 +100,12 @@ def _phase(
 
 
 def check_request(request: Amount, sizes: tuple[int, ...], machine: int | None, where: str) -> None:
-    """A job may only ask for what the machine has."""
+    """A job that asks on its start size for more than the machine has asks in vain. When it has grown, its
+    wish is cut to its range."""
     for size in sizes:
         wanted = request(size)
-        if not 1 <= wanted <= (machine or 2**31):
+        most = machine if machine and size == sizes[0] else 2**31
+        if not 1 <= wanted <= most:
             allowed = f"1 to {machine}, the nodes of the machine" if machine else "1 or more"
             raise InputError(where, f"found {wanted:g} nodes (asked for on {size})", allowed)
 

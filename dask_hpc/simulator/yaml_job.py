@@ -6,6 +6,7 @@ from math import inf
 from typing import Any
 
 from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.io_demand import IoDemand
 from dask_hpc.model.job import Job
 from dask_hpc.model.safe_yaml import check_keys, nearest
 from dask_hpc.model.speedup import (
@@ -17,10 +18,13 @@ from dask_hpc.model.speedup import (
     Tabulated,
     from_runtimes,
 )
-from dask_hpc.model.units import parse_duration, parse_quantity
+from dask_hpc.model.units import UNITS, parse_duration, parse_quantity
 from dask_hpc.simulator.amount import Fixed
+from dask_hpc.simulator.application_demand import io_demand, quiet_runtime
+from dask_hpc.simulator.expression import Expression
+from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.workload import Arrival
-from dask_hpc.simulator.yaml_application import APPLICATION_KEYS, check_request, read_application
+from dask_hpc.simulator.yaml_application import APPLICATION_KEYS, OPERATIONS, check_request, read_application
 
 _SPEEDUPS = ("linear", "amdahl", "power_law", "tabulated", "interpolated", "runtimes")
 _MOST_POINTS = 100_000
@@ -50,7 +54,9 @@ def read_speedup(value: Any) -> Speedup:
     if value == "linear":
         return Linear()
     if not isinstance(value, dict) or len(value) != 1:
-        raise InputError("", f"found {shown(value)}", f"one of {', '.join(_SPEEDUPS)}, such as power_law: 0.8")
+        raise InputError(
+            "", f"found {shown(value)}", f"one of {', '.join(_SPEEDUPS)}, such as power_law: 0.8"
+        )
     ((name, parameter),) = value.items()
     if name not in _SPEEDUPS[1:]:
         raise InputError(shown(name), f"unknown speed-up{nearest(name, _SPEEDUPS)}", ", ".join(_SPEEDUPS))
@@ -116,7 +122,7 @@ _TRUTHS: Mapping[str, Callable[[Any], Any]] = {
 }
 _FIELDS = {field.name for field in dataclasses.fields(Job)}
 assert {field for field, _ in _READERS.values()} <= _FIELDS
-_KEYS = (*_READERS, *_TRUTHS, *APPLICATION_KEYS)
+_KEYS = (*_READERS, *_TRUTHS, "io_intensity", *APPLICATION_KEYS)
 
 
 def _value(found: Mapping[str, Any], key: str, read: Callable[[Any], Any]) -> Any:
@@ -126,8 +132,22 @@ def _value(found: Mapping[str, Any], key: str, read: Callable[[Any], Any]) -> An
         raise error.at(key) from None
 
 
-def read_job(found: Any, index: int, machine: int | None) -> Arrival:
-    """From a mapping; complaints name the key."""
+def _io_intensity(value: Any, platform: Platform | None) -> IoDemand:
+    """``{compute: 200 Tflop, data: 10 GiB}``: totals of the whole run."""
+    check_keys(value, ("compute", "data"), "")
+    totals = {}
+    for key, units in (("compute", OPERATIONS), ("data", UNITS["B"])):
+        try:
+            totals[key] = Expression.parse(value.get(key, 0), units).at({})
+        except InputError as error:
+            raise error.at(key) from None
+    machine = platform or Platform(1)
+    rates = {"speed": machine.speed, "link": machine.link, "file_system": machine.file_system}
+    return IoDemand(**totals, **rates)
+
+
+def read_job(found: Any, index: int, machine: int | None, platform: Platform | None = None) -> Arrival:
+    """From a mapping; complaints name the key. ``machine`` is its nodes, if that is known."""
     check_keys(found, _KEYS, "")
     values: dict[str, Any] = {"id": str(index + 1)}
     values |= {field: _value(found, key, read) for key, (field, read) in _READERS.items() if key in found}
@@ -139,14 +159,20 @@ def read_job(found: Any, index: int, machine: int | None) -> Arrival:
             raise InputError(key, f"found {shown(found[key])}", "a whole number >= 1")
     if not 0 <= values.get("submitted", 0.0) < inf:
         raise InputError("submit", f"found {shown(found['submit'])}", "0 s or more")
+    if "io_intensity" in found:
+        values["io_intensity"] = _value(found, "io_intensity", lambda value: _io_intensity(value, platform))
     job = Job(**values)
     truth = {key: _value(found, key, read) for key, read in _TRUTHS.items() if key in found}
     _check(job, truth, found, machine)
     if job.speedup is not None:
         truth["speedup"] = job.speedup
     if any(key in found for key in APPLICATION_KEYS):
-        sizes = tuple(sorted({job.min_nodes, job.nodes, job.max_nodes}))
-        truth["application"] = read_application(found, sizes, machine)
+        sizes = tuple(dict.fromkeys((job.nodes, job.min_nodes, job.max_nodes)))
+        application = truth["application"] = read_application(found, sizes, machine)
+        if platform is not None:
+            truth.setdefault("runtime", min(quiet_runtime(application, platform, job.nodes), 1e300))
+            if job.io_intensity is None:
+                job = dataclasses.replace(job, io_intensity=io_demand(application, platform, job.nodes))
     return Arrival(job, **{"runtime": 0.0, **truth})
 
 
@@ -161,9 +187,7 @@ def _check(job: Job, truth: Mapping[str, Any], found: Mapping[str, Any], machine
     )
     if asks and job.kind != "evolving":
         raise InputError("kind", f"a {job.kind} job asks for nodes", "evolving")
-    if "phases" in found:
-        for key in ("requests", "speedup"):
-            if key in truth:
-                raise InputError(key, "the phases say that already", "request in a phase")
+    if "phases" in found and "requests" in found:
+        raise InputError("requests", "the job has phases", "request in a phase")
     for share, nodes in truth.get("requests", ()):
         check_request(Fixed(nodes), (job.nodes,), machine, f"requests: {share:g}")

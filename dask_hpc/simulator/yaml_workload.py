@@ -49,7 +49,7 @@ def _workload(found: Any, name: str) -> Workload:
     seen: set[str] = set()
     for index, one in enumerate(jobs):
         try:
-            arrival = read_job(one, index, nodes)
+            arrival = read_job(one, index, nodes, platform)
             if arrival.job.id in seen:
                 raise InputError("id", f"{shown(arrival.job.id)} is there twice")
         except InputError as error:
@@ -63,7 +63,9 @@ def _platform(found: Any, nodes: int | None) -> Platform:
     try:
         if isinstance(found, dict) and nodes is not None:
             if found.get("nodes", nodes) != nodes:
-                raise InputError("nodes", f"found {shown(found['nodes'])} here and {nodes} outside", "one size")
+                raise InputError(
+                    "nodes", f"found {shown(found['nodes'])} here and {nodes} outside", "one size"
+                )
             found = {**found, "nodes": nodes}
         return read_platform(found)
     except InputError as error:

@@ -1,0 +1,1 @@
+"""Workloads of published evaluations, and of our own; ``workloads`` knows their names."""

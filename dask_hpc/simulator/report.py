@@ -1,0 +1,80 @@
+"""Simulation results as one self-contained HTML page."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from dask_hpc.model.units import show_duration
+from dask_hpc.report import Section, html_page, table
+from dask_hpc.report.timeline import Curve, timeline_html, timeline_script
+from dask_hpc.simulator.metrics import METRICS
+from dask_hpc.simulator.result import Result, shown_metric
+
+#: rows of the decision table; a browser shows no more of them with pleasure
+_MOST_DECISIONS = 2_000
+#: metrics that are only worth a line if they are not zero everywhere
+IF_ANY = {"killed", "cancelled", "rejected", "unfinished", "resizes", "moved_bytes", "restarts",
+           "lost_node_hours", "energy"}  # fmt: skip
+
+
+def report_page(results: Sequence[Result]) -> str:
+    """A comparison of the policies, then each with its pictures and decisions. The results must have
+    been recorded with ``allotments=True``."""
+    first = results[0]
+    sections = [Section("Comparison", _comparison(results))]
+    for result in results:
+        sections.append(
+            Section(result.policy.name, timeline_script() * (result is first) + _pictures(result))
+        )
+    title = f"{first.workload} on {first.nodes:,} nodes"
+    names = ", ".join(result.policy.name for result in results)
+    lead = f"{len(first.record.id):,} jobs, simulated under {names}."
+    return html_page(title, lead, sections)
+
+
+def _comparison(results: Sequence[Result]) -> str:
+    heads = ["metric", *(result.policy.name for result in results), "meaning"]
+    rows = [
+        [
+            name.replace("_", " "),
+            *(shown_metric(name, result.metrics[name]) for result in results),
+            METRICS[name][1],
+        ]
+        for name in METRICS
+        if name not in IF_ANY or any(result.metrics[name] for result in results)
+    ]
+    return table(heads, rows)
+
+
+def _pictures(result: Result) -> str:
+    trace = result.trace
+    time, busy = trace["time"].values.tolist(), trace["busy_nodes"].values
+    held = result.held
+    end = max((one.end for one in held), default=1.0)
+    curves = [
+        Curve("busy nodes", "", time, busy.tolist(), float(result.nodes)),
+        Curve("waiting jobs", "", time, trace["waiting_jobs"].values.tolist()),
+    ]
+    if result.platform.active_power:
+        curves.append(Curve("power", "kW", time, (_power(result, busy) / 1000.0).tolist()))
+    policy = f"<details><summary>The policy</summary><pre>{escape(result.policy.to_yaml())}</pre></details>"
+    return timeline_html(held, result.nodes, end, curves) + _decisions(result) + policy
+
+
+def _power(result: Result, busy: Any) -> Any:
+    """Watts, with the platform's powers for all jobs."""
+    platform = result.platform
+    return platform.idle_power * platform.nodes + busy * (platform.active_power - platform.idle_power)
+
+
+def _decisions(result: Result) -> str:
+    rows = []
+    for plan in result.story:
+        when = show_duration(plan.time)
+        rows += [(when, "interrupt", one.job, "-", one.reason) for one in plan.interrupts]
+        rows += [(when, "start", one.job, str(one.nodes), one.reason) for one in plan.starts]
+        rows += [(when, "resize", one.job, str(one.nodes), one.reason) for one in plan.resizes]
+    left_out = len(rows) - _MOST_DECISIONS
+    note = f"<p>The first {left_out:,} decisions are left out.</p>" if left_out > 0 else ""
+    shown = table(("time", "decision", "job", "nodes", "why"), rows[-_MOST_DECISIONS:])
+    return f"<details><summary>{len(rows):,} decisions and their reasons</summary>{note}{shown}</details>"

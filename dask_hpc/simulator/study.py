@@ -1,0 +1,217 @@
+"""Many simulations at once: policies, parameters and seeds, here or on a Dask cluster.
+
+Every trial is a pure function of its description, so the figures are the same wherever it runs, and a
+trial that a store already holds is not run again.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isfinite, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.policy import Policy
+from dask_hpc.simulator.engine import Machine
+from dask_hpc.simulator.metrics import METRICS, metrics
+from dask_hpc.simulator.overlay import malleable_overlay
+from dask_hpc.simulator.platform import Platform
+from dask_hpc.simulator.record import Record
+from dask_hpc.simulator.workload import Workload, load_workload
+
+# Student's t for 95 %, by degrees of freedom 1 to 30; beyond, the normal value is near enough.
+_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+        2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
+        2.045, 2.042)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One simulation: everything it depends on."""
+
+    workload: str | Workload
+    policy: Policy
+    seed: int
+    nodes: int | None = None
+    platform: Platform | None = None
+    #: this share of a rigid workload's jobs made malleable, chosen by the seed
+    malleable: float | None = None
+
+    @cached_property
+    def key(self) -> str:
+        """The same for the same trial, also in another process on another day."""
+        workload: Any = self.workload
+        if isinstance(workload, Workload):
+            workload = [workload.name, workload.nodes, [repr(arrival) for arrival in workload]]
+        elif not workload.startswith("builtin:"):
+            workload = hashlib.sha256(Path(workload).read_bytes()).hexdigest()
+        parts = [workload, self.policy.name, self.policy.to_yaml(), self.seed, self.nodes, self.malleable]
+        text = json.dumps([*parts, repr(self.platform)], default=repr)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    def run(self) -> dict[str, float]:
+        """Its metrics."""
+        workload = self.load()
+        platform = self.platform or workload.platform
+        if self.nodes is not None:
+            platform = replace(platform, nodes=self.nodes) if platform else Platform(self.nodes)
+        if platform is None:
+            if workload.nodes is None:
+                found = f"{workload.name} does not say how many nodes its machine has"
+                raise InputError("nodes", found, "nodes=N")
+            platform = Platform(workload.nodes)
+        if platform.failures is not None:
+            platform = replace(platform, failures=replace(platform.failures, seed=self.seed))
+        machine = Machine(platform, self.policy, Record(), story=0)
+        machine.run(workload)
+        assert machine.record is not None
+        return metrics(machine.record, platform)
+
+    def load(self) -> Workload:
+        """Its workload: a built-in one is drawn with the seed."""
+        workload = self.workload
+        if isinstance(workload, str):
+            if workload.startswith("builtin:") and "seed=" not in workload:
+                workload += ("&" if "?" in workload else "?") + f"seed={self.seed}"
+            workload = load_workload(workload)
+        if self.malleable is not None:
+            workload = malleable_overlay(workload, self.malleable, self.seed, nodes=self.nodes)
+        return workload
+
+
+@dataclass(frozen=True)
+class Study:
+    """What came of all trials."""
+
+    #: one row per trial: policy, seed, then the metrics
+    runs: pd.DataFrame
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """For each policy the mean of every metric, and in ``NAME_ci`` half the width of its 95 %
+        confidence interval (nan for a single seed)."""
+        rows = {}
+        for policy, group in self.runs.groupby("policy", sort=False):
+            row = {}
+            for name in METRICS:
+                row[name], row[f"{name}_ci"] = mean_and_half_width(group[name].to_numpy())
+            rows[policy] = row
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def mean_and_half_width(values: Any) -> tuple[float, float]:
+    """The mean and half the width of its 95 % confidence interval."""
+    values = values[np.isfinite(values)]
+    if len(values) == 0:
+        return float("nan"), float("nan")
+    if len(values) == 1:
+        return float(values[0]), float("nan")
+    t = _T95[len(values) - 2] if len(values) - 2 < len(_T95) else 1.96
+    return float(values.mean()), float(t * values.std(ddof=1) / sqrt(len(values)))
+
+
+def variants(policies: Sequence[Policy], sweep: Mapping[str, Sequence[Any]]) -> list[Policy]:
+    """Every policy with every combination of parameters, named after what was changed."""
+    if not sweep:
+        return list(policies)
+    found = []
+    for policy in policies:
+        for values in itertools.product(*sweep.values()):
+            changes = dict(zip(sweep, values, strict=True))
+            name = " ".join([policy.name, *(f"{key}={value}" for key, value in changes.items())])
+            found.append(replace(policy.with_(**changes), name=name))
+    return found
+
+
+def study(
+    workload: str | Path | Workload,
+    policies: Sequence[str | Path | Policy],
+    *,
+    seeds: int = 20,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    nodes: int | None = None,
+    platform: Platform | None = None,
+    malleable: float | None = None,
+    client: Any = None,
+    store: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Study:
+    """Run every policy (with every combination of ``sweep``'s parameters) for seeds 0 to ``seeds - 1``.
+
+    A built-in workload, the choice of malleable jobs and node failures depend on the seed. With a Dask
+    ``client`` trials run on its cluster. ``store`` is a file that finished trials are added to; those it
+    has already are not run again. ``progress`` is told the number of trials done and of all.
+    """
+    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
+        raise InputError("seeds", f"found {shown(seeds)}", "1 or more")
+    chosen = variants([Policy.load(policy) for policy in policies], sweep or {})
+    source = workload if isinstance(workload, Workload) else str(workload)
+    trials = [Trial(source, p, seed, nodes, platform, malleable) for p in chosen for seed in range(seeds)]
+    trials[0].load()  # complain before anything is sent anywhere
+    done = dict(_stored(store)) if store else {}
+    missing = [trial for trial in trials if trial.key not in done]
+    for trial, found in _run(missing, client):
+        done[trial.key] = found
+        if store:
+            _append(store, trial.key, found)
+        if progress is not None:
+            progress(len(done), len(trials))
+    rows = [{"policy": t.policy.name, "seed": t.seed, **done[t.key]} for t in trials]
+    return Study(pd.DataFrame(rows))
+
+
+def _run(trials: list[Trial], client: Any) -> Iterator[tuple[Trial, dict[str, float]]]:
+    if client is None:
+        for trial in trials:
+            yield trial, trial.run()
+        return
+    from distributed import as_completed
+
+    futures = {client.submit(_run_trial, trial, pure=False): trial for trial in trials}
+    for future, found in as_completed(list(futures), with_results=True):
+        yield futures[future], found
+
+
+def _run_trial(trial: Trial) -> dict[str, float]:
+    return trial.run()
+
+
+def _stored(store: str | Path) -> Iterator[tuple[str, dict[str, float]]]:
+    """Finished trials; a last line that was cut off is no trial."""
+    path = Path(store)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("", f"cannot be read: {error}", file=str(path)) from None
+    for line in lines:
+        try:
+            found = json.loads(line)
+            key, values = found["trial"], found["metrics"]
+        except (ValueError, KeyError, TypeError):
+            continue
+        yield key, {name: float("nan") if values.get(name) is None else values[name] for name in METRICS}
+
+
+def _append(store: str | Path, key: str, found: Mapping[str, float]) -> None:
+    values = {name: value if isfinite(value) else None for name, value in found.items()}
+    line = json.dumps({"trial": key, "metrics": values}) + "\n"
+    with open(store, "ab") as file:
+        if file.tell() and not _ends_with_newline(store):
+            file.write(b"\n")  # the last run was cut off in the middle of a line
+        file.write(line.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _ends_with_newline(store: str | Path) -> bool:
+    with open(store, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"

@@ -1,0 +1,82 @@
+"""Studies: the same figures wherever trials run, and no trial twice."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client
+
+from dask_hpc import InputError, Policy
+from dask_hpc.simulator import Workload, synthetic_day
+from dask_hpc.simulator.study import Trial, mean_and_half_width, study, variants
+
+
+@pytest.fixture
+def workload():
+    return Workload("days", list(synthetic_day(60, 32, load=1.0, seed=1)), 32)
+
+
+def test_runs_and_summary(workload):
+    found = study(workload, ["fcfs", "easy-backfill"], seeds=3, malleable=0.5)
+    assert list(found.runs[["policy", "seed"]].itertuples(index=False, name=None)) == [
+        (policy, seed) for policy in ("fcfs", "easy-backfill") for seed in range(3)
+    ]
+    assert list(found.summary.index) == ["fcfs", "easy-backfill"]
+    waits = found.runs[found.runs.policy == "fcfs"].mean_wait
+    assert found.summary.loc["fcfs", "mean_wait"] == pytest.approx(waits.mean())
+
+
+def test_confidence_interval_of_a_known_sample():
+    mean, half = mean_and_half_width(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    assert (mean, round(half, 3)) == (3.0, 1.963)  # t(4) = 2.776 times sqrt(2.5 / 5)
+    assert np.isnan(mean_and_half_width(np.array([1.0]))[1])
+
+
+def test_a_cluster_gives_the_same_figures(workload):
+    here = study(workload, ["easy-backfill"], seeds=2, malleable=0.5).runs
+    with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0") as client:
+        there = study(workload, ["easy-backfill"], seeds=2, malleable=0.5, client=client).runs
+    pd.testing.assert_frame_equal(here, there)
+
+
+def test_finished_trials_are_not_run_again(workload, tmp_path, monkeypatch):
+    store = tmp_path / "store.jsonl"
+    first = study(workload, ["fcfs"], seeds=3, store=store)
+    text = store.read_text()
+    lines = text.splitlines()
+    store.write_text("\n".join([lines[0], lines[1], lines[2][: len(lines[2]) // 2]]))  # cut off
+    runs = []
+    plain = Trial.run
+    monkeypatch.setattr(Trial, "run", lambda self: runs.append(self.seed) or plain(self))
+    again = study(workload, ["fcfs"], seeds=3, store=store)
+    assert runs == [2]
+    pd.testing.assert_frame_equal(first.runs, again.runs)
+    assert [json.loads(line)["trial"] for line in store.read_text().splitlines()[-1:]]
+    study(workload, ["fcfs"], seeds=3, store=store)
+    assert runs == [2]
+
+
+def test_another_policy_text_is_another_trial(workload):
+    plain = Trial(workload, Policy.load("easy-backfill"), 0)
+    changed = Trial(workload, Policy.load("easy-backfill").with_(**{"queue.depth": 3}), 0)
+    assert plain.key != changed.key
+    assert plain.key == Trial(workload, Policy.load("easy-backfill"), 0).key
+
+
+def test_sweeps_are_named_after_what_they_change():
+    found = variants([Policy.load("easy-backfill")], {"queue.depth": [1, 2]})
+    assert [policy.name for policy in found] == ["easy-backfill queue.depth=1", "easy-backfill queue.depth=2"]
+    assert [policy.queue.depth for policy in found] == [1, 2]
+
+
+def test_progress_is_told(workload):
+    told = []
+    study(workload, ["fcfs"], seeds=2, progress=lambda done, of: told.append((done, of)))
+    assert told == [(1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("seeds", [0, -1, 1.5, True])
+def test_bad_numbers_of_seeds(workload, seeds):
+    with pytest.raises(InputError, match="seeds: found"):
+        study(workload, ["fcfs"], seeds=seeds)

@@ -1,0 +1,89 @@
+"""Going on from a snapshot: what would this policy do from here on?"""
+
+from time import perf_counter
+
+import pytest
+
+from dask_hpc import Policy, simulate
+from dask_hpc.model.indices import Indices
+from dask_hpc.model.job import Job
+from dask_hpc.model.node import Node
+from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.simulator import Arrival, Machine, Record, synthetic_day
+
+
+def indices(nodes=4, now=100.0):
+    found = Indices(Node(str(i)) for i in range(nodes))
+    found.now = now
+    return found
+
+
+def starts(result):
+    return dict(zip(result.jobs["id"], result.jobs["start"], strict=True))
+
+
+def test_running_jobs_end_by_their_walltime_or_their_progress():
+    machine = indices(now=0.0)
+    for name in ("slow", "fast"):
+        machine.waiting.add(Job(id=name, nodes=2, walltime=300.0))
+        machine.start(name, 2)
+    machine.now = 100.0
+    machine.progress["fast"] = 0.8  # 25 s left
+    machine.waiting.add(Job(id="next", nodes=2, walltime=50.0, submitted=90.0))
+    machine.waiting.add(Job(id="large", nodes=4, walltime=50.0, submitted=95.0))
+    result = simulate(snapshot=Snapshot(machine), policy="fcfs")
+    assert starts(result) == {"slow": 0.0, "fast": 0.0, "next": 125.0, "large": 300.0}
+    assert result.metrics["max_wait"] == 205.0
+    assert machine.now == 100.0 and len(machine.running) == 2  # the original is untouched
+
+
+def test_malleable_jobs_go_on_at_their_present_size():
+    machine = indices(now=0.0)
+    machine.waiting.add(Job(id="m", nodes=2, kind="malleable", min_nodes=1, max_nodes=4, walltime=100.0))
+    machine.start("m", 2)
+    machine.begin_resize("m", 4)
+    machine.finish_resize("m")
+    machine.now = 20.0
+    result = simulate(snapshot=Snapshot(machine), policy="fcfs")
+    assert list(result.jobs["end"]) == [50.0]
+
+
+def test_horizon_ends_the_look_ahead():
+    machine = indices(now=0.0)
+    machine.waiting.add(Job(id="a", nodes=4, walltime=100.0))
+    machine.waiting.add(Job(id="b", nodes=4, walltime=100.0))
+    result = simulate(snapshot=Snapshot(machine), policy="fcfs", horizon=150.0)
+    assert list(result.jobs["state"]) == ["completed", "running"]
+    assert result.metrics["unfinished"] == 1
+
+
+def test_what_comes_next_is_what_would_have_come_anyway():
+    """With exact walltimes the future from the middle of a run is the rest of that run."""
+    jobs = [
+        Arrival(Job(id=str(i), nodes=1 + i % 3, walltime=50.0 + 7 * i, submitted=0.0), 50.0 + 7 * i)
+        for i in range(12)
+    ]
+    whole = simulate(jobs, nodes=4, policy="easy-backfill")
+    machine = Machine(4, Policy.load("easy-backfill"), Record())
+    machine.run(jobs, until=120.0)
+    rest = simulate(snapshot=machine.snapshot.freeze(), policy="easy-backfill")
+    expected = starts(whole)
+    assert starts(rest) == {job: expected[job] for job in starts(rest)}
+
+
+def test_nothing_known_about_lengths():
+    machine = indices()
+    machine.waiting.add(Job(id="a", nodes=4))
+    assert list(simulate(snapshot=Snapshot(machine)).jobs["end"]) == [700.0]
+
+
+@pytest.mark.slow
+def test_two_hundred_jobs_on_five_hundred_nodes_in_a_blink():
+    machine = Machine(500, Policy.load("easy-backfill"), Record())
+    arrivals = list(synthetic_day(2_000, 500, load=4.0, seed=1))
+    machine.run(arrivals, until=arrivals[700].job.submitted)
+    snapshot = machine.snapshot.freeze()
+    assert len(snapshot.running) + len(snapshot.waiting) >= 200
+    began = perf_counter()
+    simulate(snapshot=snapshot, policy="easy-backfill")
+    print(f"{len(snapshot.running)} running, {len(snapshot.waiting)} waiting: {perf_counter() - began:.3f} s")
