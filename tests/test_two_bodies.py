@@ -1,6 +1,7 @@
 """One brain, two bodies: the same workload and the same policy object, simulated and on a live cluster."""
 
 import threading
+from math import inf
 
 import pytest
 from distributed.utils_test import async_poll_for, gen_cluster
@@ -8,11 +9,13 @@ from distributed.utils_test import async_poll_for, gen_cluster
 import dask_hpc
 from dask_hpc import Policy, simulate
 from dask_hpc.model.job import Job
+from dask_hpc.model.speedup import PowerLaw
 from dask_hpc.simulator import Arrival
 
-# name, submitted, nodes, runtime, walltime. No two events fall on one instant: what "at once" means is
-# part of the simulator's definition, while a live cluster sees one event after the other.
-JOBS = [
+# name, submitted, nodes, runtime, walltime, and for malleable jobs fewest and most nodes. No two events
+# fall on one instant: what "at once" means is part of the simulator's definition, while a live cluster
+# sees one event after the other.
+RIGID = [
     ("A", 0.0, 3, 61.0, 70.0),
     ("B", 2.0, 2, 40.0, 50.0),
     ("C", 4.0, 2, 42.5, 50.0),
@@ -20,7 +23,16 @@ JOBS = [
     ("E", 8.0, 1, 80.0, 90.0),
     ("F", 10.0, 4, 20.0, 20.5),
 ]
-GATES = {name: threading.Event() for name, *_ in JOBS}
+MALLEABLE = [
+    ("A", 0.0, 2, 610.0, 5000.0, 1, 4),
+    ("B", 2.0, 2, 400.0, 5000.0, 1, 3),
+    ("C", 71.0, 2, 425.0, 5000.0),
+    ("D", 73.0, 1, 430.0, 5000.0, 1, 4),
+    ("E", 555.0, 1, 80.0, 5000.0),
+    ("F", 557.0, 4, 200.0, 5000.0, 2, 4),
+]
+SCALING = PowerLaw(0.8)
+GATES = {name: threading.Event() for name, *_ in RIGID}
 
 
 def work(name):
@@ -28,32 +40,48 @@ def work(name):
     GATES[name].wait(60)
 
 
-def simulated(policy):
+def described(row):
+    _, _, nodes, _, walltime, *sizes = row
+    described = {"nodes": nodes, "walltime": walltime}
+    if sizes:
+        described |= {"min_nodes": sizes[0], "max_nodes": sizes[1], "kind": "malleable"}
+    return described
+
+
+def decisions(plans, name=lambda text: text):
+    """What was decided, in order: time, job, nodes, reason."""
+    return [
+        (plan.time, what, name(one.job), one.nodes, name(one.reason))
+        for plan in plans
+        for what, ones in (("start", plan.starts), ("resize", plan.resizes))
+        for one in ones
+    ]
+
+
+def simulated(policy, rows):
     arrivals = [
-        Arrival(Job(id=name, nodes=nodes, walltime=wall, submitted=at), runtime)
-        for name, at, nodes, runtime, wall in JOBS
+        Arrival(Job(id=row[0], submitted=row[1], **described(row)), row[3], speedup=SCALING) for row in rows
     ]
     result = simulate(arrivals, nodes=4, policy=policy)
-    decisions = [(plan.time, s.job, s.nodes, s.reason) for plan in result.story for s in plan.starts]
     frame = result.jobs
-    ends = list(zip(frame["end"], frame["id"], strict=True))
-    return decisions, ends
+    assert set(frame["state"]) == {"completed"}
+    return decisions(result.story), list(zip(frame["end"], frame["id"], strict=True))
 
 
-@pytest.mark.parametrize("name", ["fcfs", "easy-backfill", "conservative-backfill"])
-def test_same_decisions_in_the_same_order(name):
-    policy = Policy.load(name)
-    predicted, ends = simulated(policy)
-    script = sorted([(at, "submit", name) for name, at, *_ in JOBS] + [(t, "end", name) for t, name in ends])
-    live = []
+def live(policy, rows, ends):
+    """The same on a cluster of four nodes: events come when the simulation says, by a scripted clock."""
+    script = sorted([(row[1], "submit", row[0]) for row in rows] + [(t, "end", name) for t, name in ends])
+    found = []
 
-    @gen_cluster(client=True, nthreads=[("", 1)] * 4)
+    # Six threads a node: a task that runs on a node its job has given up must not keep others waiting.
+    @gen_cluster(client=True, nthreads=[("", 6)] * 4)
     async def run(c, s, *workers):
         for gate in GATES.values():
             gate.clear()
         async with await dask_hpc.manage(c, policy=policy):
             plugin = s.plugins["dask-hpc"]
             plugin.clock = lambda: now
+            plugin.control.measure = lambda job, nodes: SCALING.mtct(nodes)
             ids, futures = {}, []
 
             def told(decision, job):
@@ -61,24 +89,40 @@ def test_same_decisions_in_the_same_order(name):
 
             for now, what, job in script:  # noqa: B007 (the clock reads it)
                 if what == "submit":
-                    _, _, nodes, _, wall = next(one for one in JOBS if one[0] == job)
-                    with dask_hpc.job(job, nodes=nodes, walltime=wall) as context:
+                    row = next(row for row in rows if row[0] == job)
+                    with dask_hpc.job(job, **described(row)) as context:
                         futures.append(c.submit(work, job, key=f"work-{job}"))
                     ids[job] = context.id
-                    await async_poll_for(lambda job=job: told("submit", job), 10)
                 else:
                     GATES[job].set()
-                    await async_poll_for(lambda job=job: told("end", job), 10)
+                await async_poll_for(lambda what=what, job=job: told(what, job), 10)
                 await async_poll_for(lambda: not plugin._is_scheduled, 10)
             await c.gather(futures)
-            names = {value: key for key, value in ids.items()}
-            for plan in plugin.story:
-                for start in plan.starts:
-                    reason = start.reason
-                    for job_id, job in names.items():
-                        reason = reason.replace(job_id, job)
-                    live.append((plan.time, names[start.job], start.nodes, reason))
+            names = {job_id: job for job, job_id in ids.items()}
+
+            def named(text):
+                for job_id, job in names.items():
+                    text = text.replace(job_id, job)
+                return text
+
+            found.extend(decisions(plugin.story, named))
 
     run()
-    assert live == predicted
-    assert sorted(job for _, job, _, _ in live) == [job for job, *_ in JOBS]
+    return found
+
+
+@pytest.mark.parametrize("name", ["fcfs", "easy-backfill", "conservative-backfill"])
+def test_same_decisions_for_rigid_jobs(name):
+    policy = Policy.load(name)
+    predicted, ends = simulated(policy, RIGID)
+    assert sorted(job for _, _, job, _, _ in predicted) == [row[0] for row in RIGID]
+    assert live(policy, RIGID, ends) == predicted
+
+
+@pytest.mark.parametrize("name", ["fpsma-pwma", "fpsma-prma", "egs-pwma", "performance-aware", "elastic"])
+def test_same_decisions_for_malleable_jobs(name):
+    policy = Policy.load(name)
+    predicted, ends = simulated(policy, MALLEABLE)
+    assert sum(what == "resize" for _, what, *_ in predicted) >= 3, predicted
+    assert max(time for time, *_ in predicted) < inf
+    assert live(policy, MALLEABLE, ends) == predicted

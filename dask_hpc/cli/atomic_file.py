@@ -47,6 +47,28 @@ def atomic_file(target: str | Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
+@contextmanager
+def atomic_folder(target: str | Path) -> Iterator[Path]:
+    """The same for a folder: yield one to fill, which takes the place of ``target`` if the block ends well.
+
+    Only a folder made by us before (a Zarr store) is replaced.
+    """
+    name = one_line(str(target))
+    final = Path(os.path.realpath(target))
+    if not final.parent.is_dir():
+        raise InputError("", f"there is no folder {one_line(str(final.parent))}", file=name)
+    if final.exists() and not (final / ".zgroup").exists():
+        raise InputError("", "exists and is no Zarr store", "a new name, or a store to replace", file=name)
+    draft = final.with_name(f".{final.stem[:40]}.{secrets.token_hex(4)}{final.suffix}")
+    try:
+        yield draft
+        if final.exists():
+            shutil.rmtree(final)
+        draft.replace(final)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
 def _checked(final: Path, written: str, name: str) -> bool:
     """Whether the target is something else than an ordinary file; complain if it cannot be written."""
     if not written or final.is_dir() or written.endswith(os.sep):

@@ -2,27 +2,24 @@
 
 import json
 import math
-import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import click
 import pandas as pd
 import xarray as xr
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-from dask_hpc.cli.atomic_file import atomic_file
+from dask_hpc.cli.atomic_file import atomic_file, atomic_folder
+from dask_hpc.cli.progress import progress_bar
+from dask_hpc.cli.simulate_table import print_result_table, print_study_table
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.policy import Policy
-from dask_hpc.simulator import Result, Workload, load_workload
+from dask_hpc.simulator import Result, Study, Workload, load_workload, study
 from dask_hpc.simulator import simulate as run
-from dask_hpc.simulator.metrics import METRICS
-from dask_hpc.simulator.result import shown_metric
+from dask_hpc.simulator.overlay import malleable_overlay
+from dask_hpc.simulator.report import report_page
 
 
 @click.command()
@@ -30,8 +27,13 @@ from dask_hpc.simulator.result import shown_metric
 @click.option("--nodes", type=int, help="Nodes of the machine; default: what the workload says.")
 @click.option("--policy", "policies", multiple=True, metavar="NAME", help="Name or file; may be repeated.")
 @click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a parameter of all policies."
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a parameter of all policies."
 )
+@click.option("--sweep", "sweeps", multiple=True, metavar="KEY=V,V,...", help="Try several values of one.")
+@click.option("--malleable", type=float, metavar="SHARE", help="Make this share of rigid jobs malleable.")
+@click.option("--seeds", type=click.IntRange(1), help="Repeat with seeds 0 to K-1; mean and 95 % interval.")
+@click.option("--cluster", metavar="local|ADDRESS", help="Run the repetitions on a Dask cluster.")
+@click.option("--resume", metavar="FILE", help="Keep finished repetitions here, and do not run them again.")
 @click.option(
     "--processors",
     type=click.Choice(["requested", "used"]),
@@ -42,55 +44,75 @@ from dask_hpc.simulator.result import shown_metric
 @click.option(
     "--jobs-csv", metavar="FILE", help="Write one row per job: id,submit,start,end,wait,nodes,state."
 )
-@click.option(
-    "--out", metavar="FILE.nc", help="Write the trace as netCDF (several policies: one group each)."
-)
+@click.option("--out", metavar="FILE.nc", help="Write the trace, as netCDF or into a .zarr folder.")
+@click.option("--report", metavar="FILE.html", help="Write one page with comparison, pictures and decisions.")
 @click.option("--json", "as_json", is_flag=True, help="Print the metrics as JSON, times in seconds.")
 def simulate(
     workload: str,
     nodes: int | None,
     policies: tuple[str, ...],
     settings: tuple[str, ...],
+    sweeps: tuple[str, ...],
+    malleable: float | None,
+    seeds: int | None,
+    cluster: str | None,
+    resume: str | None,
     processors: str,
     per_node: int,
     jobs_csv: str | None,
     out: str | None,
+    report: str | None,
     as_json: bool,
 ) -> None:
-    """Play WORKLOAD (.swf, .swf.gz or .yaml) under each policy and print what came of it.
+    """Play WORKLOAD under each policy and print what came of it.
+
+    WORKLOAD is a file (.swf, .swf.gz, our .yaml, ElastiSim's .json) or a built-in one (builtin:esp).
 
     \b
     Example:
       dask-hpc simulate trace.swf.gz --nodes 512 --policy fcfs --policy easy-backfill
+      dask-hpc simulate builtin:esp --malleable 0.5 --policy elastic --report esp.html
+      dask-hpc simulate builtin:esp --seeds 20 --policy egs-pwma --sweep malleability.guard=0s,60s
     """
     chosen = _policies(policies or ("easy-backfill",), settings)
+    if seeds is not None or sweeps or cluster or resume:
+        if jobs_csv or out or report:
+            raise InputError("", "--jobs-csv, --out and --report need a single run", "no --seeds or --sweep")
+        found = _study(workload, chosen, nodes, malleable, seeds or 1, _sweep(sweeps), cluster, resume)
+        _print_study(found, as_json)
+        return
     with ExitStack() as files:
-        csv_path = files.enter_context(atomic_file(jobs_csv)) if jobs_csv else None
-        trace_path = files.enter_context(atomic_file(out)) if out else None
+        csv_path, report_path = (
+            files.enter_context(atomic_file(f)) if f else None for f in (jobs_csv, report)
+        )
+        trace_path = (
+            files.enter_context((atomic_folder if out.endswith(".zarr") else atomic_file)(out))
+            if out
+            else None
+        )
         loaded = load_workload(workload, processors=processors, per_node=per_node)
+        if malleable is not None:
+            loaded = malleable_overlay(loaded, malleable, nodes=nodes)
         results = []
         for policy in chosen:
-            with _progress(policy.name, len(loaded)) as progress:
-                results.append(run(loaded, nodes, policy, progress=progress))
+            with progress_bar(policy.name, len(loaded)) as progress:
+                results.append(run(loaded, nodes, policy, progress=progress, allotments=report is not None))
         if csv_path is not None:
             _jobs_table(results).to_csv(csv_path, index=False)
         if trace_path is not None:
             _write_trace(results, trace_path)
+        if report_path is not None:
+            report_path.write_text(report_page(results), encoding="utf-8")
     for note in loaded.notes:
         click.echo(f"note: {note}", err=True)
     if as_json:
         click.echo(json.dumps(_as_data(loaded, results), indent=2))
     else:
-        _print_table(loaded, results)
+        print_result_table(loaded, results)
 
 
 def _policies(names: tuple[str, ...], settings: tuple[str, ...]) -> list[Policy]:
-    changes: dict[str, object] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key:
-            raise InputError("--set", f"found {shown(setting)}", "KEY=VALUE, for example queue.depth=100")
-        changes[key.strip()] = value.strip()
+    changes: dict[str, object] = dict(_pair("--set", setting) for setting in settings)
     chosen = [Policy.load(name) for name in names]
     seen = [policy.name for policy in chosen]
     if len(set(seen)) < len(seen):
@@ -98,20 +120,59 @@ def _policies(names: tuple[str, ...], settings: tuple[str, ...]) -> list[Policy]
     return [policy.with_(**changes) if changes else policy for policy in chosen]
 
 
+def _pair(option: str, text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise InputError(option, f"found {shown(text)}", "KEY=VALUE, for example queue.depth=100")
+    return key.strip(), value.strip()
+
+
+def _sweep(texts: tuple[str, ...]) -> dict[str, list[str]]:
+    pairs = (_pair("--sweep", text) for text in texts)
+    return {key: [value.strip() for value in values.split(",")] for key, values in pairs}
+
+
+def _study(
+    workload: str,
+    policies: list[Policy],
+    nodes: int | None,
+    malleable: float | None,
+    seeds: int,
+    sweep: dict[str, list[str]],
+    cluster: str | None,
+    resume: str | None,
+) -> Study:
+    total = len(policies) * seeds * math.prod(len(values) for values in sweep.values())
+    with _client(cluster) as client, progress_bar("simulations", total) as bar:
+        return study(
+            workload,
+            policies,
+            nodes=nodes,
+            malleable=malleable,
+            seeds=seeds,
+            sweep=sweep,
+            client=client,
+            store=resume,
+            progress=None if bar is None else lambda done, _: bar(done),
+        )
+
+
 @contextmanager
-def _progress(name: str, total: int) -> Any:
-    """A bar on a terminal, once a second has passed."""
-    if not sys.stderr.isatty():
+def _client(cluster: str | None) -> Iterator[Any]:
+    if cluster is None:
         yield None
         return
-    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=False) as bar:
-        task = bar.add_task(name, total=total, visible=False)
-        began = monotonic()
-        update: Callable[[int], None] = lambda seen: bar.update(  # noqa: E731
-            task, completed=seen, visible=monotonic() - began > 1
-        )
-        yield update
+    from distributed import Client
+
+    address = None if cluster == "local" else cluster
+    try:
+        client = Client(address, timeout="5s", **({"dashboard_address": ":0"} if address is None else {}))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            "--cluster", f"found {shown(cluster)}: {error}", "local, or the address of a scheduler"
+        ) from None
+    with client:
+        yield client
 
 
 def _jobs_table(results: list[Result]) -> pd.DataFrame:
@@ -121,11 +182,13 @@ def _jobs_table(results: list[Result]) -> pd.DataFrame:
 
 
 def _write_trace(results: list[Result], path: Path) -> None:
-    if len(results) == 1:
-        results[0].trace.to_netcdf(path, engine="netcdf4")
+    trace: Any = results[0].trace
+    if len(results) > 1:
+        trace = xr.DataTree.from_dict({result.policy.name: result.trace for result in results})
+    if path.suffix == ".zarr":
+        trace.to_zarr(path, mode="w", zarr_format=2)
     else:
-        tree = xr.DataTree.from_dict({result.policy.name: result.trace for result in results})
-        tree.to_netcdf(path, engine="netcdf4")
+        trace.to_netcdf(path, engine="netcdf4")
 
 
 def _as_data(workload: Workload, results: list[Result]) -> dict[str, Any]:
@@ -133,20 +196,17 @@ def _as_data(workload: Workload, results: list[Result]) -> dict[str, Any]:
         "workload": workload.name,
         "jobs": len(workload),
         "nodes": results[0].nodes,
-        "policies": {
-            result.policy.name: {k: v if math.isfinite(v) else None for k, v in result.metrics.items()}
-            for result in results
-        },
+        "policies": {result.policy.name: _finite(result.metrics) for result in results},
     }
 
 
-def _print_table(workload: Workload, results: list[Result]) -> None:
-    title = f"{workload.name}: {len(workload):,} jobs on {results[0].nodes:,} nodes"
-    table = Table(title=title, title_justify="left")
-    table.add_column("metric", no_wrap=True)
-    for result in results:
-        table.add_column(result.policy.name, justify="right", no_wrap=True)
-    for name in METRICS:
-        cells = (shown_metric(name, result.metrics[name]) for result in results)
-        table.add_row(name.replace("_", " "), *cells)
-    Console(width=None if sys.stdout.isatty() else 40 + 24 * len(results)).print(table)
+def _finite(values: dict[str, float]) -> dict[str, float | None]:
+    return {key: value if math.isfinite(value) else None for key, value in values.items()}
+
+
+def _print_study(found: Study, as_json: bool) -> None:
+    if as_json:
+        rows = {name: _finite(row) for name, row in found.summary.to_dict(orient="index").items()}
+        click.echo(json.dumps({"policies": rows}, indent=2))
+    else:
+        print_study_table(found)

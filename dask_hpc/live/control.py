@@ -13,11 +13,12 @@ from dask_hpc.live.status import count_nodes
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.indices import Indices
 from dask_hpc.model.node import Node
-from dask_hpc.model.plan import Plan, Start
+from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.policy import Policy
 
+_MOST_ROUNDS = 10_000
 _KEPT = 1000  # jobs that are done, for status(); and contexts closed before anything of them was seen
 
 
@@ -44,6 +45,8 @@ class ControlLoop:
         self.story = story
         #: what the policy asked to remember
         self.memory: Any = None
+        #: a job's communication over compute time on so many nodes, if anything can tell
+        self.measure: Callable[[LiveJob, int], float | None] = lambda job, nodes: None
         self._last_offered = -1
         self.nodes = Nodes(mode)
         for address in compat.workers_by_name(scheduler):
@@ -169,11 +172,16 @@ class ControlLoop:
         self.gate.nudge_freed()
         self._offer_jobs()
         self._push_ends()
-        plan, self.memory = self.policy.decide(Snapshot(self.indices), self.memory)
-        if plan is not None:
+        self.indices.instant += 1
+        for _ in range(_MOST_ROUNDS):
+            plan, self.memory = self.policy.decide(Snapshot(self.indices), self.memory)
+            if plan is None:
+                return
             self.story.add(plan)
-            for start in plan.starts:
-                self._start(plan, start)
+            self._carry_out(plan)
+            if self.policy.settles_at_once:
+                return
+        raise RuntimeError(f"policy {self.policy.name} does not settle")
 
     def release_all(self, decision: str, reason: str) -> None:
         """Let go of everything: all tasks run as in plain Dask."""
@@ -265,6 +273,28 @@ class ControlLoop:
             reason = f"still runs after its walltime; now expected to end at {expected:g} s"
             self._tell("overstay", self.jobs[running.job.id], running.nodes, reason)
 
+    def _carry_out(self, plan: Plan) -> None:
+        """In the order that ``Plan`` defines. Nothing live fails a node for a policy to interrupt for."""
+        running = self.indices.running
+        for resize in plan.resizes:
+            if resize.nodes < len(running[resize.job].nodes):
+                self._resize(plan, resize, "shrink")
+        for start in plan.starts:
+            self._start(plan, start)
+        for resize in plan.resizes:
+            if resize.nodes > len(running[resize.job].nodes):
+                self._resize(plan, resize, "grow")
+
+    def _resize(self, plan: Plan, resize: Resize, decision: str) -> None:
+        """New tasks of the job go to its new nodes only. What runs on nodes it gives up ends there, and
+        results stay where they are."""
+        self.indices.begin_resize(resize.job, resize.nodes)
+        job = self.jobs[resize.job]
+        job.nodes = self.indices.finish_resize(resize.job).nodes
+        self._measure(job)
+        self.gate.move(job, (w for name in job.nodes for w in self.nodes.workers(name)))
+        self.story.tell(Happening(plan.id, plan.time, decision, job.id, job.nodes, resize.reason))
+
     def _start(self, plan: Plan, start: Start) -> None:
         running = self.indices.start(start.job, start.nodes)
         job = self.jobs[start.job]
@@ -272,6 +302,7 @@ class ControlLoop:
         job.nodes = running.nodes
         job.started = running.started
         job.reason = start.reason
+        self._measure(job)
         happening = Happening(plan.id, plan.time, "start", job.id, job.nodes, start.reason)
         self.story.tell(happening)
         self.gate.open(job, (w for name in job.nodes for w in self.nodes.workers(name)))
@@ -280,6 +311,12 @@ class ControlLoop:
             self._wake()
         elif self._not_offered:
             self._wake()  # somebody may have waited for this job to start
+
+    def _measure(self, job: LiveJob) -> None:
+        if job.model.resizable:
+            mtct = self.measure(job, len(job.nodes))
+            if mtct is not None:
+                self.indices.mtct[job.id] = mtct
 
     def _requeue(self, job: LiveJob, reason: str) -> None:
         job.state = "waiting"

@@ -76,12 +76,16 @@ class Gate:
         return bool(found)
 
     def open(self, job: LiveJob, addresses: Iterable[str]) -> None:
-        """The job runs on these workers from now on; its tasks are nudged."""
+        """The job starts on these workers; its tasks are nudged."""
+        self.move(job, addresses)
+        compat.nudge(self._scheduler, list(job.held), f"hpc-start-{job.id}")
+
+    def move(self, job: LiveJob, addresses: Iterable[str]) -> None:
+        """What the job starts from now on runs on these workers."""
         job.gate.clear()
         job.gate.update(addresses)
         for key, wishes in job.wishes.items():
             self._place(compat.find_task(self._scheduler, key), job, wishes)
-        compat.nudge(self._scheduler, list(job.held), f"hpc-start-{job.id}")
 
     def extend(self, job: LiveJob, addresses: Iterable[str]) -> None:
         """More workers on the job's nodes. Dask itself looks again at what waits for them."""

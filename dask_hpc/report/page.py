@@ -1,4 +1,4 @@
-"""One self-contained HTML page: no script, no network, readable in light and dark."""
+"""One self-contained HTML page: no network, readable in light and dark."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,10 @@ td.number, th.number { width: 1%; text-align: right; white-space: nowrap;
   font-variant-numeric: tabular-nums; }
 .scroll { max-height: 30rem; overflow: auto; }
 .gantt { border: 1px solid var(--line); border-radius: 6px; background: var(--soft); }
-details summary { cursor: pointer; }
+details summary { cursor: pointer; margin: .7rem 0; }
+.timeline { position: relative; } .timeline canvas { width: 100%; display: block; touch-action: pan-y; }
+.tip { position: absolute; pointer-events: none; background: Canvas; border: 1px solid var(--line);
+  padding: .3rem .5rem; border-radius: 4px; font-size: 12px; white-space: pre-wrap; max-width: 24rem; }
 pre { background: var(--soft); padding: .7rem; border-radius: 6px; overflow: auto; }
 """
 

@@ -71,7 +71,12 @@ def test_show_a_file_and_json_anywhere(args, tmp_path, monkeypatch):
     (tmp_path / "x.yaml").write_text("queue: {strategy: easy-backfill, depth: 3}\nsummary: 'a [b] \\ é\x85c'")
     data = json.loads(run("policies", *args).stdout)
     assert data["parameters"][0]["value"] == 3
-    assert data["strategies"] == {"queue": "easy-backfill", "malleability": "none", "power": "none"}
+    assert data["strategies"] == {
+        "queue": "easy-backfill",
+        "malleability": "none",
+        "failure": "none",
+        "power": "none",
+    }
     assert "a [b]" in run("policies", "show", "x.yaml").stdout
 
 

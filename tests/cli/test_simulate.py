@@ -63,6 +63,52 @@ def test_trace_of_one_and_of_several_policies(run, tmp_path):
         assert set(tree.children) == {"fcfs", "easy-backfill"}
 
 
+def test_trace_as_a_zarr_store_is_replaced_but_nothing_else_is(run, tmp_path):
+    assert run("w.yaml", "--policy", "fcfs", "--out", "t.zarr").exit_code == 0
+    assert run("w.yaml", "--policy", "easy-backfill", "--out", "t.zarr").exit_code == 0
+    with xr.open_zarr(tmp_path / "t.zarr", consolidated=False) as trace:
+        assert "easy-backfill" in trace.attrs["policy"]
+    (tmp_path / "mine.zarr").mkdir()
+    result = run("w.yaml", "--out", "mine.zarr")
+    assert result.exit_code == 2 and "exists and is no Zarr store" in result.stderr
+
+
+def test_report_is_one_page_with_pictures_and_reasons(run, tmp_path):
+    assert run("w.yaml", "--policy", "fcfs", "--policy", "easy-backfill", "--report", "r.html").exit_code == 0
+    page = (tmp_path / "r.html").read_text()
+    assert page.count("<script>timeline(") == 2 and "decisions and their reasons" in page
+    assert "first in the queue" in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_seeds_and_sweeps(run, tmp_path):
+    words = [
+        "w.yaml",
+        "--policy",
+        "easy-backfill",
+        "--malleable",
+        "0.5",
+        "--seeds",
+        "3",
+        "--resume",
+        "s.jsonl",
+    ]
+    found = json.loads(run(*words, "--sweep", "queue.depth=1,5", "--json").stdout)
+    assert set(found["policies"]) == {"easy-backfill queue.depth=1", "easy-backfill queue.depth=5"}
+    assert all("makespan_ci" in row for row in found["policies"].values())
+    assert len((tmp_path / "s.jsonl").read_text().splitlines()) == 6
+    assert "mean of 3 seeds" in run(*words).stdout
+
+
+def test_malleable_share_of_a_rigid_trace(run):
+    found = json.loads(run("w.yaml", "--malleable", "1", "--policy", "fpsma-pwma", "--json").stdout)
+    assert found["policies"]["fpsma-pwma"]["resizes"] > 0
+
+
+def test_built_in_workload(run):
+    found = json.loads(run("builtin:five-jobs", "--policy", "fcfs", "--json").stdout)
+    assert (found["jobs"], found["nodes"]) == (5, 16)
+
+
 def test_set_changes_a_parameter(run):
     assert run("w.yaml", "--policy", "easy-backfill", "--set", "queue.depth=0", "--json").exit_code == 0
 
@@ -84,6 +130,13 @@ def test_set_changes_a_parameter(run):
         (["bad.swf"], "bad.swf, line 1: 3 fields"),
         (["w.yaml", "--processors", "some"], "'some' is not one of 'requested', 'used'"),
         (["w.yaml", "--frobnicate"], "No such option"),
+        (["w.yaml", "--seeds", "0"], "0 is not in the range"),
+        (["w.yaml", "--seeds", "2", "--out", "x.nc"], "need a single run"),
+        (["w.yaml", "--malleable", "2"], "share: found 2.0; allowed: 0 to 1"),
+        (["w.yaml", "--sweep", "queue.deth=1,2"], "queue.deth: unknown key"),
+        (["w.yaml", "--cluster", "tcp://127.0.0.1:1"], "--cluster: found 'tcp://127.0.0.1:1'"),
+        (["builtin:espp"], "nearest: esp"),
+        (["builtin:esp?malleabel=1"], "malleable"),
         ([], "Missing argument"),
     ],
 )

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.report import Held, Section, gantt_svg, html_page, table
+from dask_hpc.report.timeline import Curve, timeline_html, timeline_script
 
 times = st.floats(0, 1e7, allow_nan=False)
 
@@ -52,3 +53,11 @@ def test_page_needs_no_network():
 
 def test_numbers_stand_right():
     assert 'class="number">3' in table(["a", "b"], [[3, "x"], [4, "y"]])
+
+
+def test_timeline_carries_ranges_of_nodes_and_curves():
+    held = [Held("a</script>", ["0", "1", "2", "5"], 0, 10.5, "why")]
+    html = timeline_html(held, 6, 10.5, [Curve("busy nodes", "", [0, 10.5], [4, 0], 6)])
+    assert '[0,0,10.5,[0,2,5,5],"why"]' in html
+    assert html.count("</script>") == 1  # a name cannot end the script
+    assert timeline_script().count("</script>") == 1

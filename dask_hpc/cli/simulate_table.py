@@ -1,0 +1,50 @@
+"""The tables that ``dask-hpc simulate`` prints."""
+
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from dask_hpc.simulator import Result, Study, Workload
+from dask_hpc.simulator.metrics import METRICS
+from dask_hpc.simulator.report import IF_ANY
+from dask_hpc.simulator.result import shown_metric
+
+
+def print_result_table(workload: Workload, results: list[Result]) -> None:
+    """A column for each policy."""
+    table = Table(
+        title=f"{workload.name}: {len(workload):,} jobs on {results[0].nodes:,} nodes", title_justify="left"
+    )
+    table.add_column("metric", no_wrap=True)
+    for result in results:
+        table.add_column(result.policy.name, justify="right", no_wrap=True)
+    for name in METRICS:
+        if name not in IF_ANY or any(result.metrics[name] for result in results):
+            cells = (shown_metric(name, result.metrics[name]) for result in results)
+            table.add_row(name.replace("_", " "), *cells)
+    _console(len(results)).print(table)
+
+
+def print_study_table(found: Study) -> None:
+    """A column for each policy: the mean, and half the width of its 95 % confidence interval."""
+    seeds = found.runs["seed"].nunique()
+    table = Table(title=f"mean of {seeds} seeds, 95 % confidence", title_justify="left")
+    table.add_column("metric", no_wrap=True)
+    summary = found.summary
+    for name in summary.index:
+        table.add_column(name, justify="right", no_wrap=True)
+    for metric in METRICS:
+        if metric in IF_ANY and not summary[metric].any():
+            continue
+        cells = []
+        for name in summary.index:
+            mean, half = summary.loc[name, metric], summary.loc[name, f"{metric}_ci"]
+            interval = f" ± {shown_metric(metric, half)}" if half == half else ""
+            cells.append(shown_metric(metric, mean) + interval)
+        table.add_row(metric.replace("_", " "), *cells)
+    _console(2 * len(summary)).print(table)
+
+
+def _console(columns: int) -> Console:
+    return Console(width=None if sys.stdout.isatty() else 40 + 24 * columns)
