@@ -7,7 +7,7 @@ from rich.table import Table
 
 from dask_hpc.simulator import Result, Study, Workload
 from dask_hpc.simulator.metrics import METRICS
-from dask_hpc.simulator.report import IF_ANY
+from dask_hpc.simulator.report import worth_a_line
 from dask_hpc.simulator.result import shown_metric
 
 
@@ -20,7 +20,7 @@ def print_result_table(workload: Workload, results: list[Result]) -> None:
     for result in results:
         table.add_column(result.policy.name, justify="right", no_wrap=True)
     for name in METRICS:
-        if name not in IF_ANY or any(result.metrics[name] for result in results):
+        if worth_a_line(name, (result.metrics[name] for result in results)):
             cells = (shown_metric(name, result.metrics[name]) for result in results)
             table.add_row(name.replace("_", " "), *cells)
     _console(len(results)).print(table)
@@ -35,7 +35,7 @@ def print_study_table(found: Study) -> None:
     for name in summary.index:
         table.add_column(name, justify="right", no_wrap=True)
     for metric in METRICS:
-        if metric in IF_ANY and not summary[metric].any():
+        if not worth_a_line(metric, summary[metric]):
             continue
         cells = []
         for name in summary.index:

@@ -172,7 +172,6 @@ class ControlLoop:
         self.gate.nudge_freed()
         self._offer_jobs()
         self._push_ends()
-        self.indices.instant += 1
         for _ in range(_MOST_ROUNDS):
             plan, self.memory = self.policy.decide(Snapshot(self.indices), self.memory)
             if plan is None:
@@ -266,12 +265,9 @@ class ControlLoop:
         self._not_offered[job] = None
 
     def _push_ends(self) -> None:
-        now = self.indices.now
-        while self.indices.by_end and (running := self.indices.by_end[0][2]).expected_end < now:
-            expected = now + max(now - running.started, 1.0)
-            self.indices.expect_end(running.job.id, expected)
-            reason = f"still runs after its walltime; now expected to end at {expected:g} s"
-            self._tell("overstay", self.jobs[running.job.id], running.nodes, reason)
+        for late in self.indices.push_overdue():
+            reason = f"still runs after its walltime; now expected to end at {late.expected_end:g} s"
+            self._tell("overstay", self.jobs[late.job.id], late.nodes, reason)
 
     def _carry_out(self, plan: Plan) -> None:
         """In the order that ``Plan`` defines. Nothing live fails a node for a policy to interrupt for."""

@@ -42,7 +42,6 @@ class Indices:
         "by_end",
         "failed",
         "idle",
-        "instant",
         "mtct",
         "nodes",
         "now",
@@ -58,8 +57,6 @@ class Indices:
         self, nodes: Iterable[Node] = (), rank: Callable[[Job], Any] = by_arrival, now: float = 0.0
     ) -> None:
         self.now = now
-        #: counts the instants at which the body decides; several plans may follow in one
-        self.instant = 0
         #: counts changes of what runs, of the nodes, and of jobs that leave or enter the queue sideways
         self.revision = 0
         self.nodes: dict[str, Node] = {node.name: node for node in nodes}
@@ -120,7 +117,7 @@ class Indices:
         gained: tuple[str, ...] = ()
         if nodes > len(old.nodes):
             gained = self._take(nodes - len(old.nodes), job_id)
-        left = (old.expected_end - self.now) * stretch(old.job, len(old.nodes), nodes)
+        left = max(old.expected_end - self.now, 0.0) * stretch(old.job, len(old.nodes), nodes)
         new = replace(
             old,
             nodes=old.nodes + gained,
@@ -177,6 +174,16 @@ class Indices:
         self._replace(old, replace(old, expected_end=expected_end))
         self.revision += 1
 
+    def push_overdue(self) -> list[Running]:
+        """Jobs that still run after their expected end are now expected to take as long again as they
+        have taken. (A limit that ends them, if there is one, is the body's affair.)"""
+        pushed = []
+        while self.by_end and self.by_end[0][0] < self.now:
+            late = self.by_end[0][2]
+            self.expect_end(late.job.id, self.now + max(self.now - late.started, 1.0))
+            pushed.append(self.running[late.job.id])
+        return pushed
+
     def reorder(self, rank: Callable[[Job], Any]) -> None:
         """Another policy, another order: rank the waiting jobs anew, keeping their arrivals."""
         self.waiting.rerank(rank)
@@ -184,7 +191,7 @@ class Indices:
     def copy(self) -> "Indices":
         """An independent copy; everything immutable is shared."""
         twin = Indices.__new__(Indices)
-        twin.now, twin.revision, twin.instant = self.now, self.revision, self.instant
+        twin.now, twin.revision = self.now, self.revision
         twin.nodes, twin.idle, twin.failed = dict(self.nodes), list(self.idle), self.failed
         twin.waiting = self.waiting.copy()
         twin.running, twin.by_end = dict(self.running), list(self.by_end)

@@ -118,6 +118,7 @@ def simulate(
         machine = Machine(_platform(workload, nodes, platform, name), policy, record)
         until = horizon
     machine.run(workload, progress, until)
+    record.transfer = machine.file_system.mean_transfer
     return Result(name, machine.platform, policy, machine.story, record)
 
 

@@ -43,7 +43,7 @@ _RANK = (0, 0, 1, 2, 2, 3, 4, 5, 6)
 class _Life:
     """A job from its submission to its end."""
 
-    __slots__ = ("ahead", "arrival", "at_point", "changed", "done", "execution", "place", "row", "state",
+    __slots__ = ("arrival", "at_point", "changed", "deadline", "done", "execution", "place", "row", "state",
                  "version")  # fmt: skip
 
     def __init__(self, arrival: Arrival, row: int, place: int) -> None:
@@ -52,6 +52,7 @@ class _Life:
         self.place = place  # its arrival in the queue, to go back to
         self.execution: Steady | Phased | None = None  # None: one undisturbed stretch
         self.done = 0.0  # saved before it was stopped
+        self.deadline = inf  # then it is killed; growing does not bring it nearer, shrinking moves it on
         self.version = 0  # events of an older version are void
         self.changed = 0.0  # since when it holds the nodes it holds
         self.at_point = False
@@ -116,7 +117,6 @@ class Machine:
                 self._submit(arrival, seen)
                 seen += 1
                 arrival = next(stream, None)
-            indices.instant += 1
             if ticks or not only_ticks:
                 self._decide()
             while self._at_point:
@@ -149,6 +149,7 @@ class Machine:
             if self.record is not None:
                 self.record.started(row, now_running.started, now_running.nodes)
             self._push(indices.now, _STEP, life, life.version)
+            life.deadline = max(now_running.expected_end, now_running.started + arrival.job.walltime)
             self._expect_kill(life)
         for row, arrival in enumerate(waiting, start=len(running)):
             place = indices.waiting.arrival_of(arrival.job.id)
@@ -203,8 +204,10 @@ class Machine:
 
     def _perhaps_kill(self, life: _Life, now: float) -> None:
         """Its walltime is over, unless a resize has moved it."""
-        if self.indices.running[life.arrival.job.id].expected_end <= now:
-            self._finish(life, "killed")
+        if life.deadline <= now:
+            assert life.execution is not None
+            ended = life.execution.done(now) > 1.0 - 1e-9  # at the same instant, but for rounding
+            self._finish(life, "completed" if ended else "killed")
         else:
             self._expect_kill(life)
 
@@ -280,6 +283,8 @@ class Machine:
 
     def _decide(self) -> None:
         indices = self.indices
+        if not self._settles_at_once:
+            indices.push_overdue()
         rounds = 0
         while True:
             plan, self._memory = self.policy.decide(self.snapshot, self._memory)
@@ -335,7 +340,8 @@ class Machine:
             self._push(begins, _STEP, life, life.version)
         else:
             self._proceed(life, now)
-        if job.id in self.indices.running:
+        if life.execution is not None and self._live.get(job.id) is life and life.state != "cleaning":
+            life.deadline = max(self.indices.running[job.id].expected_end, begins + job.walltime)
             self._expect_kill(life)
 
     def _run_undisturbed(self, life: _Life, running: Running) -> None:
@@ -349,9 +355,8 @@ class Machine:
         heappush(self._events, (end, 0, self._order, _END, life, life.version))
 
     def _expect_kill(self, life: _Life) -> None:
-        end = self.indices.running[life.arrival.job.id].expected_end
-        if end < inf:
-            self._push(end, _KILL, life, life.version)
+        if life.deadline < inf:
+            self._push(life.deadline, _KILL, life, life.version)
 
     # steps of a job
 
@@ -418,6 +423,7 @@ class Machine:
         self._account(life, now)
         stall, moved = self._cost(life, before, resize.nodes)
         running = indices.begin_resize(resize.job, resize.nodes, stall)
+        life.deadline = max(life.deadline + stall, running.expected_end)
         if self.record is not None:
             detail = self.record.detail(life.row)
             detail.resizes += 1

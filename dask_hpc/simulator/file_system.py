@@ -6,14 +6,15 @@ has advanced by b. Joining and leaving change only the clock's pace: O(log n) pe
 """
 
 from heapq import heappop, heappush
-from math import inf
+from math import inf, nan
 from typing import Any
 
 
 class FileSystem:
     """Transfers in progress. Times must not go backwards."""
 
-    __slots__ = ("_clock", "_link", "_nodes", "_order", "_since", "_total", "busy_seconds", "transfers")
+    __slots__ = ("_clock", "_link", "_nodes", "_order", "_since", "_total", "busy_seconds", "transfers",
+                 "waited")  # fmt: skip
 
     def __init__(self, link: float, total: float) -> None:
         self._link, self._total = link, total
@@ -25,6 +26,8 @@ class FileSystem:
         self.transfers: list[tuple[float, int, int, int, Any]] = []
         #: how long the whole bandwidth was in use
         self.busy_seconds = 0.0
+        #: the lengths of all transfers together
+        self.waited = 0.0
 
     def begin(self, now: float, owner: Any, nodes: int, bytes_per_node: float, version: int = 0) -> None:
         """``nodes`` nodes of ``owner`` start to read or write."""
@@ -40,6 +43,11 @@ class FileSystem:
         if len(kept) < len(self.transfers):
             self._nodes = sum(entry[2] for entry in kept)
             self.transfers[:] = sorted(kept, key=lambda entry: entry[:2])
+
+    @property
+    def mean_transfer(self) -> float:
+        """Seconds of a transfer, on average; nan if there was none."""
+        return self.waited / self._order if self._order else nan
 
     @property
     def next_end(self) -> float:
@@ -67,6 +75,7 @@ class FileSystem:
     def _advance(self, now: float) -> None:
         if self._nodes and now > self._since:
             self._clock += self._rate * (now - self._since)
+            self.waited += len(self.transfers) * (now - self._since)
             if self._link * self._nodes >= self._total:
                 self.busy_seconds += now - self._since
         self._since = now

@@ -36,6 +36,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "moved_bytes": ("B", "data that changed its node in resizes"),
     "restarts": ("jobs", "times a job was stopped and waited again"),
     "lost_node_hours": ("h", "work that failures and interrupts undid"),
+    "mean_transfer": ("s", "one read or write of a job on the shared file system"),
     "energy": ("J", "of all nodes during the makespan, if the platform has powers"),
 }
 _COUNTED = ("completed", "killed", "cancelled", "rejected")
@@ -52,6 +53,7 @@ def metrics(record: Record, platform: Platform) -> dict[str, float]:
     totals["moved_bytes"] = sum(one.moved_bytes for one in details)
     totals["restarts"] = float(sum(one.restarts for one in details))
     totals["lost_node_hours"] = sum(one.lost for one in details) / 3600.0
+    totals["mean_transfer"] = record.transfer
     start, end, submit = (np.frombuffer(c) for c in (record.start, record.end, record.submit))
     size = np.frombuffer(record.nodes, np.int32)
     used = node_seconds(record)

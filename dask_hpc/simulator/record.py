@@ -28,7 +28,8 @@ class Record:
     nodes)``, with no nodes at the end.
     """
 
-    __slots__ = ("allotments", "details", "end", "id", "nodes", "power", "start", "state", "submit")
+    __slots__ = ("allotments", "details", "end", "id", "nodes", "power", "start", "state", "submit",
+                 "transfer")  # fmt: skip
 
     def __init__(self, *, allotments: bool = False) -> None:
         self.allotments: list[tuple[float, int, tuple[str, ...]]] | None = [] if allotments else None
@@ -41,6 +42,8 @@ class Record:
         self.details: dict[int, Details] = {}
         #: watts per node of jobs that say so
         self.power: dict[int, float] = {}
+        #: mean seconds of a read or write on the shared file system
+        self.transfer = nan
 
     def submitted(self, row: int, job: Job) -> None:
         """A new row."""

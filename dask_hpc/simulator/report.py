@@ -1,6 +1,6 @@
 """Simulation results as one self-contained HTML page."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -13,8 +13,13 @@ from dask_hpc.simulator.result import Result, shown_metric
 #: rows of the decision table; a browser shows no more of them with pleasure
 _MOST_DECISIONS = 2_000
 #: metrics that are only worth a line if they are not zero everywhere
-IF_ANY = {"killed", "cancelled", "rejected", "unfinished", "resizes", "moved_bytes", "restarts",
-           "lost_node_hours", "energy"}  # fmt: skip
+_IF_ANY = {"killed", "cancelled", "rejected", "unfinished", "resizes", "moved_bytes", "restarts",
+           "lost_node_hours", "mean_transfer", "energy"}  # fmt: skip
+
+
+def worth_a_line(metric: str, values: Iterable[float]) -> bool:
+    """Whether a table should show the metric at all."""
+    return metric not in _IF_ANY or any(value and value == value for value in values)
 
 
 def report_page(results: Sequence[Result]) -> str:
@@ -41,7 +46,7 @@ def _comparison(results: Sequence[Result]) -> str:
             METRICS[name][1],
         ]
         for name in METRICS
-        if name not in IF_ANY or any(result.metrics[name] for result in results)
+        if worth_a_line(name, (result.metrics[name] for result in results))
     ]
     return table(heads, rows)
 

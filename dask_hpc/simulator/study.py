@@ -73,6 +73,7 @@ class Trial:
         machine = Machine(platform, self.policy, Record(), story=0)
         machine.run(workload)
         assert machine.record is not None
+        machine.record.transfer = machine.file_system.mean_transfer
         return metrics(machine.record, platform)
 
     def load(self) -> Workload:
