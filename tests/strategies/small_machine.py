@@ -4,6 +4,7 @@ from dask_hpc.model.indices import Indices
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.strategies.strategy import outlook_after
 
 
 def machine(nodes, *running, now=10.0):
@@ -27,3 +28,17 @@ def decided(indices, strategy, memory=None):
     for start in starts:
         indices.start(start.job, start.nodes)
     return [start.job for start in starts], memory
+
+
+def started(indices, name, size, least=1, most=16, **more):
+    """Start a malleable job on ``size`` nodes; it becomes a running job like any other."""
+    more = {"walltime": 1000.0, "kind": "malleable"} | more
+    indices.waiting.add(Job(id=name, nodes=size, min_nodes=least, max_nodes=most, **more), ahead=9)
+    indices.start(name, size)
+
+
+def sizes(indices, strategy, memory=None):
+    """The new sizes that a malleability strategy plans, in the order of the plan."""
+    snapshot = Snapshot(indices)
+    resizes, _ = strategy.decide(snapshot, outlook_after(snapshot, ()), memory)
+    return {resize.job: resize.nodes for resize in resizes}
