@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import inf
 
 from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.speedup import Speedup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,20 @@ class IoDemand:
     def intensity(self, nodes: int) -> float:
         """The share of its time that the job spends reading and writing when it has the file system
         to itself; 0 for a job that does nothing."""
-        reading = self.data / min(nodes * self.link, self.file_system)
-        total = reading + self.compute / (nodes * self.speed)
-        return reading / total if total > 0 else 0.0
+        total = self.seconds(nodes)
+        return self.data / min(nodes * self.link, self.file_system) / total if total > 0 else 0.0
+
+    def seconds(self, nodes: int) -> float:
+        """How long it takes on so many nodes when it has the file system to itself."""
+        return self.data / min(nodes * self.link, self.file_system) + self.compute / (nodes * self.speed)
+
+
+@dataclass(frozen=True, slots=True)
+class IoScaling(Speedup):
+    """The speed-up that an I/O demand implies: computing scales, the file system has an end."""
+
+    demand: IoDemand
+
+    def factor(self, nodes: int) -> float:
+        one = self.demand.seconds(1)
+        return one / self.demand.seconds(nodes) if one > 0 else 1.0

@@ -82,6 +82,8 @@ class Machine:
         self._failures: Iterator[tuple[float, int]] = iter(())
         self._at_point: list[_Life] = []
         self._ticking = False
+        #: whether anything has happened that a policy might want to know
+        self._news = False
 
     def run(
         self,
@@ -114,10 +116,11 @@ class Machine:
             indices.now = now
             ticks = self._handle_events(now)
             while arrival is not None and arrival.job.submitted == now:
+                self._news = True
                 self._submit(arrival, seen)
                 seen += 1
                 arrival = next(stream, None)
-            if ticks or not only_ticks:
+            if ticks or (self._news and not only_ticks):
                 self._decide()
             while self._at_point:
                 if self._leave_points(now):
@@ -180,8 +183,10 @@ class Machine:
                 self._ticking = False
                 self._tick_again()
             elif kind == _REPAIRED:
+                self._news = True
                 self.indices.add_node(what)
             elif kind == _FAILS:
+                self._news = True
                 self._fail(what)
                 self._next_failure()
             elif kind == _CANCELLED:
@@ -199,6 +204,7 @@ class Machine:
         elif kind == _RESIZED:
             self._resized(life, now)
         elif kind == _CLEANED:
+            self._news = True
             self.indices.end(job_id)
             del self._live[job_id]
 
@@ -219,6 +225,7 @@ class Machine:
         if job_id in self.indices.running:
             self._finish(life, "cancelled")
             return
+        self._news = True
         self.indices.withdraw(job_id)
         del self._live[job_id]
         if self.record is not None:
@@ -251,6 +258,7 @@ class Machine:
             self._push(time if time > now else time + tick, _TICK, None)
 
     def _finish(self, life: _Life, state: str) -> None:
+        self._news = True
         job_id = life.arrival.job.id
         now = self.indices.now
         if self.record is not None:
@@ -283,6 +291,7 @@ class Machine:
 
     def _decide(self) -> None:
         indices = self.indices
+        self._news = False
         if not self._settles_at_once:
             indices.push_overdue()
         rounds = 0
@@ -380,8 +389,10 @@ class Machine:
                     return
             elif isinstance(step, Ask):
                 if life.arrival.job.kind == "evolving":
+                    self._news = True
                     self.indices.requests[job_id] = step.nodes
             elif isinstance(step, Point) and life.arrival.job.resizable:
+                self._news = True
                 self._measure(life)
                 life.at_point = True
                 self._at_point.append(life)
@@ -452,6 +463,7 @@ class Machine:
 
     def _resized(self, life: _Life, now: float) -> None:
         assert life.execution is not None
+        self._news = True
         job_id = life.arrival.job.id
         self._account(life, now)
         held = len(self.indices.running[job_id].nodes)

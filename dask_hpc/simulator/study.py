@@ -26,6 +26,7 @@ from dask_hpc.simulator.overlay import malleable_overlay
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.workload import Workload, load_workload
+from dask_hpc.simulator.workloads import with_seed
 
 # Student's t for 95 %, by degrees of freedom 1 to 30; beyond, the normal value is near enough.
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
@@ -80,9 +81,7 @@ class Trial:
         """Its workload: a built-in one is drawn with the seed."""
         workload = self.workload
         if isinstance(workload, str):
-            if workload.startswith("builtin:") and "seed=" not in workload:
-                workload += ("&" if "?" in workload else "?") + f"seed={self.seed}"
-            workload = load_workload(workload)
+            workload = load_workload(with_seed(workload, self.seed))
         if self.malleable is not None:
             workload = malleable_overlay(workload, self.malleable, self.seed, nodes=self.nodes)
         return workload

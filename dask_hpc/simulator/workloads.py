@@ -112,3 +112,11 @@ def _check_type(where: str, value: Any, default: Any) -> None:
         fine, allowed = isinstance(value, str), "text"
     if not fine:
         raise InputError(where, f"found {shown(value)}", allowed)
+
+
+def with_seed(text: str, seed: int) -> str:
+    """``builtin:NAME?...`` with this seed, if it is one that is drawn and does not say its own."""
+    name, _, query = text.removeprefix(PREFIX).partition("?")
+    if not text.startswith(PREFIX) or "seed" not in parameters(name) or "seed=" in query:
+        return text
+    return f"{text}{'&' if query else '?'}seed={seed}"

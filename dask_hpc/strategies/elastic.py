@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from dask_hpc.model.indices import Running
 from dask_hpc.model.job import Job, stretch
@@ -32,6 +33,18 @@ class Shares:
     spare: int = 0
 
 
+class Quiet(NamedTuple):
+    """When there was nothing to do, and with which machine and queue."""
+
+    revision: int
+    arrivals: int
+    time: float
+
+
+def _quiet(snapshot: Snapshot) -> Quiet:
+    return Quiet(snapshot.revision, snapshot.waiting.arrivals, snapshot.now)
+
+
 @dataclass(frozen=True, slots=True)
 class _Elastic:
     """What both parts of ``elastic`` must know alike, and the decision itself, which they carry out
@@ -51,6 +64,9 @@ class _Elastic:
     job no longer has, and each node its user holds as ``fairness`` more. A job that has waited for
     ``patience`` has EASY's reservation, which counts on all nodes that running jobs could give: nobody who
     would delay it starts any more.
+
+    Jobs without a walltime keep the order of their arrival, after those with one, start on what they ask
+    for, and grow only while nobody waits: nothing is known of what anything else would bring.
 
     The defaults were tried on the ESP mix of seed 000 (32 nodes, exact walltimes, no resize cost, power
     laws of exponent 1.0 to 0.5; means over 4 to 6 orders) and on random small workloads. With 20 to 100 %
@@ -88,10 +104,22 @@ class _Elastic:
         float,
         Parameter("node-seconds of work that a second since submission counts", low=0.0, high=1e9),
     ] = 0.05
+    depth: Annotated[
+        int, Parameter("how many waiting jobs one decision considers", unit="jobs", low=1, high=1_000_000)
+    ] = 250
+    recheck: Annotated[
+        float, Parameter("look again after so long even if nothing has happened", unit="s", low=0.0)
+    ] = 60.0
     fairness: Annotated[
         float,
         Parameter("node-seconds of work that a node held by its user, over priority, counts", low=0.0),
     ] = 0.0
+
+    def _is_quiet(self, snapshot: Snapshot, memory: Quiet | None) -> bool:
+        """Whether there was nothing to do and nothing has happened since."""
+        if memory is None or snapshot.now - memory.time >= self.recheck:
+            return False
+        return memory.revision == snapshot.revision and memory.arrivals == snapshot.waiting.arrivals
 
     def share(self, snapshot: Snapshot) -> Shares:
         """The whole decision."""
@@ -140,6 +168,8 @@ class _Elastic:
         size, job, now = len(running.nodes), running.job, snapshot.now
         curve = scaling(job, size, snapshot.mtct.get(job.id))
         work = self._effective(job, left(running, now) * curve.factor(size), now, held)
+        if work == inf and not len(snapshot.waiting):
+            return Value(curve, 1.0)
         return Value(curve, weight_of(work, self.bias))
 
     def _serve(self, snapshot: Snapshot, shares: Shares, held: Counter[str]) -> None:
@@ -149,8 +179,8 @@ class _Elastic:
             return
         coming = leaving(snapshot)
         late = self._late(snapshot, shares)
-        for job in self._in_turn(snapshot, late, held):
-            least = smallest_size(job)
+        for job in islice(self._in_turn(snapshot, late, held), self.depth):
+            least = smallest_size(job) if job.walltime < inf else job.nodes
             if least > growth.idle + coming + room.total and job is not late:
                 continue
             weight = weight_of(self._effective(job, self._work(job), now, held), self.bias)
@@ -174,6 +204,22 @@ class _Elastic:
                     growth.idle = coming = 0
             if not growth.idle and not room.total:
                 break
+        else:
+            if growth.idle and len(snapshot.waiting) > self.depth and not self.fairness:
+                self._serve_the_rest(snapshot, shares, job)
+
+    def _serve_the_rest(self, snapshot: Snapshot, shares: Shares, last: Job) -> None:
+        """Beyond ``depth`` nobody shrinks for a job, but one that just fits may start."""
+        growth, waiting = shares.growth, snapshot.waiting
+        asked = waiting.key(last.id)
+        while growth.idle:
+            job = waiting.next_fitting(asked, growth.idle, inf, 0)
+            if job is None:
+                return
+            asked = waiting.key(job.id)
+            if job.id not in shares.starts and self._passes(shares, job, job.nodes):
+                shares.starts[job.id] = job.nodes
+                growth.idle -= job.nodes
 
     def _in_turn(self, snapshot: Snapshot, late: Job | None, held: Counter[str]) -> Iterable[Job]:
         if late is not None:
@@ -188,7 +234,7 @@ class _Elastic:
         if self.patience == inf:
             return None
         late = min(snapshot.waiting, key=attrgetter("submitted"))
-        if snapshot.now - late.submitted < self.patience:
+        if snapshot.now - late.submitted < self.patience or late.walltime == inf:
             return None
         least, available = smallest_size(late), shares.growth.idle + shares.room.total
         if least > available:
@@ -219,16 +265,18 @@ class ElasticQueue(_Elastic):
         """Little work first, but early arrivals before much later ones."""
         return self._work(job) + self.aging * job.submitted
 
-    def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Starts, Any]:
+    def decide(self, snapshot: Snapshot, memory: Quiet | None) -> tuple[Starts, Quiet | None]:
         """Start those whose turn it is."""
         if not snapshot.idle or not len(snapshot.waiting):
             return (), None
+        if self._is_quiet(snapshot, memory):
+            return (), memory
         shares = self.share(snapshot)
         starts = []
         for job_id, least in shares.starts.items():
             size = shares.growth.targets.get(job_id, least)
             starts.append(Start(job_id, size, f"makes good use of {size} nodes"))
-        return starts, None
+        return starts, None if starts else _quiet(snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +289,14 @@ class Elastic(_Elastic):
     concern: ClassVar[str] = "malleability"
     name: ClassVar[str] = "elastic"
 
-    def decide(self, snapshot: Snapshot, outlook: Outlook, memory: Any) -> tuple[Resizes, Any]:
+    def decide(
+        self, snapshot: Snapshot, outlook: Outlook, memory: Quiet | None
+    ) -> tuple[Resizes, Quiet | None]:
         """Shrinks for those whose turn it is, or growths. Starts come first: then ask again."""
         if outlook.idle != snapshot.idle or not (outlook.idle or outlook.head):
             return (), None
+        if self._is_quiet(snapshot, memory):
+            return (), memory
         running = snapshot.running
         shares = self.share(snapshot)
         if shares.gives:
@@ -254,8 +306,9 @@ class Elastic(_Elastic):
                 )
                 for j, n in shares.gives.items()
             ], None
-        return [
+        growths = [
             Resize(j, n, f"makes the most of {n - len(running[j].nodes)} idle nodes")
             for j, n in shares.growth.targets.items()
             if j in running
-        ], None
+        ]
+        return growths, None if growths else _quiet(snapshot)

@@ -6,6 +6,7 @@ from math import inf, log
 
 from dask_hpc.model.constraint import next_legal_down, smallest_legal
 from dask_hpc.model.indices import Running
+from dask_hpc.model.io_demand import IoScaling
 from dask_hpc.model.job import Job
 from dask_hpc.model.speedup import PowerLaw, Speedup
 
@@ -18,6 +19,8 @@ def scaling(job: Job, nodes: int = 1, mtct: float | None = None) -> Speedup:
     ``1 / efficiency - 1 = mtct`` and ``efficiency = nodes ** (exponent - 1)``."""
     if job.speedup is not None:
         return job.speedup
+    if job.io_intensity is not None:
+        return IoScaling(job.io_intensity)
     if mtct is None or nodes < 2:
         return _ASSUMED
     return PowerLaw(max(0.0, min(1.0, 1.0 - log(1.0 + mtct) / log(nodes))))
