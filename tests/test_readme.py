@@ -1,0 +1,40 @@
+"""What the README says works, works."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dask_hpc.cli import COMMANDS
+from dask_hpc.policy import ready_made
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_two_lines_to_paste():
+    lines = [line for block in re.findall(r"```bash\n(.*?)```", README, re.S) for line in block.splitlines()]
+    assert len(lines) == 2
+    assert lines[0].endswith("&& dask-hpc demo") and lines[1].endswith("&& python -m pytest")
+
+
+def test_every_command_is_listed_and_no_other():
+    assert set(re.findall(r"^\| `dask-hpc (\w+)", README, re.M)) == set(COMMANDS)
+
+
+def test_number_of_policies():
+    (number,) = re.findall(r"(\d+) ready-made policies", README)
+    assert int(number) == len(ready_made())
+
+
+@pytest.mark.slow
+def test_example_runs(tmp_path):
+    program = re.findall(r"```python\n(.*?)```", README, re.S)[0]
+    assert len(program.strip().splitlines()) <= 12
+    (tmp_path / "example.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert "makes good use of" in done.stdout and "Traceback" not in done.stderr
