@@ -22,6 +22,7 @@ ROOMS = {
     "config": {"model"},
     "policy": {"model", "strategies"},
     "simulator": {"model", "planning", "policy", "report"},
+    "reproduce": {"model", "planning", "policy", "simulator"},
     "live": {"model", "planning", "policy", "report", "config"},
     "checkpoint": {"model", "planning", "config", "live.compat"},
     "redistribute": {"model", "planning", "config", "live.compat"},

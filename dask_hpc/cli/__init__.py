@@ -13,6 +13,7 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "demo": "Show on a small live cluster what a policy does.",
     "policies": "List, show and check policies.",
+    "reproduce": "Print what papers published beside what we get.",
     "simulate": "Play a workload under one or more policies and compare.",
 }
 

@@ -2,8 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from dask_hpc.cli.atomic_file import atomic_file, atomic_folder
+from dask_hpc.cli.cluster import cluster_client
 from dask_hpc.cli.progress import progress_bar
 from dask_hpc.cli.simulate_table import print_result_table, print_study_table
 from dask_hpc.model.errors import InputError, shown
@@ -143,7 +143,7 @@ def _study(
     resume: str | None,
 ) -> Study:
     total = len(policies) * seeds * math.prod(len(values) for values in sweep.values())
-    with _client(cluster) as client, progress_bar("simulations", total) as bar:
+    with cluster_client(cluster) as client, progress_bar("simulations", total) as bar:
         return study(
             workload,
             policies,
@@ -155,24 +155,6 @@ def _study(
             store=resume,
             progress=None if bar is None else lambda done, _: bar(done),
         )
-
-
-@contextmanager
-def _client(cluster: str | None) -> Iterator[Any]:
-    if cluster is None:
-        yield None
-        return
-    from distributed import Client
-
-    address = None if cluster == "local" else cluster
-    try:
-        client = Client(address, timeout="5s", **({"dashboard_address": ":0"} if address is None else {}))
-    except (OSError, ValueError) as error:
-        raise InputError(
-            "--cluster", f"found {shown(cluster)}: {error}", "local, or the address of a scheduler"
-        ) from None
-    with client:
-        yield client
 
 
 def _jobs_table(results: list[Result]) -> pd.DataFrame:

@@ -1,0 +1,26 @@
+"""``--cluster``: a client of the Dask cluster that simulations run on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dask_hpc.model.errors import InputError, shown
+
+
+@contextmanager
+def cluster_client(cluster: str | None) -> Iterator[Any]:
+    """A client of ``local`` or an address; None without one: simulate right here."""
+    if cluster is None:
+        yield None
+        return
+    from distributed import Client
+
+    address = None if cluster == "local" else cluster
+    try:
+        client = Client(address, timeout="5s", **({"dashboard_address": ":0"} if address is None else {}))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            "--cluster", f"found {shown(cluster)}: {error}", "local, or the address of a scheduler"
+        ) from None
+    with client:
+        yield client

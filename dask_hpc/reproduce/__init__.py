@@ -1,0 +1,62 @@
+"""Published against ours, claim by claim. ``EXPERIMENTS`` is the table; the code behind a name is loaded
+when it runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.safe_yaml import nearest
+
+if TYPE_CHECKING:
+    from dask_hpc.reproduce.bench import Bench
+    from dask_hpc.reproduce.claim import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """``simulations`` is how many one seed takes, or all of them if nothing is random (``seeds`` 0)."""
+
+    name: str
+    source: str
+    summary: str
+    simulations: int
+    seeds: int = 20
+
+    def run(self, bench: "Bench") -> "Outcome":
+        """Run it; the seeds are the bench's."""
+        module: Any = import_module(f"dask_hpc.reproduce.{self.name.replace('-', '_')}")
+        outcome: Outcome = module.run(bench)
+        return outcome
+
+    def total(self, seeds: int) -> int:
+        """All its simulations."""
+        return self.simulations * (seeds if self.seeds else 1)
+
+
+EXPERIMENTS: Mapping[str, Experiment] = {
+    one.name: one
+    for one in (
+        Experiment("elastic-five-jobs", "001_15efbb08eac7da30.txt, 7.3",
+                   "Five jobs on 16 nodes: who grows and shrinks when, and what that gains.", 6, 0),
+        Experiment("elastic-ten-jobs", "001_15efbb08eac7da30.txt, 7.4",
+                   "Ten jobs on 16 nodes at 10, 50 and 100 % malleable jobs.", 8),
+        Experiment("esp-malleable-share", "000_e95d529633a3559e.txt, 9.1",
+                   "230 ESP jobs: malleable policies against backfilling at several shares.", 32),
+        Experiment("node-stealing-toy", "002_fcde25df97b1d30f.txt, 3.1",
+                   "A node fails: a small job is stopped so that a large one can go on.", 2, 0),
+        Experiment("malleable-easy", "002_fcde25df97b1d30f.txt, 4.1.2",
+                   "MEBF against EASY for computing, reading, writing and mixed jobs.", 30),
+        Experiment("io-intensity", "002_fcde25df97b1d30f.txt, 4.2.5",
+                   "4,000 jobs: start those that balance computing and writing.", 7),
+    )
+}  # fmt: skip
+
+
+def experiment(name: str) -> Experiment:
+    """By name."""
+    if name not in EXPERIMENTS:
+        found = f"no experiment is named {shown(name)}{nearest(name, EXPERIMENTS)}"
+        raise InputError("experiment", found, ", ".join(EXPERIMENTS))
+    return EXPERIMENTS[name]

@@ -1,0 +1,119 @@
+"""What a source claims beside what we get, and when the two count as the same."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, isfinite, nan
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One published statement.
+
+    ``published`` is a number, or words where the source gives none. ``low`` to ``high`` is the band in
+    which ours counts as reproduced. It follows from how the source states its value, never from what we
+    got: the note says how.
+    """
+
+    claim: str
+    published: float | str
+    ours: float
+    low: float
+    high: float
+    unit: str = ""
+    #: half of our 95 % interval; nan if nothing is random
+    half_width: float = nan
+    note: str = ""
+    #: a mere direction: the whole interval must lie in the band, not only the mean
+    direction: bool = False
+
+    @property
+    def reached(self) -> bool:
+        """Whether ours (the mean, where something is random) lies in the band."""
+        slack = 1e-9 * max(1.0, abs(self.ours))  # a rounding error is no miss
+        if self.direction and isfinite(self.half_width):
+            slack -= self.half_width
+        return self.low - slack <= self.ours <= self.high + slack
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of ours that no source claims: another baseline, another assumption, our own policy."""
+
+    figure: str
+    ours: float
+    unit: str = ""
+    half_width: float = nan
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one experiment."""
+
+    claims: tuple[Claim, ...]
+    #: what we put where the source is silent
+    assumptions: tuple[str, ...]
+    beside: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A mean, and half of its 95 % interval."""
+
+    mean: float
+    half_width: float = nan
+
+    @property
+    def negative(self) -> "Measured":
+        """A change as a reduction."""
+        return Measured(-self.mean, self.half_width)
+
+
+Band = tuple[float, float]
+
+
+def rounded(value: float, unit: float = 1.0) -> Band:
+    """A printed figure: whatever rounds to it, ``unit`` being the worth of its last digit."""
+    return value - unit / 2, value + unit / 2
+
+
+def exactly(value: float) -> Band:
+    """A count, or a time in an example that gives every input."""
+    return value, value
+
+
+def around(value: float, by: float) -> Band:
+    """``by`` either way."""
+    return value - by, value + by
+
+
+def at_least(value: float) -> Band:
+    """A lower bound."""
+    return value, inf
+
+
+def at_most(value: float) -> Band:
+    """An upper bound."""
+    return -inf, value
+
+
+def claim(
+    text: str,
+    published: float | str,
+    ours: float | Measured,
+    band: Band,
+    unit: str = "",
+    note: str = "",
+    scale: Callable[[float], float] = float,
+) -> Claim:
+    """A claim from what was measured; ``scale`` turns it into the published unit."""
+    if isinstance(ours, Measured):
+        half_width = abs(scale(ours.half_width))
+        return Claim(text, published, scale(ours.mean), *band, unit, half_width, note)
+    return Claim(text, published, scale(float(ours)), *band, unit, nan, note)
+
+
+def direction(text: str, published: str, ours: Measured, band: Band, unit: str = "%") -> Claim:
+    """A direction, and nothing more, is published: our whole interval must lie on that side."""
+    note = "a direction only: our whole interval must lie on that side"
+    return Claim(text, published, ours.mean, *band, unit, ours.half_width, note, direction=True)

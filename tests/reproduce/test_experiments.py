@@ -1,0 +1,104 @@
+"""Each experiment: its table is complete, and what must agree does agree."""
+
+import re
+from math import isfinite
+
+import pytest
+
+from dask_hpc.model.errors import InputError
+from dask_hpc.policy import ready_made
+from dask_hpc.reproduce import EXPERIMENTS, experiment
+from dask_hpc.reproduce.bench import Bench
+from dask_hpc.reproduce.malleable_easy import allotments
+
+QUICK = ("elastic-five-jobs", "elastic-ten-jobs", "node-stealing-toy")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in EXPERIMENTS if name not in QUICK]
+
+
+def outcome(name, seeds=2):
+    told = []
+    found = experiment(name).run(Bench(seeds, progress=told.append))
+    assert told == sorted(told)
+    if EXPERIMENTS[name].seeds:
+        assert told[-1] == EXPERIMENTS[name].total(seeds), "the progress bar ends at its end"
+    return found
+
+
+def by_claim(found):
+    claims = {one.claim: one for one in found.claims}
+    assert len(claims) == len(found.claims), "every claim is another"
+    return claims
+
+
+@pytest.mark.parametrize("name", [*QUICK, *SLOW])
+def test_the_table_is_complete(name):
+    found = outcome(name, seeds=1 if name == "io-intensity" else 2)
+    assert found.claims and found.assumptions
+    for one in by_claim(found).values():
+        assert one.low <= one.high
+        assert isfinite(one.ours)
+        assert one.note, f"{one.claim}: the note says why this band"
+        assert isinstance(one.published, str) or one.low <= one.published <= one.high
+    assert len({one.figure for one in found.beside}) == len(found.beside)
+    assert all(isfinite(one.ours) for one in found.beside)
+
+
+def test_every_claim_of_the_toy_is_reached():
+    found = outcome("node-stealing-toy")
+    assert all(one.reached for one in found.claims)
+    ours = {one.claim: one.ours for one in found.claims}
+    assert ours["mean flow weighted by nodes without stealing"] == pytest.approx(256 / 15)
+    assert ours["mean flow weighted by nodes with stealing"] == pytest.approx(221 / 15)
+
+
+def test_five_jobs_decisions_and_times():
+    """Digest 3.3: every decision but one, and the times of its model with an exponent of 0.4."""
+    claims = by_claim(outcome("elastic-five-jobs"))
+    missed = {name for name, one in claims.items() if one.unit == "nodes" and not one.reached}
+    assert missed == {"FPSMA+PWMA: when J3 ends, J4 grows to"}
+    times = {
+        "FPSMA+PWMA: J1 ends": 402,
+        "EGS+PWMA: J5 starts": 1102,
+        "FPSMA+PRMA: J4 ends": 1152,
+        "rigid: total": 1850,
+        "FPSMA+PWMA: total": 1308,
+        "FPSMA+PRMA: total": 1488,
+        "EGS+PWMA: total": 1429,
+    }
+    assert {name: round(claims[name].ours) for name in times} == times
+
+
+def test_ten_jobs_reference_order():
+    """Digest 3.4: the baselines of the order that was picked, and the ideal FPSMA+PWMA."""
+    claims = by_claim(outcome("elastic-ten-jobs"))
+    ours = {
+        "FCFS, rigid: makespan": 47.85,
+        "FCFS, rigid: mean wait": 16.19,
+        "FCFS, rigid: mean response": 27.90,
+        "100 % malleable, FPSMA+PWMA: makespan": 37.4,
+    }
+    for name, value in ours.items():
+        assert claims[name].ours == pytest.approx(value, abs=0.02)
+
+
+@pytest.mark.slow
+def test_esp():
+    claims = by_claim(outcome("esp-malleable-share", seeds=3))
+    assert claims["total work (digest)"].ours == 351_238
+    assert claims["makespan of a perfect packing (digest)"].reached
+    assert round(claims["makespan of a perfect packing (digest)"].ours) == 10_976
+    worlds = {re.split("[,:]", name)[0] for name in claims if "malleable" in name}
+    assert worlds == {"idealised", "handicapped"}, "both baselines, side by side"
+
+
+def test_a_node_of_easy_is_given_to_as_many_jobs_as_the_source_says():
+    assert allotments("easy-backfill", 0) == pytest.approx(4.1, abs=0.5)
+
+
+def test_the_names_of_our_own_policy_and_of_the_published_ones_exist():
+    assert {"elastic", "fpsma-pwma", "performance-aware", "malleable-easy", "io-aware"} <= set(ready_made())
+
+
+def test_unknown_experiment():
+    with pytest.raises(InputError, match="nearest: io-intensity"):
+        experiment("io-intensty")
