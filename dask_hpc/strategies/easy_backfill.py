@@ -1,6 +1,6 @@
 """EASY backfilling: only the first blocked job has a reservation; whoever does not delay it may overtake."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import merge
 from math import inf
@@ -11,7 +11,7 @@ from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.units import show_duration
-from dask_hpc.model.waiting import Key
+from dask_hpc.model.waiting import Key, Waiting
 from dask_hpc.strategies.fcfs import from_the_front
 from dask_hpc.strategies.strategy import Starts
 
@@ -24,6 +24,16 @@ class Reservation:
     shadow: float
     spare: int
     asked: Key
+
+
+@dataclass(slots=True)
+class Hole:
+    """What those who overtake may use: the idle nodes, for as long as the head cannot start anyhow, and of
+    these the spare ones for ever."""
+
+    idle: int
+    window: float
+    spare: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +72,33 @@ class EasyBackfill:
                 return starts, None
             shadow, spare = shadow_time(snapshot, starts, head, idle)
             asked = waiting.key(head.id)
-        window = shadow - snapshot.now
-        overtaking = 0
-        while idle and overtaking < self.depth:
-            candidate = waiting.next_fitting(asked, idle, window, spare)
-            if candidate is None:
-                break
-            if candidate.walltime > window:
-                reason = f"overtakes job {head.id}, which will leave {spare} nodes over"
-                spare -= candidate.nodes
+        hole = Hole(idle, shadow - snapshot.now, spare)
+        for overtaking, job in enumerate(self.candidates(waiting, asked, hole)):
+            if overtaking == self.depth:
+                return starts, None
+            if job.walltime > hole.window:
+                reason = f"overtakes job {head.id}, which will leave {hole.spare} nodes over"
+                hole.spare -= job.nodes
             elif shadow == inf:
                 reason = f"overtakes job {head.id}: nobody knows when that can start"
             else:
-                reason = f"overtakes job {head.id}: ends before that can start in {show_duration(window)}"
-            starts.append(Start(candidate.id, candidate.nodes, reason))
-            overtaking += 1
-            idle -= candidate.nodes
-            asked = waiting.key(candidate.id)
-        if overtaking and overtaking == self.depth:
-            return starts, None
+                reason = (
+                    f"overtakes job {head.id}: ends before that can start in {show_duration(hole.window)}"
+                )
+            starts.append(Start(job.id, job.nodes, reason))
+            hole.idle -= job.nodes
         last = waiting.last_key
         assert last is not None
-        return starts, Reservation(snapshot.revision + len(starts), shadow, spare, last)
+        return starts, Reservation(snapshot.revision + len(starts), shadow, hole.spare, last)
+
+    def candidates(self, waiting: Waiting, asked: Key, hole: Hole) -> Iterator[Job]:
+        """Those behind ``asked`` who fit into the hole, which shrinks with everyone who is let in."""
+        while hole.idle:
+            job = waiting.next_fitting(asked, hole.idle, hole.window, hole.spare)
+            if job is None:
+                return
+            asked = waiting.key(job.id)
+            yield job
 
 
 def shadow_time(snapshot: Snapshot, starts: list[Start], head: Job, idle: int) -> tuple[float, int]:
