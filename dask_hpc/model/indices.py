@@ -6,9 +6,8 @@ place where nodes change hands, which is why no node can be held twice in either
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from dask_hpc.model.job import Job, stretch
 from dask_hpc.model.node import Node
@@ -18,9 +17,11 @@ from dask_hpc.model.waiting import Waiting, by_arrival
 FAILED, INTERRUPTED = 2, 1
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A job that runs: its allotment and when it is expected to end, by its walltime."""
+class Running(NamedTuple):
+    """A job that runs: its allotment and when it is expected to end, by its walltime.
+
+    A tuple, not a dataclass, because a replay makes one for every job and that shows.
+    """
 
     job: Job
     nodes: tuple[str, ...]
@@ -118,15 +119,14 @@ class Indices:
         if nodes > len(old.nodes):
             gained = self._take(nodes - len(old.nodes), job_id)
         left = max(old.expected_end - self.now, 0.0) * stretch(old.job, len(old.nodes), nodes)
-        new = replace(
-            old,
+        new = old._replace(
             nodes=old.nodes + gained,
             expected_end=self.now + stall + left,
             target=nodes,
             growths=old.growths + bool(gained),
             resized_at=self.now,
         )
-        self._replace(old, new)
+        self._put(old, new)
         self.resizable.pop(job_id, None)
         self.requests.pop(job_id, None)
         self.revision += 1
@@ -136,9 +136,9 @@ class Indices:
         """A job has the size it was to have: nodes it gave up are idle."""
         old = self.running[job_id]
         assert old.target is not None
-        new = replace(old, nodes=old.nodes[: old.target], target=None)
+        new = old._replace(nodes=old.nodes[: old.target], target=None)
         self.idle.extend(old.nodes[old.target :][::-1])
-        self._replace(old, new)
+        self._put(old, new)
         self.resizable[job_id] = new
         self.revision += 1
         return new
@@ -161,9 +161,9 @@ class Indices:
             return None
         holder = next(r for r in self.running.values() if name in r.nodes)
         left = tuple(n for n in holder.nodes if n != name)
-        smaller = replace(holder, nodes=left)
+        smaller = holder._replace(nodes=left)
         if left:
-            self._replace(holder, smaller)
+            self._put(holder, smaller)
         else:
             self._forget(holder.job.id)
         return smaller
@@ -171,7 +171,7 @@ class Indices:
     def expect_end(self, job_id: str, expected_end: float) -> None:
         """A running job will end at another time than its walltime says."""
         old = self.running[job_id]
-        self._replace(old, replace(old, expected_end=expected_end))
+        self._put(old, old._replace(expected_end=expected_end))
         self.revision += 1
 
     def push_overdue(self) -> list[Running]:
@@ -220,7 +220,7 @@ class Indices:
     def _drop_end(self, running: Running) -> None:
         del self.by_end[bisect_left(self.by_end, (running.expected_end, running.order))]
 
-    def _replace(self, old: Running, new: Running) -> None:
+    def _put(self, old: Running, new: Running) -> None:
         self._drop_end(old)
         job_id = old.job.id
         self.running[job_id] = new

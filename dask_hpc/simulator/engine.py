@@ -43,20 +43,19 @@ _RANK = (0, 0, 1, 2, 2, 3, 4, 5, 6)
 class _Life:
     """A job from its submission to its end."""
 
-    __slots__ = ("arrival", "at_point", "changed", "deadline", "done", "execution", "place", "row", "state",
-                 "version")  # fmt: skip
+    # Most jobs of a large trace run undisturbed and keep these; setting them one by one shows.
+    execution: Steady | Phased | None = None  # None: one undisturbed stretch
+    done = 0.0  # saved before it was stopped
+    deadline = inf  # then it is killed; growing does not bring it nearer, shrinking moves it on
+    version = 0  # events of an older version are void
+    changed = 0.0  # since when it holds the nodes it holds
+    at_point = False
+    state = ""
 
     def __init__(self, arrival: Arrival, row: int, place: int) -> None:
         self.arrival = arrival
         self.row = row
         self.place = place  # its arrival in the queue, to go back to
-        self.execution: Steady | Phased | None = None  # None: one undisturbed stretch
-        self.done = 0.0  # saved before it was stopped
-        self.deadline = inf  # then it is killed; growing does not bring it nearer, shrinking moves it on
-        self.version = 0  # events of an older version are void
-        self.changed = 0.0  # since when it holds the nodes it holds
-        self.at_point = False
-        self.state = ""
 
 
 class Machine:
