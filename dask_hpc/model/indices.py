@@ -88,7 +88,7 @@ class Indices:
         order = self.revision = self.revision + 1
         running = Running(job, allotment, now, now + job.walltime_on(nodes), order)
         self.running[job_id] = running
-        if job.resizable:
+        if job.kind != "rigid" and job.resizable:
             self.resizable[job_id] = running
         insort(self.by_end, (running.expected_end, order, running))
         return running
@@ -210,11 +210,12 @@ class Indices:
     def _forget(self, job_id: str) -> Running:
         running = self.running.pop(job_id)
         self._drop_end(running)
-        if running.job.resizable:
+        if running.job.kind != "rigid":
             self.resizable.pop(job_id, None)
             self.requests.pop(job_id, None)
-        self.mtct.pop(job_id, None)
-        self.progress.pop(job_id, None)
+            self.mtct.pop(job_id, None)
+        if self.progress:
+            self.progress.pop(job_id, None)
         return running
 
     def _drop_end(self, running: Running) -> None:

@@ -7,7 +7,7 @@ square root of the number of waiting jobs, or less.
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
-from math import inf
+from itertools import chain
 from typing import Any
 
 from dask_hpc.model.job import Job
@@ -25,11 +25,15 @@ class _Block:
     def __init__(self, keys: list[Key], jobs: list[Job]) -> None:
         self.keys = keys
         self.jobs = jobs
-        self.measure()
+        self.loose = False
+        if len(jobs) == 1:
+            self.nodes, self.walltime = jobs[0].nodes, jobs[0].walltime
+        else:
+            self.measure()
 
     def measure(self) -> None:
-        self.nodes = min((job.nodes for job in self.jobs), default=0)
-        self.walltime = min((job.walltime for job in self.jobs), default=inf)
+        self.nodes = min(job.nodes for job in self.jobs)
+        self.walltime = min(job.walltime for job in self.jobs)
         self.loose = False
 
 
@@ -57,8 +61,10 @@ class Waiting:
         return job_id in self._keys
 
     def __iter__(self) -> Iterator[Job]:
-        for block in self._blocks:
-            yield from block.jobs
+        blocks = self._blocks
+        if len(blocks) == 1:  # nearly always
+            return iter(blocks[0].jobs)
+        return chain.from_iterable(block.jobs for block in blocks)
 
     @property
     def first(self) -> Job | None:

@@ -1,5 +1,6 @@
 """The simulated body: ``simulate`` plays a workload on a machine under a policy."""
 
+import gc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -117,7 +118,12 @@ def simulate(
         name = workload.name if isinstance(workload, Workload) else "workload"
         machine = Machine(_platform(workload, nodes, platform, name), policy, record)
         until = horizon
-    machine.run(workload, progress, until)
+    # What exists already is not garbage of ours: not looking through it again and again saves a tenth.
+    gc.freeze()
+    try:
+        machine.run(workload, progress, until)
+    finally:
+        gc.unfreeze()
     record.transfer = machine.file_system.mean_transfer
     return Result(name, machine.platform, policy, machine.story, record)
 

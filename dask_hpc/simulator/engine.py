@@ -113,7 +113,9 @@ class Machine:
                 assert arrival is not None
                 raise InputError(f"job {shown(arrival.job.id)}: submit", f"{now:g} s is out of order")
             indices.now = now
-            ticks = self._handle_events(now)
+            ticks = False
+            if transfers or (events and events[0][0] <= now):
+                ticks = self._handle_events(now)
             while arrival is not None and arrival.job.submitted == now:
                 self._news = True
                 self._submit(arrival, seen)
@@ -357,8 +359,11 @@ class Machine:
         arrival = life.arrival
         runtime = arrival.runtime * (1.0 - life.done) if life.done else arrival.runtime
         walltime = arrival.job.walltime
-        life.state = "completed" if runtime <= walltime else "killed"
-        end = running.started + self.platform.launch + min(runtime, walltime)
+        if runtime <= walltime:
+            life.state = "completed"
+        else:
+            life.state, runtime = "killed", walltime
+        end = running.started + self.platform.launch + runtime
         self._order += 1
         heappush(self._events, (end, 0, self._order, _END, life, life.version))
 
