@@ -24,7 +24,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.model.story import Story
+from dask_hpc.model.story import Happening, Story
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.execution import Ask, Phased, Point, Steady, Transfer, Wait
 from dask_hpc.simulator.file_system import FileSystem
@@ -239,8 +239,7 @@ class Machine:
         if self.record is not None:
             self.record.submitted(row, job)
         if job.nodes > self.platform.nodes:
-            if self.record is not None:
-                self.record.ended(row, self.indices.now, "rejected")
+            self._reject(job, row)
             return
         if job.id in self._live:
             raise InputError(f"job {shown(job.id)}", "is submitted again before it has ended")
@@ -250,6 +249,14 @@ class Machine:
         if arrival.cancelled < inf:
             self._push(max(arrival.cancelled, self.indices.now), _CANCELLED, life)
         self._tick_again()
+
+    def _reject(self, job: Job, row: int) -> None:
+        """It can never run here."""
+        now = self.indices.now
+        reason = f"asks for {job.nodes} nodes, the machine has {self.platform.nodes}"
+        self.story.tell(Happening(self.indices.revision, now, "reject", job.id, (), reason))
+        if self.record is not None:
+            self.record.ended(row, now, "rejected")
 
     def _tick_again(self) -> None:
         if self.platform.tick and self._live and not self._ticking:

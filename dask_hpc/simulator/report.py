@@ -79,6 +79,7 @@ def _decisions(result: Result) -> str:
         rows += [(when, "interrupt", one.job, "-", one.reason) for one in plan.interrupts]
         rows += [(when, "start", one.job, str(one.nodes), one.reason) for one in plan.starts]
         rows += [(when, "resize", one.job, str(one.nodes), one.reason) for one in plan.resizes]
+    rows += [(show_duration(h.time), h.decision, h.job, "-", h.reason) for h in result.story.happenings]
     left_out = len(rows) - _MOST_DECISIONS
     note = f"<p>The first {left_out:,} decisions are left out.</p>" if left_out > 0 else ""
     shown = table(("time", "decision", "job", "nodes", "why"), rows[-_MOST_DECISIONS:])

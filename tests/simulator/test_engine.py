@@ -45,6 +45,13 @@ def test_too_large_is_rejected_and_the_rest_runs():
     assert outcome["big"][2] == "rejected" and outcome["ok"] == (0.0, 1.0, "completed")
 
 
+def test_the_story_says_why_a_job_was_rejected():
+    result = simulate([arrival("big", 3.0, 3, 1.0)], nodes=2)
+    (told,) = result.story.happenings
+    assert (told.time, told.decision, told.job) == (3.0, "reject", "big")
+    assert told.reason == "asks for 3 nodes, the machine has 2"
+
+
 def test_every_job_rejected_is_an_answer_too():
     result = simulate([arrival("big", 0.0, 3, 1.0)], nodes=2)
     assert result.metrics["rejected"] == 1

@@ -81,8 +81,14 @@ class Checked(Machine):
         for one in (*plan.starts, *plan.resizes):
             job = self._live[one.job].arrival.job
             assert job.min_nodes <= one.nodes <= job.max_nodes and is_legal(job.constraint, one.nodes)
+        self.moves = []
         super()._carry_out(plan)
+        assert self.moves == sorted(self.moves)  # all shrinks before any growth
         self.check_books()
+
+    def _resize(self, resize):
+        self.moves.append(resize.nodes > len(self.indices.running[resize.job].nodes))
+        super()._resize(resize)
 
     def check_books(self):
         indices = self.indices
