@@ -46,6 +46,7 @@ class Indices:
         "mtct",
         "nodes",
         "now",
+        "overhead",
         "progress",
         "requests",
         "resizable",
@@ -73,6 +74,8 @@ class Indices:
         self.progress: dict[str, float] = {}
         #: the sizes that evolving jobs have asked for and not been answered
         self.requests: dict[str, int] = {}
+        #: seconds that a job holds its nodes before and after its work, as far as the body knows
+        self.overhead = 0.0
         #: jobs that lost a node in this very instant and wait again
         self.failed: tuple[str, ...] = ()
 
@@ -191,7 +194,7 @@ class Indices:
     def copy(self) -> "Indices":
         """An independent copy; everything immutable is shared."""
         twin = Indices.__new__(Indices)
-        twin.now, twin.revision = self.now, self.revision
+        twin.now, twin.revision, twin.overhead = self.now, self.revision, self.overhead
         twin.nodes, twin.idle, twin.failed = dict(self.nodes), list(self.idle), self.failed
         twin.waiting = self.waiting.copy()
         twin.running, twin.by_end = dict(self.running), list(self.by_end)

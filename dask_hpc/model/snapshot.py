@@ -65,6 +65,11 @@ class Snapshot:
         return any(running.target is not None for running in self._indices.running.values())
 
     @property
+    def overhead(self) -> float:
+        """Seconds that a job holds its nodes before and after its work, as far as the body knows."""
+        return self._indices.overhead
+
+    @property
     def failed(self) -> tuple[str, ...]:
         """Jobs that lost a node in this very instant; they wait again, ahead of the queue."""
         return self._indices.failed

@@ -69,6 +69,9 @@ class Machine:
         powers = (self.platform.idle_power, self.platform.active_power)
         nodes = (Node(str(i), *powers) for i in range(self.platform.nodes))
         self.indices = Indices(nodes, policy.queue.rank)
+        self.indices.overhead = self.platform.launch + self.platform.cleanup
+        if self.platform.only_ticks:
+            self.indices.overhead += self.platform.tick / 2  # nodes wait for the next decision
         self.snapshot = Snapshot(self.indices)
         self.story = Story(story)
         self.record = record

@@ -32,11 +32,18 @@ class Value:
 
     curve: Speedup
     weight: float
+    #: seconds it holds its nodes without working, over its work: the shorter the job, the less speed
+    #: helps it to be done with its nodes
+    drag: float = 0.0
 
     def between(self, small: int, large: int) -> float:
         """Of each node from ``small`` (exclusive) to ``large``."""
-        fewer = self.curve.factor(small) if small else 0.0
-        return (self.curve.factor(large) - fewer) / (large - small) * self.weight
+        fewer = self._speed(small) if small else 0.0
+        return (self._speed(large) - fewer) / (large - small) * self.weight
+
+    def _speed(self, nodes: int) -> float:
+        factor = self.curve.factor(nodes)
+        return factor / (1.0 + factor * self.drag) if self.drag else factor
 
 
 def work_of(job: Job) -> float:

@@ -79,6 +79,13 @@ def test_launch_and_cleanup_hold_nodes_without_work():
     assert ends(result) == {"a": 13.0, "b": 30.0}  # b starts at 17
 
 
+def test_the_machine_says_what_starting_and_ending_cost():
+    platform = Platform(2, launch=3.0, cleanup=4.0, tick=60.0, only_ticks=True)
+    machine = Machine(platform, Policy.load("fcfs"))
+    assert machine.snapshot.overhead == machine.snapshot.freeze().overhead == 3.0 + 4.0 + 30.0
+    assert Machine(2, Policy.load("fcfs")).snapshot.overhead == 0.0
+
+
 def test_decisions_only_at_ticks():
     platform = Platform(2, tick=60.0, only_ticks=True)
     result = simulate([rigid("a", 5.0, 2, 10.0), rigid("b", 5.0, 2, 10.0)], policy="fcfs", platform=platform)
