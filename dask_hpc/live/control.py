@@ -9,13 +9,13 @@ from dask_hpc.live.gate import Gate
 from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.nodes import Nodes
 from dask_hpc.live.request import read_request
-from dask_hpc.live.status import count_nodes
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.indices import Indices
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.story import Happening, Story
+from dask_hpc.model.units import count_nodes
 from dask_hpc.policy import Policy
 
 _MOST_ROUNDS = 10_000

@@ -4,6 +4,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from dask_hpc.live.jobs import LiveJob
+from dask_hpc.model.units import count_nodes
 
 if TYPE_CHECKING:
     from dask_hpc.live.control import ControlLoop
@@ -22,11 +23,6 @@ def status_of(control: "ControlLoop") -> dict[str, Any]:
         ],
         "jobs": [_status_of_job(control, job) for job in jobs],
     }
-
-
-def count_nodes(nodes: int) -> str:
-    """A number of nodes, for a person."""
-    return f"{nodes} node" if nodes == 1 else f"{nodes} nodes"
 
 
 def _status_of_job(control: "ControlLoop", job: LiveJob) -> dict[str, Any]:

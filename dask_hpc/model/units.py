@@ -117,3 +117,8 @@ def show_large(value: float, unit: str) -> str:
             break
         value /= 1000
     return f"{value:.3g} {prefix}{unit}"
+
+
+def count_nodes(nodes: int, kind: str = "") -> str:
+    """A number of nodes for a person: "1 node", "4 idle nodes"."""
+    return f"{nodes} {kind}{' ' if kind else ''}node{'' if nodes == 1 else 's'}"

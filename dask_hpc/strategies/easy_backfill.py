@@ -10,7 +10,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Start
 from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.model.units import show_duration
+from dask_hpc.model.units import count_nodes, show_duration
 from dask_hpc.model.waiting import Key, Waiting
 from dask_hpc.strategies.fcfs import from_the_front
 from dask_hpc.strategies.strategy import Starts
@@ -77,7 +77,7 @@ class EasyBackfill:
             if overtaking == self.depth:
                 return starts, None
             if job.walltime > hole.window:
-                reason = f"overtakes job {head.id}, which will leave {hole.spare} nodes over"
+                reason = f"overtakes job {head.id}, which will leave {count_nodes(hole.spare)} over"
                 hole.spare -= job.nodes
             elif shadow == inf:
                 reason = f"overtakes job {head.id}: nobody knows when that can start"

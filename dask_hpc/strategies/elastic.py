@@ -13,6 +13,7 @@ from dask_hpc.model.job import Job, stretch
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Resize, Start
 from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.units import count_nodes
 from dask_hpc.strategies.elastic_room import Growth, Room, Value, scaling, weight_of, work_of
 from dask_hpc.strategies.moldable import shadow_of, smallest_size
 from dask_hpc.strategies.resizing import leaving, left, malleable
@@ -291,7 +292,7 @@ class ElasticQueue(_Elastic):
         starts = []
         for job_id, least in shares.starts.items():
             size = shares.growth.targets.get(job_id, least)
-            starts.append(Start(job_id, size, f"makes good use of {size} nodes"))
+            starts.append(Start(job_id, size, f"makes good use of {count_nodes(size)}"))
         return starts, None if starts else _quiet(snapshot)
 
 
@@ -318,12 +319,14 @@ class Elastic(_Elastic):
         if shares.gives:
             return [
                 Resize(
-                    j, n, f"{len(running[j].nodes) - n} nodes are worth more to job {shares.beneficiaries[j]}"
+                    j,
+                    n,
+                    f"worth more to job {shares.beneficiaries[j]}: {count_nodes(len(running[j].nodes) - n)}",
                 )
                 for j, n in shares.gives.items()
             ], None
         growths = [
-            Resize(j, n, f"makes the most of {n - len(running[j].nodes)} idle nodes")
+            Resize(j, n, f"makes the most of {count_nodes(n - len(running[j].nodes), 'idle')}")
             for j, n in shares.growth.targets.items()
             if j in running
         ]

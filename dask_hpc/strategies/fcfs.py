@@ -38,6 +38,8 @@ def from_the_front(snapshot: Snapshot) -> tuple[list[Start], Job | None, int]:
     for job in snapshot.waiting:
         if job.nodes > idle:
             return starts, job, idle
-        starts.append(Start(job.id, job.nodes, f"first in the queue, {idle} nodes idle"))
+        starts.append(
+            Start(job.id, job.nodes, f"first in the queue, {idle} node{'' if idle == 1 else 's'} idle")
+        )
         idle -= job.nodes
     return starts, None, idle

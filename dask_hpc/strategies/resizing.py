@@ -8,6 +8,7 @@ from dask_hpc.model.indices import Running
 from dask_hpc.model.job import Job
 from dask_hpc.model.plan import Resize
 from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.units import count_nodes
 
 
 def malleable(snapshot: Snapshot) -> list[Running]:
@@ -92,7 +93,7 @@ def gives(running: Running, target: int, whom: Job) -> Resize:
 
 def takes(running: Running, target: int) -> Resize:
     """A growth, with its reason."""
-    return Resize(running.job.id, target, f"grows into {target - len(running.nodes)} idle nodes")
+    return Resize(running.job.id, target, f"grows into {count_nodes(target - len(running.nodes), 'idle')}")
 
 
 def middle(values: Sequence[float]) -> float:
