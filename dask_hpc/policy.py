@@ -1,6 +1,6 @@
 """A policy: strategies chosen for each concern plus their parameters, written as one YAML file."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from dask_hpc.strategies.evolving import answers
 from dask_hpc.strategies.strategy import Outlook, outlook_after
 
 _KEYS = ("summary", "source", *CONCERNS)
+_MOST_ROUNDS = 10_000
 _LIMIT = 100_000  # bytes; a policy file is a page, not a book
 
 
@@ -130,10 +131,22 @@ class Policy:
             return Plan(snapshot.revision, snapshot.now, tuple(starts)), memory
         return self._decide_all(snapshot, memory)
 
-    @property
-    def settles_at_once(self) -> bool:
-        """Whether a second question in the same instant would always be answered with None."""
-        return self.malleability is None and self.failure is None
+    def settle(self, snapshot: Snapshot, memory: Any, carry_out: Callable[[Plan], None]) -> Any:
+        """What every body does at an instant: ask, carry out, and ask again until nothing is left to do.
+
+        Answers what to remember. Queue strategies alone have said everything the first time.
+        """
+        plan, memory = self.decide(snapshot, memory)
+        if self.malleability is None and self.failure is None:
+            if plan is not None:
+                carry_out(plan)
+            return memory
+        for _ in range(_MOST_ROUNDS):
+            if plan is None:
+                return memory
+            carry_out(plan)
+            plan, memory = self.decide(snapshot, memory)
+        raise RuntimeError(f"policy {self.name} does not settle at {snapshot.now:g} s")
 
     def _decide_all(self, snapshot: Snapshot, memory: Any) -> tuple[Plan | None, Any]:
         queue, malleability, failure = memory if isinstance(memory, Remembered) else (memory, None, None)

@@ -18,7 +18,6 @@ from dask_hpc.model.story import Happening, Story
 from dask_hpc.model.units import count_nodes
 from dask_hpc.policy import Policy
 
-_MOST_ROUNDS = 10_000
 _KEPT = 1000  # jobs that are done, for status(); and contexts closed before anything of them was seen
 
 
@@ -172,15 +171,7 @@ class ControlLoop:
         self.gate.nudge_freed()
         self._offer_jobs()
         self._push_ends()
-        for _ in range(_MOST_ROUNDS):
-            plan, self.memory = self.policy.decide(Snapshot(self.indices), self.memory)
-            if plan is None:
-                return
-            self.story.add(plan)
-            self._carry_out(plan)
-            if self.policy.settles_at_once:
-                return
-        raise RuntimeError(f"policy {self.policy.name} does not settle")
+        self.memory = self.policy.settle(Snapshot(self.indices), self.memory, self._carry_out)
 
     def release_all(self, decision: str, reason: str) -> None:
         """Let go of everything: all tasks run as in plain Dask."""
@@ -270,22 +261,21 @@ class ControlLoop:
             self._tell("overstay", self.jobs[late.job.id], late.nodes, reason)
 
     def _carry_out(self, plan: Plan) -> None:
-        """In the order that ``Plan`` defines. Nothing live fails a node for a policy to interrupt for."""
+        """Nothing live fails a node yet, so there is nobody to interrupt for."""
+        self.story.add(plan)
         running = self.indices.running
-        for resize in plan.resizes:
-            if resize.nodes < len(running[resize.job].nodes):
-                self._resize(plan, resize, "shrink")
-        for start in plan.starts:
-            self._start(plan, start)
-        for resize in plan.resizes:
-            if resize.nodes > len(running[resize.job].nodes):
-                self._resize(plan, resize, "grow")
+        for deed in plan.in_order(lambda job: len(running[job].nodes)):
+            if isinstance(deed, Start):
+                self._start(plan, deed)
+            elif isinstance(deed, Resize):
+                self._resize(plan, deed)
 
-    def _resize(self, plan: Plan, resize: Resize, decision: str) -> None:
+    def _resize(self, plan: Plan, resize: Resize) -> None:
         """New tasks of the job go to its new nodes only. What runs on nodes it gives up ends there, and
         results stay where they are."""
-        self.indices.begin_resize(resize.job, resize.nodes)
         job = self.jobs[resize.job]
+        decision = "grow" if resize.nodes > len(job.nodes) else "shrink"
+        self.indices.begin_resize(resize.job, resize.nodes)
         job.nodes = self.indices.finish_resize(resize.job).nodes
         self._measure(job)
         self.gate.move(job, (w for name in job.nodes for w in self.nodes.workers(name)))

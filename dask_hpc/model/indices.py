@@ -180,7 +180,7 @@ class Indices:
     def push_overdue(self) -> list[Running]:
         """Jobs that still run after their expected end are now expected to take as long again as they
         have taken. (A limit that ends them, if there is one, is the body's affair.)"""
-        pushed = []
+        pushed: list[Running] = []
         while self.by_end and self.by_end[0][0] < self.now:
             late = self.by_end[0][2]
             self.expect_end(late.job.id, self.now + max(self.now - late.started, 1.0))

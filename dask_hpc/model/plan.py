@@ -1,6 +1,8 @@
 """What a policy answers: decisions, each with its reason."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,17 @@ class Plan:
     starts: tuple[Start, ...] = ()
     resizes: tuple[Resize, ...] = ()
     interrupts: tuple[Interrupt, ...] = ()
+
+    def in_order(self, size_of: Callable[[str], int]) -> Iterator[Interrupt | Resize | Start]:
+        """The decisions in that order. ``size_of`` is asked for a running job's size when its turn comes."""
+        if not self.resizes and not self.interrupts:  # most plans by far
+            return iter(self.starts)
+        return chain(
+            self.interrupts,
+            (resize for resize in self.resizes if resize.nodes < size_of(resize.job)),
+            self.starts,
+            (resize for resize in self.resizes if resize.nodes > size_of(resize.job)),
+        )
 
     def __bool__(self) -> bool:
         return bool(self.starts or self.resizes or self.interrupts)

@@ -2,12 +2,10 @@
 
 import gc
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, overload
 
-from dask_hpc.model.errors import InputError
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.engine import Machine
@@ -18,7 +16,7 @@ from dask_hpc.simulator.result import Result
 from dask_hpc.simulator.study import Study, study
 from dask_hpc.simulator.synthetic import synthetic_day
 from dask_hpc.simulator.what_if import machine_from
-from dask_hpc.simulator.workload import Arrival, Workload, load_workload
+from dask_hpc.simulator.workload import Arrival, Workload, load_workload, platform_for
 
 __all__ = [
     "Arrival",
@@ -116,7 +114,7 @@ def simulate(
         until = snapshot.now + horizon
     else:
         name = workload.name if isinstance(workload, Workload) else "workload"
-        machine = Machine(_platform(workload, nodes, platform, name), policy, record)
+        machine = Machine(platform_for(workload, nodes, platform), policy, record)
         until = horizon
     # What exists already is not garbage of ours: not looking through it again and again saves a tenth.
     gc.freeze()
@@ -124,17 +122,4 @@ def simulate(
         machine.run(workload, progress, until)
     finally:
         gc.unfreeze()
-    record.transfer = machine.file_system.mean_transfer
     return Result(name, machine.platform, policy, machine.story, record)
-
-
-def _platform(workload: object, nodes: int | None, platform: Platform | None, name: str) -> Platform:
-    if platform is None and isinstance(workload, Workload):
-        platform = getattr(workload, "platform", None)
-        if nodes is None and platform is None:
-            nodes = workload.nodes
-    if nodes is not None:
-        return replace(platform, nodes=nodes) if platform else Platform(nodes)
-    if platform is None:
-        raise InputError("nodes", f"{name} does not say how many nodes its machine has", "nodes=N")
-    return platform

@@ -33,7 +33,6 @@ from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.workload import Arrival
 
 _BETWEEN_REPORTS = 8192
-_MOST_ROUNDS = 10_000
 
 # Kinds of events, and their order within one instant.
 _END, _STEP, _KILL, _RESIZED, _CLEANED, _REPAIRED, _FAILS, _CANCELLED, _TICK = range(9)
@@ -77,7 +76,6 @@ class Machine:
         self.record = record
         self.file_system = FileSystem(self.platform.link, self.platform.file_system)
         self._memory: Any = None
-        self._settles_at_once = policy.settles_at_once
         self._live: dict[str, _Life] = {}
         self._events: list[tuple[float, int, int, int, Any, int]] = []
         self._order = 0
@@ -132,6 +130,8 @@ class Machine:
             rounds += 1
             if progress is not None and rounds % _BETWEEN_REPORTS == 0:
                 progress(seen)
+        if self.record is not None:
+            self.record.transfer = file_system.mean_transfer
         return seen
 
     def take_over(
@@ -301,37 +301,21 @@ class Machine:
     # decisions
 
     def _decide(self) -> None:
-        indices = self.indices
         self._news = False
-        if not self._settles_at_once:
-            indices.push_overdue()
-        rounds = 0
-        while True:
-            plan, self._memory = self.policy.decide(self.snapshot, self._memory)
-            if plan is None:
-                break
-            self.story.add(plan)
-            self._carry_out(plan)
-            if self._settles_at_once:
-                break
-            rounds += 1
-            if rounds > _MOST_ROUNDS:
-                raise RuntimeError(f"policy {self.policy.name} does not settle at {indices.now:g} s")
-        if indices.failed:
-            indices.failed = ()
+        self.indices.push_overdue()
+        self._memory = self.policy.settle(self.snapshot, self._memory, self._carry_out)
+        self.indices.failed = ()
 
     def _carry_out(self, plan: Plan) -> None:
-        for interrupt in plan.interrupts:
-            self._stop(self._live[interrupt.job], INTERRUPTED)
-        sizes = self.indices.running
-        for resize in plan.resizes:
-            if resize.nodes < len(sizes[resize.job].nodes):
-                self._resize(resize)
-        for start in plan.starts:
-            self._start(start)
-        for resize in plan.resizes:
-            if resize.nodes > len(sizes[resize.job].nodes):
-                self._resize(resize)
+        self.story.add(plan)
+        running = self.indices.running
+        for deed in plan.in_order(lambda job: len(running[job].nodes)):
+            if isinstance(deed, Start):
+                self._start(deed)
+            elif isinstance(deed, Resize):
+                self._resize(deed)
+            else:
+                self._stop(self._live[deed.job], INTERRUPTED)
 
     def _start(self, start: Start) -> None:
         life = self._live[start.job]

@@ -113,7 +113,7 @@ class Phased:
     """An application's tasks, one after the other, evaluated for the size at hand."""
 
     __slots__ = ("_application", "_extra", "_iterations", "_measured", "_platform", "_rounds",
-                 "_saved", "_steps", "nodes")  # fmt: skip
+                 "_steps", "nodes")  # fmt: skip
 
     def __init__(self, application: Application, platform: Platform, done: float = 0.0) -> None:
         self._application = application
@@ -123,7 +123,7 @@ class Phased:
         self._measured = _Measured()
         self._iterations = sum(phase.iterations for phase in application.phases)
         #: iterations ended so far
-        self._rounds = self._saved = round(done * self._iterations)
+        self._rounds = round(done * self._iterations)
         self._steps = self._run()
 
     def begin(self, now: float, nodes: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 class FileSystem:
     """Transfers in progress. Times must not go backwards."""
 
-    __slots__ = ("_clock", "_link", "_nodes", "_order", "_since", "_total", "busy_seconds", "transfers",
+    __slots__ = ("_clock", "_link", "_nodes", "_order", "_since", "_total", "transfers",
                  "waited")  # fmt: skip
 
     def __init__(self, link: float, total: float) -> None:
@@ -24,8 +24,6 @@ class FileSystem:
         self._order = 0
         #: those in progress, the next to end in front
         self.transfers: list[tuple[float, int, int, int, Any]] = []
-        #: how long the whole bandwidth was in use
-        self.busy_seconds = 0.0
         #: the lengths of all transfers together
         self.waited = 0.0
 
@@ -76,6 +74,4 @@ class FileSystem:
         if self._nodes and now > self._since:
             self._clock += self._rate * (now - self._since)
             self.waited += len(self.transfers) * (now - self._since)
-            if self._link * self._nodes >= self._total:
-                self.busy_seconds += now - self._since
         self._since = now

@@ -25,7 +25,7 @@ from dask_hpc.simulator.metrics import METRICS, metrics
 from dask_hpc.simulator.overlay import malleable_overlay
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.record import Record
-from dask_hpc.simulator.workload import Workload, load_workload
+from dask_hpc.simulator.workload import Workload, load_workload, platform_for
 from dask_hpc.simulator.workloads import with_seed
 
 # Student's t for 95 %, by degrees of freedom 1 to 30; beyond, the normal value is near enough.
@@ -61,20 +61,12 @@ class Trial:
     def run(self) -> dict[str, float]:
         """Its metrics."""
         workload = self.load()
-        platform = self.platform or workload.platform
-        if self.nodes is not None:
-            platform = replace(platform, nodes=self.nodes) if platform else Platform(self.nodes)
-        if platform is None:
-            if workload.nodes is None:
-                found = f"{workload.name} does not say how many nodes its machine has"
-                raise InputError("nodes", found, "nodes=N")
-            platform = Platform(workload.nodes)
+        platform = platform_for(workload, self.nodes, self.platform)
         if platform.failures is not None:
             platform = replace(platform, failures=replace(platform.failures, seed=self.seed))
         machine = Machine(platform, self.policy, Record(), story=0)
         machine.run(workload)
         assert machine.record is not None
-        machine.record.transfer = machine.file_system.mean_transfer
         return metrics(machine.record, platform)
 
     def load(self) -> Workload:

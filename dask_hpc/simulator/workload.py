@@ -1,7 +1,7 @@
 """A workload: jobs with what only the simulator knows of them, in order of submission."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -93,3 +93,18 @@ def load_workload(path: str | Path, *, processors: str = "requested", per_node: 
     raise InputError(
         shown(str(path)), "unknown kind of workload file", ".swf, .swf.gz, .yaml, .json, builtin:NAME"
     )
+
+
+def platform_for(workload: object, nodes: int | None, platform: Platform | None) -> Platform:
+    """The machine to play a workload on: as the caller says, else as the workload does."""
+    name = "the workload"
+    if isinstance(workload, Workload):
+        name = workload.name
+        platform = platform or workload.platform
+        if nodes is None and platform is None:
+            nodes = workload.nodes
+    if nodes is not None:
+        return replace(platform, nodes=nodes) if platform else Platform(nodes)
+    if platform is None:
+        raise InputError("nodes", f"{name} does not say how many nodes its machine has", "nodes=N")
+    return platform
