@@ -24,6 +24,9 @@ class Wishes(NamedTuple):
     loose: bool
 
 
+# --- graphs and tasks
+
+
 def pop_submitted(scheduler: Any, name: str) -> Any:
     """The annotation that was active around the submission of the graph now being added, or None.
 
@@ -113,6 +116,9 @@ def wished_addresses(scheduler: Any, wishes: Wishes) -> set[str]:
     return found
 
 
+# --- moving tasks on
+
+
 def nudge(scheduler: Any, keys: Iterable[Any], stimulus_id: str, plainly: bool = False) -> None:
     """Make Dask look again at tasks in ``no-worker``, those of high priority first.
 
@@ -150,6 +156,9 @@ def no_workers_timeout(scheduler: Any) -> float | None:
     return found
 
 
+# --- remote calls and plugins
+
+
 def add_handlers(scheduler: Any, handlers: Mapping[str, Callable[..., Any]]) -> None:
     """Answer these remote calls."""
     scheduler.handlers.update(handlers)
@@ -159,6 +168,9 @@ def remove_handlers(scheduler: Any, names: Iterable[str]) -> None:
     """Answer them no more."""
     for name in names:
         scheduler.handlers.pop(name, None)
+
+
+# --- workers
 
 
 def workers_by_name(scheduler: Any) -> list[str]:
