@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from dask_hpc.model.errors import InputError, one_line, shown
+from dask_hpc.model.indices import INTERRUPTED
 from dask_hpc.model.parameter import Declared, declared
-from dask_hpc.model.plan import Plan, Resize
+from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies import CONCERNS, strategies
@@ -27,6 +28,20 @@ class Remembered(NamedTuple):
     queue: Any
     malleability: Any
     failure: Any
+
+
+class Recorded(NamedTuple):
+    """One decision with everything it was made from, so that it can be made again."""
+
+    policy: "Policy"
+    snapshot: Snapshot
+    memory: Any
+    plan: Plan
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the policy, asked again, decides the same, reasons included."""
+        return self.policy.decide(self.snapshot, self.memory)[0] == self.plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,22 +146,59 @@ class Policy:
             return Plan(snapshot.revision, snapshot.now, tuple(starts)), memory
         return self._decide_all(snapshot, memory)
 
-    def settle(self, snapshot: Snapshot, memory: Any, carry_out: Callable[[Plan], None]) -> Any:
+    def settle(
+        self,
+        snapshot: Snapshot,
+        memory: Any,
+        carry_out: Callable[[Plan], None],
+        record: Callable[[Recorded], None] | None = None,
+    ) -> Any:
         """What every body does at an instant: ask, carry out, and ask again until nothing is left to do.
 
         Answers what to remember. Queue strategies alone have said everything the first time.
+        ``record`` is given each decision, frozen, before it is carried out.
         """
-        plan, memory = self.decide(snapshot, memory)
-        if self.malleability is None and self.failure is None:
-            if plan is not None:
-                carry_out(plan)
-            return memory
         for _ in range(_MOST_ROUNDS):
+            before = memory
+            plan, memory = self.decide(snapshot, before)
             if plan is None:
                 return memory
+            if record is not None:
+                record(Recorded(self, snapshot.freeze(), before, plan))
             carry_out(plan)
-            plan, memory = self.decide(snapshot, memory)
+            if self.malleability is None and self.failure is None:
+                return memory
         raise RuntimeError(f"policy {self.name} does not settle at {snapshot.now:g} s")
+
+    def preview(self, snapshot: Snapshot, memory: Any) -> list[Plan]:
+        """The plans that ``settle`` would have carried out now. Nothing is changed."""
+        indices = snapshot.thaw()
+        plans: list[Plan] = []
+
+        def carry_out(plan: Plan) -> None:
+            plans.append(plan)
+            for deed in plan.in_order(lambda job: len(indices.running[job].nodes)):
+                if isinstance(deed, Start):
+                    indices.start(deed.job, deed.nodes)
+                elif isinstance(deed, Resize):
+                    indices.begin_resize(deed.job, deed.nodes)
+                    indices.finish_resize(deed.job)
+                else:
+                    indices.requeue(deed.job, 0, INTERRUPTED)
+
+        self.settle(Snapshot(indices, snapshot.corridor), memory, carry_out)
+        return plans
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """Which strategy is behind each kind of decision, for explanations."""
+        names = {concern: getattr(getattr(self, concern), "name", "none") for concern in CONCERNS}
+        return {
+            "start": f"queue: {names['queue']}",
+            "resize": f"malleability: {names['malleability']}",
+            "request": "a job asked for another size",
+            "interrupt": f"failure: {names['failure']}",
+        }
 
     def _decide_all(self, snapshot: Snapshot, memory: Any) -> tuple[Plan | None, Any]:
         queue, malleability, failure = memory if isinstance(memory, Remembered) else (memory, None, None)

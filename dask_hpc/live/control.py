@@ -1,6 +1,6 @@
 """The control loop: from what happened to a snapshot, from the policy's plan to deeds."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,14 +10,16 @@ from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.nodes import Nodes
 from dask_hpc.live.request import read_request
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.explanation import explain
 from dask_hpc.model.indices import Indices
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.model.units import count_nodes
-from dask_hpc.policy import Policy
+from dask_hpc.policy import Policy, Recorded
 
+_RECORDED = 200  # decisions that are kept with all they were made from
 _KEPT = 1000  # jobs that are done, for status(); and contexts closed before anything of them was seen
 
 
@@ -42,6 +44,8 @@ class ControlLoop:
         self._wake = wake
         self.policy = policy
         self.story = story
+        #: the newest decisions, each of which can be made again
+        self.recorded: deque[Recorded] = deque(maxlen=_RECORDED)
         #: what the policy asked to remember
         self.memory: Any = None
         #: a job's communication over compute time on so many nodes, if anything can tell
@@ -166,12 +170,39 @@ class ControlLoop:
 
     def decide(self) -> None:
         """One decision for everything that happened since the last."""
+        self._catch_up()
+        self.memory = self.policy.settle(
+            Snapshot(self.indices), self.memory, self._carry_out, self.recorded.append
+        )
+
+    def preview(self, policy: Policy | None = None) -> list[dict[str, Any]]:
+        """What would be decided now, by the policy in force or another, without doing it."""
+        self._catch_up()
+        snapshot = Snapshot(self.indices)
+        if policy is None:
+            plans = self.policy.preview(snapshot, self.memory)
+        else:
+            indices = snapshot.thaw()
+            indices.reorder(policy.queue.rank)
+            plans = policy.preview(Snapshot(indices), None)
+        return [
+            {"decision": decision, "job": one.job, "nodes": getattr(one, "nodes", 0), "reason": one.reason}
+            for plan in plans
+            for decision, ones in (
+                ("interrupt", plan.interrupts),
+                ("resize", plan.resizes),
+                ("start", plan.starts),
+            )
+            for one in ones
+        ]
+
+    def _catch_up(self) -> None:
+        """Bring the indices up to date with what happened."""
         self.indices.now = self._clock()
         self._end_jobs()
         self.gate.nudge_freed()
         self._offer_jobs()
         self._push_ends()
-        self.memory = self.policy.settle(Snapshot(self.indices), self.memory, self._carry_out)
 
     def release_all(self, decision: str, reason: str) -> None:
         """Let go of everything: all tasks run as in plain Dask."""
@@ -262,7 +293,7 @@ class ControlLoop:
 
     def _carry_out(self, plan: Plan) -> None:
         """Nothing live fails a node yet, so there is nobody to interrupt for."""
-        self.story.add(plan)
+        self.story.add(plan, explain(self.recorded[-1].snapshot, plan, self.policy.rules))
         running = self.indices.running
         for deed in plan.in_order(lambda job: len(running[job].nodes)):
             if isinstance(deed, Start):

@@ -86,6 +86,20 @@ class Manager:
         """What was decided and what happened, oldest first: a list of plain dicts."""
         return self._client.sync(self._ask, "hpc_story")
 
+    def preview(self, policy: str | Path | Policy | None = None) -> Any:
+        """What would be decided now, by the policy in force or by another one, without doing it: a list
+        of plain dicts with decision, job, nodes and reason."""
+        given = {}
+        if policy is not None:
+            chosen = Policy.load(policy)
+            given = {"text": chosen.to_yaml(), "name": chosen.name}
+        return self._client.sync(self._ask, "hpc_preview", **given)
+
+    def replay(self) -> Any:
+        """Make the newest decisions again from what they were made from: how many there are, and the ids
+        of those that came out otherwise (there should be none)."""
+        return self._client.sync(self._ask, "hpc_replay")
+
     def close(self) -> Any:
         """End the management: jobs that wait run as in plain Dask. May be called again."""
         if self._is_closed and not self._client.asynchronous:
@@ -114,8 +128,8 @@ class Manager:
     ) -> None:
         await self.close()
 
-    async def _ask(self, call: str) -> Any:
-        found = None if self._is_closed else await getattr(self._client.scheduler, call)()
+    async def _ask(self, call: str, **given: Any) -> Any:
+        found = None if self._is_closed else await getattr(self._client.scheduler, call)(**given)
         if found is None:  # what a scheduler answers to a call it does not know
             raise RuntimeError("this cluster is not managed (any more): its manager was closed")
         if call == "hpc_status":

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import wraps
 from time import monotonic
 from typing import Any
@@ -12,7 +11,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from dask_hpc.live import compat
 from dask_hpc.live.control import ControlLoop
 from dask_hpc.live.request import ANNOTATION, TOPIC
-from dask_hpc.live.status import status_of
+from dask_hpc.live.status import status_of, told
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.story import Story
 from dask_hpc.policy import Policy
@@ -38,6 +37,13 @@ def guarded(hook: Callable[..., None]) -> Callable[..., None]:
                 self.scheduler.loop.add_callback(safe, self, *args, **kwargs)
 
     return safe
+
+
+def parse_policy(text: Any, name: Any) -> Policy:
+    """A policy that came over the wire. Raises ``InputError``."""
+    if not isinstance(text, str) or not isinstance(name, str):
+        raise InputError("policy", f"found {shown(text)}, {shown(name)}", "YAML text and a name")
+    return Policy.parse(text, name=name)
 
 
 class HpcPlugin(SchedulerPlugin):
@@ -70,6 +76,8 @@ class HpcPlugin(SchedulerPlugin):
         self._handlers = {
             "hpc_status": self.status,
             "hpc_story": self.tell_story,
+            "hpc_preview": self.preview,
+            "hpc_replay": self.replay,
             "hpc_policy": self.change_policy,
             "hpc_close": self.stop,
         }
@@ -87,15 +95,28 @@ class HpcPlugin(SchedulerPlugin):
         }
 
     def tell_story(self) -> list[dict[str, Any]]:
-        """What was decided and what happened, oldest first."""
-        return [asdict(happening) for happening in self.story.happenings]
+        """What was decided and what happened, oldest first. Decisions come with the rule that spoke, what
+        it looked at, and what was not done instead."""
+        return [told(self.story, happening) for happening in self.story.happenings]
+
+    def preview(self, text: Any = None, name: Any = None) -> list[dict[str, Any]]:
+        """What would be decided now, under the policy in force or this one, without doing it."""
+        if not self.is_on:
+            return []
+        return self.control.preview(None if text is None else parse_policy(text, name))
+
+    def replay(self) -> dict[str, Any]:
+        """Make the recorded decisions again: how many there are, and which came out otherwise."""
+        recorded = list(self.control.recorded)
+        return {
+            "decisions": len(recorded),
+            "different": [one.plan.id for one in recorded if not one.is_repeatable],
+        }
 
     def change_policy(self, text: Any = None, name: Any = None) -> str:
         """Swap the policy, or with no text only say its name. Also switches control on again."""
         if text is not None:
-            if not isinstance(text, str) or not isinstance(name, str):
-                raise InputError("policy", f"found {shown(text)}, {shown(name)}", "YAML text and a name")
-            policy = Policy.parse(text, name=name)
+            policy = parse_policy(text, name)
             if not self.is_on:
                 self._switch_on(policy)
             elif policy != self.control.policy:

@@ -1,13 +1,22 @@
 """What a managed cluster looks like, as plain data."""
 
+from dataclasses import asdict
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from dask_hpc.live.jobs import LiveJob
+from dask_hpc.model.story import Happening, Story
 from dask_hpc.model.units import count_nodes
 
 if TYPE_CHECKING:
     from dask_hpc.live.control import ControlLoop
+
+
+def told(story: Story, happening: Happening) -> dict[str, Any]:
+    """A row of the story. An event has no rule, no inputs and no alternatives."""
+    why = story.explanation(happening)
+    explained = {"rule": "", "inputs": {}, "rejected": ()} if why is None else asdict(why)
+    return asdict(happening) | explained
 
 
 def status_of(control: "ControlLoop") -> dict[str, Any]:

@@ -57,5 +57,14 @@ class Plan:
             (resize for resize in self.resizes if resize.nodes > size_of(resize.job)),
         )
 
+    @property
+    def jobs(self) -> list[str]:
+        """The jobs it speaks of."""
+        return [
+            *(one.job for one in self.interrupts),
+            *(one.job for one in self.resizes),
+            *(one.job for one in self.starts),
+        ]
+
     def __bool__(self) -> bool:
         return bool(self.starts or self.resizes or self.interrupts)

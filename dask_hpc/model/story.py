@@ -1,9 +1,10 @@
 """The story: a bounded log of plans and of what happened, so that "why?" always has an answer."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from dask_hpc.model.explanation import Explanation
 from dask_hpc.model.plan import Plan
 
 
@@ -23,15 +24,26 @@ class Happening:
 class Story:
     """The newest plans and happenings, oldest first."""
 
-    __slots__ = ("_plans", "happenings")
+    __slots__ = ("_explained", "_plans", "happenings")
 
     def __init__(self, length: int = 10_000) -> None:
         self._plans: deque[Plan] = deque(maxlen=length)
+        self._explained: dict[tuple[int, str], Explanation] = {}
         self.happenings: deque[Happening] = deque(maxlen=length)
 
-    def add(self, plan: Plan) -> None:
-        """Remember a plan, forgetting the oldest if the log is full."""
+    def add(self, plan: Plan, explained: Mapping[str, Explanation] | None = None) -> None:
+        """Remember a plan, and why each of its jobs is in it, forgetting the oldest if the log is full."""
+        if self._explained and len(self._plans) == self._plans.maxlen:
+            oldest = self._plans[0]
+            for job in oldest.jobs:
+                self._explained.pop((oldest.id, job), None)
         self._plans.append(plan)
+        for job, explanation in (explained or {}).items():
+            self._explained[plan.id, job] = explanation
+
+    def explanation(self, happening: Happening) -> Explanation | None:
+        """Why that decision and not another; None of an event, or if it is forgotten."""
+        return self._explained.get((happening.id, happening.job))
 
     def tell(self, happening: Happening) -> None:
         """Remember something that happened, forgetting the oldest if the log is full."""

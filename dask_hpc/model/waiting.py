@@ -60,6 +60,11 @@ class Waiting:
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._keys
 
+    def __getitem__(self, job_id: str) -> Job:
+        key = self._keys[job_id]
+        block = self._blocks[bisect_left(self._lasts, key)]
+        return block.jobs[bisect_left(block.keys, key)]
+
     def __iter__(self) -> Iterator[Job]:
         blocks = self._blocks
         if len(blocks) == 1:  # nearly always
