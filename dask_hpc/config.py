@@ -1,5 +1,6 @@
 """Our defaults in Dask's configuration, under ``hpc``; loaded by importing this module."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,33 +18,62 @@ DEFAULTS: dict[str, Any] = yaml.safe_load(FILE.read_text())
 dask.config.update_defaults(DEFAULTS)
 
 
+def _word(value: Any, allowed: str) -> Any:
+    return _if(isinstance(value, str) and value != "", value, allowed)
+
+
+def _count(value: Any) -> Any:
+    return _if(type(value) is int and value >= 1, value, "a whole number >= 1")
+
+
+def _yes_or_no(value: Any) -> Any:
+    return _if(isinstance(value, bool), value, "true, false")
+
+
+def _if(is_fine: bool, value: Any, allowed: str) -> Any:
+    if not is_fine:
+        raise InputError("", f"found {shown(value)}", allowed)
+    return value
+
+
+#: of every key under ``hpc``: from what a person may write to what we use, or an ``InputError``
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "policy": lambda value: _word(value, "the name or path of a policy"),
+    "node": lambda value: _if(value in NODE_MODES, value, ", ".join(NODE_MODES)),
+    "story-length": _count,
+    "max-errors": _count,
+    "fair-shares": _yes_or_no,
+}
+#: the keys that can also be changed while a cluster is managed, by ``Manager.set``
+LIVE = ("fair-shares",)
+
+
 def policy() -> str:
     """``hpc.policy``: which policy when none is named."""
-    return _checked("policy", lambda v: isinstance(v, str) and v != "", "the name or path of a policy")
+    found: str = _configured("policy")
+    return found
 
 
-def node() -> str:
-    """``hpc.node``: what one node is."""
-    return _checked("node", lambda v: v in NODE_MODES, ", ".join(NODE_MODES))
+def settings() -> dict[str, Any]:
+    """Everything else under ``hpc``, checked: what the scheduler is told when control starts."""
+    return {key: _configured(key) for key in _READERS if key != "policy"}
 
 
-def story_length() -> int:
-    """``hpc.story-length``: how much is remembered."""
-    return _checked("story-length", _is_count, "a whole number >= 1")
+def live_setting(key: object, value: object) -> Any:
+    """A new value for a key of ``LIVE``, checked as in the configuration."""
+    if not isinstance(key, str) or key not in LIVE:
+        raise InputError("settings", f"found {shown(key)}", ", ".join(LIVE))
+    return _read(key, value, f"settings.{key}")
 
 
-def max_errors() -> int:
-    """``hpc.max-errors``: when to switch control off."""
-    return _checked("max-errors", _is_count, "a whole number >= 1")
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 1
-
-
-def _checked(key: str, is_fine: Any, allowed: str) -> Any:
+def _configured(key: str) -> Any:
     # The default again: a program may have cleared Dask's configuration, as its own tests do.
     value = dask.config.get(f"hpc.{key}", default=DEFAULTS["hpc"][key])
-    if not is_fine(value):
-        raise InputError(f"configuration hpc.{key}", f"found {shown(value)}", allowed)
-    return value
+    return _read(key, value, f"configuration hpc.{key}")
+
+
+def _read(key: str, value: object, where: str) -> Any:
+    try:
+        return _READERS[key](value)
+    except InputError as error:
+        raise error.at(where) from None

@@ -9,6 +9,7 @@ from dask_hpc.live.gate import Gate
 from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.nodes import Nodes
 from dask_hpc.live.request import read_request
+from dask_hpc.live.tuning import InForce
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.explanation import explain
 from dask_hpc.model.indices import Indices
@@ -33,16 +34,19 @@ class ControlLoop:
     def __init__(
         self,
         scheduler: Any,
-        policy: Policy,
+        in_force: InForce,
         clock: Callable[[], float],
         wake: Callable[[], None],
-        mode: str,
         story: Story,
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
         self._wake = wake
-        self.policy = policy
+        self.policy = in_force.policy
+        #: the configuration's keys under ``hpc``, as they are now
+        self.settings = in_force.settings
+        #: whether somebody wants nothing to be decided
+        self.is_paused = False
         self.story = story
         #: the newest decisions, each of which can be made again
         self.recorded: deque[Recorded] = deque(maxlen=_RECORDED)
@@ -51,10 +55,10 @@ class ControlLoop:
         #: a job's communication over compute time on so many nodes, if anything can tell
         self.measure: Callable[[LiveJob, int], float | None] = lambda job, nodes: None
         self._last_offered = -1
-        self.nodes = Nodes(mode)
+        self.nodes = Nodes(self.settings["node"])
         for address in compat.workers_by_name(scheduler):
             self.nodes.join(address, *compat.worker_identity(scheduler, address))
-        self.indices = Indices((Node(name) for name in self.nodes), policy.queue.rank, clock())
+        self.indices = Indices((Node(name) for name in self.nodes), self.policy.queue.rank, clock())
         self.gate = Gate(scheduler)
         #: all jobs by id, in order of submission; of those that are done only the newest
         self.jobs: dict[str, LiveJob] = {}
@@ -158,12 +162,14 @@ class ControlLoop:
             self._perhaps_over[job] = None
         self._wake()
 
-    def change_policy(self, policy: Policy) -> None:
-        """Another policy from now on. Nothing is lost; what runs keeps running."""
-        self.policy = policy
-        self.memory = None
-        self.indices.reorder(policy.queue.rank)
-        self._tell("policy", reason=f"{policy.name} from now on")
+    def change(self, in_force: InForce, reason: str) -> None:
+        """Another policy or other settings from now on. Nothing is lost; what runs keeps running."""
+        self.settings = in_force.settings
+        if in_force.policy != self.policy:
+            self.policy = in_force.policy
+            self.memory = None
+            self.indices.reorder(self.policy.queue.rank)
+        self._tell("policy", reason=reason)
         self._wake()
 
     # what follows
@@ -171,9 +177,10 @@ class ControlLoop:
     def decide(self) -> None:
         """One decision for everything that happened since the last."""
         self._catch_up()
-        self.memory = self.policy.settle(
-            Snapshot(self.indices), self.memory, self._carry_out, self.recorded.append
-        )
+        if not self.is_paused:
+            self.memory = self.policy.settle(
+                Snapshot(self.indices), self.memory, self._carry_out, self.recorded.append
+            )
 
     def preview(self, policy: Policy | None = None) -> list[dict[str, Any]]:
         """What would be decided now, by the policy in force or another, without doing it."""

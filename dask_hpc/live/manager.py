@@ -38,19 +38,24 @@ def manage(client_or_cluster: Any, policy: str | Path | Policy | None = None) ->
 
 def _prepared(policy: str | Path | Policy | None) -> tuple[HpcPlugin, dict[str, str]]:
     """Everything that can be wrong is found here, before anything happens."""
-    if policy is not None and not isinstance(policy, str | Path | Policy):
+    chosen, text = _read(config.policy() if policy is None else policy)
+    plugin = HpcPlugin(text, chosen.name, config.settings())
+    return plugin, {} if policy is None else {"policy": text, "name": chosen.name}
+
+
+def _read(policy: str | Path | Policy) -> tuple[Policy, str]:
+    if not isinstance(policy, str | Path | Policy):
         raise InputError("policy", f"found {shown(policy)}", "a name, a path or a Policy")
-    chosen = Policy.load(config.policy() if policy is None else policy)
+    chosen = Policy.load(policy)
     text = chosen.to_yaml()
     Policy.parse(text, name=chosen.name)  # as the scheduler will
-    plugin = HpcPlugin(text, chosen.name, config.node(), config.story_length(), config.max_errors())
-    return plugin, {} if policy is None else {"text": text, "name": chosen.name}
+    return chosen, text
 
 
 async def _managed(client: Client, plugin: HpcPlugin, change: dict[str, str], owns_client: bool) -> "Manager":
     await client.register_plugin(plugin)  # does nothing if the cluster is managed already
-    name = await client.scheduler.hpc_policy(**change)
-    return Manager(client, name, owns_client)
+    in_force = await client.scheduler.hpc_set(**change)
+    return Manager(client, in_force["name"], owns_client)
 
 
 async def _managed_cluster(cluster: Cluster, plugin: HpcPlugin, change: dict[str, str]) -> "Manager":
@@ -91,14 +96,40 @@ class Manager:
         of plain dicts with decision, job, nodes and reason."""
         given = {}
         if policy is not None:
-            chosen = Policy.load(policy)
-            given = {"text": chosen.to_yaml(), "name": chosen.name}
+            chosen, text = _read(policy)
+            given = {"policy": text, "name": chosen.name}
         return self._client.sync(self._ask, "hpc_preview", **given)
 
     def replay(self) -> Any:
         """Make the newest decisions again from what they were made from: how many there are, and the ids
         of those that came out otherwise (there should be none)."""
         return self._client.sync(self._ask, "hpc_replay")
+
+    def set(self, policy: str | Path | Policy | None = None, **changes: Any) -> Any:
+        """Change what is in force, all or nothing: another policy (as for ``manage``), then parameters and
+        settings by key path: ``set(**{"malleability.guard": "30s", "settings.fair-shares": True})``.
+
+        Nothing is lost, and what runs keeps running. Answers what is in force then: ``name`` and
+        ``policy`` (as YAML), ``settings``, ``state`` (on, paused or off) and how many steps ``undo`` can
+        go back. Without arguments it only does that. What cannot be used is an ``InputError``.
+        """
+        asked: dict[str, Any] = {"changes": changes} if changes else {}
+        if policy is not None:
+            chosen, text = _read(policy)
+            asked |= {"policy": text, "name": chosen.name}
+        return self._client.sync(self._ask, "hpc_set", **asked)
+
+    def pause(self) -> Any:
+        """Decide nothing until ``resume()``: running jobs run on, waiting jobs wait. Answers as ``set``."""
+        return self._client.sync(self._ask, "hpc_set", action="pause")
+
+    def resume(self) -> Any:
+        """Decide again. Answers as ``set``."""
+        return self._client.sync(self._ask, "hpc_set", action="resume")
+
+    def undo(self) -> Any:
+        """Back to what was in force before the last change; again, one more step back. Answers as ``set``."""
+        return self._client.sync(self._ask, "hpc_set", action="undo")
 
     def close(self) -> Any:
         """End the management: jobs that wait run as in plain Dask. May be called again."""
@@ -134,6 +165,8 @@ class Manager:
             raise RuntimeError("this cluster is not managed (any more): its manager was closed")
         if call == "hpc_status":
             self._policy = found["policy"]
+        elif call == "hpc_set":
+            self._policy = found["name"]
         return _with_lists(found)
 
     async def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""The scheduler plugin: Dask's hooks, our remote calls, and the promise never to break a computation."""
+"""The scheduler plugin: Dask's hooks, and the promise never to break a computation."""
 
 import logging
 from collections.abc import Callable
@@ -9,15 +9,16 @@ from typing import Any
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_hpc.live import compat
+from dask_hpc.live.calls import Calls
 from dask_hpc.live.control import ControlLoop
 from dask_hpc.live.request import ANNOTATION, TOPIC
-from dask_hpc.live.status import status_of, told
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.live.tuning import History, InForce, difference
 from dask_hpc.model.story import Story
 from dask_hpc.policy import Policy
 
 logger = logging.getLogger(__name__)
 NAME = "dask-hpc"  # among the plugins of a scheduler
+_PAUSED = "decides nothing until it is resumed: running jobs run on, waiting jobs wait"
 
 
 def guarded(hook: Callable[..., None]) -> Callable[..., None]:
@@ -39,98 +40,74 @@ def guarded(hook: Callable[..., None]) -> Callable[..., None]:
     return safe
 
 
-def parse_policy(text: Any, name: Any) -> Policy:
-    """A policy that came over the wire. Raises ``InputError``."""
-    if not isinstance(text, str) or not isinstance(name, str):
-        raise InputError("policy", f"found {shown(text)}, {shown(name)}", "YAML text and a name")
-    return Policy.parse(text, name=name)
-
-
 class HpcPlugin(SchedulerPlugin):
     """Runs jobs on allotments, as a policy decides. Registered by ``dask_hpc.manage``.
 
-    Travels as plain data: the policy is YAML text, parsed on the scheduler. ``clock`` may be replaced by
-    a test.
+    Travels as plain data: the policy is YAML text, parsed on the scheduler; ``settings`` is what
+    ``config.settings()`` gives. ``clock`` may be replaced by a test.
     """
 
     name = NAME
     idempotent = True
     control: ControlLoop
 
-    def __init__(self, policy: str, policy_name: str, node: str, story_length: int, max_errors: int) -> None:
+    def __init__(self, policy: str, policy_name: str, settings: dict[str, Any]) -> None:
         self._given = (policy, policy_name)
-        self._node = node
-        self._story_length = story_length
-        self._max_errors = max_errors
+        self._settings = settings
         self.is_on = False
 
     async def start(self, scheduler: Any) -> None:
         """Take over. Nothing here waits, so no event can slip in before Dask knows this plugin."""
         policy = Policy.parse(self._given[0], name=self._given[1])
+        self.history = History(InForce(policy, self._settings))
         self.scheduler = scheduler
         self._since = monotonic()
         self.clock: Callable[[], float] = lambda: monotonic() - self._since
-        self.story = Story(self._story_length)
+        self.story = Story(self._settings["story-length"])
         self._clocks: Any = None
         self._is_released = True
-        self._handlers = {
-            "hpc_status": self.status,
-            "hpc_story": self.tell_story,
-            "hpc_preview": self.preview,
-            "hpc_replay": self.replay,
-            "hpc_policy": self.change_policy,
-            "hpc_close": self.stop,
-        }
-        self._switch_on(policy)
+        self._handlers = Calls(self).by_name()
+        self._switch_on()
         compat.add_handlers(scheduler, self._handlers)
 
-    # remote calls
-
-    def status(self) -> dict[str, Any]:
-        """What is going on, as plain data."""
-        return status_of(self.control) | {
-            "time": self.clock(),
-            "state": "on" if self.is_on else "off",
-            "errors": self.errors,
-        }
-
-    def tell_story(self) -> list[dict[str, Any]]:
-        """What was decided and what happened, oldest first. Decisions come with the rule that spoke, what
-        it looked at, and what was not done instead."""
-        return [told(self.story, happening) for happening in self.story.happenings]
-
-    def preview(self, text: Any = None, name: Any = None) -> list[dict[str, Any]]:
-        """What would be decided now, under the policy in force or this one, without doing it."""
-        if not self.is_on:
-            return []
-        return self.control.preview(None if text is None else parse_policy(text, name))
-
-    def replay(self) -> dict[str, Any]:
-        """Make the recorded decisions again: how many there are, and which came out otherwise."""
-        recorded = list(self.control.recorded)
-        return {
-            "decisions": len(recorded),
-            "different": [one.plan.id for one in recorded if not one.is_repeatable],
-        }
-
-    def change_policy(self, text: Any = None, name: Any = None) -> str:
-        """Swap the policy, or with no text only say its name. Also switches control on again."""
-        if text is not None:
-            policy = parse_policy(text, name)
-            if not self.is_on:
-                self._switch_on(policy)
-            elif policy != self.control.policy:
-                self.errors = 0
-                self.control.change_policy(policy)
-        return self.control.policy.name
-
-    def stop(self) -> str:
+    def stop(self) -> None:
         """Let go of everything and leave the scheduler without a trace."""
         self._release("closed", "control was closed")
         compat.remove_handlers(self.scheduler, self._handlers)
         if self.scheduler.plugins.get(NAME) is self:
             self.scheduler.remove_plugin(NAME)
-        return "OK"
+
+    # what people change
+
+    def put_in_force(self, new: InForce) -> None:
+        """Another policy, other settings. Nothing is lost; what runs keeps running."""
+        old = self.history.now
+        self.history.accept(new)
+        self._apply(old)
+
+    def undo(self) -> None:
+        """What was in force before the last change is so again."""
+        old = self.history.now
+        self.history.undo()
+        self._apply(old, "undone: ")
+
+    def pause(self, is_paused: bool) -> None:
+        """Decide nothing until told otherwise; or decide again."""
+        if is_paused != self.control.is_paused:
+            self.control.is_paused = is_paused
+            self.control.tell("pause" if is_paused else "resume", _PAUSED if is_paused else "decides again")
+            self.wake()
+
+    def switch_on(self) -> None:
+        """Start anew after errors switched control off."""
+        if not self.is_on:
+            self._switch_on()
+
+    def _apply(self, old: InForce, how: str = "") -> None:
+        new = self.history.now
+        if new != old:
+            self.errors = 0
+            self.control.change(new, how + difference(old, new))
 
     # hooks
 
@@ -197,23 +174,23 @@ class HpcPlugin(SchedulerPlugin):
         logger.error("dask-hpc: error in %s", where, exc_info=error)
         self.errors += 1
         self.control.tell("error", f"in {where}: {type(error).__name__}: {error}")
-        if self.is_on and self.errors >= self._max_errors:
+        if self.is_on and self.errors >= self._settings["max-errors"]:
             self.is_on = False
             reason = f"control is off after {self.errors} errors; all tasks run as in plain Dask"
             # We may be inside one of Dask's transitions, where no other may be asked for.
             self.scheduler.loop.add_callback(self._release, "off", reason)
 
-    def _switch_on(self, policy: Policy) -> None:
+    def _switch_on(self) -> None:
         self._release("off", "starts anew")
         self.errors = 0
         self._is_scheduled = False
         self._is_released = False
         self.is_on = True
         self.control = ControlLoop(
-            self.scheduler, policy, lambda: self.clock(), self.wake, self._node, self.story
+            self.scheduler, self.history.now, lambda: self.clock(), self.wake, self.story
         )
         self._owner = self.control.gate.owner
-        self.control.tell("policy", f"{policy.name} from now on")
+        self.control.tell("policy", f"{self.control.policy.name} from now on")
 
     def _release(self, decision: str, reason: str) -> None:
         self.is_on = False

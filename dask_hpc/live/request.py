@@ -23,7 +23,7 @@ _FIELDS = frozenset(
 
 def make_request(name: Any, **fields: Any) -> dict[str, Any]:
     """Plain data for a job of that name. ``None`` stands for the default. Raises ``InputError``."""
-    _check_word("job name", name, may_be_empty=False)
+    check_word("job name", name, may_be_empty=False)
     where = f"job {shown(name)}"
     found = {key: value for key, value in fields.items() if value is not None}
     found.setdefault("nodes", 1)
@@ -40,7 +40,7 @@ def make_request(name: Any, **fields: Any) -> dict[str, Any]:
             except InputError as error:
                 raise error.at(f"{where}: {key}") from None
     for key in ("kind", "constraint", "user"):
-        _check_word(f"{where}: {key}", found.get(key, ""))
+        check_word(f"{where}: {key}", found.get(key, ""))
     priority = found.get("priority", 0)
     if isinstance(priority, bool) or not isinstance(priority, int | float) or not -1e15 < priority < 1e15:
         raise InputError(f"{where}: priority", f"found {shown(priority)}", "a number")
@@ -61,7 +61,7 @@ def read_request(request: object, submitted: float) -> tuple[str, Job]:
         raise InputError("job", f"found {shown(request)}", "what dask_hpc.job() makes")
     fields = dict(request)
     job_id = fields.pop("id", None)
-    _check_word("job id", job_id, may_be_empty=False, longest=2 * _LONGEST)
+    check_word("job id", job_id, may_be_empty=False, longest=2 * _LONGEST)
     checked = make_request(fields.pop("name", None), nodes=fields.pop("nodes", 1), **fields)
     name = checked.pop("name")
     return name, _model(checked | {"id": job_id, "submitted": submitted})
@@ -71,7 +71,8 @@ def _model(fields: dict[str, Any]) -> Job:
     return Job(**fields)
 
 
-def _check_word(where: str, value: object, *, may_be_empty: bool = True, longest: int = _LONGEST) -> None:
+def check_word(where: str, value: object, *, may_be_empty: bool = True, longest: int = _LONGEST) -> None:
+    """A name that fits on one line of any screen, or an ``InputError``."""
     if (
         not isinstance(value, str)
         or len(value) > longest

@@ -59,6 +59,8 @@ def _status_of_job(control: "ControlLoop", job: LiveJob) -> dict[str, Any]:
 def _waiting_because(control: "ControlLoop", job: LiveJob) -> str:
     if producer := job.blocking:
         return f"needs results of job {producer.id}, which has not started"
+    if control.is_paused:
+        return "decisions are paused"
     asked, there, idle = job.model.nodes, len(control.indices.nodes), len(control.indices.idle)
     if asked > there:
         return f"asks for {count_nodes(asked)}, the cluster has {there}"

@@ -30,23 +30,37 @@ def test_every_key_is_in_both_files():
 
 
 @pytest.mark.parametrize(
-    ("key", "read", "bad"),
+    ("key", "bad"),
     [
-        ("policy", config.policy, 3),
-        ("node", config.node, "rack"),
-        ("node", config.node, ["host"]),
-        ("story-length", config.story_length, 0),
-        ("story-length", config.story_length, "many"),
-        ("max-errors", config.max_errors, True),
+        ("policy", 3),
+        ("node", "rack"),
+        ("node", ["host"]),
+        ("story-length", 0),
+        ("story-length", "many"),
+        ("max-errors", True),
+        ("fair-shares", "often"),
+        ("fair-shares", 1),
     ],
 )
-def test_bad_values_name_the_key(key, read, bad):
+def test_bad_values_name_the_key(key, bad):
     with dask.config.set({f"hpc.{key}": bad}), pytest.raises(InputError, match=f"hpc.{key}"):
-        read()
+        config.policy(), config.settings()
+
+
+def test_settings_are_everything_but_the_policy():
+    assert config.settings() == {k: v for k, v in config.DEFAULTS["hpc"].items() if k != "policy"}
+    assert set(config.LIVE) <= set(config.settings())
+
+
+def test_live_settings_are_checked():
+    assert config.live_setting("fair-shares", True) is True
+    for key, value in (("fair-shares", 3), ("node", "host"), ("nothing", 1), (["x"], 1)):
+        with pytest.raises(InputError, match="settings"):
+            config.live_setting(key, value)
 
 
 def test_environment_variables():
-    code = "from dask_hpc import config; print(config.policy(), config.story_length())"
+    code = "from dask_hpc import config; print(config.policy(), config.settings()['story-length'])"
     env = os.environ | {"DASK_HPC__POLICY": "fcfs", "DASK_HPC__STORY_LENGTH": "7"}
     found = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["fcfs", "7"]

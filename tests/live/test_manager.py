@@ -109,12 +109,12 @@ async def test_policy_swap_loses_nothing(c, s, *workers):
 async def test_remote_calls_check_their_arguments(c, s, *workers):
     async with await dask_hpc.manage(c) as m:
         for bad in (
-            {"text": 3, "name": "x"},
-            {"text": "queue: {strategy: fcfs}"},
-            {"text": ":", "name": "x"},
+            {"policy": 3, "name": "x"},
+            {"policy": "queue: {strategy: fcfs}", "changes": 3},
+            {"policy": ":", "name": "x"},
         ):
             with pytest.raises(InputError):
-                await c.scheduler.hpc_policy(**bad)
+                await c.scheduler.hpc_set(**bad)
         for message in (3, {"closed": 3}, {"closed": "unknown"}, {}, "closed", None):
             await c.log_event("hpc", message)
         assert plugin_of(s).errors == 0

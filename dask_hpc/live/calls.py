@@ -1,0 +1,123 @@
+"""What can be asked of a managed cluster from outside. Everything that comes in is checked here."""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from dask_hpc.live.status import status_of, told
+from dask_hpc.model.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from dask_hpc.live.plugin import HpcPlugin
+
+_ACTIONS = ("pause", "resume", "undo")
+
+
+class Calls:
+    """The remote calls, ``hpc_*``. Their answers are plain data; bad input is an ``InputError``."""
+
+    def __init__(self, plugin: "HpcPlugin") -> None:
+        self._plugin = plugin
+
+    def by_name(self) -> dict[str, Callable[..., Any]]:
+        """The calls by the names they are called by."""
+        calls = {
+            "hpc_status": self.status,
+            "hpc_story": self.story,
+            "hpc_preview": self.preview,
+            "hpc_replay": self.replay,
+            "hpc_set": self.set,
+            "hpc_close": self.close,
+        }
+        return {name: _strict(name, call) for name, call in calls.items()}
+
+    def status(self) -> dict[str, Any]:
+        """What is going on."""
+        plugin = self._plugin
+        return status_of(plugin.control) | {
+            "time": plugin.clock(),
+            "state": self._state(),
+            "errors": plugin.errors,
+        }
+
+    def story(self) -> list[dict[str, Any]]:
+        """What was decided and what happened, oldest first. Decisions come with the rule that spoke, what
+        it looked at, and what was not done instead."""
+        story = self._plugin.story
+        return [told(story, happening) for happening in story.happenings]
+
+    def preview(self, policy: Any = None, name: Any = None) -> list[dict[str, Any]]:
+        """What would be decided now, under the policy in force or this one, without doing it."""
+        plugin = self._plugin
+        other = policy is not None or name is not None
+        chosen = plugin.history.now.changed(policy, name).policy if other else None
+        return plugin.control.preview(chosen) if plugin.is_on else []
+
+    def replay(self) -> dict[str, Any]:
+        """Make the recorded decisions again: how many there are, and which came out otherwise."""
+        recorded = list(self._plugin.control.recorded)
+        return {
+            "decisions": len(recorded),
+            "different": [one.plan.id for one in recorded if not one.is_repeatable],
+        }
+
+    def set(
+        self, policy: Any = None, name: Any = None, changes: Any = None, action: Any = None
+    ) -> dict[str, Any]:
+        """Swap the policy and change parameters and settings, as ``InForce.changed`` says; or "pause",
+        "resume" or "undo". All or nothing. Answers what is in force; without arguments it only does that.
+
+        A policy also switches control on again after errors have switched it off.
+        """
+        plugin = self._plugin
+        if action is not None:
+            if not isinstance(action, str) or action not in _ACTIONS:
+                raise InputError("action", f"found {shown(action)}", ", ".join(_ACTIONS))
+            if policy is not None or name is not None or changes is not None:
+                raise InputError("action", f"found {shown(action)} together with changes", "one of the two")
+            if action == "undo":
+                plugin.undo()
+            else:
+                plugin.pause(action == "pause")
+        elif policy is not None or name is not None or changes is not None:
+            plugin.put_in_force(plugin.history.now.changed(policy, name, changes))
+            if policy is not None:
+                plugin.switch_on()
+        return self._in_force()
+
+    def close(self) -> str:
+        """End the management."""
+        self._plugin.stop()
+        return "OK"
+
+    def _in_force(self) -> dict[str, Any]:
+        now = self._plugin.history.now
+        return {
+            "name": now.policy.name,
+            "policy": now.policy.to_yaml(),
+            "settings": dict(now.settings),
+            "state": self._state(),
+            "undo": len(self._plugin.history),
+        }
+
+    def _state(self) -> str:
+        if not self._plugin.is_on:
+            return "off"
+        return "paused" if self._plugin.control.is_paused else "on"
+
+
+def _strict(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Arguments that the call does not have are bad input, too."""
+    known = signature(call)
+
+    @wraps(call)
+    def checked(**arguments: Any) -> Any:
+        try:
+            known.bind(**arguments)
+        except TypeError:
+            allowed = ", ".join(known.parameters) or "no arguments"
+            raise InputError(name, f"found {shown(list(arguments))}", allowed) from None
+        return call(**arguments)
+
+    return checked
