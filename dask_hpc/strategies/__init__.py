@@ -14,6 +14,7 @@ from dask_hpc.strategies.elastic import Elastic, ElasticQueue
 from dask_hpc.strategies.fcfs import Fcfs
 from dask_hpc.strategies.fcfs_malleable import FcfsMalleable
 from dask_hpc.strategies.fpsma import Fpsma
+from dask_hpc.strategies.give_way import GiveWay
 from dask_hpc.strategies.io_aware import IoAware, IoAwareQueue
 from dask_hpc.strategies.malleable_easy import MalleableEasy, MalleableEasyQueue
 from dask_hpc.strategies.moldable import Moldable
@@ -48,6 +49,7 @@ _OURS: tuple[type, ...] = (
     # ours
     ElasticQueue,
     Elastic,
+    GiveWay,
     # what people know from elsewhere
     DaskAdaptive,
     ParslSimple,
