@@ -24,6 +24,7 @@ ROOMS = {
     "simulator": {"model", "planning", "policy", "report"},
     "reproduce": {"model", "planning", "policy", "simulator"},
     "live": {"model", "planning", "policy", "report", "config"},
+    "preload": {"model", "live"},
     "checkpoint": {"model", "planning", "config", "live.compat"},
     "redistribute": {"model", "planning", "config", "live.compat"},
 }

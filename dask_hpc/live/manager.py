@@ -21,7 +21,7 @@ def manage(client_or_cluster: Any, policy: str | Path | Policy | None = None) ->
     what the configuration says (``hpc.policy``, easy-backfill). If the cluster is managed already, a
     policy that is named here replaces the one in force, and nothing is lost.
     """
-    plugin, change = _prepared(policy)
+    plugin, change = prepare(policy)
     if isinstance(client_or_cluster, Client):
         return client_or_cluster.sync(_managed, client_or_cluster, plugin, change, False)
     if not isinstance(client_or_cluster, Cluster):
@@ -36,8 +36,11 @@ def manage(client_or_cluster: Any, policy: str | Path | Policy | None = None) ->
         raise
 
 
-def _prepared(policy: str | Path | Policy | None) -> tuple[HpcPlugin, dict[str, str]]:
-    """Everything that can be wrong is found here, before anything happens."""
+def prepare(policy: str | Path | Policy | None) -> tuple[HpcPlugin, dict[str, str]]:
+    """A plugin as configured, and the change a policy named here means to a cluster that has one already.
+
+    Everything that can be wrong is found here, before anything happens.
+    """
     chosen, text = _read(config.policy() if policy is None else policy)
     plugin = HpcPlugin(text, chosen.name, config.settings())
     return plugin, {} if policy is None else {"policy": text, "name": chosen.name}

@@ -54,7 +54,10 @@ class HpcPlugin(SchedulerPlugin):
     def __init__(self, policy: str, policy_name: str, settings: dict[str, Any]) -> None:
         self._given = (policy, policy_name)
         self._settings = settings
+        # What the hooks look at: Dask may call them before ``start``, if a preload module brought us.
         self.is_on = False
+        self._owner: dict[Any, Any] = {}
+        self._clocks: Any = None
 
     async def start(self, scheduler: Any) -> None:
         """Take over. Nothing here waits, so no event can slip in before Dask knows this plugin."""
@@ -64,7 +67,6 @@ class HpcPlugin(SchedulerPlugin):
         self._since = monotonic()
         self.clock: Callable[[], float] = lambda: monotonic() - self._since
         self.story = Story(self._settings["story-length"])
-        self._clocks: Any = None
         self._is_released = True
         self._handlers = Calls(self).by_name()
         self._switch_on()
