@@ -15,6 +15,7 @@ COMMANDS = {
     "policies": "List, show and check policies.",
     "reproduce": "Print what papers published beside what we get.",
     "simulate": "Play a workload under one or more policies and compare.",
+    "story": "Tell what was decided on a managed cluster, and why.",
 }
 
 

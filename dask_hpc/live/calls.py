@@ -25,6 +25,7 @@ class Calls:
         calls = {
             "hpc_status": self.status,
             "hpc_story": self.story,
+            "hpc_story_since": self.story_since,
             "hpc_preview": self.preview,
             "hpc_replay": self.replay,
             "hpc_set": self.set,
@@ -46,6 +47,14 @@ class Calls:
         it looked at, and what was not done instead."""
         story = self._plugin.story
         return [told(story, happening) for happening in story.happenings]
+
+    def story_since(self, number: Any = None) -> dict[str, Any]:
+        """What was told from that number on, for a reader who comes back: see ``Story.since``."""
+        if type(number) is not int or number < 0:
+            raise InputError("number", f"found {shown(number)}", "a whole number >= 0")
+        story = self._plugin.story
+        first, rows = story.since(number)
+        return {"first": first, "rows": [told(story, row) for row in rows]}
 
     def preview(self, policy: Any = None, name: Any = None) -> list[dict[str, Any]]:
         """What would be decided now, under the policy in force or this one, without doing it."""

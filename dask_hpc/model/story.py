@@ -1,8 +1,9 @@
 """The story: a bounded log of plans and of what happened, so that "why?" always has an answer."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from dask_hpc.model.explanation import Explanation
 from dask_hpc.model.plan import Plan
@@ -24,12 +25,14 @@ class Happening:
 class Story:
     """The newest plans and happenings, oldest first."""
 
-    __slots__ = ("_explained", "_plans", "happenings")
+    __slots__ = ("_explained", "_plans", "counts", "happenings")
 
     def __init__(self, length: int = 10_000) -> None:
         self._plans: deque[Plan] = deque(maxlen=length)
         self._explained: dict[tuple[int, str], Explanation] = {}
         self.happenings: deque[Happening] = deque(maxlen=length)
+        #: how often which decision was told, including what is forgotten
+        self.counts: Counter[str] = Counter()
 
     def add(self, plan: Plan, explained: Mapping[str, Explanation] | None = None) -> None:
         """Remember a plan, and why each of its jobs is in it, forgetting the oldest if the log is full."""
@@ -48,6 +51,16 @@ class Story:
     def tell(self, happening: Happening) -> None:
         """Remember something that happened, forgetting the oldest if the log is full."""
         self.happenings.append(happening)
+        self.counts[happening.decision] += 1
+
+    def since(self, number: int) -> tuple[int, list[Happening]]:
+        """What was told from that number on, as far as it is remembered, and the number of the first of it.
+
+        Happenings are numbered from 0. A reader who asks next for that number plus those it got misses none.
+        """
+        told = self.counts.total()
+        first = max(min(number, told), told - len(self.happenings))
+        return first, list(islice(self.happenings, first - told + len(self.happenings), None))
 
     def __iter__(self) -> Iterator[Plan]:
         return iter(self._plans)

@@ -45,6 +45,10 @@ BAD = [
     ["simulate", "no/such.swf"],
     ["simulate", "--nodes", "many"],
     ["demo", "--nonsense"],
+    ["story"],
+    ["story", "nonsense"],
+    ["story", "foo://127.0.0.1:1"],
+    ["story", "tls://127.0.0.1:1"],
 ]
 
 

@@ -1,5 +1,8 @@
 """The story forgets the oldest plans first, and an empty plan is false."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dask_hpc.model.explanation import Explanation
 from dask_hpc.model.plan import Plan, Start
 from dask_hpc.model.story import Happening, Story
@@ -26,3 +29,21 @@ def test_explanations_are_forgotten_with_their_plans():
     kept = [story.explanation(Happening(number, 0.0, "start", "a")) for number in range(4)]
     assert kept == [None, None, why, why]
     assert story.explanation(Happening(3, 0.0, "start", "b")) is None
+
+
+@given(st.integers(1, 5), st.lists(st.integers(0, 4)), st.integers(0, 30))
+def test_a_reader_misses_only_what_is_forgotten(length, batches, wanted):
+    story, told, seen, following = Story(length), 0, [], 0
+    for batch in batches:
+        for _ in range(batch):
+            story.tell(Happening(told, 0.0, "odd" if told % 2 else "even"))
+            told += 1
+        first, rows = story.since(following)
+        assert first - following == max(0, batch - length)
+        seen += [row.id for row in rows]
+        following = first + len(rows)
+        assert following == told
+    assert len(seen) == len(set(seen)) and sorted(seen) == seen
+    assert story.counts.total() == told and story.counts["odd"] == told // 2
+    first, rows = story.since(wanted)
+    assert [row.id for row in rows] == list(range(first, told)) and first <= told

@@ -1,0 +1,91 @@
+"""``dask-hpc story``: what was decided on a managed cluster and why, once or as it happens."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import click
+from rich.console import Console
+
+from dask_hpc.cli.story_lines import story_lines
+from dask_hpc.model.errors import InputError, shown
+
+_POLL = 0.5  # seconds
+_PATIENCE = 5.0  # seconds for a connection
+
+
+@click.command()
+@click.argument("address")
+@click.option("--follow", "-f", is_flag=True, help="Go on with what happens, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, for machines.")
+def story(address: str, follow: bool, as_json: bool) -> None:
+    """Tell the story of the managed cluster at ADDRESS: each decision, its job, its nodes, its reason.
+
+    For a tls:// address, certificates are taken from Dask's configuration (distributed.comm.tls).
+
+    \b
+    Example:
+      dask-hpc story tcp://10.0.0.1:8786 --follow
+    """
+    console = Console(soft_wrap=True, highlight=False)
+    try:
+        asyncio.run(_tell(address, follow, as_json, console))
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+
+
+async def _tell(address: str, follow: bool, as_json: bool, console: Console) -> None:
+    following = 0
+    async for first, rows in _pages(address, follow):
+        if first > following and following:
+            click.echo(f"dask-hpc: {first - following} rows were forgotten before they were read", err=True)
+        following = first + len(rows)
+        for row in rows:
+            if as_json:
+                click.echo(json.dumps(row))
+            else:
+                for line in story_lines(row):
+                    console.print(line)
+        sys.stdout.flush()
+
+
+async def _pages(address: str, follow: bool) -> AsyncIterator[tuple[int, list[dict[str, Any]]]]:
+    """The rows there are, and with ``follow`` those that come, each time with the number of the first."""
+    from distributed import Security, rpc
+
+    following = 0
+    try:
+        scheduler = rpc(address, timeout=_PATIENCE, connection_args=Security().get_connection_args("client"))
+    except (ValueError, TypeError) as error:
+        raise _unreachable(address, error) from None
+    async with scheduler:
+        try:
+            page = await scheduler.hpc_story_since(number=0)
+        except (OSError, ValueError, TypeError) as error:
+            raise _unreachable(address, error) from None
+        if page is None:
+            raise InputError("ADDRESS", f"the cluster at {shown(address)} is not managed by dask-hpc")
+        while page is not None:
+            if page["first"] < following:  # control was closed and started anew, and so was its story
+                following = 0
+            else:
+                yield page["first"], list(page["rows"])
+                following = page["first"] + len(page["rows"])
+                if not follow:
+                    return
+                await asyncio.sleep(_POLL)
+            try:
+                page = await scheduler.hpc_story_since(number=following)
+            except OSError:
+                click.echo("dask-hpc: the scheduler is gone", err=True)
+                return
+    click.echo("dask-hpc: control was closed", err=True)
+
+
+def _unreachable(address: str, error: Exception) -> InputError:
+    return InputError(
+        "ADDRESS", f"no scheduler answers at {shown(address)}: {error}", "the address of a Dask scheduler"
+    )
