@@ -5,7 +5,9 @@ from time import monotonic
 
 import dask
 import pytest
+from distributed import Event
 from distributed import scheduler as ds
+from distributed.core import Status
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 
 from dask_hpc.live import compat
@@ -31,6 +33,21 @@ one = gen_cluster(client=True, nthreads=[("", 1)])
         (ds.Scheduler, "transitions"),
         (ds.Scheduler, "coerce_hostname"),
         (ds.Scheduler, "remove_plugin"),
+        (ds.TaskState, "who_has"),
+        (ds.TaskState, "who_wants"),
+        (ds.TaskState, "waiters"),
+        (ds.TaskState, "processing_on"),
+        (ds.TaskState, "nbytes"),
+        (ds.WorkerState, "address"),
+        (ds.WorkerState, "has_what"),
+        (ds.WorkerState, "memory"),
+        (ds.WorkerState, "memory_limit"),
+        (ds.WorkerState, "nbytes"),
+        (ds.MemoryState, "process"),
+        (ds.MemoryState, "spilled"),
+        (ds.MemoryState, "unmanaged_old"),
+        (ds.Scheduler, "request_acquire_replicas"),
+        (ds.Scheduler, "request_remove_replicas"),
     ],
 )
 def test_name_exists(owner, name):
@@ -130,6 +147,36 @@ async def test_handlers_answer(c, s, a):
     assert await c.scheduler.hpc_test(value=3) is None, "an unknown remote call is not answered by None"
 
 
+@gen_cluster(client=True, nthreads=[("", 1)] * 2)
+async def test_copies_are_made_and_dropped(c, s, a, b):
+    f = c.submit(inc, 1, key="x", workers=[a.address])
+    await f
+    task = compat.find_task(s, "x")
+    assert compat.keys_on(s, a.address) == ["x"], "WorkerState.has_what changed"
+    assert compat.holders(task) == (a.address,), "TaskState.who_has changed"
+    assert compat.size(task) > 0, "TaskState.nbytes changed"
+    assert compat.is_wanted(task), "TaskState.who_wants changed"
+    assert not compat.is_actor(task)
+    assert isinstance(s.running, set) and isinstance(s.stream_comms, dict), "Scheduler.running, stream_comms"
+    assert compat.is_running(s, b.address), "Scheduler.running changed"
+    b.status = Status.paused
+    await async_poll_for(lambda: not compat.is_running(s, b.address), 5)
+    b.status = Status.running
+    await async_poll_for(lambda: compat.is_running(s, b.address), 5)
+    compat.copy_to(s, b.address, ["x"], "test")
+    await async_poll_for(lambda: len(compat.holders(task)) == 2, 5)
+    g = c.submit(lambda x: Event("go").wait(), f, workers=[a.address], key="y")
+    await async_poll_for(lambda: compat.is_used_on(task, a.address), 5)
+    assert not compat.is_used_on(task, b.address), "TaskState.waiters, processing_on changed"
+    await Event("go").set()
+    await g
+    compat.drop_from(s, a.address, ["x"], "test")
+    assert compat.holders(task) == (b.address,), "Scheduler.request_remove_replicas is not at once"
+    await async_poll_for(lambda: "x" not in a.data, 5)
+    limit, used = compat.memory_of(s, a.address)
+    assert limit == a.memory_manager.memory_limit and used >= 0, "WorkerState.memory_limit, memory changed"
+
+
 def test_only_compat_touches_private_names():
     """The names above appear in no other file of the live body."""
     from pathlib import Path
@@ -139,6 +186,7 @@ def test_only_compat_touches_private_names():
     private = (
         "worker_restrictions", "host_restrictions", "loose_restrictions", "unrunnable", ".transitions(",
         ".computations", ".handlers", ".tasks[", ".tasks.get", "host_info", ".stream_comms", ".who_has",
+        ".has_what", ".who_wants", ".waiters", ".processing_on", ".request_acquire", ".request_remove",
     )  # fmt: skip
     for file in Path(dask_hpc.live.__file__).parent.glob("*.py"):
         if file.name != "compat.py":

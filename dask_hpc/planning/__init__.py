@@ -1,0 +1,1 @@
+"""Plans in closed form: mathematics that people may also call directly."""
