@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from dask_hpc.live.request import read_request
 from dask_hpc.live.status import status_of, told
 from dask_hpc.model.errors import InputError, shown
 
@@ -26,6 +27,7 @@ class Calls:
             "hpc_status": self.status,
             "hpc_story": self.story,
             "hpc_story_since": self.story_since,
+            "hpc_script": self.script,
             "hpc_preview": self.preview,
             "hpc_replay": self.replay,
             "hpc_set": self.set,
@@ -40,6 +42,7 @@ class Calls:
             "time": plugin.clock(),
             "state": self._state(),
             "errors": plugin.errors,
+            "results_lost": plugin.lost,
         }
 
     def story(self) -> list[dict[str, Any]]:
@@ -55,6 +58,14 @@ class Calls:
         story = self._plugin.story
         first, rows = story.since(number)
         return {"first": first, "rows": [told(story, row) for row in rows]}
+
+    def script(self, client: Any = None, request: Any = None) -> str:
+        """What this client submits outside of jobs belongs to one job: as ``dask-hpc run`` wants it."""
+        if not isinstance(client, str) or client not in self._plugin.scheduler.clients:
+            raise InputError("client", f"found {shown(client)}", "the id of a connected client")
+        read_request(request, 0.0)
+        self._plugin.control.script_of[client] = cast(dict[str, Any], request)
+        return "OK"
 
     def preview(self, policy: Any = None, name: Any = None) -> list[dict[str, Any]]:
         """What would be decided now, under the policy in force or this one, without doing it."""

@@ -67,6 +67,8 @@ class ControlLoop:
         self._arrivals = 0
         self._not_offered: dict[LiveJob, None] = {}
         self._perhaps_over: dict[LiveJob, None] = {}
+        #: requests of the jobs to which all belongs that these clients submit outside of jobs
+        self.script_of: dict[str, dict[str, Any]] = {}
         for name in self.nodes:
             self._tell("node-joined", nodes=(name,))
 
@@ -95,7 +97,8 @@ class ControlLoop:
         job.unfinished.discard(key)
         if finish == "forgotten":
             self.gate.forget(key, job)
-        if not job.unfinished and job.state != "done" and (job.closed or job.state == "waiting"):
+        may_end = job.closed or job.gives_way or job.state == "waiting"
+        if not job.unfinished and job.state != "done" and may_end:
             self._perhaps_over[job] = None
             self._wake()
 
@@ -111,6 +114,7 @@ class ControlLoop:
 
     def client_leaves(self, client: str) -> None:
         """A client is gone, and its contexts with it."""
+        self.script_of.pop(client, None)
         for job in self.jobs.values():
             if client in job.clients:
                 job.clients.discard(client)
@@ -245,6 +249,7 @@ class ControlLoop:
             self._not_offered[job] = None
             self._tell("submit", job, reason=f"asks for {count_nodes(model.nodes)}")
             job.closed = self._closed_early.pop(model.id, False) is None
+            job.gives_way = request is self.script_of.get(client)
         elif job.state == "done":
             # Its context was closed while this graph was on its way, and all else was done: go on.
             self._done.pop(job.id, None)
@@ -254,29 +259,45 @@ class ControlLoop:
             self._not_offered[job] = None
             self._tell("submit", job, reason="more of its work arrived after it was done")
         job.clients.add(client)
+        if job.gives_way:
+            job.closed = False  # perhaps it was: by a client of the script that is gone
         if job.closed:
             self._perhaps_over[job] = None
         return job
 
     def _end_jobs(self) -> None:
+        if self.script_of:
+            self._perhaps_over.update((job, None) for job in self._running_jobs() if job.gives_way)
         while self._perhaps_over:
             job = next(iter(self._perhaps_over))
             del self._perhaps_over[job]
-            if job.state == "done" or not job.is_over:
+            reason = self._why_over(job)
+            if not reason:
                 continue
             if job.state == "running":
                 self.indices.end(job.id)
-                self._tell("end", job, job.nodes, "its context is closed and its tasks are done")
+                self._tell("end", job, job.nodes, reason)
             else:
                 if job.id in self.indices.waiting:
                     self.indices.withdraw(job.id)
-                self._tell("withdraw", job, reason="its context is closed and no task of it is left")
+                self._tell("withdraw", job, reason=reason)
             self._not_offered.pop(job, None)
             job.state = "done"
             job.ended = self.indices.now
             self.gate.lift(job)
             for old in _remember(self._done, job.id):
                 del self.jobs[old]
+
+    def _why_over(self, job: LiveJob) -> str:
+        """Why a job ends now; nothing if it does not."""
+        if job.state == "done":
+            return ""
+        if job.is_over:
+            left = "its tasks are done" if job.state == "running" else "no task of it is left"
+            return f"its context is closed and {left}"
+        if job.gives_way and not job.unfinished and job.state == "running":
+            return "it has nothing to run, and others wait" if any(self._waiting_jobs()) else ""
+        return ""
 
     def _offer_jobs(self) -> None:
         for job in sorted(self._not_offered, key=lambda job: job.arrival):

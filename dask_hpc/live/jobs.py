@@ -18,6 +18,7 @@ class LiveJob:
         "closed",
         "ended",
         "gate",
+        "gives_way",
         "held",
         "model",
         "name",
@@ -51,6 +52,8 @@ class LiveJob:
         #: the clients that submitted it, and whether its context is closed
         self.clients: set[str] = set()
         self.closed = False
+        #: whether it leaves its nodes when it has nothing to run and others wait, though its context is open
+        self.gives_way = False
         #: tasks of other jobs that it needs, and those jobs
         self.needs: set[Hashable] = set()
         self.producers: set[LiveJob] = set()

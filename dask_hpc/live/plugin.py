@@ -68,6 +68,8 @@ class HpcPlugin(SchedulerPlugin):
         self.clock: Callable[[], float] = lambda: monotonic() - self._since
         self.story = Story(self._settings["story-length"])
         self._is_released = True
+        #: results that left with their only worker
+        self.lost = 0
         self._handlers = Calls(self).by_name()
         self._switch_on()
         compat.add_handlers(scheduler, self._handlers)
@@ -119,6 +121,8 @@ class HpcPlugin(SchedulerPlugin):
             return
         try:
             request = compat.pop_submitted(scheduler, ANNOTATION)
+            if request is None:
+                request = self.control.script_of.get(client)
             if request is not None or self._owner:
                 self.control.graph_arrives(client, request, tasks)
         except Exception as error:
@@ -156,9 +160,19 @@ class HpcPlugin(SchedulerPlugin):
 
     @guarded
     def log_event(self, topic: str, msg: Any) -> None:
-        """Something was logged: perhaps that a context was closed."""
+        """Something was logged: perhaps that a context was closed, or that results are lost."""
         if topic == TOPIC and isinstance(msg, dict) and isinstance(msg.get("closed"), str):
             self.control.context_closes(msg["closed"])
+        elif topic == "all" and isinstance(msg, dict) and msg.get("action") == "remove-worker":
+            lost = len(msg["lost-computed-tasks"]), len(msg["lost-scattered-tasks"])
+            self.lost += sum(lost)
+            if any(lost):
+                again, gone = lost
+                self.control.tell(
+                    "lost",
+                    f"worker {msg['worker']} left: {again} results are computed again"
+                    + (f", {gone} scattered ones are gone" if gone else ""),
+                )
 
     @guarded
     def restart(self, scheduler: Any) -> None:
