@@ -5,7 +5,7 @@ from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
-from dask_hpc.live.request import read_request
+from dask_hpc.live.request import read_request, read_why, read_workers
 from dask_hpc.live.status import status_of, told
 from dask_hpc.model.errors import InputError, shown
 
@@ -31,6 +31,8 @@ class Calls:
             "hpc_preview": self.preview,
             "hpc_replay": self.replay,
             "hpc_set": self.set,
+            "hpc_hold": self.hold,
+            "hpc_release": self.release,
             "hpc_close": self.close,
         }
         return {name: _strict(name, call) for name, call in calls.items()}
@@ -105,6 +107,25 @@ class Calls:
             if policy is not None:
                 plugin.switch_on()
         return self._in_force()
+
+    def hold(self, workers: Any = None, why: Any = "asked for") -> dict[str, Any]:
+        """Let these workers start no more tasks, until they are released for the same reason."""
+        reason = read_why(why)
+        if not self._plugin.is_on:
+            raise RuntimeError("control is off: no worker can be held")
+        holds = self._plugin.control.holds
+        found = read_workers(self._plugin.scheduler, "hold", workers)
+        answers = {address: holds.hold(address, reason) for address in found}
+        return {
+            "held": [address for address, refusal in answers.items() if refusal is None],
+            "refused": {address: refusal for address, refusal in answers.items() if refusal is not None},
+        }
+
+    def release(self, workers: Any = None, why: Any = "asked for") -> list[str]:
+        """End that hold of these workers, or with no reason all their holds. Those that work again."""
+        reason = None if why is None else read_why(why)
+        found = read_workers(self._plugin.scheduler, "release", workers)
+        return [address for address in found if self._plugin.control.holds.release(address, reason)]
 
     def close(self) -> str:
         """End the management."""

@@ -6,8 +6,11 @@ elsewhere.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
+
+from distributed.stealing import WorkStealing
 
 #: an address that no worker has: a task restricted to it waits in Dask's state ``no-worker``
 GATE = "hpc://waiting"
@@ -250,3 +253,151 @@ def memory_of(scheduler: Any, address: str) -> tuple[int, int]:
     memory = worker.memory
     # The process was measured at the last heartbeat; results may have come since.
     return worker.memory_limit, max(memory.process, worker.nbytes - memory.spilled + memory.unmanaged_old)
+
+
+# --- holding workers
+
+
+def named_workers(scheduler: Any, given: Iterable[Any]) -> dict[Any, list[str]]:
+    """Addresses of the connected workers that each of these names or addresses means, perhaps none.
+
+    A number and its text are the same name. A batch job that starts several workers calls them by its own
+    name with a number behind; its name alone means all of them.
+    """
+    by_name = {str(worker.name): address for address, worker in scheduler.workers.items()}
+    found: dict[Any, list[str]] = {}
+    for name in given:
+        text = str(name)
+        if text in scheduler.workers:
+            found[name] = [text]
+        elif text in by_name:
+            found[name] = [by_name[text]]
+        else:
+            found[name] = [
+                address
+                for other, address in by_name.items()
+                if other.startswith(f"{text}-") and other[len(text) + 1 :].isdecimal()
+            ]
+    return found
+
+
+def running_workers(scheduler: Any) -> set[str]:
+    """Addresses of the workers that are given tasks."""
+    return {worker.address for worker in scheduler.running}
+
+
+def worker_status(scheduler: Any, address: str) -> str | None:
+    """What Dask's scheduler thinks a worker does, or None if it is not connected."""
+    worker = scheduler.workers.get(address)
+    return None if worker is None else str(worker.status.name)
+
+
+def set_worker_status(scheduler: Any, address: str, status: str) -> None:
+    """Let Dask's scheduler think so; the worker itself is not told."""
+    scheduler.handle_worker_status_change(status, address, "hpc-hold")
+
+
+def filter_worker_status(scheduler: Any, seen: Callable[[str, str], str]) -> Callable[[], None]:
+    """What a worker reports of itself goes through ``seen(address, status)`` first, which answers what
+    Dask is to hear. Gives a function that ends this.
+
+    Dask's own event of a change does not serve: there is none when a worker that we hold pauses itself.
+    """
+    name = "worker-status-change"
+    theirs = scheduler.stream_handlers[name]
+    is_on = True
+
+    def handler(status: str, worker: str, stimulus_id: str) -> None:
+        theirs(seen(worker, status) if is_on else status, worker=worker, stimulus_id=stimulus_id)
+
+    def end() -> None:
+        nonlocal is_on
+        is_on = False
+        if scheduler.stream_handlers.get(name) is handler:
+            scheduler.stream_handlers[name] = theirs
+
+    scheduler.stream_handlers[name] = handler
+    return end
+
+
+def veto(scheduler: Any, address: str) -> str | None:
+    """The plugin that does not want to lose this worker now, as Dask's shuffles while they use it."""
+    worker = scheduler.workers[address]
+    for name, plugin in scheduler.plugins.items():
+        try:
+            if worker not in plugin.valid_workers_downscaling(scheduler, [worker]):
+                return str(name)
+        except Exception:  # a plugin that cannot say
+            continue
+    return None
+
+
+def permitted(scheduler: Any, task: Any, among: set[str]) -> set[str]:
+    """Those of these workers where a task may run."""
+    workers, hosts, loose = task.worker_restrictions, task.host_restrictions, task.loose_restrictions
+    found = wished_addresses(scheduler, Wishes(workers, hosts, loose)) if workers or hosts else None
+    for resource, amount in (task.resource_restrictions or {}).items():
+        supply = scheduler.resources.get(resource, {})
+        having = {address for address, there in supply.items() if there >= amount}
+        found = having if found is None else found & having
+    if found is None:
+        return among
+    return found & among or (among if loose else set())
+
+
+class TaskMover:
+    """Gives tasks that a worker has not started to other workers, through Dask's stealing, which asks the
+    worker first: a task runs once, whatever the worker answers.
+
+    Where stealing is switched off there is a mover of our own that only moves what it is told to.
+    """
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self._stealing = scheduler.extensions.get("stealing")
+        self._is_ours = self._stealing is None
+        if self._is_ours:
+            self._stealing = WorkStealing(scheduler)
+
+    def drain(self, address: str) -> int:
+        """Ask a worker for all tasks it has not started, each for the worker that can start it soonest.
+        How many it was asked for. A task that nobody else may run stays.
+        """
+        victim = self._scheduler.workers[address]
+        others = running_workers(self._scheduler) - {address}
+        asked = 0
+        for task in list(victim.processing):
+            if task.actor or task in victim.long_running or task in victim.executing:
+                continue
+            thieves = permitted(self._scheduler, task, others)
+            if thieves and task not in self._stealing.in_flight:
+                thief = min(thieves, key=partial(self._begin, task))
+                self._stealing.move_task_request(task, victim, self._scheduler.workers[thief])
+                asked += 1
+        return asked
+
+    def is_moving(self, address: str) -> bool:
+        """Whether the worker has been asked and not answered."""
+        return any(info["victim"].address == address for info in self._stealing.in_flight.values())
+
+    def close(self) -> None:
+        """Leave nothing of ours behind, once all answers are in."""
+        if not self._is_ours:
+            return
+        if self._stealing.in_flight:
+            self._scheduler.loop.call_later(0.05, self.close)
+            return
+        self._is_ours = False
+        del self._scheduler.stream_handlers["steal-response"]
+        for name, plugin in list(self._scheduler.plugins.items()):
+            if plugin is self._stealing:
+                self._scheduler.remove_plugin(name)
+
+    def _begin(self, task: Any, address: str) -> tuple[float, int, str]:
+        worker = self._scheduler.workers[address]
+        occupancy = worker.occupancy + self._stealing.in_flight_occupancy.get(worker, 0.0)
+        return (
+            occupancy / worker.nthreads + self._scheduler.get_comm_cost(task, worker),
+            len(worker.processing) + self._stealing.in_flight_tasks.get(worker, 0),
+            address,
+        )

@@ -6,6 +6,7 @@ from typing import Any
 
 from dask_hpc.live import compat
 from dask_hpc.live.gate import Gate
+from dask_hpc.live.hold import Holds
 from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.nodes import Nodes
 from dask_hpc.live.request import read_request
@@ -38,6 +39,7 @@ class ControlLoop:
         clock: Callable[[], float],
         wake: Callable[[], None],
         story: Story,
+        count_error: Callable[[str, Exception], None],
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
@@ -60,6 +62,7 @@ class ControlLoop:
             self.nodes.join(address, *compat.worker_identity(scheduler, address))
         self.indices = Indices((Node(name) for name in self.nodes), self.policy.queue.rank, clock())
         self.gate = Gate(scheduler)
+        self.holds = Holds(scheduler, self.tell, self._running_jobs, count_error)
         #: all jobs by id, in order of submission; of those that are done only the newest
         self.jobs: dict[str, LiveJob] = {}
         self._done: OrderedDict[str, None] = OrderedDict()
@@ -134,6 +137,7 @@ class ControlLoop:
 
     def worker_leaves(self, address: str) -> None:
         """A worker is gone: the job that holds it becomes smaller, or waits again if it was its last."""
+        self.holds.worker_leaves(address)
         left = self.nodes.leave(address)
         if left is None:
             return
@@ -158,6 +162,7 @@ class ControlLoop:
     def tasks_vanish(self) -> None:
         """Dask cleared all its tasks (``client.restart()``)."""
         self.gate.owner.clear()
+        self.holds.tasks_vanish()
         for job in self.jobs.values():
             job.unfinished.clear()
             job.held.clear()
@@ -217,6 +222,7 @@ class ControlLoop:
 
     def release_all(self, decision: str, reason: str) -> None:
         """Let go of everything: all tasks run as in plain Dask."""
+        self.holds.close()
         self.gate.lift_all()
         for job in self.jobs.values():
             if job.state != "done":
@@ -226,7 +232,8 @@ class ControlLoop:
         self._tell(decision, reason=reason)
 
     def held_by_waiting(self) -> Iterator[Any]:
-        """Keys of the tasks that only our gate keeps from running."""
+        """Keys of the tasks that only our gate, or a hold, keeps from running."""
+        yield from self.holds.stuck
         for job in self._waiting_jobs():
             yield from job.held
 

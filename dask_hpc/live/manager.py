@@ -134,6 +134,17 @@ class Manager:
         """Back to what was in force before the last change; again, one more step back. Answers as ``set``."""
         return self._client.sync(self._ask, "hpc_set", action="undo")
 
+    def hold(self, workers: Any, why: str = "asked for") -> Any:
+        """Let these workers (addresses or names) start no more tasks until ``release``. What they run goes
+        on, what they have not started moves to others, their data stays. Says who is held, and who cannot
+        be and why."""
+        return self._client.sync(self._ask, "hpc_hold", workers=workers, why=why)
+
+    def release(self, workers: Any, why: str | None = "asked for") -> Any:
+        """End that hold of these workers, or all of their holds if ``why`` is None. Lists those that work
+        again."""
+        return self._client.sync(self._ask, "hpc_release", workers=workers, why=why)
+
     def close(self) -> Any:
         """End the management: jobs that wait run as in plain Dask. May be called again."""
         if self._is_closed and not self._client.asynchronous:

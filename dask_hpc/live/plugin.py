@@ -115,11 +115,15 @@ class HpcPlugin(SchedulerPlugin):
 
     # hooks
 
-    def update_graph(self, scheduler: Any, *, client: str, tasks: list[Any], **kwargs: Any) -> None:
+    def update_graph(
+        self, scheduler: Any, *, client: str, tasks: list[Any], annotations: Any, **kwargs: Any
+    ) -> None:
         """A graph was submitted; none of its tasks has moved yet."""
         if not self.is_on:
             return
         try:
+            if annotations:
+                self.control.holds.graph_arrives(annotations)
             request = compat.pop_submitted(scheduler, ANNOTATION)
             if request is None:
                 request = self.control.script_of.get(client)
@@ -131,6 +135,8 @@ class HpcPlugin(SchedulerPlugin):
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """A task changed its state. Called several times for every task of the cluster."""
+        if self._held and "no-worker" in (start, finish):
+            self._task_waits(key, finish)
         job = self._owner.get(key)
         if job is not None:
             try:
@@ -138,6 +144,13 @@ class HpcPlugin(SchedulerPlugin):
             except Exception as error:
                 self.count_error("transition", error)
                 self.scheduler.loop.add_callback(self._look_again, key)
+
+    @guarded
+    def _task_waits(self, key: Any, finish: str) -> None:
+        job = self._owner.get(key)
+        if job is None or job.state != "waiting":
+            self.control.holds.task_waits(key, finish)
+            self.wake()  # somebody has to mind Dask's timeout for such tasks
 
     def _look_again(self, key: Any) -> None:
         task = compat.find_task(self.scheduler, key)
@@ -203,9 +216,10 @@ class HpcPlugin(SchedulerPlugin):
         self._is_released = False
         self.is_on = True
         self.control = ControlLoop(
-            self.scheduler, self.history.now, lambda: self.clock(), self.wake, self.story
+            self.scheduler, self.history.now, lambda: self.clock(), self.wake, self.story, self.count_error
         )
         self._owner = self.control.gate.owner
+        self._held = self.control.holds.reasons
         self.control.tell("policy", f"{self.control.policy.name} from now on")
 
     def _release(self, decision: str, reason: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
+from dask_hpc.live import compat
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import KINDS, Job
 from dask_hpc.model.units import parse_quantity
@@ -65,6 +66,23 @@ def read_request(request: object, submitted: float) -> tuple[str, Job]:
     checked = make_request(fields.pop("name", None), nodes=fields.pop("nodes", 1), **fields)
     name = checked.pop("name")
     return name, _model(checked | {"id": job_id, "submitted": submitted})
+
+
+def read_workers(scheduler: Any, where: str, given: object) -> list[str]:
+    """Addresses of connected workers, named in any way Dask knows. Raises ``InputError``."""
+    one = [given] if type(given) in (str, int) else given
+    if not isinstance(one, list | tuple | set) or not all(type(name) in (str, int) for name in one):
+        raise InputError(f"{where}: workers", f"found {shown(given)}", "addresses or names of workers")
+    found = compat.named_workers(scheduler, one)
+    if unknown := [name for name, addresses in found.items() if not addresses]:
+        raise InputError(f"{where}: workers", f"found {shown(unknown)}", "workers that are connected")
+    return list(dict.fromkeys(address for addresses in found.values() for address in addresses))
+
+
+def read_why(why: object) -> str:
+    """The reason of a hold. Raises ``InputError``."""
+    check_word("hold: why", why, may_be_empty=False)
+    return str(why)
 
 
 def _model(fields: dict[str, Any]) -> Job:

@@ -31,6 +31,7 @@ def status_of(control: "ControlLoop") -> dict[str, Any]:
             for name in control.indices.nodes
         ],
         "jobs": [_status_of_job(control, job) for job in jobs],
+        **control.holds.as_status(),
     }
 
 

@@ -5,14 +5,15 @@ from time import monotonic
 
 import dask
 import pytest
-from distributed import Event
+from distributed import Event, Status, Worker
 from distributed import scheduler as ds
-from distributed.core import Status
 from distributed.utils_test import async_poll_for, gen_cluster, inc
+from small_cluster import blocked
 
 from dask_hpc.live import compat
 
 one = gen_cluster(client=True, nthreads=[("", 1)])
+two = gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.worker.memory.pause": False})
 
 
 @pytest.mark.parametrize(
@@ -29,6 +30,15 @@ one = gen_cluster(client=True, nthreads=[("", 1)])
         (ds.TaskState, "key"),
         (ds.WorkerState, "name"),
         (ds.WorkerState, "host"),
+        (ds.WorkerState, "address"),
+        (ds.WorkerState, "status"),
+        (ds.WorkerState, "processing"),
+        (ds.WorkerState, "executing"),
+        (ds.WorkerState, "long_running"),
+        (ds.WorkerState, "occupancy"),
+        (ds.WorkerState, "nthreads"),
+        (ds.TaskState, "resource_restrictions"),
+        (ds.Scheduler, "get_comm_cost"),
         (ds.Computation, "annotations"),
         (ds.Scheduler, "transitions"),
         (ds.Scheduler, "coerce_hostname"),
@@ -175,6 +185,105 @@ async def test_copies_are_made_and_dropped(c, s, a, b):
     await async_poll_for(lambda: "x" not in a.data, 5)
     limit, used = compat.memory_of(s, a.address)
     assert limit == a.memory_manager.memory_limit and used >= 0, "WorkerState.memory_limit, memory changed"
+
+
+@two
+async def test_a_worker_is_paused_for_the_scheduler_only(c, s, a, b):
+    compat.set_worker_status(s, a.address, "paused")
+    assert compat.worker_status(s, a.address) == "paused", "Scheduler.handle_worker_status_change changed"
+    assert a.status == Status.running, "Scheduler.handle_worker_status_change tells the worker"
+    assert compat.running_workers(s) == {b.address}, "Scheduler.running holds paused workers"
+    s.validate_state()
+    futures = c.map(inc, range(5), workers=[a.address, b.address])
+    await c.gather(futures)
+    assert not s.workers[a.address].has_what, "a paused worker is given tasks"
+    compat.set_worker_status(s, a.address, "running")
+    assert compat.running_workers(s) == {a.address, b.address}
+    assert compat.worker_status(s, "nobody") is None
+
+
+@two
+async def test_reports_of_workers_go_through_a_filter(c, s, a, b):
+    seen = []
+
+    def ours(address, status):
+        seen.append((address, status))
+        return "paused"
+
+    end = compat.filter_worker_status(s, ours)
+    a.status = Status.closing_gracefully
+    await async_poll_for(lambda: s.workers[a.address].status == Status.paused, 10)
+    assert seen == [(a.address, "closing_gracefully")], "Scheduler.stream_handlers changed"
+    end()
+    a.status = Status.running
+    await async_poll_for(lambda: s.workers[a.address].status == Status.running, 10)
+    assert len(seen) == 1
+
+
+@two
+async def test_plugins_veto(c, s, a, b):
+    class Needs(ds.SchedulerPlugin):
+        def valid_workers_downscaling(self, scheduler, workers):
+            return [worker for worker in workers if worker.address != a.address]
+
+    assert compat.veto(s, a.address) is None
+    s.add_plugin(Needs(), name="needs")
+    assert compat.veto(s, a.address) == "needs", "SchedulerPlugin.valid_workers_downscaling changed"
+    assert compat.veto(s, b.address) is None
+
+
+@gen_cluster(client=True, nthreads=[("", 1), ("", 1)], worker_kwargs={"resources": {"R": 2}})
+async def test_permitted_is_what_dask_permits(c, s, a, b):
+    await b.set_resources(R=1)
+    both = {a.address, b.address}
+    for options, expected in [
+        ({}, both),
+        ({"workers": [a.address]}, {a.address}),
+        ({"workers": ["nobody"]}, set()),
+        ({"workers": ["nobody"], "allow_other_workers": True}, both),
+        ({"workers": ["127.0.0.1"]}, both),
+        ({"resources": {"R": 2}}, {a.address}),
+        ({"resources": {"R": 3}}, set()),
+        ({"resources": {"X": 1}}, set()),
+        ({"resources": {"R": 2}, "workers": [b.address]}, set()),
+    ]:
+        future = c.submit(inc, 1, pure=False, **options)
+        await async_poll_for(lambda key=future.key: key in s.tasks, 10)
+        task = s.tasks[future.key]
+        assert compat.permitted(s, task, both) == expected, f"{options}: Scheduler.resources, .host_info?"
+        dask_says = s.valid_workers(task)
+        if dask_says is not None and not task.loose_restrictions:
+            assert {ws.address for ws in dask_says} == expected, options
+        assert compat.permitted(s, task, {b.address}) == expected & {b.address}
+
+
+@two
+async def test_names_of_workers(c, s, a, b):
+    assert compat.named_workers(s, [0, "1", a.address, 2]) == {
+        0: [a.address], "1": [b.address], a.address: [a.address], 2: [],
+    }  # fmt: skip
+    async with (
+        Worker(s.address, name="job-1-0") as d,
+        Worker(s.address, name="job-1-1") as e,
+        Worker(s.address, name="job-10-0"),
+        Worker(s.address, name="job-1-x"),
+    ):
+        found = compat.named_workers(s, ["job-1", "job-1-1"])
+        assert set(found["job-1"]) == {d.address, e.address} and found["job-1-1"] == [e.address]
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 2)
+async def test_stealing_moves_what_has_not_started(c, s, a, b):
+    mover = compat.TaskMover(s)
+    futures = c.map(blocked, ["go"] * 4, range(4), workers=[a.address], key="m")
+    await async_poll_for(lambda: a.state.executing_count and len(s.workers[a.address].processing) == 4, 10)
+    for future in futures:
+        compat.restrict(s.tasks[future.key], None)
+    assert mover.drain(a.address) >= 3 and mover.is_moving(a.address), "WorkStealing.in_flight changed"
+    await async_poll_for(lambda: not mover.is_moving(a.address), 10)
+    assert len(s.workers[b.address].processing) == 3, "WorkStealing.move_task_request does not move"
+    await Event("go").set()
+    await c.gather(futures)
 
 
 def test_only_compat_touches_private_names():

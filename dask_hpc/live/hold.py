@@ -1,0 +1,222 @@
+"""Holds: workers that are kept from starting tasks for a while, so that nothing is stranded or run twice.
+
+A hold exists on the scheduler only, where the worker counts as paused. The worker itself goes on: it serves
+its data, finishes what it runs, and starts what nobody else may run. Everything else it has not started is
+given to other workers. What a worker says of itself meanwhile (its memory monitor pauses and resumes it) is
+remembered, not obeyed, and is in force when the hold ends. A worker that paused itself is drained too: Dask
+would leave its tasks there until it has memory again.
+
+Refused is a hold
+
+1. of a worker that is not there, or is leaving;
+2. that would leave no worker running;
+3. of a worker that a plugin needs where it is, as Dask's shuffles do;
+4. that would leave a task that must still run with no running worker it may run on.
+
+Dask lets a shuffle that begins use all workers, held or not. So a held worker that is taken into one works on
+until the shuffle is over, and is held again. A task that arrives later and may run on held workers only
+waits; status and story say so.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+from dask_hpc.live import compat
+from dask_hpc.live.jobs import LiveJob
+
+_EVERY = 0.2  # seconds between looks at held workers: tasks in flight still arrive, shuffles begin and end
+_SHOWN = 10  # tasks named in the status
+
+
+class Holds:
+    """Who is held, and why. Several callers may hold one worker; it works again when the last lets go."""
+
+    def __init__(
+        self,
+        scheduler: Any,
+        tell: Callable[[str, str], None],
+        running_jobs: Callable[[], Iterator[LiveJob]],
+        count_error: Callable[[str, Exception], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._tell = tell
+        self._running_jobs = running_jobs
+        self._count_error = count_error
+        #: held workers, and the reasons of each
+        self.reasons: dict[str, dict[str, None]] = {}
+        #: what held workers last said of themselves
+        self._said: dict[str, str] = {}
+        self._paused_themselves: set[str] = set()
+        #: held workers that work on for a plugin's sake
+        self._lent: set[str] = set()
+        #: tasks restricted by the user that may not have run yet
+        self._restricted: dict[Hashable, None] = {}
+        self._pruned = 0
+        #: tasks that only held workers could run
+        self.stuck: dict[Hashable, None] = {}
+        self._timer: Any = None
+        self.mover = compat.TaskMover(scheduler)
+        self._end_filter = compat.filter_worker_status(scheduler, self._worker_says)
+
+    # what callers ask for
+
+    def hold(self, address: str, why: str) -> str | None:
+        """Let the worker start no more tasks. The reason if that is refused."""
+        if address not in self.reasons:
+            refusal = self.refusal(address)
+            if refusal is not None:
+                self._tell("hold-refused", f"worker {address} ({why}): {refusal}")
+                return refusal
+            self._said[address] = compat.worker_status(self._scheduler, address) or "running"
+            self.reasons[address] = {}
+            compat.set_worker_status(self._scheduler, address, "paused")
+            self.mover.drain(address)
+            self._look_later()
+        if why not in self.reasons[address]:
+            self.reasons[address][why] = None
+            self._tell("hold", f"worker {address}: {why}")
+        return None
+
+    def release(self, address: str, why: str | None = None) -> bool:
+        """Let go of the worker for this reason, or for all. Whether it works again."""
+        reasons = self.reasons.get(address)
+        if reasons is None or (why is not None and why not in reasons):
+            return False
+        if why is not None:
+            del reasons[why]
+        if why is None or not reasons:
+            self._let_work(address)
+            del self.reasons[address]
+            del self._said[address]
+            self._lent.discard(address)
+            self._tell("release", f"worker {address}: {why or 'all holds are lifted'}")
+            return True
+        return False
+
+    def refusal(self, address: str) -> str | None:
+        """Why the worker cannot be held now, or None."""
+        status = compat.worker_status(self._scheduler, address)
+        if status is None:
+            return "no such worker"
+        if status not in ("running", "paused"):
+            return f"it is leaving already ({status})"
+        others = compat.running_workers(self._scheduler) - {address}
+        if not others:
+            return "no other worker runs"
+        if plugin := compat.veto(self._scheduler, address):
+            return f"{plugin} needs it where it is"
+        for job in self._running_jobs():
+            if job.unfinished and address in job.gate and not job.gate & others:
+                return f"it is the last running worker of job {job.id}"
+        key = next(self._needing(address, others), None)
+        return None if key is None else f"no other running worker may run {key!r}"
+
+    def close(self) -> None:
+        """Everybody works again, and nothing of ours is left."""
+        for address in list(self.reasons):
+            self.release(address)
+        self._end_filter()
+        self.mover.close()
+        if self._timer is not None:
+            self._scheduler.loop.remove_timeout(self._timer)
+            self._timer = None
+
+    # what happens
+
+    def graph_arrives(self, annotations: Any) -> None:
+        """Tasks were submitted. Those that the user restricted are remembered."""
+        for name in ("workers", "resources"):
+            self._restricted.update(dict.fromkeys(annotations.get(name) or ()))
+        if len(self._restricted) > 2 * self._pruned + 1000:
+            known = (key for key in self._restricted if compat.find_task(self._scheduler, key))
+            self._restricted = dict.fromkeys(known)
+            self._pruned = len(self._restricted)
+
+    def task_waits(self, key: Hashable, finish: str) -> None:
+        """A task begins to wait for a worker, or no longer does."""
+        if finish != "no-worker":
+            self.stuck.pop(key, None)
+        elif key not in self.stuck:
+            task = compat.find_task(self._scheduler, key)
+            if compat.permitted(self._scheduler, task, set(self.reasons)):
+                self.stuck[key] = None
+                if len(self.stuck) <= _SHOWN:  # the story need not name them all
+                    self._tell("task-waits", f"only workers that are held may run {key!r}")
+
+    def tasks_vanish(self) -> None:
+        """Dask cleared all its tasks."""
+        self._restricted.clear()
+        self.stuck.clear()
+
+    def worker_leaves(self, address: str) -> None:
+        """A worker is gone, and with it its holds."""
+        self.reasons.pop(address, None)
+        self._said.pop(address, None)
+        self._lent.discard(address)
+        self._paused_themselves.discard(address)
+
+    def as_status(self) -> dict[str, Any]:
+        """Plain data for the status."""
+        return {
+            "holds": [{"worker": address, "why": list(why)} for address, why in self.reasons.items()],
+            "waiting_for_held_workers": [str(key) for key, _ in zip(self.stuck, range(_SHOWN), strict=False)],
+        }
+
+    # inner workings
+
+    def _needing(self, address: str, others: set[str]) -> Iterator[Hashable]:
+        """Restricted tasks that must still run, may run there, and on no other running worker."""
+        for key in self._restricted:
+            task = compat.find_task(self._scheduler, key)
+            if task is not None and compat.is_unfinished(task):
+                with_it = compat.permitted(self._scheduler, task, others | {address})
+                if address in with_it and not compat.permitted(self._scheduler, task, others):
+                    yield key
+
+    def _worker_says(self, address: str, status: str) -> str:
+        """A worker reports its status. What Dask is to hear: a held worker stays paused."""
+        if status == "paused":
+            self._paused_themselves.add(address)
+            self._look_later(0)
+        else:
+            self._paused_themselves.discard(address)
+        if address not in self.reasons or status not in ("running", "paused"):
+            return status
+        self._said[address] = status
+        return status if address in self._lent else "paused"
+
+    def _let_work(self, address: str) -> None:
+        if self._said[address] == "running" and compat.worker_status(self._scheduler, address) == "paused":
+            compat.set_worker_status(self._scheduler, address, "running")
+
+    def _look_later(self, after: float = _EVERY) -> None:
+        if self._timer is not None and after:
+            return
+        if self._timer is not None:
+            self._scheduler.loop.remove_timeout(self._timer)
+        self._timer = self._scheduler.loop.call_later(after, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        try:
+            for address in list(self.reasons):
+                self._lend_or_take_back(address)
+            for address in {*self.reasons, *self._paused_themselves}:
+                if compat.worker_status(self._scheduler, address) == "paused":
+                    self.mover.drain(address)
+        except Exception as error:
+            self._count_error("a hold", error)
+        if self.reasons or self._paused_themselves:
+            self._look_later()
+
+    def _lend_or_take_back(self, address: str) -> None:
+        plugin = compat.veto(self._scheduler, address)
+        if plugin and address not in self._lent:
+            self._lent.add(address)
+            self._let_work(address)
+            self._tell("hold", f"worker {address} works on while {plugin} needs it")
+        elif not plugin and address in self._lent:
+            self._lent.discard(address)
+            if compat.worker_status(self._scheduler, address) == "running":
+                compat.set_worker_status(self._scheduler, address, "paused")
+            self._tell("hold", f"worker {address} is held again: no plugin needs it any more")
