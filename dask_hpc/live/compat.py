@@ -119,6 +119,18 @@ def wished_addresses(scheduler: Any, wishes: Wishes) -> set[str]:
     return found
 
 
+def prefix(task: Any) -> str:
+    """What a task's name begins with: Dask expects tasks of one prefix to take equally long."""
+    found: str = task.prefix.name
+    return found
+
+
+def average_duration(scheduler: Any, name: str) -> float | None:
+    """Seconds that a task of that prefix takes, as Dask expects; None if it does not know."""
+    found = scheduler.task_prefixes.get(name)
+    return None if found is None or found.duration_average < 0 else float(found.duration_average)
+
+
 # --- moving tasks on
 
 

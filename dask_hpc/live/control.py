@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Any
 
 from dask_hpc.live import compat
@@ -54,8 +55,8 @@ class ControlLoop:
         self.recorded: deque[Recorded] = deque(maxlen=_RECORDED)
         #: what the policy asked to remember
         self.memory: Any = None
-        #: a job's communication over compute time on so many nodes, if anything can tell
-        self.measure: Callable[[LiveJob, int], float | None] = lambda job, nodes: None
+        #: a job's communication over compute time on so many nodes, if there is enough evidence
+        self.measure: Callable[[LiveJob, int], float | None] = lambda job, nodes: job.performance.mtct
         self._last_offered = -1
         self.nodes = Nodes(self.settings["node"])
         for address in compat.workers_by_name(scheduler):
@@ -88,16 +89,21 @@ class ControlLoop:
         if changed or job is not None:
             self._wake()
 
-    def task_moves(self, key: Any, job: LiveJob, start: str, finish: str) -> None:
-        """A task of a job changed its state."""
+    def task_moves(
+        self, key: Any, job: LiveJob, start: str, finish: str, startstops: Any = None, nbytes: int = 0
+    ) -> None:
+        """A task of a job changed its state. ``startstops``: when its worker did what for it."""
         if start == "no-worker":
             job.held.pop(key, None)
         if finish in compat.UNFINISHED:
-            job.unfinished.add(key)
+            if key not in job.unfinished:
+                job.owe(key, compat.prefix(compat.find_task(self._scheduler, key)))
             if finish == "no-worker":
                 job.held[key] = None
             return
-        job.unfinished.discard(key)
+        work = job.settle(key)
+        if finish == "memory" and work and startstops and job.performance.add(work, startstops, nbytes):
+            self._wake()
         if finish == "forgotten":
             self.gate.forget(key, job)
         may_end = job.closed or job.gives_way or job.state == "waiting"
@@ -153,6 +159,7 @@ class ControlLoop:
         if holder is not None and running is not None:
             holder.nodes = running.nodes
             if holder.nodes:
+                self._size_changed(holder)
                 reason = f"node {name} is gone"
                 self._tell("shrink", holder, holder.nodes, reason)
             else:
@@ -164,7 +171,8 @@ class ControlLoop:
         self.gate.owner.clear()
         self.holds.tasks_vanish()
         for job in self.jobs.values():
-            job.unfinished.clear()
+            for key in list(job.unfinished):
+                job.settle(key)
             job.held.clear()
             job.wishes.clear()
             job.needs.clear()
@@ -218,6 +226,7 @@ class ControlLoop:
         self._end_jobs()
         self.gate.nudge_freed()
         self._offer_jobs()
+        self._note_performance()
         self._push_ends()
 
     def release_all(self, decision: str, reason: str) -> None:
@@ -323,7 +332,8 @@ class ControlLoop:
 
     def _push_ends(self) -> None:
         for late in self.indices.push_overdue():
-            reason = f"still runs after its walltime; now expected to end at {late.expected_end:g} s"
+            limit = "its walltime" if late.job.walltime < inf else "its expected end"
+            reason = f"still runs after {limit}; now expected to end at {late.expected_end:g} s"
             self._tell("overstay", self.jobs[late.job.id], late.nodes, reason)
 
     def _carry_out(self, plan: Plan) -> None:
@@ -343,7 +353,7 @@ class ControlLoop:
         decision = "grow" if resize.nodes > len(job.nodes) else "shrink"
         self.indices.begin_resize(resize.job, resize.nodes)
         job.nodes = self.indices.finish_resize(resize.job).nodes
-        self._measure(job)
+        self._size_changed(job)
         self.gate.move(job, (w for name in job.nodes for w in self.nodes.workers(name)))
         self.story.tell(Happening(plan.id, plan.time, decision, job.id, job.nodes, resize.reason))
 
@@ -354,7 +364,7 @@ class ControlLoop:
         job.nodes = running.nodes
         job.started = running.started
         job.reason = start.reason
-        self._measure(job)
+        self._size_changed(job)
         happening = Happening(plan.id, plan.time, "start", job.id, job.nodes, start.reason)
         self.story.tell(happening)
         self.gate.open(job, (w for name in job.nodes for w in self.nodes.workers(name)))
@@ -364,11 +374,21 @@ class ControlLoop:
         elif self._not_offered:
             self._wake()  # somebody may have waited for this job to start
 
+    def _size_changed(self, job: LiveJob) -> None:
+        job.performance.resized(self.indices.now)
+        self._measure(job)
+
     def _measure(self, job: LiveJob) -> None:
-        if job.model.resizable:
-            mtct = self.measure(job, len(job.nodes))
-            if mtct is not None:
-                self.indices.mtct[job.id] = mtct
+        mtct = self.measure(job, len(job.nodes)) if job.model.resizable else None
+        job.performance.note(job.id, mtct, self.indices, self.expected)
+
+    def _note_performance(self) -> None:
+        for job in self._running_jobs():
+            self._measure(job)
+
+    def expected(self, prefix: str) -> float | None:
+        """Seconds that a task of that prefix takes anywhere on the cluster, if Dask knows."""
+        return compat.average_duration(self._scheduler, prefix)
 
     def _requeue(self, job: LiveJob, reason: str) -> None:
         job.state = "waiting"

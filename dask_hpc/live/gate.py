@@ -71,7 +71,7 @@ class Gate:
             if job is not None:
                 self._adopt(key, task, job)
                 if compat.is_unfinished(task):
-                    job.unfinished.add(key)
+                    job.owe(key, compat.prefix(task))
             self._freed[key] = None
         return bool(found)
 
@@ -135,7 +135,7 @@ class Gate:
     def forget(self, key: Hashable, job: LiveJob) -> None:
         """Dask forgot a task."""
         del self.owner[key]
-        job.unfinished.discard(key)
+        job.settle(key)
         job.wishes.pop(key, None)
 
     def _adopt(self, key: Hashable, task: Any, job: LiveJob) -> None:
@@ -149,7 +149,7 @@ class Gate:
 
     def _disown(self, key: Hashable, task: Any) -> None:
         job = self.owner.pop(key)
-        job.unfinished.discard(key)
+        job.settle(key)
         job.held.pop(key, None)
         compat.give_back(task, job.wishes.pop(key, None))
 

@@ -4,6 +4,7 @@ from collections.abc import Hashable
 from typing import Literal
 
 from dask_hpc.live.compat import GATE, Wishes
+from dask_hpc.live.performance import Performance, Work
 from dask_hpc.model.job import Job
 
 State = Literal["waiting", "running", "done"]
@@ -24,6 +25,7 @@ class LiveJob:
         "name",
         "needs",
         "nodes",
+        "performance",
         "producers",
         "reason",
         "started",
@@ -45,8 +47,10 @@ class LiveJob:
         #: the one set of addresses that restricts all its tasks; editing it in place moves them all
         self.gate: set[str] = {GATE}
         #: the tasks somebody still waits for, and those of them that Dask can place nowhere now
-        self.unfinished: set[Hashable] = set()
+        self.unfinished: dict[Hashable, Work] = {}
         self.held: dict[Hashable, None] = {}
+        #: what they cost
+        self.performance = Performance()
         #: what the user said about single tasks
         self.wishes: dict[Hashable, Wishes] = {}
         #: the clients that submitted it, and whether its context is closed
@@ -65,6 +69,19 @@ class LiveJob:
     def id(self) -> str:
         """Unique among all jobs of the cluster."""
         return self.model.id
+
+    def owe(self, key: Hashable, prefix: str) -> None:
+        """Somebody waits for a task of it."""
+        if key not in self.unfinished:
+            work = self.unfinished[key] = self.performance.work(prefix)
+            work.left += 1
+
+    def settle(self, key: Hashable) -> Work | None:
+        """Nobody waits for a task any more; answers what it was a part of, if somebody did."""
+        work = self.unfinished.pop(key, None)
+        if work is not None:
+            work.left -= 1
+        return work
 
     @property
     def is_over(self) -> bool:

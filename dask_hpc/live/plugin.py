@@ -133,14 +133,23 @@ class HpcPlugin(SchedulerPlugin):
             self.count_error("update_graph", error)
             self.wake()  # not called again: the tasks move on, and what is in no job runs plainly
 
-    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+    def transition(
+        self,
+        key: Any,
+        start: str,
+        finish: str,
+        *args: Any,
+        startstops: Any = None,
+        nbytes: int = 0,
+        **kwargs: Any,
+    ) -> None:
         """A task changed its state. Called several times for every task of the cluster."""
         if self._held and "no-worker" in (start, finish):
             self._task_waits(key, finish)
         job = self._owner.get(key)
         if job is not None:
             try:
-                self.control.task_moves(key, job, start, finish)
+                self.control.task_moves(key, job, start, finish, startstops, nbytes)
             except Exception as error:
                 self.count_error("transition", error)
                 self.scheduler.loop.add_callback(self._look_again, key)

@@ -51,9 +51,26 @@ def _status_of_job(control: "ControlLoop", job: LiveJob) -> dict[str, Any]:
         "started": job.started,
         "ended": job.ended,
         "unfinished_tasks": len(job.unfinished),
+        **_performance(control, job),
         "context": "closed" if job.closed else "open",
         "reason": job.reason,
         "waiting_because": _waiting_because(control, job) if job.state == "waiting" else None,
+    }
+
+
+def _performance(control: "ControlLoop", job: LiveJob) -> dict[str, Any]:
+    """Seconds are sums over its tasks; ``mtct`` and ``expected_end`` are what the policy goes by."""
+    performance, running = job.performance, control.indices.running.get(job.id)
+    end = running.expected_end if running else inf
+    return {
+        "finished_tasks": performance.tasks,
+        "bytes": performance.nbytes,
+        "compute": performance.compute,
+        "transfer": performance.transfer,
+        "disk": performance.disk,
+        "mtct": control.indices.mtct.get(job.id),
+        "progress": performance.progress(control.expected),
+        "expected_end": None if end == inf else end,
     }
 
 

@@ -7,7 +7,7 @@ import dask
 import pytest
 from distributed import Event, Status, Worker
 from distributed import scheduler as ds
-from distributed.utils_test import async_poll_for, gen_cluster, inc
+from distributed.utils_test import async_poll_for, gen_cluster, inc, slowinc
 from small_cluster import blocked
 
 from dask_hpc.live import compat
@@ -28,6 +28,7 @@ two = gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.work
         (ds.TaskState, "actor"),
         (ds.TaskState, "state"),
         (ds.TaskState, "key"),
+        (ds.TaskState, "prefix"),
         (ds.WorkerState, "name"),
         (ds.WorkerState, "host"),
         (ds.WorkerState, "address"),
@@ -286,6 +287,35 @@ async def test_stealing_moves_what_has_not_started(c, s, a, b):
     await c.gather(futures)
 
 
+@one
+async def test_a_prefix_knows_its_average_duration(c, s, a):
+    assert hasattr(s, "task_prefixes"), "SchedulerState.task_prefixes is gone"
+    assert compat.average_duration(s, "slowinc") is None
+    f = c.submit(slowinc, 1, delay=0.05)
+    await async_poll_for(lambda: f.key in s.tasks, 10)
+    assert compat.prefix(compat.find_task(s, f.key)) == "slowinc", "TaskPrefix.name changed"
+    assert compat.average_duration(s, "slowinc") is None, "TaskPrefix.duration_average < 0 is not unknown"
+    await f
+    assert 0.04 < compat.average_duration(s, "slowinc") < 5, "TaskPrefix.duration_average changed"
+
+
+@one
+async def test_transition_brings_measurements(c, s, a):
+    seen = []
+
+    class Look(ds.SchedulerPlugin):
+        def transition(self, key, start, finish, *args, startstops=None, nbytes=0, **kwargs):
+            if finish == "memory":
+                seen.append((startstops, nbytes))
+
+    s.add_plugin(Look(), name="look")
+    await c.submit(slowinc, 1, delay=0.05)
+    ((startstops, nbytes),) = seen
+    compute = [one for one in startstops if one["action"] == "compute"]
+    assert len(compute) == 1 and compute[0]["stop"] - compute[0]["start"] > 0.04, "startstops changed"
+    assert nbytes > 0, "nbytes is not told"
+
+
 def test_only_compat_touches_private_names():
     """The names above appear in no other file of the live body."""
     from pathlib import Path
@@ -296,6 +326,7 @@ def test_only_compat_touches_private_names():
         "worker_restrictions", "host_restrictions", "loose_restrictions", "unrunnable", ".transitions(",
         ".computations", ".handlers", ".tasks[", ".tasks.get", "host_info", ".stream_comms", ".who_has",
         ".has_what", ".who_wants", ".waiters", ".processing_on", ".request_acquire", ".request_remove",
+        ".prefix.", ".task_prefixes", "duration_average",
     )  # fmt: skip
     for file in Path(dask_hpc.live.__file__).parent.glob("*.py"):
         if file.name != "compat.py":
