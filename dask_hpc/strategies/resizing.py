@@ -86,9 +86,8 @@ def grow_into(jobs: Iterable[Running], idle: int, steps: int = 0) -> list[Resize
 
 def gives(running: Running, target: int, whom: Job) -> Resize:
     """A shrink, with its reason."""
-    return Resize(
-        running.job.id, target, f"gives {len(running.nodes) - target} nodes so that job {whom.id} can start"
-    )
+    given = count_nodes(len(running.nodes) - target)
+    return Resize(running.job.id, target, f"gives {given} so that job {whom.id} can start")
 
 
 def takes(running: Running, target: int) -> Resize:
