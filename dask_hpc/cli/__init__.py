@@ -14,6 +14,7 @@ COMMANDS = {
     "demo": "Show on a small live cluster what a policy does.",
     "policies": "List, show and check policies.",
     "reproduce": "Print what papers published beside what we get.",
+    "run": "Run a Dask script under control, on this machine, on Slurm, or on a cluster there is.",
     "simulate": "Play a workload under one or more policies and compare.",
     "story": "Tell what was decided on a managed cluster, and why.",
 }

@@ -265,7 +265,7 @@ class ControlLoop:
             self._not_offered[job] = None
             self._tell("submit", job, reason=f"asks for {count_nodes(model.nodes)}")
             job.closed = self._closed_early.pop(model.id, False) is None
-            job.gives_way = request is self.script_of.get(client)
+            job.script = self.script_of.get(client, {}).get("id", "")
         elif job.state == "done":
             # Its context was closed while this graph was on its way, and all else was done: go on.
             self._done.pop(job.id, None)

@@ -19,7 +19,6 @@ class LiveJob:
         "closed",
         "ended",
         "gate",
-        "gives_way",
         "held",
         "model",
         "name",
@@ -28,6 +27,7 @@ class LiveJob:
         "performance",
         "producers",
         "reason",
+        "script",
         "started",
         "state",
         "unfinished",
@@ -56,8 +56,8 @@ class LiveJob:
         #: the clients that submitted it, and whether its context is closed
         self.clients: set[str] = set()
         self.closed = False
-        #: whether it leaves its nodes when it has nothing to run and others wait, though its context is open
-        self.gives_way = False
+        #: id of the job of the script it belongs to; that of a script's own job is its own
+        self.script = ""
         #: tasks of other jobs that it needs, and those jobs
         self.needs: set[Hashable] = set()
         self.producers: set[LiveJob] = set()
@@ -87,6 +87,11 @@ class LiveJob:
     def is_over(self) -> bool:
         """Whether nothing of it is left to do."""
         return self.closed and not self.unfinished
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether it leaves its nodes when it has nothing to run and others wait, though it is not over."""
+        return self.script == self.id
 
     @property
     def blocking(self) -> "LiveJob | None":

@@ -31,6 +31,7 @@ def status_of(control: "ControlLoop") -> dict[str, Any]:
             for name in control.indices.nodes
         ],
         "jobs": [_status_of_job(control, job) for job in jobs],
+        "scripts": sorted({request["id"] for request in control.script_of.values()}),
         **control.holds.as_status(),
     }
 
@@ -40,6 +41,7 @@ def _status_of_job(control: "ControlLoop", job: LiveJob) -> dict[str, Any]:
     return {
         "id": job.id,
         "name": job.name,
+        "script": job.script,
         "state": job.state,
         "kind": model.kind,
         "asks": model.nodes,

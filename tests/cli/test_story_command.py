@@ -18,7 +18,7 @@ from dask_hpc.cli.story_lines import clock, in_words, named_nodes, story_lines
 def small_cluster():
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=":0"
         ) as cluster,
         Client(cluster) as client,
     ):

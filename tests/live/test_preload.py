@@ -55,7 +55,7 @@ def test_a_bad_configuration_is_one_line_and_plain_dask(caplog):
 def test_local_cluster():
     with (
         dask.config.set(PRELOAD),
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         with dask_hpc.job("one"):

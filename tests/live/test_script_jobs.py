@@ -26,6 +26,7 @@ async def test_all_outside_of_jobs_is_one_job(c, s, *workers):
             h = c.submit(inc, 3)
         assert [await f, await g, await h] == [2, 3, 4]
         assert {job.name for job in plugin_of(s).control.jobs.values()} == {"script", "own"}
+        assert {job.script for job in plugin_of(s).control.jobs.values()} == {"script-1"}
         job = live(s, "script")
         assert job.clients == {c.id, other.id} and job.state == "running" and len(job.nodes) == 1
         await f
