@@ -267,7 +267,7 @@ def test_sync_client_and_local_cluster(loop):
 
 def test_manage_a_cluster_object(loop):
     with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, loop=loop
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0", loop=loop
     ) as local:
         with dask_hpc.manage(local, "fcfs") as manager, Client(local) as client:
             assert len(manager.status()["nodes"]) == 2
@@ -282,7 +282,7 @@ def test_manage_a_cluster_object(loop):
 def test_manage_an_asynchronous_cluster():
     async def main():
         async with LocalCluster(
-            n_workers=1, processes=False, dashboard_address=None, asynchronous=True
+            n_workers=1, processes=False, dashboard_address=":0", asynchronous=True
         ) as local:
             async with await dask_hpc.manage(local) as manager:
                 assert len((await manager.status())["nodes"]) == 1
