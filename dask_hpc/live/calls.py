@@ -5,9 +5,11 @@ from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
-from dask_hpc.live.request import read_request, read_why, read_workers
-from dask_hpc.live.status import status_of, told
+from dask_hpc.live.jobs import LiveJob
+from dask_hpc.live.request import read_change, read_request, read_why, read_workers
+from dask_hpc.live.status import status_of, status_of_job, told
 from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.units import count_nodes
 
 if TYPE_CHECKING:
     from dask_hpc.live.plugin import HpcPlugin
@@ -33,6 +35,9 @@ class Calls:
             "hpc_set": self.set,
             "hpc_hold": self.hold,
             "hpc_release": self.release,
+            "hpc_job": self.job,
+            "hpc_request": self.request,
+            "hpc_cancel": self.cancel,
             "hpc_close": self.close,
         }
         return {name: _strict(name, call) for name, call in calls.items()}
@@ -126,6 +131,40 @@ class Calls:
         reason = None if why is None else read_why(why)
         found = read_workers(self._plugin.scheduler, "release", workers)
         return [address for address in found if self._plugin.control.holds.release(address, reason)]
+
+    def job(self, id: Any = None) -> dict[str, Any]:
+        """One job, also while it waits and after it is done."""
+        return status_of_job(self._plugin.control, self._job(id))
+
+    def request(self, id: Any = None, nodes: Any = None) -> dict[str, Any]:
+        """A running job asks for so many more nodes, or gives some back. The policy will answer."""
+        job = self._job(id)
+        control, model = self._plugin.control, job.model
+        if not model.resizable:
+            raise InputError(f"job {job.id}: request", f"found a {model.kind} job", "evolving, malleable")
+        if job.state != "running":
+            raise InputError(f"job {job.id}: request", f"the job is {job.state}", "a running job")
+        change = read_change(nodes)
+        size = control.indices.requests.get(job.id, len(job.nodes))
+        low, high = model.min_nodes - size, model.max_nodes - size
+        if not low <= change <= high:
+            found = f"found {change:+d} to {count_nodes(size)}"
+            raise InputError(f"job {job.id}: request: nodes", found, f"{low:+d} to {high:+d}")
+        control.job_asks(job, change)
+        return status_of_job(control, job)
+
+    def cancel(self, id: Any = None) -> dict[str, Any]:
+        """Stop a job. What it has done stays; a job that is done already stays as it is."""
+        job = self._job(id)
+        if self._plugin.is_on and job.state != "done":
+            self._plugin.control.cancel(job)
+        return status_of_job(self._plugin.control, job)
+
+    def _job(self, job_id: object) -> LiveJob:
+        jobs = self._plugin.control.jobs
+        if not isinstance(job_id, str) or job_id not in jobs:
+            raise InputError("job", f"found {shown(job_id)}", "the id of a job that has submitted something")
+        return jobs[job_id]
 
     def close(self) -> str:
         """End the management."""

@@ -6,6 +6,7 @@ from math import inf
 from typing import Any
 
 from dask_hpc.live import compat
+from dask_hpc.live.cancel import Cancelling
 from dask_hpc.live.gate import Gate
 from dask_hpc.live.hold import Holds
 from dask_hpc.live.jobs import LiveJob
@@ -71,6 +72,7 @@ class ControlLoop:
         self._arrivals = 0
         self._not_offered: dict[LiveJob, None] = {}
         self._perhaps_over: dict[LiveJob, None] = {}
+        self._cancelling = Cancelling(scheduler, self.gate, self._tell)
         #: requests of the jobs to which all belongs that these clients submit outside of jobs
         self.script_of: dict[str, dict[str, Any]] = {}
         for name in self.nodes:
@@ -78,9 +80,11 @@ class ControlLoop:
 
     # what happened
 
-    def graph_arrives(self, client: str, request: Any, keys: list[Any]) -> None:
-        """Tasks were submitted: by a job if there is a request, else outside of jobs."""
-        job = self._job_of(request, client) if request is not None else None
+    def graph_arrives(self, client: str, request: Any, keys: list[Any], submitter: Any = None) -> None:
+        """Tasks were submitted: by a job if there is a request; by a task, for the job of that task; else
+        outside of jobs."""
+        outside = request is None
+        job = self._job_of_task(submitter, client) if outside else self._job_of(request, client)
         changed = self.gate.submit(keys, job)
         if changed:
             self._perhaps_over.update(dict.fromkeys(self._waiting_jobs()))
@@ -189,6 +193,30 @@ class ControlLoop:
         self._tell("policy", reason=reason)
         self._wake()
 
+    def job_asks(self, job: LiveJob, change: int) -> int:
+        """A running job wants so many more nodes, or gives some back. The policy answers; here only the
+        size it asks for."""
+        size = self.indices.running[job.id].target or len(job.nodes)
+        wanted = self.indices.requests.get(job.id, size) + change
+        self.indices.requests[job.id] = wanted
+        if wanted == size:
+            del self.indices.requests[job.id]
+        more = f"{change} more" if change > 0 else f"{-change} less"
+        self._tell("request", job, job.nodes, f"asks for {more}: {count_nodes(wanted)}, has {size}")
+        self._wake()
+        return wanted
+
+    def cancel(self, job: LiveJob) -> int:
+        """Somebody wants no more of a job. Its results stay, its nodes are free; how many tasks that was."""
+        self.indices.now = self._clock()
+        job.is_cancelled = job.closed = True
+        count = self._cancelling.cancel(job)
+        job.reason = f"cancelled, with {count} tasks that were not done"
+        self._end(job, "cancel", job.reason)
+        self._perhaps_over.update(dict.fromkeys(self._waiting_jobs()))
+        self._wake()
+        return count
+
     # what follows
 
     def decide(self) -> None:
@@ -223,6 +251,7 @@ class ControlLoop:
     def _catch_up(self) -> None:
         """Bring the indices up to date with what happened."""
         self.indices.now = self._clock()
+        self._cancelling.cancel_late()
         self._end_jobs()
         self.gate.nudge_freed()
         self._offer_jobs()
@@ -266,6 +295,8 @@ class ControlLoop:
             self._tell("submit", job, reason=f"asks for {count_nodes(model.nodes)}")
             job.closed = self._closed_early.pop(model.id, False) is None
             job.script = self.script_of.get(client, {}).get("id", "")
+        elif job.is_cancelled:
+            self._cancelling.arrives(job)
         elif job.state == "done":
             # Its context was closed while this graph was on its way, and all else was done: go on.
             self._done.pop(job.id, None)
@@ -281,6 +312,15 @@ class ControlLoop:
             self._perhaps_over[job] = None
         return job
 
+    def _job_of_task(self, submitter: Any, client: str) -> LiveJob | None:
+        job = self.gate.owner.get(submitter)
+        if job is None or (job.state == "done" and not job.is_cancelled):
+            return None
+        job.helpers.add(client)
+        if job.is_cancelled:
+            self._cancelling.arrives(job)
+        return job
+
     def _end_jobs(self) -> None:
         if self.script_of:
             self._perhaps_over.update((job, None) for job in self._running_jobs() if job.gives_way)
@@ -290,19 +330,22 @@ class ControlLoop:
             reason = self._why_over(job)
             if not reason:
                 continue
-            if job.state == "running":
-                self.indices.end(job.id)
-                self._tell("end", job, job.nodes, reason)
-            else:
-                if job.id in self.indices.waiting:
-                    self.indices.withdraw(job.id)
-                self._tell("withdraw", job, reason=reason)
-            self._not_offered.pop(job, None)
-            job.state = "done"
-            job.ended = self.indices.now
+            self._end(job, "end" if job.state == "running" else "withdraw", reason)
             self.gate.lift(job)
-            for old in _remember(self._done, job.id):
-                del self.jobs[old]
+
+    def _end(self, job: LiveJob, decision: str, reason: str) -> None:
+        """A job is over; the nodes it held are idle."""
+        nodes = job.nodes if job.state == "running" else ()
+        if job.state == "running":
+            self.indices.end(job.id)
+        elif job.id in self.indices.waiting:
+            self.indices.withdraw(job.id)
+        self._tell(decision, job, nodes, reason)
+        self._not_offered.pop(job, None)
+        job.state = "done"
+        job.ended = self.indices.now
+        for old in _remember(self._done, job.id):
+            del self.jobs[old]
 
     def _why_over(self, job: LiveJob) -> str:
         """Why a job ends now; nothing if it does not."""

@@ -49,7 +49,7 @@ class Gate:
                     job.needs.add(key)
                     if owner not in job.producers and not owner.waits_for(job):
                         job.producers.add(owner)
-        if not foreign or (job is not None and job.state == "waiting"):
+        if not foreign or (job is not None and job.state != "running"):
             return False
         return self.take_over(foreign, job)
 
@@ -74,6 +74,14 @@ class Gate:
                     job.owe(key, compat.prefix(task))
             self._freed[key] = None
         return bool(found)
+
+    def let_go(self, keys: Iterable[Hashable], job: LiveJob) -> None:
+        """These tasks of the job are needed by others only: they leave it."""
+        for key in keys:
+            task = compat.find_task(self._scheduler, key)
+            if task is not None and self.owner.get(key) is job:
+                self._disown(key, task)
+                self._freed[key] = None
 
     def open(self, job: LiveJob, addresses: Iterable[str]) -> None:
         """The job starts on these workers; its tasks are nudged."""

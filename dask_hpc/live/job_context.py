@@ -9,7 +9,9 @@ from typing import Any
 import dask
 from distributed import Client
 
-from dask_hpc.live.request import ANNOTATION, TOPIC, make_request
+from dask_hpc.live.remote import ask
+from dask_hpc.live.request import ANNOTATION, TOPIC, make_request, read_change
+from dask_hpc.model.errors import InputError
 
 _PATIENCE = 10.0  # seconds for telling a scheduler that a context was closed
 
@@ -37,7 +39,7 @@ def job(
 
     The job lasts until the context is closed and its tasks are done; several computations in one
     context keep the allotment in between. Every ``with`` is a new job. Building a collection inside
-    means nothing; submitting it does. Tasks that a *task* submits are outside of any job.
+    means nothing; submitting it does. What a *task* submits belongs to the job of that task.
 
     ``client`` says which cluster to tell when the context is closed; by default the current client's.
     On a cluster that is not managed, or without one, this is plain Dask.
@@ -64,6 +66,7 @@ class JobContext:
         self._request = request
         self._client = client
         self._entered: list[tuple[str, AbstractContextManager[None], set[Client]]] = []
+        self._known: set[Client] = set()
         #: of the job entered last
         self.id = ""
 
@@ -75,8 +78,46 @@ class JobContext:
         self.id = f"{self._request['name']}-{token_hex(4)}"
         annotated = dask.annotate(**{ANNOTATION: {"id": self.id, **self._request}})
         annotated.__enter__()
-        self._entered.append((self.id, annotated, self._clients()))
+        self._known = self._clients()
+        self._entered.append((self.id, annotated, self._known))
         return self
+
+    # These speak of the job entered last, inside the context or after it. With an asynchronous client
+    # they give awaitables.
+
+    def status(self) -> Any:
+        """The job as plain data: what it asked for, what it has and what it did; also while it waits and
+        after it is done. Its state is "unknown" as long as nothing of it has arrived."""
+        return self._ask("hpc_job")
+
+    def request(self, nodes: int) -> Any:
+        """Ask for so many more nodes (+2), or give some back (-1): for running jobs of kind evolving, or
+        malleable, whose size the policy may change again as it likes. The policy answers, perhaps later;
+        what it does not answer, another request adds to. Gives the job's status."""
+        return self._ask("hpc_request", nodes=read_change(nodes))
+
+    def cancel(self) -> Any:
+        """Cancel what is not done: its futures are cancelled, its nodes are free at once, and what still
+        arrives of it is cancelled, too. Results that are there stay; what others need of it lives on
+        outside of the job. Gives the job's status."""
+        return self._ask("hpc_cancel")
+
+    def _ask(self, call: str, **given: Any) -> Any:
+        if not self.id:
+            raise RuntimeError("this job's context has not been entered yet")
+        client = next((one for one in self._known | self._clients() if one.status == "running"), None)
+        if client is None:
+            raise RuntimeError("there is no client that could ask the cluster about this job")
+        return client.sync(self._asked, client, call, self.id, given)
+
+    async def _asked(self, client: Client, call: str, job_id: str, given: dict[str, Any]) -> Any:
+        try:
+            return await ask(client, call, id=job_id, **given)
+        except InputError as error:
+            if call != "hpc_job" or error.where != "job":
+                raise
+            reason = "nothing of it has arrived yet, or it was done long ago"
+            return {"id": job_id, "name": self._request["name"], "state": "unknown", "reason": reason}
 
     def __exit__(
         self,

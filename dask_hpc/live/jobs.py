@@ -20,6 +20,8 @@ class LiveJob:
         "ended",
         "gate",
         "held",
+        "helpers",
+        "is_cancelled",
         "model",
         "name",
         "needs",
@@ -56,6 +58,10 @@ class LiveJob:
         #: the clients that submitted it, and whether its context is closed
         self.clients: set[str] = set()
         self.closed = False
+        #: the clients in its own tasks that submit more of it
+        self.helpers: set[str] = set()
+        #: whether somebody cancelled it: what still arrives of it is cancelled, too
+        self.is_cancelled = False
         #: id of the job of the script it belongs to; that of a script's own job is its own
         self.script = ""
         #: tasks of other jobs that it needs, and those jobs

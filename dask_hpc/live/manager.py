@@ -9,6 +9,7 @@ from distributed.deploy import Cluster
 
 from dask_hpc import config
 from dask_hpc.live.plugin import HpcPlugin
+from dask_hpc.live.remote import ask
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.policy import Policy
 
@@ -122,6 +123,10 @@ class Manager:
             asked |= {"policy": text, "name": chosen.name}
         return self._client.sync(self._ask, "hpc_set", **asked)
 
+    def cancel(self, job: str) -> Any:
+        """Stop the job of that id: see ``JobContext.cancel``. Answers its status."""
+        return self._client.sync(self._ask, "hpc_cancel", id=job)
+
     def pause(self) -> Any:
         """Decide nothing until ``resume()``: running jobs run on, waiting jobs wait. Answers as ``set``."""
         return self._client.sync(self._ask, "hpc_set", action="pause")
@@ -174,14 +179,14 @@ class Manager:
         await self.close()
 
     async def _ask(self, call: str, **given: Any) -> Any:
-        found = None if self._is_closed else await getattr(self._client.scheduler, call)(**given)
-        if found is None:  # what a scheduler answers to a call it does not know
-            raise RuntimeError("this cluster is not managed (any more): its manager was closed")
+        if self._is_closed:
+            raise RuntimeError("this cluster is not managed any more: its manager was closed")
+        found = await ask(self._client, call, **given)
         if call == "hpc_status":
             self._policy = found["policy"]
         elif call == "hpc_set":
             self._policy = found["name"]
-        return _with_lists(found)
+        return found
 
     async def _close(self) -> None:
         if self._is_closed:
@@ -191,12 +196,3 @@ class Manager:
             await self._client.scheduler.hpc_close()
         if self._owns_client:
             await self._client.close()
-
-
-def _with_lists(found: Any) -> Any:
-    """Lists come out of Dask's messages as tuples; plain data has lists."""
-    if isinstance(found, dict):
-        return {key: _with_lists(value) for key, value in found.items()}
-    if isinstance(found, list | tuple):
-        return [_with_lists(value) for value in found]
-    return found

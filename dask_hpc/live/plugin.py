@@ -73,11 +73,13 @@ class HpcPlugin(SchedulerPlugin):
         self._handlers = Calls(self).by_name()
         self._switch_on()
         compat.add_handlers(scheduler, self._handlers)
+        self._end_following = compat.follow_submitters(scheduler)
 
     def stop(self) -> None:
         """Let go of everything and leave the scheduler without a trace."""
         self._release("closed", "control was closed")
         compat.remove_handlers(self.scheduler, self._handlers)
+        self._end_following()
         if self.scheduler.plugins.get(NAME) is self:
             self.scheduler.remove_plugin(NAME)
 
@@ -128,7 +130,7 @@ class HpcPlugin(SchedulerPlugin):
             if request is None:
                 request = self.control.script_of.get(client)
             if request is not None or self._owner:
-                self.control.graph_arrives(client, request, tasks)
+                self.control.graph_arrives(client, request, tasks, compat.submitter())
         except Exception as error:
             self.count_error("update_graph", error)
             self.wake()  # not called again: the tasks move on, and what is in no job runs plainly

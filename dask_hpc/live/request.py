@@ -89,6 +89,13 @@ def _model(fields: dict[str, Any]) -> Job:
     return Job(**fields)
 
 
+def read_change(nodes: object) -> int:
+    """How many nodes more, or less, a job wants. Raises ``InputError``."""
+    if type(nodes) is not int or not 0 < abs(nodes) <= MOST_NODES:
+        raise InputError("request: nodes", f"found {shown(nodes)}", "+1, -1 and so on")
+    return nodes
+
+
 def check_word(where: str, value: object, *, may_be_empty: bool = True, longest: int = _LONGEST) -> None:
     """A name that fits on one line of any screen, or an ``InputError``."""
     if (

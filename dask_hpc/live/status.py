@@ -30,13 +30,14 @@ def status_of(control: "ControlLoop") -> dict[str, Any]:
             {"name": name, "workers": control.nodes.workers(name), "job": holders.get(name)}
             for name in control.indices.nodes
         ],
-        "jobs": [_status_of_job(control, job) for job in jobs],
+        "jobs": [status_of_job(control, job) for job in jobs],
         "scripts": sorted({request["id"] for request in control.script_of.values()}),
         **control.holds.as_status(),
     }
 
 
-def _status_of_job(control: "ControlLoop", job: LiveJob) -> dict[str, Any]:
+def status_of_job(control: "ControlLoop", job: LiveJob) -> dict[str, Any]:
+    """One job: what it asked for, what it has, what it did, and why it waits if it does."""
     model = job.model
     return {
         "id": job.id,
@@ -49,12 +50,14 @@ def _status_of_job(control: "ControlLoop", job: LiveJob) -> dict[str, Any]:
         "max_nodes": model.max_nodes,
         "walltime": None if model.walltime == inf else model.walltime,
         "nodes": list(job.nodes),
+        "requested": control.indices.requests.get(job.id),
         "submitted": model.submitted,
         "started": job.started,
         "ended": job.ended,
         "unfinished_tasks": len(job.unfinished),
         **_performance(control, job),
         "context": "closed" if job.closed else "open",
+        "cancelled": job.is_cancelled,
         "reason": job.reason,
         "waiting_because": _waiting_because(control, job) if job.state == "waiting" else None,
     }

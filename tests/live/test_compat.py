@@ -5,7 +5,7 @@ from time import monotonic
 
 import dask
 import pytest
-from distributed import Event, Status, Worker
+from distributed import CancelledError, Client, Event, Status, Worker, fire_and_forget, worker_client
 from distributed import scheduler as ds
 from distributed.utils_test import async_poll_for, gen_cluster, inc, slowinc
 from small_cluster import blocked
@@ -44,6 +44,10 @@ two = gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.work
         (ds.Scheduler, "transitions"),
         (ds.Scheduler, "coerce_hostname"),
         (ds.Scheduler, "remove_plugin"),
+        (ds.Scheduler, "client_releases_keys"),
+        (ds.Scheduler, "report"),
+        (ds.ClientState, "client_key"),
+        (ds.TaskState, "who_wants"),
         (ds.TaskState, "who_has"),
         (ds.TaskState, "who_wants"),
         (ds.TaskState, "waiters"),
@@ -316,6 +320,47 @@ async def test_transition_brings_measurements(c, s, a):
     assert nbytes > 0, "nbytes is not told"
 
 
+@one
+async def test_the_submitting_task_is_known_inside_update_graph(c, s, a):
+    plain, seen = s.stream_handlers["update-graph"], []
+    assert inspect.iscoroutinefunction(plain), "the stream handler update-graph is no coroutine function"
+
+    class Look(ds.SchedulerPlugin):
+        def update_graph(self, scheduler, **kwargs):
+            seen.append(compat.submitter())
+
+    def parent():
+        with worker_client() as client:
+            return client.submit(inc, 1, key="child").result()
+
+    s.add_plugin(Look(), name="look")
+    end = compat.follow_submitters(s)
+    assert await c.submit(parent, key="parent") == 2
+    assert seen == [None, "parent"], "update-graph no longer says which task submits (submitting_task)"
+    end()
+    assert s.stream_handlers["update-graph"] == plain
+    end()
+    assert s.stream_handlers["update-graph"] == plain
+
+
+@one
+async def test_cancel_releases_for_some_clients_and_tells_them(c, s, a):
+    async with Client(s.address, asynchronous=True) as other:
+        x, y = (c.submit(blocked, "go", key=key) for key in "xy")
+        await async_poll_for(lambda: set(s.tasks) == {"x", "y"}, 10)
+        also = other.submit(blocked, "go", key="y")
+        fire_and_forget(x)
+        await async_poll_for(lambda: len(s.tasks["y"].who_wants) == len(s.tasks["x"].who_wants) == 2, 10)
+        compat.cancel(s, ["x", "y", "nothing"], {c.id}, "for a test")
+        assert set(s.tasks) == {"y"}, "TaskState.who_wants, ClientState.client_key or fire-and-forget changed"
+        await async_poll_for(lambda: x.cancelled() and y.cancelled(), 10)
+        with pytest.raises(CancelledError, match="for a test"):
+            await x
+        assert also.status == "pending", "Scheduler.report(client=) tells others, too"
+        await Event("go").set()
+        await also
+
+
 def test_only_compat_touches_private_names():
     """The names above appear in no other file of the live body."""
     from pathlib import Path
@@ -326,7 +371,7 @@ def test_only_compat_touches_private_names():
         "worker_restrictions", "host_restrictions", "loose_restrictions", "unrunnable", ".transitions(",
         ".computations", ".handlers", ".tasks[", ".tasks.get", "host_info", ".stream_comms", ".who_has",
         ".has_what", ".who_wants", ".waiters", ".processing_on", ".request_acquire", ".request_remove",
-        ".prefix.", ".task_prefixes", "duration_average",
+        ".prefix.", ".task_prefixes", "duration_average", "who_wants", "client_key",
     )  # fmt: skip
     for file in Path(dask_hpc.live.__file__).parent.glob("*.py"):
         if file.name != "compat.py":
