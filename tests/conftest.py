@@ -1,12 +1,12 @@
-"""Fixtures of distributed's own tests, its leak checks, and ``--runslow``."""
+"""Fixtures of distributed's own tests, its leak checks, the scenarios' report, and ``--runslow``."""
 
 from importlib.util import find_spec
 
 import pytest
 from distributed.utils_test import cleanup, loop, loop_in_thread  # noqa: F401
 
-# Older releases of distributed keep this plugin out of their wheel.
-pytest_plugins = [name for name in ["distributed.pytest_resourceleaks"] if find_spec(name)]
+# Older releases of distributed keep the first one out of their wheel.
+pytest_plugins = [name for name in ["distributed.pytest_resourceleaks", "scenario_report"] if find_spec(name)]
 
 
 def pytest_addoption(parser):
