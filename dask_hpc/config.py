@@ -8,6 +8,7 @@ import dask.config
 import yaml
 
 from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.units import parse_quantity
 
 FILE = Path(__file__).with_name("hpc.yaml")
 NODE_MODES = ("auto", "host", "worker")
@@ -24,6 +25,11 @@ def _word(value: Any, allowed: str) -> Any:
 
 def _count(value: Any) -> Any:
     return _if(type(value) is int and value >= 1, value, "a whole number >= 1")
+
+
+def _seconds(value: Any) -> Any:
+    seconds = parse_quantity(value, "s")
+    return _if(seconds >= 0, seconds, "0 s or more")
 
 
 def _yes_or_no(value: Any) -> Any:
@@ -43,9 +49,10 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "story-length": _count,
     "max-errors": _count,
     "fair-shares": _yes_or_no,
+    "drain": _seconds,
 }
 #: the keys that can also be changed while a cluster is managed, by ``Manager.set``
-LIVE = ("fair-shares",)
+LIVE = ("drain", "fair-shares")
 
 
 def policy() -> str:

@@ -120,11 +120,8 @@ class Calls:
             raise RuntimeError("control is off: no worker can be held")
         holds = self._plugin.control.holds
         found = read_workers(self._plugin.scheduler, "hold", workers)
-        answers = {address: holds.hold(address, reason) for address in found}
-        return {
-            "held": [address for address, refusal in answers.items() if refusal is None],
-            "refused": {address: refusal for address, refusal in answers.items() if refusal is not None},
-        }
+        refused = holds.hold(found, reason)
+        return {"held": [address for address in found if address not in refused], "refused": refused}
 
     def release(self, workers: Any = None, why: Any = "asked for") -> list[str]:
         """End that hold of these workers, or with no reason all their holds. Those that work again."""

@@ -11,6 +11,8 @@ from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
+from distributed import Status
+from distributed.shuffle._core import ShuffleId, barrier_key
 from distributed.stealing import WorkStealing
 
 #: an address that no worker has: a task restricted to it waits in Dask's state ``no-worker``
@@ -383,6 +385,39 @@ def filter_worker_status(scheduler: Any, seen: Callable[[str, str], str]) -> Cal
     return end
 
 
+def tell_worker_status(scheduler: Any, address: str, status: str) -> None:
+    """Let a worker have this status; it reports that back."""
+    if address in scheduler.stream_comms:
+        message = {"op": "worker-status-change", "status": status, "stimulus_id": "hpc-hold"}
+        scheduler.stream_comms[address].send(message)
+
+
+def keep_out_of_shuffles(scheduler: Any, held: Callable[[], Iterable[str]]) -> Callable[[], None]:
+    """Shuffles (P2P) that begin give no work to held workers; Dask would count them in. Gives a function
+    that ends this."""
+    name = "shuffle_get_or_create"
+    theirs = scheduler.handlers[name]
+
+    def handler(shuffle_id: str, **rest: Any) -> Any:
+        barrier = scheduler.tasks.get(barrier_key(ShuffleId(shuffle_id)))
+        before = barrier.worker_restrictions if barrier else None
+        stay = set(before or scheduler.workers) - set(held())
+        if barrier is None or not stay:
+            return theirs(shuffle_id=shuffle_id, **rest)
+        barrier.worker_restrictions = stay
+        try:
+            return theirs(shuffle_id=shuffle_id, **rest)
+        finally:
+            barrier.worker_restrictions = before
+
+    def end() -> None:
+        if scheduler.handlers.get(name) is handler:
+            scheduler.handlers[name] = theirs
+
+    scheduler.handlers[name] = handler
+    return end
+
+
 def veto(scheduler: Any, address: str) -> str | None:
     """The plugin that does not want to lose this worker now, as Dask's shuffles while they use it."""
     worker = scheduler.workers[address]
@@ -422,15 +457,17 @@ class TaskMover:
         if self._is_ours:
             self._stealing = WorkStealing(scheduler)
 
-    def drain(self, address: str) -> int:
-        """Ask a worker for all tasks it has not started, each for the worker that can start it soonest.
-        How many it was asked for. A task that nobody else may run stays.
+    def drain(self, address: str, keys: Collection[Any] | None = None) -> int:
+        """Ask a worker for all tasks it has not started, or those of these keys, each for the worker that
+        can start it soonest. How many it was asked for. A task that nobody else may run stays.
         """
         victim = self._scheduler.workers[address]
         others = running_workers(self._scheduler) - {address}
         asked = 0
         for task in list(victim.processing):
             if task.actor or task in victim.long_running or task in victim.executing:
+                continue
+            if keys is not None and task.key not in keys:
                 continue
             thieves = permitted(self._scheduler, task, others)
             if thieves and task not in self._stealing.in_flight:
@@ -464,3 +501,44 @@ class TaskMover:
             len(worker.processing) + self._stealing.in_flight_tasks.get(worker, 0),
             address,
         )
+
+
+# --- leaving
+
+
+def replace_retirement(
+    scheduler: Any, ours: Callable[..., Any]
+) -> tuple[Callable[..., Any], Callable[[], None]]:
+    """Whoever retires workers, by a remote call or on the scheduler, asks ours. Gives Dask's own, and a
+    function that puts it back."""
+    name = "retire_workers"
+    theirs = scheduler.handlers[name]
+    before = vars(scheduler).get(name)
+
+    def end() -> None:
+        if scheduler.handlers.get(name) == ours:
+            scheduler.handlers[name] = theirs
+        if vars(scheduler).get(name) == ours:
+            del scheduler.retire_workers
+            if before is not None:
+                scheduler.retire_workers = before
+
+    scheduler.handlers[name] = scheduler.retire_workers = ours
+    return theirs, end
+
+
+def processing(scheduler: Any, address: str) -> list[Any]:
+    """Keys of the tasks that were sent to a worker and have not ended: waiting, running or seceded."""
+    worker = scheduler.workers.get(address)
+    return [task.key for task in worker.processing] if worker else []
+
+
+def has_actors(scheduler: Any, address: str) -> bool:
+    """Whether a worker is bound by actors."""
+    worker = scheduler.workers.get(address)
+    return worker is not None and bool(worker.actors)
+
+
+def is_closing(scheduler: Any) -> bool:
+    """Whether the scheduler itself is going."""
+    return scheduler.status != Status.running

@@ -8,14 +8,16 @@ from typing import Any
 from dask_hpc.live import compat
 from dask_hpc.live.cancel import Cancelling
 from dask_hpc.live.gate import Gate
+from dask_hpc.live.hand_over import HandOvers
 from dask_hpc.live.hold import Holds
 from dask_hpc.live.jobs import LiveJob
+from dask_hpc.live.leaving import Leaving
 from dask_hpc.live.nodes import Nodes
 from dask_hpc.live.request import read_request
 from dask_hpc.live.tuning import InForce
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.explanation import explain
-from dask_hpc.model.indices import Indices
+from dask_hpc.model.indices import Indices, Running
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.snapshot import Snapshot
@@ -65,6 +67,10 @@ class ControlLoop:
         self.indices = Indices((Node(name) for name in self.nodes), self.policy.queue.rank, clock())
         self.gate = Gate(scheduler)
         self.holds = Holds(scheduler, self.tell, self._running_jobs, count_error)
+        self.leaving = Leaving(scheduler, self.holds, self.tell, self._budget, count_error)
+        self.hand_overs = HandOvers(
+            scheduler, self.gate.owner, self.holds.mover, self.tell, self._budget, count_error
+        )
         #: all jobs by id, in order of submission; of those that are done only the newest
         self.jobs: dict[str, LiveJob] = {}
         self._done: OrderedDict[str, None] = OrderedDict()
@@ -143,7 +149,9 @@ class ControlLoop:
             self._tell("node-joined", nodes=(name,))
             self._wake()
         elif holder := next((job for job in self._running_jobs() if name in job.nodes), None):
-            self.gate.extend(holder, [address])
+            running = self.indices.running[holder.id]
+            if name in running.nodes[: running.target]:
+                self.gate.extend(holder, [address])
 
     def worker_leaves(self, address: str) -> None:
         """A worker is gone: the job that holds it becomes smaller, or waits again if it was its last."""
@@ -163,6 +171,8 @@ class ControlLoop:
         if holder is not None and running is not None:
             holder.nodes = running.nodes
             if holder.nodes:
+                if running.target is not None:  # it was giving up nodes: perhaps it needs them now
+                    self.gate.open(holder, self._staying(running))
                 self._size_changed(holder)
                 reason = f"node {name} is gone"
                 self._tell("shrink", holder, holder.nodes, reason)
@@ -260,6 +270,8 @@ class ControlLoop:
 
     def release_all(self, decision: str, reason: str) -> None:
         """Let go of everything: all tasks run as in plain Dask."""
+        self.hand_overs.close()
+        self.leaving.close()
         self.holds.close()
         self.gate.lift_all()
         for job in self.jobs.values():
@@ -274,6 +286,13 @@ class ControlLoop:
         yield from self.holds.stuck
         for job in self._waiting_jobs():
             yield from job.held
+
+    async def settle(self) -> None:
+        """The scheduler closes: nothing of ours goes on."""
+        self.hand_overs.close()
+        self.leaving.close()
+        self.holds.stop_timer()
+        await self.leaving.settle()
 
     def tell(self, decision: str, reason: str) -> None:
         """Add to the story."""
@@ -342,6 +361,7 @@ class ControlLoop:
             self.indices.withdraw(job.id)
         self._tell(decision, job, nodes, reason)
         self._not_offered.pop(job, None)
+        self.hand_overs.cancel(job)
         job.state = "done"
         job.ended = self.indices.now
         for old in _remember(self._done, job.id):
@@ -390,15 +410,38 @@ class ControlLoop:
                 self._resize(plan, deed)
 
     def _resize(self, plan: Plan, resize: Resize) -> None:
-        """New tasks of the job go to its new nodes only. What runs on nodes it gives up ends there, and
-        results stay where they are."""
+        """New tasks of the job go to its new nodes only. Nodes it gives up are its own until what it has
+        there has ended or moved."""
         job = self.jobs[resize.job]
-        decision = "grow" if resize.nodes > len(job.nodes) else "shrink"
-        self.indices.begin_resize(resize.job, resize.nodes)
-        job.nodes = self.indices.finish_resize(resize.job).nodes
+        size = len(job.nodes)
+        running = self.indices.begin_resize(resize.job, resize.nodes)
+        if resize.nodes > size:
+            self._resized(job, plan, "grow", resize.reason)
+            return
+        gives = {w for name in running.nodes[resize.nodes :] for w in self.nodes.workers(name)}
+        self.gate.move(job, self._staying(running))
+        if self.hand_overs.begin(job, gives, lambda: self._handed_over(job, plan, resize)):
+            gone = running.nodes[resize.nodes :]
+            reason = f"{resize.reason}; waits for its tasks there and takes its results along"
+            self.story.tell(Happening(plan.id, plan.time, "hand-over", job.id, gone, reason))
+        else:
+            self._resized(job, plan, "shrink", resize.reason)
+
+    def _handed_over(self, job: LiveJob, plan: Plan, resize: Resize) -> None:
+        self.indices.now = self._clock()
+        self._resized(job, plan, "shrink", resize.reason)
+        self._wake()
+
+    def _resized(self, job: LiveJob, plan: Plan, decision: str, reason: str) -> None:
+        running = self.indices.finish_resize(job.id)
+        job.nodes = running.nodes
         self._size_changed(job)
-        self.gate.move(job, (w for name in job.nodes for w in self.nodes.workers(name)))
-        self.story.tell(Happening(plan.id, plan.time, decision, job.id, job.nodes, resize.reason))
+        self.gate.move(job, self._staying(running))
+        self.story.tell(Happening(plan.id, self.indices.now, decision, job.id, job.nodes, reason))
+
+    def _staying(self, running: Running) -> Iterator[str]:
+        """Addresses of the workers on the nodes that the job is not giving up."""
+        return (w for name in running.nodes[: running.target] for w in self.nodes.workers(name))
 
     def _start(self, plan: Plan, start: Start) -> None:
         running = self.indices.start(start.job, start.nodes)
@@ -434,6 +477,7 @@ class ControlLoop:
         return compat.average_duration(self._scheduler, prefix)
 
     def _requeue(self, job: LiveJob, reason: str) -> None:
+        self.hand_overs.cancel(job)
         job.state = "waiting"
         job.started = None
         job.reason = reason
@@ -443,6 +487,10 @@ class ControlLoop:
             if other.blocking:
                 self._hold_back(other)
         self._tell("requeue", job, reason=reason)
+
+    def _budget(self) -> float:
+        seconds: float = self.settings["drain"]
+        return seconds
 
     def _waiting_jobs(self) -> Iterator[LiveJob]:
         return (job for job in self.jobs.values() if job.state == "waiting")

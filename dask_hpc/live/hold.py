@@ -13,12 +13,12 @@ Refused is a hold
 3. of a worker that a plugin needs where it is, as Dask's shuffles do;
 4. that would leave a task that must still run with no running worker it may run on.
 
-Dask lets a shuffle that begins use all workers, held or not. So a held worker that is taken into one works on
-until the shuffle is over, and is held again. A task that arrives later and may run on held workers only
-waits; status and story say so.
+A shuffle that begins leaves held workers out. If one is needed all the same (a task that feeds the shuffle
+runs there), it works on until the shuffle is over, and is held again. A task that arrives later and may run
+on held workers only waits; status and story say so.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 from dask_hpc.live import compat
@@ -57,25 +57,36 @@ class Holds:
         self._timer: Any = None
         self.mover = compat.TaskMover(scheduler)
         self._end_filter = compat.filter_worker_status(scheduler, self._worker_says)
+        self._end_shuffles = compat.keep_out_of_shuffles(scheduler, lambda: self.reasons)
 
     # what callers ask for
 
-    def hold(self, address: str, why: str) -> str | None:
-        """Let the worker start no more tasks. The reason if that is refused."""
-        if address not in self.reasons:
-            refusal = self.refusal(address)
-            if refusal is not None:
-                self._tell("hold-refused", f"worker {address} ({why}): {refusal}")
-                return refusal
-            self._said[address] = compat.worker_status(self._scheduler, address) or "running"
-            self.reasons[address] = {}
-            compat.set_worker_status(self._scheduler, address, "paused")
+    def hold(self, addresses: Iterable[str], why: str, *, for_good: bool = False) -> dict[str, str]:
+        """Let these workers start no more tasks. Those that cannot be held, and the reason.
+
+        ``for_good``: they are to leave, so a job that has no other worker will wait again, as always when
+        its last node goes; that is no reason to refuse.
+        """
+        refused, new = {}, []
+        for address in addresses:
+            if address not in self.reasons:
+                refusal = self._refusal(address, for_good)
+                if refusal is not None:
+                    refused[address] = refusal
+                    self._tell("hold-refused", f"worker {address} ({why}): {refusal}")
+                    continue
+                self._said[address] = compat.worker_status(self._scheduler, address) or "running"
+                self.reasons[address] = {}
+                compat.set_worker_status(self._scheduler, address, "paused")
+                new.append(address)
+            if why not in self.reasons[address]:
+                self.reasons[address][why] = None
+                self._tell("hold", f"worker {address}: {why}")
+        for address in new:  # when all are held: none is to take the tasks of another
             self.mover.drain(address)
+        if new:
             self._look_later()
-        if why not in self.reasons[address]:
-            self.reasons[address][why] = None
-            self._tell("hold", f"worker {address}: {why}")
-        return None
+        return refused
 
     def release(self, address: str, why: str | None = None) -> bool:
         """Let go of the worker for this reason, or for all. Whether it works again."""
@@ -93,8 +104,11 @@ class Holds:
             return True
         return False
 
-    def refusal(self, address: str) -> str | None:
-        """Why the worker cannot be held now, or None."""
+    def is_lent(self, address: str) -> bool:
+        """Whether a held worker works on because a plugin needs it."""
+        return address in self._lent
+
+    def _refusal(self, address: str, for_good: bool) -> str | None:
         status = compat.worker_status(self._scheduler, address)
         if status is None:
             return "no such worker"
@@ -105,7 +119,7 @@ class Holds:
             return "no other worker runs"
         if plugin := compat.veto(self._scheduler, address):
             return f"{plugin} needs it where it is"
-        for job in self._running_jobs():
+        for job in () if for_good else self._running_jobs():
             if job.unfinished and address in job.gate and not job.gate & others:
                 return f"it is the last running worker of job {job.id}"
         key = next(self._needing(address, others), None)
@@ -116,7 +130,12 @@ class Holds:
         for address in list(self.reasons):
             self.release(address)
         self._end_filter()
+        self._end_shuffles()
         self.mover.close()
+        self.stop_timer()
+
+    def stop_timer(self) -> None:
+        """The scheduler closes."""
         if self._timer is not None:
             self._scheduler.loop.remove_timeout(self._timer)
             self._timer = None

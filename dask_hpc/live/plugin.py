@@ -206,6 +206,7 @@ class HpcPlugin(SchedulerPlugin):
     async def close(self) -> None:
         """The scheduler closes: leave no timer behind."""
         self._stop_clocks()
+        await self.control.settle()
 
     # control
 

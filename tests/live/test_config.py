@@ -40,6 +40,9 @@ def test_every_key_is_in_both_files():
         ("max-errors", True),
         ("fair-shares", "often"),
         ("fair-shares", 1),
+        ("drain", "-1s"),
+        ("drain", "soon"),
+        ("drain", float("nan")),
     ],
 )
 def test_bad_values_name_the_key(key, bad):
@@ -48,7 +51,8 @@ def test_bad_values_name_the_key(key, bad):
 
 
 def test_settings_are_everything_but_the_policy():
-    assert config.settings() == {k: v for k, v in config.DEFAULTS["hpc"].items() if k != "policy"}
+    plain = {k: v for k, v in config.DEFAULTS["hpc"].items() if k != "policy"}
+    assert config.settings() == plain | {"drain": 10.0}
     assert set(config.LIVE) <= set(config.settings())
 
 

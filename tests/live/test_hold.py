@@ -70,7 +70,7 @@ async def test_what_is_assigned_moves_and_what_runs_ends_there(c, s, a, b):
 async def test_queued_tasks_go_elsewhere_and_data_is_served(c, s, a, b):
     async with await dask_hpc.manage(c):
         data = await c.scatter(1, workers=[a.address])
-        assert holds_of(s).hold(a.address, "power") is None
+        assert holds_of(s).hold([a.address], "power") == {}
         futures = c.map(where, range(50), pure=False)
         assert set(await c.gather(futures)) == {b.address}
         assert await c.submit(inc, data) == 2
@@ -80,8 +80,8 @@ async def test_queued_tasks_go_elsewhere_and_data_is_served(c, s, a, b):
 async def test_several_reasons(c, s, a, b):
     async with await dask_hpc.manage(c):
         holds = holds_of(s)
-        assert holds.hold(a.address, "power") is None
-        assert holds.hold(a.address, "leaving") is None
+        assert holds.hold([a.address], "power") == {}
+        assert holds.hold([a.address], "leaving") == {}
         assert not holds.release(a.address, "heat")
         assert not holds.release(a.address, "power")
         assert s.workers[a.address].status == Status.paused
@@ -101,7 +101,10 @@ def test_hold_and_memory_pause_in_every_order(order):
             for letter in order:
                 if letter in "hr":
                     held = letter == "h"
-                    (holds_of(s).hold if held else holds_of(s).release)(a.address, "test")
+                    if held:
+                        holds_of(s).hold([a.address], "test")
+                    else:
+                        holds_of(s).release(a.address, "test")
                 else:
                     own = letter == "P"
                     await pauses_itself(s, a, Status.paused if own else Status.running)
@@ -183,9 +186,9 @@ async def test_resources_are_restrictions_too(c, s, a, b, d):
         future = c.submit(blocked, "go", resources={"GPU": 1})
         waits = c.submit(where, future, resources={"GPU": 1})
         await async_poll_for(lambda: a.state.executing_count or b.state.executing_count, 10)
-        assert holds_of(s).hold(a.address, "x") is None
-        assert "no other running worker may run" in holds_of(s).hold(b.address, "x")
-        assert holds_of(s).hold(d.address, "x") is None
+        assert holds_of(s).hold([a.address], "x") == {}
+        assert "no other running worker may run" in holds_of(s).hold([b.address], "x")[b.address]
+        assert holds_of(s).hold([d.address], "x") == {}
         await Event("go").set()
         await future
         assert await waits
@@ -198,14 +201,14 @@ async def test_a_jobs_last_worker_is_not_held(c, s, *workers):
             future = c.submit(blocked, "go")
             job = await until(s, "j", "running")
             one, other = sorted(job.gate)
-            assert holds_of(s).hold(one, "x") is None
-            assert "last running worker of job" in holds_of(s).hold(other, "x")
+            assert holds_of(s).hold([one], "x") == {}
+            assert "last running worker of job" in holds_of(s).hold([other], "x")[other]
             # What waits may still start anywhere: no reason to refuse
             with dask_hpc.job("k", nodes=4, walltime="1h"):
                 waiting = c.submit(inc, 1)
             await until(s, "k", "waiting")
             third = next(w.address for w in workers if w.address not in job.gate)
-            assert holds_of(s).hold(third, "x") is None
+            assert holds_of(s).hold([third], "x") == {}
             await Event("go").set()
             await future
         assert await waiting == 2
@@ -235,9 +238,9 @@ async def test_a_plugins_veto(c, s, a, b):
     s.add_plugin(CannotSay())
     async with await dask_hpc.manage(c):
         vetoes.needed = {a.address}
-        assert holds_of(s).hold(a.address, "x") == "vetoes needs it where it is"
+        assert holds_of(s).hold([a.address], "x") == {a.address: "vetoes needs it where it is"}
         vetoes.needed = set()
-        assert holds_of(s).hold(a.address, "x") is None
+        assert holds_of(s).hold([a.address], "x") == {}
         # A shuffle begins and takes the held worker in: it works on until that is over
         vetoes.needed = {a.address}
         await async_poll_for(lambda: s.workers[a.address].status == Status.running, 10)
@@ -259,7 +262,7 @@ async def test_without_stealing(c, s, a, b):
     async with await dask_hpc.manage(c):
         futures = c.map(marked, ["go"] * 6, ["marks"] * 6, range(6), workers=[a.address, b.address])
         await async_poll_for(lambda: a.state.executing_count and b.state.executing_count, 10)
-        holds_of(s).hold(a.address, "x")
+        holds_of(s).hold([a.address], "x")
         await async_poll_for(lambda: len(s.workers[a.address].processing) == 1, 10)
         assert "stealing" not in s.periodic_callbacks
         await Event("go").set()
@@ -275,16 +278,15 @@ async def test_seceded_tasks_and_actors_stay(c, s, a, b):
 
     def long():
         secede()
-        Event("out").set()
         Event("go").wait(60)
         return where()
 
     async with await dask_hpc.manage(c):
         actor = await c.submit(Counter, actor=True, workers=[a.address])
         future = c.submit(long, workers=[a.address, b.address])
-        await Event("out").wait()
+        await async_poll_for(lambda: any(ws.long_running for ws in s.workers.values()), 10)
         address = next(ws.address for ws in s.workers.values() if ws.long_running)
-        holds_of(s).hold(address, "x")
+        holds_of(s).hold([address], "x")
         await Event("go").set()
         assert await future == address
         assert await actor.n == 0
@@ -346,7 +348,7 @@ async def test_control_that_is_off_holds_nobody(c, s, a, b):
 @cluster2
 async def test_restart_forgets_the_tasks(c, s, a, b):
     async with await dask_hpc.manage(c):
-        holds_of(s).hold(a.address, "x")
+        holds_of(s).hold([a.address], "x")
         future = c.submit(inc, 1, workers=[a.address])
         await async_poll_for(lambda: holds_of(s).stuck, 10)
         await c.restart(wait_for_workers=False)
@@ -380,7 +382,7 @@ def test_any_sequence_runs_everything_once(steps):
             for what, which in [("submit", 0), *steps]:
                 worker = workers[which]
                 if what == "hold":
-                    holds_of(s).hold(worker.address, "x")
+                    holds_of(s).hold([worker.address], "x")
                 elif what == "release":
                     holds_of(s).release(worker.address)
                 elif what in ("pause", "resume"):

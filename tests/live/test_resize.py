@@ -1,7 +1,7 @@
 """Malleable jobs on a live cluster grow and shrink as the policy decides."""
 
 from distributed import Event
-from distributed.utils_test import async_poll_for
+from distributed.utils_test import async_poll_for, gen_cluster
 from small_cluster import blocked, cluster4, live, plugin_of, until, where
 
 import dask_hpc
@@ -19,7 +19,7 @@ def addresses(s, job):
     return {address for name in job.nodes for address in nodes.workers(name)}
 
 
-@cluster4
+@gen_cluster(client=True, nthreads=[("", 1)] * 4, config={"hpc.drain": 0})
 async def test_grows_when_alone_and_shrinks_for_the_next(c, s, *workers):
     async with await dask_hpc.manage(c, policy="fpsma-pwma"):
         with dask_hpc.job("m", nodes=2, min_nodes=1, max_nodes=4, walltime="1h"):

@@ -1,0 +1,279 @@
+"""How workers leave: the one road on which nothing is lost and nothing runs twice.
+
+Whoever retires workers comes here instead of to Dask's own ``Scheduler.retire_workers``, with the same
+arguments and the same answer: ``client.retire_workers``, ``cluster.scale`` and ``cluster.adapt``, a worker
+whose lifetime ends. The road has five parts:
+
+1. Wait until no plugin needs the worker where it is (a shuffle would have to begin again).
+2. Hold it: it is given nothing any more, and what it has not started goes to others.
+3. Wait for what runs there, up to the drain budget. What has not ended by then starts again elsewhere.
+4. Move the results that nobody else has to the workers that stay, neighbours together, none fuller than 80 %.
+5. Let Dask remove it, which by then finds nothing left to move.
+
+A worker that cannot leave (its data fits nowhere, an actor lives there, nobody else may run a task of its)
+is released and works on; it is missing in the answer, and story and event log say why. If no worker stays
+at all, as when a cluster is closed, there is nothing to wait for, and Dask alone decides.
+
+Where a wait looks again every few milliseconds instead of being told, it is because what it waits for is a
+mixture: tasks, answers of workers, shuffles, workers that die, control that is closed.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dask_hpc import config
+from dask_hpc.live import compat
+from dask_hpc.live.hold import Holds
+from dask_hpc.live.moves import blocks_of, blocks_on, carry_out, rooms_on
+from dask_hpc.model.units import show_duration
+from dask_hpc.planning.moves import Block, MovePlan, collection_of, evacuate
+
+LOOK = 0.02  # seconds between looks
+_WHY = "it is leaving"
+_SHOWN = 5  # tasks that the story names
+_ATTEMPTS = 5  # at moving data, before Dask's own retirement does what is left
+
+
+class Leaving:
+    """The workers on their way out. In force from its making to ``close``."""
+
+    def __init__(
+        self,
+        scheduler: Any,
+        holds: Holds,
+        tell: Callable[[str, str], None],
+        budget: Callable[[], float],
+        count_error: Callable[[str, Exception], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._holds = holds
+        self._tell = tell
+        self._budget = budget
+        self._count_error = count_error
+        self._is_over = False
+        #: by worker, what brings it out
+        self._departures: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._carrying: set[asyncio.Task[Any]] = set()
+        self._theirs, self._give_back = compat.replace_retirement(scheduler, self.retire_workers)
+
+    def close(self) -> None:
+        """Back to Dask's own. What is under way ends at once, as Dask would end it."""
+        self._is_over = True
+        self._give_back()
+        for carrying in self._carrying:
+            carrying.cancel()
+
+    async def settle(self) -> None:
+        """Everything under way has ended."""
+        await asyncio.gather(*self._departures.values(), return_exceptions=True)
+
+    async def retire_workers(
+        self,
+        workers: Iterable[Any] | None = None,
+        *,
+        names: Iterable[Any] | None = None,
+        close_workers: bool = False,
+        remove: bool = True,
+        stimulus_id: str | None = None,
+        drain: Any = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """As Dask's, with two differences: ``workers`` may also be names, and those of whole batch jobs, as
+        ``cluster.scale`` says them; and ``drain`` is the budget for running tasks, if it is to be another
+        than ``hpc.drain``.
+        """
+        how = {"close_workers": close_workers, "remove": remove, "stimulus_id": stimulus_id}
+        if self._is_over or (workers is not None) + (names is not None) + bool(kwargs) > 1:
+            found: dict[str, Any] = await self._theirs(workers, names=names, **how, **kwargs)
+            return found
+        budget = self._budget() if drain is None else config.live_setting("drain", drain)
+        addresses = self._meant(workers if names is None else names, kwargs)
+        answer: dict[str, Any] = {}
+        todo = addresses
+        while todo:
+            busy = {self._departures[address] for address in todo if address in self._departures}
+            mine = [address for address in todo if address not in self._departures]
+            if mine:
+                busy.add(self._depart(mine, how, budget))
+            await asyncio.wait(busy)
+            for departure in busy:
+                answer.update(departure.result())
+            # Somebody else may have let them go in a milder way: close_workers=False, remove=False.
+            todo = [a for a in todo if a not in mine and a in answer]
+            todo = [a for a in todo if compat.worker_status(self._scheduler, a)]
+        return {address: answer[address] for address in addresses if address in answer}
+
+    def _meant(self, given: Iterable[Any] | None, kwargs: dict[str, Any]) -> list[str]:
+        """Addresses of the workers that are to leave."""
+        if given is None:
+            return list(self._scheduler.workers_to_close(**kwargs))
+        if isinstance(given, str):
+            given = [given]
+        found = compat.named_workers(self._scheduler, given)
+        return list(dict.fromkeys(address for addresses in found.values() for address in addresses))
+
+    def _depart(self, batch: list[str], how: dict[str, Any], budget: float) -> asyncio.Future[dict[str, Any]]:
+        """Start to bring them out. Goes on even if the caller goes away."""
+        departure = _Departure(batch, how, budget)
+        future = asyncio.ensure_future(self._bring_out(departure))
+        self._departures.update(dict.fromkeys(batch, future))
+        return future
+
+    async def _bring_out(self, departure: "_Departure") -> dict[str, Any]:
+        left: dict[str, Any] = {}
+        try:
+            try:
+                await self._hold_and_wait(departure)
+                await self._move_data(departure)
+                self._tell_of_restarts(departure)
+            except Exception as error:
+                self._count_error("a departure", error)  # the rest is Dask's
+            left = await self._remove(departure)
+        finally:
+            for address in departure.batch:
+                self._departures.pop(address, None)
+                self._holds.release(address, _WHY)
+        self._report(departure, left)
+        return left
+
+    def _on_the_way(self, departure: "_Departure") -> list[str]:
+        """Those that are still to be brought out with care. None if control or the scheduler is closed, or
+        if no worker stays."""
+        if self._is_over or compat.is_closing(self._scheduler) or not self._staying():
+            return []
+        return [address for address in departure.ready if compat.worker_status(self._scheduler, address)]
+
+    def _staying(self) -> set[str]:
+        return compat.running_workers(self._scheduler) - self._departures.keys()
+
+    async def _hold_and_wait(self, departure: "_Departure") -> None:
+        """Parts 1 to 3. The budget of each worker begins when it is held."""
+        clock = asyncio.get_running_loop().time
+        held: dict[str, float] = {}
+        while there := self._on_the_way(departure):
+            now = clock()
+            for address in there:
+                if compat.has_actors(self._scheduler, address):
+                    self._refuse(departure, address, "actors live there, which cannot be moved")
+            free = [a for a in departure.ready if a in there and a not in held]
+            free = [a for a in free if not self._is_needed(departure, a)]
+            # One that is on its way out already, but still here, is given nothing anyway.
+            stays = [a for a in free if compat.worker_status(self._scheduler, a) in ("running", "paused")]
+            for address, reason in self._holds.hold(stays, _WHY, for_good=True).items():
+                self._refuse(departure, address, reason)
+            held |= {address: now for address in free if address not in departure.refused}
+            # A shuffle may have begun to need one that is held: its time stands still until that is over.
+            held |= {address: now for address in held if self._holds.is_lent(address)}
+            if all(
+                address in held and (now - held[address] >= departure.budget or not self._is_busy(address))
+                for address in departure.ready
+                if address in there
+            ):
+                return
+            await asyncio.sleep(LOOK)
+
+    def _is_busy(self, address: str) -> bool:
+        return self._holds.is_lent(address) or bool(compat.processing(self._scheduler, address))
+
+    def _is_needed(self, departure: "_Departure", address: str) -> bool:
+        plugin = compat.veto(self._scheduler, address)
+        if plugin and address not in departure.told:
+            departure.told.add(address)
+            self._tell("leave", f"worker {address} has to wait: {plugin} needs it where it is")
+        return plugin is not None
+
+    def _refuse(self, departure: "_Departure", address: str, reason: str) -> None:
+        """It stays, so it can run tasks and take the data of others again."""
+        departure.refused[address] = reason
+        self._departures.pop(address, None)
+        self._holds.release(address, _WHY)
+
+    async def _move_data(self, departure: "_Departure") -> None:
+        """Part 4, more than once if results arrive meanwhile."""
+        for _ in range(_ATTEMPTS):
+            plan = self._plan(departure)
+            if not plan:
+                return
+            moving = carry_out(self._scheduler, plan.moves, "their worker is leaving", self._tell)
+            carrying = asyncio.ensure_future(moving)
+            self._carrying.add(carrying)
+            await asyncio.wait([carrying])
+            self._carrying.discard(carrying)
+            if not carrying.cancelled():
+                carrying.result()  # an error is ours
+
+    def _plan(self, departure: "_Departure") -> MovePlan:
+        """Where the data goes. While it does not fit, the worker with most of what is left over stays."""
+        while there := self._on_the_way(departure):
+            plan = evacuate(
+                with_neighbours(self._scheduler, blocks_on(self._scheduler, there), self._staying()),
+                self._departures.keys(),
+                rooms_on(self._scheduler, self._staying()),
+            )
+            if not plan.unplaced:
+                return plan
+            most = Counter[str]()
+            for block in plan.unplaced:
+                most.update(dict.fromkeys(set(block.holders).intersection(there), block.nbytes))
+            self._refuse(departure, most.most_common(1)[0][0], plan.reason)
+        return MovePlan()
+
+    def _tell_of_restarts(self, departure: "_Departure") -> None:
+        for address in self._on_the_way(departure):
+            if keys := compat.processing(self._scheduler, address):
+                self._tell(
+                    "restart",
+                    f"worker {address}: the drain budget of {show_duration(departure.budget)} is over; "
+                    f"{len(keys)} of its tasks start again elsewhere: {', '.join(map(str, keys[:_SHOWN]))}",
+                )
+
+    async def _remove(self, departure: "_Departure") -> dict[str, Any]:
+        """Part 5."""
+        if not departure.ready or compat.is_closing(self._scheduler):
+            return {}
+        left: dict[str, Any] = await self._theirs(departure.ready, **departure.how)
+        for address in departure.ready:
+            if address not in left and compat.worker_status(self._scheduler, address):
+                departure.refused[address] = "Dask found nobody to take its data"
+                # Dask lets it go back to what we had made of it, which is paused.
+                compat.tell_worker_status(self._scheduler, address, "running")
+        return left
+
+    def _report(self, departure: "_Departure", left: Iterable[str]) -> None:
+        for address in left:
+            self._tell("leave", f"worker {address} has left")
+        refused = departure.refused
+        for address, reason in refused.items():
+            self._tell("not-retired", f"worker {address} stays: {reason}")
+        if refused:
+            self._scheduler.log_event(["all", *refused], {"action": "could-not-retire", "reasons": refused})
+
+
+class _Departure:
+    """Workers that leave together."""
+
+    def __init__(self, batch: list[str], how: dict[str, Any], budget: float) -> None:
+        self.batch = batch
+        #: what Dask is told
+        self.how = how
+        self.budget = budget
+        #: those that stay after all, and why
+        self.refused: dict[str, str] = {}
+        #: those of which the story says that they have to wait
+        self.told: set[str] = set()
+
+    @property
+    def ready(self) -> list[str]:
+        """Those that nobody has refused."""
+        return [address for address in self.batch if address not in self.refused]
+
+
+def with_neighbours(scheduler: Any, blocks: list[Block], staying: Iterable[str]) -> list[Block]:
+    """These blocks, and those of the same collections on the workers that stay."""
+    names = {collection_of(block.key) for block in blocks} - {None}
+    known = {block.key for block in blocks}
+    keys = (key for address in staying for key in compat.keys_on(scheduler, address)) if names else ()
+    near = [key for key in keys if key not in known and collection_of(key) in names]
+    return blocks + blocks_of(scheduler, dict.fromkeys(near))
