@@ -3,7 +3,7 @@
 import dask
 import pytest
 from distributed import Client, Event, LocalCluster, fire_and_forget, get_client, secede, worker_client
-from distributed.utils_test import async_poll_for, inc
+from distributed.utils_test import async_poll_for, gen_cluster, inc
 from small_cluster import blocked, cluster2, cluster4, decisions, live, plugin_of, until, where
 
 import dask_hpc
@@ -41,7 +41,8 @@ async def test_status_from_new_to_done(c, s, *workers):
 # --- requests
 
 
-@cluster4
+# Nobody waits for the tasks on nodes that are given back
+@gen_cluster(client=True, nthreads=[("", 1)] * 4, config={"hpc.drain": 0})
 async def test_a_job_asks_and_gives_back(c, s, *workers):
     async with await dask_hpc.manage(c, "fcfs"):
         with dask_hpc.job("e", nodes=2, min_nodes=1, max_nodes=4, kind="evolving") as e:
