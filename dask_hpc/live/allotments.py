@@ -26,6 +26,8 @@ class Allotments:
     def __init__(self, length: int = 5_000) -> None:
         self.over: deque[Span] = deque(maxlen=length)
         self.held: dict[str, Span] = {}
+        #: since when the nodes that are there have been there
+        self.joined: dict[str, float] = {}
 
     def add(self, time: float, decision: str, job: str, nodes: Iterable[str], reason: str) -> None:
         """The next row of the story."""
@@ -40,8 +42,12 @@ class Allotments:
                     self.held[node] = Span(node, job, time, None, reason)
         elif decision in _LEAVES:
             self._leave(time, [node for node, span in self.held.items() if span.job == job])
+        elif decision == "node-joined":
+            self.joined.update((node, time) for node in nodes)
         elif decision == "node-left":
             self._leave(time, [node for node in nodes if node in self.held])
+            for node in nodes:
+                self.joined.pop(node, None)
         elif decision in _ALL_LEAVE:
             self._leave(time, list(self.held))
 

@@ -11,6 +11,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from dask_hpc.live import compat
 from dask_hpc.live.calls import Calls
 from dask_hpc.live.control import ControlLoop
+from dask_hpc.live.dashboard import Dashboard
 from dask_hpc.live.request import ANNOTATION, TOPIC
 from dask_hpc.live.tuning import History, InForce, difference
 from dask_hpc.model.story import Story
@@ -58,6 +59,7 @@ class HpcPlugin(SchedulerPlugin):
         self.is_on = False
         self._owner: dict[Any, Any] = {}
         self._clocks: Any = None
+        self._dashboard: Dashboard | None = None
 
     async def start(self, scheduler: Any) -> None:
         """Take over. Nothing here waits, so no event can slip in before Dask knows this plugin."""
@@ -70,16 +72,21 @@ class HpcPlugin(SchedulerPlugin):
         self._is_released = True
         #: results that left with their only worker
         self.lost = 0
-        self._handlers = Calls(self).by_name()
+        self.calls = Calls(self)
+        self._handlers = self.calls.by_name()
         self._switch_on()
         compat.add_handlers(scheduler, self._handlers)
         self._end_following = compat.follow_submitters(scheduler)
+        self._dashboard = Dashboard(self)
+        self._dashboard.open()
 
     def stop(self) -> None:
         """Let go of everything and leave the scheduler without a trace."""
         self._release("closed", "control was closed")
         compat.remove_handlers(self.scheduler, self._handlers)
         self._end_following()
+        if self._dashboard is not None:
+            self._dashboard.close()
         if self.scheduler.plugins.get(NAME) is self:
             self.scheduler.remove_plugin(NAME)
 
@@ -206,6 +213,8 @@ class HpcPlugin(SchedulerPlugin):
     async def close(self) -> None:
         """The scheduler closes: leave no timer behind."""
         self._stop_clocks()
+        if self._dashboard is not None:
+            self._dashboard.close()
         await self.control.settle()
 
     # control

@@ -13,7 +13,7 @@ ROWS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["start", "grow", "shrink"]), JOBS, SOME_NODES),
         st.tuples(st.sampled_from(["end", "requeue", "withdraw"]), JOBS, st.just([])),
-        st.tuples(st.just("node-left"), st.just(""), SOME_NODES),
+        st.tuples(st.sampled_from(["node-left", "node-joined"]), st.just(""), SOME_NODES),
         st.tuples(st.sampled_from(["off", "submit", "policy", "unheard-of"]), JOBS, SOME_NODES),
     )
 )
@@ -21,7 +21,7 @@ ROWS = st.lists(
 
 @given(ROWS)
 def test_spans(rows):
-    allotments, holder = Allotments(), {}
+    allotments, holder, there = Allotments(), {}, {}
     for time, (decision, job, nodes) in enumerate(rows):
         allotments.add(float(time), decision, job, nodes, decision)
         if decision in ("start", "grow", "shrink"):
@@ -30,9 +30,13 @@ def test_spans(rows):
             holder = {n: j for n, j in holder.items() if j != job}
         elif decision == "node-left":
             holder = {n: j for n, j in holder.items() if n not in nodes}
+            there = {n: t for n, t in there.items() if n not in nodes}
+        elif decision == "node-joined":
+            there |= dict.fromkeys(nodes, float(time))
         elif decision == "off":
             holder = {}
         assert {node: span.job for node, span in allotments.held.items()} == holder
+    assert allotments.joined == there
     for node in "1234":
         spans = [span for span in allotments.spans() if span.node == node]
         for one, following in pairwise(spans):

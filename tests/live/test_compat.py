@@ -361,6 +361,43 @@ async def test_cancel_releases_for_some_clients_and_tells_them(c, s, a):
         await also
 
 
+@gen_cluster(scheduler_kwargs={"dashboard": True, "dashboard_address": "127.0.0.1:0"}, nthreads=[])
+async def test_dashboard(s):
+    pytest.importorskip("bokeh")
+    from distributed.dashboard import core, scheduler
+    from distributed.dashboard.components import scheduler as components
+
+    assert hasattr(core, "BokehApplication"), "distributed.dashboard.core.BokehApplication is gone"
+    application = s.http_application
+    assert isinstance(application.applications, list), "RoutingApplication.applications is not a list"
+    dask_pages = compat.dashboard_of(s)
+    assert dask_pages is not None, (
+        "Dask's Bokeh application is not among Scheduler.http_application.applications"
+    )
+    assert dask_pages.prefix is not None
+    paths = set(dask_pages.app_paths)
+    assert {"/status", "/individual-progress"} <= paths, "BokehTornado.app_paths changed"
+    variables = scheduler.template_variables(s)
+    assert variables is scheduler.template_variables(s), "template_variables is made anew each time"
+    assert "status" in variables["pages"], "template_variables: pages changed"
+    assert {"url", "name"} == set(variables["plots"][0]), "template_variables: plots changed"
+    assert components.env.get_template("simple.html"), "distributed.dashboard: simple.html is gone"
+    assert compat.page_template()[1] is components.BOKEH_THEME, "BOKEH_THEME is gone"
+    ours = compat.add_pages(s, {"/hpc-test": lambda scheduler, extra, doc: None})
+    assert set(dask_pages.app_paths) == paths | {"/hpc-test"}, "BokehTornado.applications is a copy"
+    assert "hpc-test" in variables["pages"]
+    compat.remove_pages(s, ours)
+    assert set(dask_pages.app_paths) == paths and "hpc-test" not in variables["pages"]
+    assert application.applications == [dask_pages]
+
+
+@one
+async def test_no_dashboard(c, s, a):
+    assert compat.dashboard_of(s) is None
+    assert compat.add_pages(s, {}) is None
+    assert isinstance(s.clients, dict) and c.id in s.clients, "Scheduler.clients is not by id"
+
+
 def test_only_compat_touches_private_names():
     """The names above appear in no other file of the live body."""
     from pathlib import Path
@@ -372,6 +409,9 @@ def test_only_compat_touches_private_names():
         ".computations", ".handlers", ".tasks[", ".tasks.get", "host_info", ".stream_comms", ".who_has",
         ".has_what", ".who_wants", ".waiters", ".processing_on", ".request_acquire", ".request_remove",
         ".prefix.", ".task_prefixes", "duration_average", "who_wants", "client_key",
+
+
+        ".prefix.", ".task_prefixes", "duration_average", "http_application", "template_variables(",
     )  # fmt: skip
     for file in Path(dask_hpc.live.__file__).parent.glob("*.py"):
         if file.name != "compat.py":
