@@ -543,6 +543,7 @@ def is_closing(scheduler: Any) -> bool:
     """Whether the scheduler itself is going."""
     return scheduler.status != Status.running
 
+
 # --- dashboard
 
 
