@@ -50,9 +50,10 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "max-errors": _count,
     "fair-shares": _yes_or_no,
     "drain": _seconds,
+    "spread": _yes_or_no,
 }
 #: the keys that can also be changed while a cluster is managed, by ``Manager.set``
-LIVE = ("drain", "fair-shares")
+LIVE = ("drain", "fair-shares", "spread")
 
 
 def policy() -> str:

@@ -300,6 +300,12 @@ def is_running(scheduler: Any, address: str) -> bool:
     return scheduler.workers.get(address) in scheduler.running
 
 
+def is_shuffling(scheduler: Any) -> bool:
+    """Whether one of Dask's own shuffles is under way."""
+    plugin, workers = scheduler.plugins.get("shuffle"), list(scheduler.workers.values())
+    return plugin is not None and len(plugin.valid_workers_downscaling(scheduler, workers)) < len(workers)
+
+
 def copy_to(scheduler: Any, address: str, keys: Iterable[Any], stimulus_id: str) -> None:
     """Ask a worker to fetch copies. Asking twice does no harm; nobody says when they are there."""
     if address in scheduler.stream_comms:

@@ -14,6 +14,7 @@ from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.leaving import Leaving
 from dask_hpc.live.nodes import Nodes
 from dask_hpc.live.request import read_request
+from dask_hpc.live.spread import Spreading
 from dask_hpc.live.tuning import InForce
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.explanation import explain
@@ -71,6 +72,7 @@ class ControlLoop:
         self.hand_overs = HandOvers(
             scheduler, self.gate.owner, self.holds.mover, self.tell, self._budget, count_error
         )
+        self.spreading = Spreading(scheduler, self, count_error)
         #: all jobs by id, in order of submission; of those that are done only the newest
         self.jobs: dict[str, LiveJob] = {}
         self._done: OrderedDict[str, None] = OrderedDict()
@@ -143,6 +145,7 @@ class ControlLoop:
     def worker_joins(self, address: str) -> None:
         """A worker connects: a new node, or more of one we have."""
         name, is_new = self.nodes.join(address, *compat.worker_identity(self._scheduler, address))
+        self.spreading.grown([address])
         if is_new:
             self.indices.now = self._clock()
             self.indices.add_node(Node(name))
@@ -273,6 +276,7 @@ class ControlLoop:
         self.hand_overs.close()
         self.leaving.close()
         self.holds.close()
+        self.spreading.close()
         self.gate.lift_all()
         for job in self.jobs.values():
             if job.state != "done":
@@ -292,7 +296,17 @@ class ControlLoop:
         self.hand_overs.close()
         self.leaving.close()
         self.holds.stop_timer()
+        self.spreading.close()
         await self.leaving.settle()
+
+    def groups(self) -> Iterator[tuple[LiveJob | None, list[str]]]:
+        """The running jobs with their workers, and None with the workers of no running job."""
+        free = dict.fromkeys(self.nodes)
+        for job in self._running_jobs():
+            yield job, list(self._staying(self.indices.running[job.id]))
+            for name in job.nodes:
+                free.pop(name, None)
+        yield None, [address for name in free for address in self.nodes.workers(name)]
 
     def tell(self, decision: str, reason: str) -> None:
         """Add to the story."""
@@ -437,6 +451,8 @@ class ControlLoop:
         job.nodes = running.nodes
         self._size_changed(job)
         self.gate.move(job, self._staying(running))
+        if decision == "grow":
+            self.spreading.grown(self._staying(running))
         self.story.tell(Happening(plan.id, self.indices.now, decision, job.id, job.nodes, reason))
 
     def _staying(self, running: Running) -> Iterator[str]:

@@ -52,12 +52,14 @@ def blocks_on(scheduler: Any, addresses: Iterable[str]) -> list[Block]:
     return blocks_of(scheduler, keys)
 
 
-def blocks_of(scheduler: Any, keys: Iterable[Hashable]) -> list[Block]:
-    """Those of the keys that are results in memory."""
+def blocks_of(scheduler: Any, keys: Iterable[Hashable], wanted: bool = False) -> list[Block]:
+    """Those of the keys that are results in memory; ``wanted``: and that a client holds."""
     found = []
     for key in keys:
         task = compat.find_task(scheduler, key)
-        if task is not None and not compat.is_actor(task) and (there := compat.holders(task)):
+        if task is None or compat.is_actor(task) or (wanted and not compat.is_wanted(task)):
+            continue
+        if there := compat.holders(task):
             found.append(Block(key, compat.size(task), there))
     return found
 

@@ -8,7 +8,7 @@ import pytest
 from distributed import CancelledError, Client, Event, Status, Worker, fire_and_forget, worker_client
 from distributed import scheduler as ds
 from distributed.utils_test import async_poll_for, gen_cluster, inc, slowinc
-from small_cluster import blocked
+from small_cluster import blocked, cluster2, half_shuffled
 
 from dask_hpc.live import compat
 
@@ -160,6 +160,15 @@ async def test_handlers_answer(c, s, a):
     assert await c.scheduler.hpc_test(value=3) == {"value": 3}, "Scheduler.handlers changed"
     compat.remove_handlers(s, ["hpc_test"])
     assert await c.scheduler.hpc_test(value=3) is None, "an unknown remote call is not answered by None"
+
+
+@cluster2
+async def test_shuffles_are_seen(c, s, a, b):
+    assert not compat.is_shuffling(s), "the plugin shuffle, or valid_workers_downscaling, changed"
+    shuffled = await half_shuffled(c, s)
+    await Event("go").set()
+    assert await c.compute(shuffled.sum()) == 36
+    await async_poll_for(lambda: not compat.is_shuffling(s), 10)
 
 
 @gen_cluster(client=True, nthreads=[("", 1)] * 2)

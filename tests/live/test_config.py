@@ -43,6 +43,7 @@ def test_every_key_is_in_both_files():
         ("drain", "-1s"),
         ("drain", "soon"),
         ("drain", float("nan")),
+        ("spread", "sometimes"),
     ],
 )
 def test_bad_values_name_the_key(key, bad):
