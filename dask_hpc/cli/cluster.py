@@ -18,7 +18,7 @@ def cluster_client(cluster: str | None) -> Iterator[Any]:
     address = None if cluster == "local" else cluster
     try:
         client = Client(address, timeout="5s", **({"dashboard_address": ":0"} if address is None else {}))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:  # TypeError: TLS without certificates
         raise InputError(
             "--cluster", f"found {shown(cluster)}: {error}", "local, or the address of a scheduler"
         ) from None

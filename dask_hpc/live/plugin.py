@@ -8,7 +8,7 @@ from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from dask_hpc.live import compat
+from dask_hpc.live import compat, metrics
 from dask_hpc.live.calls import Calls
 from dask_hpc.live.control import ControlLoop
 from dask_hpc.live.dashboard import Dashboard
@@ -72,6 +72,8 @@ class HpcPlugin(SchedulerPlugin):
         self._is_released = True
         #: results that left with their only worker
         self.lost = 0
+        #: seconds of the last decision
+        self.cycle = 0.0
         self.calls = Calls(self)
         self._handlers = self.calls.by_name()
         self._switch_on()
@@ -79,14 +81,14 @@ class HpcPlugin(SchedulerPlugin):
         self._end_following = compat.follow_submitters(scheduler)
         self._dashboard = Dashboard(self)
         self._dashboard.open()
+        metrics.register(self)
 
     def stop(self) -> None:
         """Let go of everything and leave the scheduler without a trace."""
         self._release("closed", "control was closed")
         compat.remove_handlers(self.scheduler, self._handlers)
         self._end_following()
-        if self._dashboard is not None:
-            self._dashboard.close()
+        self._show_no_more()
         if self.scheduler.plugins.get(NAME) is self:
             self.scheduler.remove_plugin(NAME)
 
@@ -213,8 +215,7 @@ class HpcPlugin(SchedulerPlugin):
     async def close(self) -> None:
         """The scheduler closes: leave no timer behind."""
         self._stop_clocks()
-        if self._dashboard is not None:
-            self._dashboard.close()
+        self._show_no_more()
         await self.control.settle()
 
     # control
@@ -250,6 +251,11 @@ class HpcPlugin(SchedulerPlugin):
             self._is_released = True
             self.control.release_all(decision, reason)
 
+    def _show_no_more(self) -> None:
+        metrics.unregister(self)
+        if self._dashboard is not None:
+            self._dashboard.close()
+
     def _stop_clocks(self) -> None:
         if self._clocks is not None:
             self.scheduler.loop.remove_timeout(self._clocks)
@@ -265,8 +271,10 @@ class HpcPlugin(SchedulerPlugin):
         self._is_scheduled = False
         if not self.is_on:
             return
+        began = monotonic()
         try:
             self.control.decide()
+            self.cycle = monotonic() - began
             self._mind_timeout()
         except Exception as error:
             self.control.memory = None

@@ -1,0 +1,102 @@
+"""Prometheus metrics ``dask_hpc_*`` on the scheduler's ``/metrics``, read when somebody scrapes.
+
+``/metrics`` shows what all of a process's schedulers registered, hence one collector for all managed
+clusters of this process, and a label that tells them apart. Without prometheus_client there is none.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import dask
+
+if TYPE_CHECKING:
+    from dask_hpc.live.plugin import HpcPlugin
+
+logger = logging.getLogger(__name__)
+_STATES = ("on", "paused", "off")
+_JOB_STATES = ("waiting", "running", "done")
+
+
+class _Collector:
+    """What prometheus_client asks for the metrics of all managed clusters here."""
+
+    def __init__(self) -> None:
+        self.plugins: dict[HpcPlugin, None] = {}
+
+    def collect(self) -> Iterator[Any]:
+        """One family after the other, each with the samples of all clusters."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        namespace = dask.config.get("distributed.dashboard.prometheus.namespace", default="dask")
+        prefix = f"{namespace}_hpc_" if namespace else "hpc_"
+        clusters = []
+        for plugin in self.plugins:
+            try:
+                clusters.append((plugin.scheduler.address, _read(plugin)))
+            except Exception:  # Dask's own metrics are to be shown in any case
+                logger.exception("dask-hpc: no metrics of %s", plugin.scheduler.address)
+        for name, (is_counter, text, label) in _FAMILIES.items():
+            kind = CounterMetricFamily if is_counter else GaugeMetricFamily
+            family = kind(prefix + name, text, labels=["scheduler", *([label] if label else [])])
+            for address, found in clusters:
+                for value, amount in found[name].items():
+                    family.add_metric([address, *([value] if label else [])], amount)
+            yield family
+
+
+#: name -> whether it only grows, what it is, by what it is told apart
+_FAMILIES = {
+    "state": (False, "1 for the state control is in", "state"),
+    "jobs": (False, "Jobs by state; of those that are done only the remembered ones", "state"),
+    "nodes": (False, "Nodes by state; a node on hold is held, whoever it is allotted to", "state"),
+    "decisions": (True, "Decisions and events told in the story", "kind"),
+    "resizes": (True, "Running jobs that became larger or smaller", "direction"),
+    "results_lost": (True, "Results that left with the only worker that had them", ""),
+    "errors": (True, "Errors in our own code or in a policy", ""),
+    "policy_cycle_seconds": (False, "How long the last decision took", ""),
+}
+
+_collector = _Collector()
+
+
+def register(plugin: "HpcPlugin") -> None:
+    """Show the metrics of this cluster from now on."""
+    try:
+        from prometheus_client import REGISTRY
+    except ImportError:
+        return
+    if not _collector.plugins:
+        REGISTRY.register(_collector)
+    _collector.plugins[plugin] = None
+
+
+def unregister(plugin: "HpcPlugin") -> None:
+    """Show them no more. Does nothing if they are not shown."""
+    if plugin in _collector.plugins:
+        from prometheus_client import REGISTRY
+
+        del _collector.plugins[plugin]
+        if not _collector.plugins:
+            REGISTRY.unregister(_collector)
+
+
+def _read(plugin: "HpcPlugin") -> dict[str, dict[str, float]]:
+    status, counts = plugin.calls.status(), plugin.story.counts
+    states = Counter(job["state"] for job in status["jobs"])
+    held = {hold["worker"] for hold in status["holds"]}
+    nodes = Counter(
+        "held" if held.intersection(node["workers"]) else "allotted" if node["job"] else "idle"
+        for node in status["nodes"]
+    )
+    return {
+        "state": {state: float(state == status["state"]) for state in _STATES},
+        "jobs": {state: states[state] for state in _JOB_STATES},
+        "nodes": {state: nodes[state] for state in ("idle", "allotted", "held")},
+        "decisions": dict(counts),
+        "resizes": {"grow": counts["grow"], "shrink": counts["shrink"]},
+        "results_lost": {"": plugin.lost},
+        "errors": {"": counts["error"]},
+        "policy_cycle_seconds": {"": plugin.cycle},
+    }
