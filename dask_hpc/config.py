@@ -1,13 +1,13 @@
 """Our defaults in Dask's configuration, under ``hpc``; loaded by importing this module."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import dask.config
 import yaml
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, is_number, shown
 from dask_hpc.model.units import parse_quantity
 
 FILE = Path(__file__).with_name("hpc.yaml")
@@ -36,6 +36,15 @@ def _yes_or_no(value: Any) -> Any:
     return _if(isinstance(value, bool), value, "true, false")
 
 
+def _shares(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        fine = all(isinstance(name, str) and is_number(value[name], 1e-3, 1e3) for name in value)
+        value = {name: float(value[name]) for name in value} if fine else value
+    else:
+        fine = isinstance(value, bool)
+    return _if(fine, value, "true, false, or weights from 0.001 to 1000 by names of clients")
+
+
 def _if(is_fine: bool, value: Any, allowed: str) -> Any:
     if not is_fine:
         raise InputError("", f"found {shown(value)}", allowed)
@@ -48,7 +57,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "node": lambda value: _if(value in NODE_MODES, value, ", ".join(NODE_MODES)),
     "story-length": _count,
     "max-errors": _count,
-    "fair-shares": _yes_or_no,
+    "fair-shares": _shares,
     "drain": _seconds,
     "spread": _yes_or_no,
 }

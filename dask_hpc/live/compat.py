@@ -8,6 +8,7 @@ elsewhere.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import partial
+from math import ceil
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -222,6 +223,37 @@ def cancel(scheduler: Any, keys: Iterable[Any], clients: Collection[str], reason
         if client_key in scheduler.client_comms:
             message = {"op": "cancelled-keys", "keys": found, "reason": reason, "msg": reason}
             scheduler.report(message, client=client_key)
+
+
+# --- the order of tasks
+
+
+def priority(task: Any) -> tuple[float, float, float] | None:
+    """Small goes first: (minus the user's priority, generation of its graph, order within it)."""
+    found: tuple[float, float, float] | None = task.priority
+    return found
+
+
+def set_generation(task: Any, generation: float) -> None:
+    """Place a task that has not moved yet among others of the same user priority."""
+    user, _, order = task.priority
+    task.priority = (user, generation, order)
+
+
+def generation(scheduler: Any) -> float:
+    """That of the graph submitted last."""
+    found: float = scheduler.generation
+    return found
+
+
+def raise_generation(scheduler: Any, least: float) -> None:
+    """The next graph comes after everything below ``least``."""
+    scheduler.generation = max(scheduler.generation, ceil(least))
+
+
+def client_name(client: str) -> str:
+    """The name in ``Client(name=...)``, from the client's id; empty if it has none."""
+    return client.removeprefix("Client-")[:-37]
 
 
 # --- remote calls and plugins

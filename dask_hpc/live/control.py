@@ -7,6 +7,7 @@ from typing import Any
 
 from dask_hpc.live import compat
 from dask_hpc.live.cancel import Cancelling
+from dask_hpc.live.fair_shares import FairShares
 from dask_hpc.live.gate import Gate
 from dask_hpc.live.hand_over import HandOvers
 from dask_hpc.live.hold import Holds
@@ -83,6 +84,9 @@ class ControlLoop:
         self._cancelling = Cancelling(scheduler, self.gate, self._tell)
         #: requests of the jobs to which all belongs that these clients submit outside of jobs
         self.script_of: dict[str, dict[str, Any]] = {}
+        #: how clients share what is in no job, if they do
+        self.shares: FairShares | None = None
+        self._share(self.settings["fair-shares"])
         for name in self.nodes:
             self._tell("node-joined", nodes=(name,))
 
@@ -136,6 +140,8 @@ class ControlLoop:
     def client_leaves(self, client: str) -> None:
         """A client is gone, and its contexts with it."""
         self.script_of.pop(client, None)
+        if self.shares is not None:
+            self.shares.time.forget(client)
         for job in self.jobs.values():
             if client in job.clients:
                 job.clients.discard(client)
@@ -198,6 +204,8 @@ class ControlLoop:
 
     def change(self, in_force: InForce, reason: str) -> None:
         """Another policy or other settings from now on. Nothing is lost; what runs keeps running."""
+        if in_force.settings["fair-shares"] != self.settings["fair-shares"]:
+            self._share(in_force.settings["fair-shares"])
         self.settings = in_force.settings
         if in_force.policy != self.policy:
             self.policy = in_force.policy
@@ -229,6 +237,15 @@ class ControlLoop:
         self._perhaps_over.update(dict.fromkeys(self._waiting_jobs()))
         self._wake()
         return count
+
+    def _share(self, weights: Any) -> None:
+        if self.shares is not None and weights:
+            self.shares.weights = weights if isinstance(weights, dict) else {}
+        elif self.shares is not None:
+            self.shares.end()
+            self.shares = None
+        elif weights:
+            self.shares = FairShares(self._scheduler, weights, self.gate.owner.__contains__)
 
     # what follows
 
@@ -273,6 +290,7 @@ class ControlLoop:
 
     def release_all(self, decision: str, reason: str) -> None:
         """Let go of everything: all tasks run as in plain Dask."""
+        self._share(False)
         self.hand_overs.close()
         self.leaving.close()
         self.holds.close()

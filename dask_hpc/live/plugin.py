@@ -19,6 +19,7 @@ from dask_hpc.policy import Policy
 
 logger = logging.getLogger(__name__)
 NAME = "dask-hpc"  # among the plugins of a scheduler
+_SETTLED = ("memory", "erred", "forgotten")
 _PAUSED = "decides nothing until it is resumed: running jobs run on, waiting jobs wait"
 
 
@@ -140,6 +141,9 @@ class HpcPlugin(SchedulerPlugin):
                 request = self.control.script_of.get(client)
             if request is not None or self._owner:
                 self.control.graph_arrives(client, request, tasks, compat.submitter())
+            shares = self.control.shares
+            if shares is not None and compat.submitter() is None:
+                shares.graph_arrives(client, tasks)
         except Exception as error:
             self.count_error("update_graph", error)
             self.wake()  # not called again: the tasks move on, and what is in no job runs plainly
@@ -157,6 +161,8 @@ class HpcPlugin(SchedulerPlugin):
         """A task changed its state. Called several times for every task of the cluster."""
         if self._held and "no-worker" in (start, finish):
             self._task_waits(key, finish)
+        if finish in _SETTLED and self.is_on and self.control.shares is not None:
+            self._task_settles(key, finish)
         job = self._owner.get(key)
         if job is not None:
             try:
@@ -164,6 +170,11 @@ class HpcPlugin(SchedulerPlugin):
             except Exception as error:
                 self.count_error("transition", error)
                 self.scheduler.loop.add_callback(self._look_again, key)
+
+    @guarded
+    def _task_settles(self, key: Any, finish: str) -> None:
+        if self.control.shares is not None:
+            self.control.shares.time.settle(key, finish == "memory")
 
     @guarded
     def _task_waits(self, key: Any, finish: str) -> None:

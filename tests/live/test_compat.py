@@ -5,7 +5,15 @@ from time import monotonic
 
 import dask
 import pytest
-from distributed import CancelledError, Client, Event, Status, Worker, fire_and_forget, worker_client
+from distributed import (
+    CancelledError,
+    Client,
+    Event,
+    Status,
+    Worker,
+    fire_and_forget,
+    worker_client,
+)
 from distributed import scheduler as ds
 from distributed.utils_test import async_poll_for, gen_cluster, inc, slowinc
 from small_cluster import blocked, cluster2, half_shuffled
@@ -407,6 +415,45 @@ async def test_no_dashboard(c, s, a):
     assert isinstance(s.clients, dict) and c.id in s.clients, "Scheduler.clients is not by id"
 
 
+@one
+async def test_a_generation_places_a_task_in_the_queue(c, s, a):
+    assert isinstance(compat.generation(s), int), "SchedulerState.generation is gone"
+
+    class Turn(ds.SchedulerPlugin):
+        is_on = False
+
+        def update_graph(self, scheduler, *, tasks, **kwargs):
+            for key in tasks if self.is_on else ():
+                assert compat.priority(scheduler.tasks[key])[0] == 0, "TaskState.priority changed"
+                compat.set_generation(scheduler.tasks[key], -5.0)
+
+    turn = Turn()
+    s.add_plugin(turn, name="turn")
+    blocker = c.submit(blocked, "go", key="blocker")
+    await async_poll_for(lambda: "blocker" in s.tasks, 10)
+    early = c.map(inc, range(10), pure=False)
+    await async_poll_for(lambda: len(s.tasks) == 11, 10)
+    turn.is_on = True
+    late = c.map(inc, range(10), pure=False)
+    await async_poll_for(lambda: len(s.tasks) == 21, 10)
+    turn.is_on = False
+    assert s.queued.peek().key in {f.key for f in late}, "TaskState.priority does not order the queue"
+    await Event("go").set()
+    await c.gather([blocker, *early, *late])
+    before = compat.generation(s)
+    compat.raise_generation(s, before + 7.5)
+    f = c.submit(inc, 1, pure=False)
+    await f
+    assert compat.priority(s.tasks[f.key])[1] >= before + 8, "SchedulerState.generation is not used"
+
+
+@one
+async def test_the_name_is_in_the_id_of_a_client(c, s, a):
+    async with Client(s.address, asynchronous=True, name="alice") as alice:
+        assert compat.client_name(alice.id) == "alice", "Client.id changed"
+    assert compat.client_name(c.id) == "", "Client.id changed"
+
+
 def test_only_compat_touches_private_names():
     """The names above appear in no other file of the live body."""
     from pathlib import Path
@@ -418,9 +465,7 @@ def test_only_compat_touches_private_names():
         ".computations", ".handlers", ".tasks[", ".tasks.get", "host_info", ".stream_comms", ".who_has",
         ".has_what", ".who_wants", ".waiters", ".processing_on", ".request_acquire", ".request_remove",
         ".prefix.", ".task_prefixes", "duration_average", "who_wants", "client_key",
-
-
-        ".prefix.", ".task_prefixes", "duration_average", "http_application", "template_variables(",
+        "scheduler.generation", "http_application", "template_variables(",
     )  # fmt: skip
     for file in Path(dask_hpc.live.__file__).parent.glob("*.py"):
         if file.name != "compat.py":

@@ -44,6 +44,10 @@ def test_every_key_is_in_both_files():
         ("drain", "soon"),
         ("drain", float("nan")),
         ("spread", "sometimes"),
+        ("fair-shares", {"alice": 0}),
+        ("fair-shares", {"alice": "much"}),
+        ("fair-shares", {3: 1}),
+        ("fair-shares", ["alice"]),
     ],
 )
 def test_bad_values_name_the_key(key, bad):
@@ -59,6 +63,7 @@ def test_settings_are_everything_but_the_policy():
 
 def test_live_settings_are_checked():
     assert config.live_setting("fair-shares", True) is True
+    assert config.live_setting("fair-shares", {"alice": 2}) == {"alice": 2.0}
     for key, value in (("fair-shares", 3), ("node", "host"), ("nothing", 1), (["x"], 1)):
         with pytest.raises(InputError, match="settings"):
             config.live_setting(key, value)
