@@ -21,7 +21,9 @@ from dask_hpc.planning.spread import spread
 if TYPE_CHECKING:
     from dask_hpc.live.control import ControlLoop
 
-QUIET = 0.5  # seconds without another growth, before anything moves
+#: seconds without another growth, before anything moves. Workers that are started together join within about
+#: a second of each other, more if the machine is busy; each wave by itself would move more than all at once.
+QUIET = 1.5
 _AGAIN = 1.0  # seconds between looks at what we wait for
 _MANY = 5_000  # blocks: plans for more are made in a thread, so that the scheduler goes on meanwhile
 

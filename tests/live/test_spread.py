@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import dask
 import dask.array as da
+import pytest
 from distributed import Event, Worker, wait
 from distributed.utils_test import BlockedGetData, async_poll_for, gen_cluster
 from small_cluster import blocked, cluster2, decisions, half_shuffled, live, plugin_of, until
@@ -15,6 +16,11 @@ from dask_hpc.live import spread as live_spread
 
 SUM = sum(range(2000))  # of what 16 chunks hold
 cluster1 = gen_cluster(client=True, nthreads=[("", 1)])
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr(live_spread, "QUIET", 0.2)
 
 
 def chunks_on(s, worker, name=None):
