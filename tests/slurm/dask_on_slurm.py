@@ -10,7 +10,7 @@ from dask_jobqueue import SLURMCluster
 EXEC = f"exec {sys.executable}"
 
 
-def dask_cluster(slurm, *, cores=2, processes=1, python=EXEC, walltime="00:10:00", **options):
+def dask_cluster(slurm, *, cores=2, processes=1, python=EXEC, walltime="00:10:00", prologue=(), **options):
     """A cluster without workers. Two cores per job: a node each; one core: two jobs share a node.
 
     Batch jobs import what the test imports, and leave their files beside those of Slurm.
@@ -25,7 +25,7 @@ def dask_cluster(slurm, *, cores=2, processes=1, python=EXEC, walltime="00:10:00
         "interface": "lo",
         "walltime": walltime,
         "python": python,
-        "job_script_prologue": [f"export PYTHONPATH={imports}"],
+        "job_script_prologue": [f"export PYTHONPATH={imports}", *prologue],
         "local_directory": str(files / "workers"),
         "log_directory": str(files / "logs"),
         "scheduler_options": {"dashboard_address": ":0"},

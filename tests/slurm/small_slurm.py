@@ -24,8 +24,8 @@ How Slurm 22.05.8 ends the batch job of a Dask worker (measured with dask-jobque
 - A node that fails or is set down: Slurm puts its batch jobs back into the queue (``JobRequeue=1``, the
   default), with the same id and the same worker name.
 
-This Slurm uses process groups: cgroups cannot be had everywhere, and also here the end of the job's first
-process is the end of all.
+This Slurm uses linuxproc, as cgroups cannot be had everywhere. What linuxproc loses sight of is killed by an
+epilog, so that, as with cgroups, the end of the job's first process is the end of all.
 """
 
 import os
@@ -113,6 +113,10 @@ class SmallSlurm:
         fields = self.run("scontrol", "show", "job", job).split()
         return next(word.partition("=")[2] for word in fields if word.startswith(f"{field}="))
 
+    def end_soon(self, job: str) -> None:
+        """Its walltime ends now. Slurm looks every 30 s, and then does as ``scancel`` does."""
+        self.run("scontrol", "update", f"JobId={job}", "EndTime=now+1")
+
     def node_states(self) -> dict[str, str]:
         """What ``sinfo`` says of each node."""
         return dict(line.split() for line in self.run("sinfo", "-h", "-N", "-o", "%N %T").splitlines())
@@ -183,6 +187,9 @@ class SmallSlurm:
         self.conf.write_text(
             _CONF.format(host=host, port=ports[0], directory=self.directory, nodes=nodes), encoding="utf-8"
         )
+        epilog = self.directory / "epilog"
+        epilog.write_text(_EPILOG, encoding="utf-8")
+        epilog.chmod(0o700)
         (self.directory / "state").mkdir()
 
     def _start_daemons(self) -> None:
@@ -300,7 +307,8 @@ SlurmctldPidFile={directory}/slurmctld.pid
 SlurmdPidFile={directory}/slurmd-%n.pid
 SlurmctldLogFile={directory}/slurmctld.log
 SlurmdLogFile={directory}/slurmd-%n.log
-ProctrackType=proctrack/pgid
+ProctrackType=proctrack/linuxproc
+Epilog={directory}/epilog
 TaskPlugin=task/none
 MpiDefault=none
 SchedulerType=sched/backfill
@@ -312,4 +320,17 @@ ReturnToService=1
 KillWait=30
 SlurmdTimeout=60
 {nodes}PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+_EPILOG = """\
+#!/bin/sh
+# Kills what is left of a job on this node (but not this script, which is marked like it).
+for file in $(grep -lsxz "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/[0-9]*/environ); do
+    grep -qsxz "SLURM_CONF=$SLURM_CONF" "$file" || continue
+    grep -qsxz "SLURMD_NODENAME=$SLURMD_NODENAME" "$file" || continue
+    pid=${file#/proc/}
+    pid=${pid%/environ}
+    [ "$pid" = $$ ] || kill -KILL "$pid"
+done
+exit 0
 """
