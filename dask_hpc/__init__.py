@@ -12,6 +12,8 @@ _WHERE = {
     "simulate": "dask_hpc.simulator",
     "manage": "dask_hpc.live",
     "job": "dask_hpc.live",
+    "malleable": "dask_hpc.live",
+    "HPCAdaptive": "dask_hpc.live",
 }
 __all__ = [*_WHERE, "__version__"]
 

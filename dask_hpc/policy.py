@@ -14,6 +14,7 @@ from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies import CONCERNS, strategies
+from dask_hpc.strategies.demand import Demand
 from dask_hpc.strategies.evolving import answers
 from dask_hpc.strategies.strategy import Outlook, outlook_after
 
@@ -53,6 +54,8 @@ class Policy:
     malleability: Any = None
     failure: Any = None
     power: Any = None
+    #: of the cluster itself; asked only when somebody lets us adapt it
+    size: Any = field(default_factory=Demand)
     summary: str = ""
     source: str = ""
     #: where it was read from, for error messages only
@@ -225,6 +228,11 @@ class Policy:
         return strategies_ + [path for path, _, _ in self.parameters()]
 
 
+def parameters_of(concern: str) -> set[str]:
+    """Names of the parameters that strategies of a concern have."""
+    return {one.name for strategy in strategies(concern).values() for one in declared(strategy)}
+
+
 def ready_made() -> dict[str, Path]:
     """The policy files that come with the package, by name."""
     here = Path(__file__).parent
@@ -255,7 +263,9 @@ def _find(name_or_path: str) -> Path:
 
 
 def _strategy(concern: str, found: Any) -> Any:
-    optional = concern != "queue"
+    optional = concern not in ("queue", "size")
+    if found is None and concern == "size":
+        return Demand()
     if found is None and optional:
         return None
     if not isinstance(found, dict) or "strategy" not in found:

@@ -64,10 +64,7 @@ def show(wants_json: bool, name: str, as_json: bool) -> None:
         for path, one, value in policy.parameters()
     ]
     click.echo()
-    if rows:
-        print_table(("parameter", "value", "unit", "allowed", "meaning"), rows)
-    else:
-        click.echo("It has no parameters.")
+    print_table(("parameter", "value", "unit", "allowed", "meaning"), rows)
 
 
 @policies.command()

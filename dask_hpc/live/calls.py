@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.request import read_change, read_request, read_why, read_workers
+from dask_hpc.live.sizing import NO_CHANGE
 from dask_hpc.live.status import status_of, status_of_job, told
+from dask_hpc.live.unit_facts import read_news, read_units
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.units import count_nodes
 
@@ -38,6 +40,9 @@ class Calls:
             "hpc_job": self.job,
             "hpc_request": self.request,
             "hpc_cancel": self.cancel,
+            "hpc_size": self.size,
+            "hpc_rank": self.rank,
+            "hpc_told": self.told,
             "hpc_close": self.close,
         }
         return {name: _strict(name, call) for name, call in calls.items()}
@@ -162,6 +167,28 @@ class Calls:
         if not isinstance(job_id, str) or job_id not in jobs:
             raise InputError("job", f"found {shown(job_id)}", "the id of a job that has submitted something")
         return jobs[job_id]
+
+    def size(self, facts: Any = None) -> dict[str, Any]:
+        """What a cluster object that says this of itself is to do about its size."""
+        plugin = self._plugin
+        if plugin.is_on:
+            try:
+                return plugin.sizing.decide(facts, plugin.clock())
+            except InputError:
+                raise
+            except Exception as error:
+                plugin.count_error("a decision about the size", error)
+        return NO_CHANGE
+
+    def rank(self, units: Any = None) -> list[str]:
+        """Units (their names, and for each those of its workers), the one that is missed least first."""
+        return self._plugin.sizing.rank(read_units(units))
+
+    def told(self, news: Any = None) -> str:
+        """Add to the story what happened to a cluster object: pairs of a kind and words."""
+        for decision, reason in read_news(news):
+            self._plugin.control.tell(decision, reason)
+        return "OK"
 
     def close(self) -> str:
         """End the management."""

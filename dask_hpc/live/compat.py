@@ -5,9 +5,10 @@ new Dask release tells us which of these to look at. ``TaskState`` and ``WorkerS
 elsewhere.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import partial
+from itertools import islice
 from math import ceil
 from time import monotonic
 from typing import Any, NamedTuple
@@ -254,6 +255,178 @@ def raise_generation(scheduler: Any, least: float) -> None:
 def client_name(client: str) -> str:
     """The name in ``Client(name=...)``, from the client's id; empty if it has none."""
     return client.removeprefix("Client-")[:-37]
+
+
+# --- the size of the cluster: what the scheduler knows
+
+
+class WorkerLoad(NamedTuple):
+    """What a decision about the cluster's size wants to know of one connected worker."""
+
+    address: str
+    name: str
+    threads: int
+    #: bytes it may use (0: no limit), and bytes of results on it
+    memory_limit: int
+    held: int
+    #: tasks it was given, and expected seconds of them
+    tasks: int
+    work: float
+    is_leaving: bool
+    #: why Dask would refuse to retire it, if so
+    pinned: str
+
+
+def worker_loads(scheduler: Any) -> list[WorkerLoad]:
+    """All connected workers."""
+    return [
+        WorkerLoad(
+            address,
+            str(worker.name),
+            worker.nthreads,
+            worker.memory_limit or 0,
+            worker.nbytes,
+            len(worker.processing),
+            worker.occupancy,
+            worker.status.name in ("closing", "closing_gracefully", "closed"),
+            _pin(worker),
+        )
+        for address, worker in scheduler.workers.items()
+    ]
+
+
+def _pin(worker: Any) -> str:
+    if worker.actors:
+        return "it holds an actor"
+    return "a task on it has left the thread pool" if worker.long_running else ""
+
+
+def unwilling(scheduler: Any) -> dict[str, str]:
+    """The workers that a plugin does not want to lose now, as Dask's shuffles while they run: by whom."""
+    found: dict[str, str] = {}
+    everybody = list(scheduler.workers.values())
+    for name, plugin in list(scheduler.plugins.items()):
+        try:
+            free = {worker.address for worker in plugin.valid_workers_downscaling(scheduler, everybody)}
+        except Exception:  # a plugin that cannot say
+            continue
+        found |= {worker.address: str(name) for worker in everybody if worker.address not in free}
+    return found
+
+
+def steps(scheduler: Any) -> int:
+    """How often tasks have changed their state so far."""
+    found: int = scheduler.transition_counter
+    return found
+
+
+def unfinished(scheduler: Any) -> int:
+    """How many tasks there are that are neither done nor failed nor forgotten."""
+    counts = (prefix.states for prefix in scheduler.task_prefixes.values())
+    return sum(found[state] for found in counts for state in UNFINISHED)
+
+
+def key(task: Any) -> Any:
+    """The key of a task."""
+    return task.key
+
+
+def expected_seconds(scheduler: Any, task: Any) -> float:
+    """How long tasks like this one took on average; a configured guess if none is done."""
+    known = task.prefix.duration_average
+    found: float = known if known >= 0 else scheduler.UNKNOWN_TASK_DURATION
+    return found
+
+
+def queued(scheduler: Any, most: int) -> tuple[int, list[Any]]:
+    """How many root tasks Dask holds back until a worker is free, and the first of them."""
+    return len(scheduler.queued), list(islice(scheduler.queued, most))
+
+
+def waiting_for_workers(scheduler: Any, most: int) -> tuple[int, list[Any]]:
+    """How many tasks no running worker may run, and the first of them."""
+    return len(scheduler.unrunnable), list(islice(scheduler.unrunnable, most))
+
+
+def is_restricted(task: Any) -> tuple[bool, bool]:
+    """Whether a task may run on certain workers only, and whether it needs a resource."""
+    places = bool(task.worker_restrictions or task.host_restrictions) and not task.loose_restrictions
+    return places, bool(task.resource_restrictions)
+
+
+# --- cluster objects
+
+
+def has_units(cluster: Any) -> bool:
+    """Whether a cluster object keeps a specification of its workers, as Dask's own do."""
+    names = ("_correct_state_internal", "worker_spec", "workers", "new_worker_spec", "new_spec")
+    return all(hasattr(cluster, name) for name in names)
+
+
+async def correct_plainly(cluster: Any) -> None:
+    """Dask's own way to bring the workers in line with the specification."""
+    await type(cluster)._correct_state_internal(cluster)
+
+
+def correct_by(cluster: Any, way: Callable[[], Awaitable[None]] | None) -> None:
+    """Let a cluster object use another way, or None for its own again."""
+    attach(cluster, "_correct_state_internal", way)
+
+
+def attach(cluster: Any, name: str, thing: Any) -> None:
+    """Give this one cluster object an attribute or a method of its own, or with None take it away."""
+    if thing is None:
+        vars(cluster).pop(name, None)
+    else:
+        setattr(cluster, name, thing)
+
+
+def correct_soon(cluster: Any) -> Any:
+    """Start to bring the workers in line with the specification. Gives a task, shared by all who call before
+    it begins. Only on the cluster's event loop."""
+    return cluster._correct_state()
+
+
+def next_name(cluster: Any) -> None:
+    """Let the next unit have a name that no earlier one had."""
+    cluster._i += 1
+
+
+def batch_job_of(cluster: Any) -> Any:
+    """A batch job as dask-jobqueue would submit it now, or None of other clusters."""
+    return getattr(cluster, "_dummy_job", None)
+
+
+def threads_per_worker(cluster: Any) -> int | None:
+    """Threads of a new worker, if the specification says."""
+    try:
+        return int(cluster._threads_per_worker())
+    except (RuntimeError, TypeError, ValueError):
+        return None
+
+
+def memory_per_worker(cluster: Any) -> int | None:
+    """Bytes of a new worker, if the specification says."""
+    try:
+        return int(cluster._memory_per_worker())
+    except (TypeError, ValueError, AttributeError):
+        return None
+
+
+def adaptive_of(cluster: Any) -> Any:
+    """Who adapts the size of the cluster object, or None."""
+    return cluster._adaptive
+
+
+def adapted_by(cluster: Any, adaptive: Any) -> None:
+    """From now on this one does. Nothing that an earlier call of ``adapt`` was given is remembered."""
+    forget_adaptive_options(cluster)
+    cluster._adaptive = adaptive
+
+
+def forget_adaptive_options(cluster: Any) -> None:
+    """Dask would give them to the next call of ``adapt``, whatever class that names."""
+    vars(cluster).pop("_adaptive_options", None)
 
 
 # --- remote calls and plugins

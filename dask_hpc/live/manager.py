@@ -1,5 +1,7 @@
 """``dask_hpc.manage``: put a cluster under a policy, and the handle to talk to it."""
 
+import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,6 +14,8 @@ from dask_hpc.live.plugin import HpcPlugin
 from dask_hpc.live.remote import ask
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.policy import Policy
+
+logger = logging.getLogger(__name__)
 
 
 def manage(client_or_cluster: Any, policy: str | Path | Policy | None = None) -> Any:
@@ -82,6 +86,7 @@ class Manager:
         self._owns_client = owns_client
         self._policy = policy
         self._is_closed = False
+        self._before_close: list[Callable[[], Awaitable[None]]] = []
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"policy {self._policy}"
@@ -150,6 +155,10 @@ class Manager:
         again."""
         return self._client.sync(self._ask, "hpc_release", workers=workers, why=why)
 
+    def before_close(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Do this first when the management ends."""
+        self._before_close.append(step)
+
     def close(self) -> Any:
         """End the management: jobs that wait run as in plain Dask. May be called again."""
         if self._is_closed and not self._client.asynchronous:
@@ -192,6 +201,11 @@ class Manager:
         if self._is_closed:
             return
         self._is_closed = True
+        for step in self._before_close:
+            try:
+                await step()
+            except Exception:
+                logger.exception("dask-hpc: a cluster object was not left as it was")
         if self._client.status == "running":
             await self._client.scheduler.hpc_close()
         if self._owns_client:

@@ -49,6 +49,10 @@ class Nodes:
             del self._workers[node]
         return node, not workers
 
+    def node_of(self, address: str) -> str:
+        """The node of a worker; the address itself of one we do not know."""
+        return self._node_of.get(address, address)
+
     def workers(self, node: str) -> list[str]:
         """Addresses of the workers of a node."""
         return list(self._workers.get(node, ()))

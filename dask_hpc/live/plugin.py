@@ -13,6 +13,7 @@ from dask_hpc.live.calls import Calls
 from dask_hpc.live.control import ControlLoop
 from dask_hpc.live.dashboard import Dashboard
 from dask_hpc.live.request import ANNOTATION, TOPIC
+from dask_hpc.live.sizing import Sizing
 from dask_hpc.live.tuning import History, InForce, difference
 from dask_hpc.model.story import Story
 from dask_hpc.policy import Policy
@@ -253,6 +254,7 @@ class HpcPlugin(SchedulerPlugin):
         )
         self._owner = self.control.gate.owner
         self._held = self.control.holds.reasons
+        self.sizing = Sizing(self.scheduler, self.control)
         self.control.tell("policy", f"{self.control.policy.name} from now on")
 
     def _release(self, decision: str, reason: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from dask_hpc.strategies.conservative_backfill import ConservativeBackfill
 from dask_hpc.strategies.dask_adaptive import DaskAdaptive
+from dask_hpc.strategies.demand import Demand
 from dask_hpc.strategies.easy_backfill import EasyBackfill
 from dask_hpc.strategies.easy_sjbf import EasySjbf
 from dask_hpc.strategies.egs import Egs
@@ -55,10 +56,12 @@ _OURS: tuple[type, ...] = (
     ParslSimple,
     # after failures
     NodeStealing,
+    # how many nodes there are at all
+    Demand,
 )
 
-#: what a policy decides about; "none" may be said of every concern but the queue
-CONCERNS: tuple[str, ...] = ("queue", "malleability", "failure", "power")
+#: what a policy decides about; "none" may be said of every concern but the queue and the size
+CONCERNS: tuple[str, ...] = ("queue", "malleability", "failure", "power", "size")
 
 
 @cache

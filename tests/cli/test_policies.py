@@ -46,10 +46,6 @@ def test_show():
     assert "how many jobs may overtake" in row
 
 
-def test_show_without_parameters():
-    assert "It has no parameters." in run("policies", "show", "fcfs").stdout
-
-
 @pytest.mark.parametrize("name", sorted(ready_made()))
 def test_every_parameter_is_shown(name):
     out = run("policies", "show", name).stdout
@@ -76,6 +72,7 @@ def test_show_a_file_and_json_anywhere(args, tmp_path, monkeypatch):
         "malleability": "none",
         "failure": "none",
         "power": "none",
+        "size": "demand",
     }
     assert "a [b]" in run("policies", "show", "x.yaml").stdout
 

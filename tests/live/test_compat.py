@@ -5,17 +5,20 @@ from time import monotonic
 
 import dask
 import pytest
+from batch_cluster import batch_cluster
 from distributed import (
     CancelledError,
     Client,
     Event,
+    LocalCluster,
     Status,
     Worker,
     fire_and_forget,
+    secede,
     worker_client,
 )
 from distributed import scheduler as ds
-from distributed.utils_test import async_poll_for, gen_cluster, inc, slowinc
+from distributed.utils_test import async_poll_for, gen_cluster, gen_test, inc, slowinc
 from small_cluster import blocked, cluster2, half_shuffled
 
 from dask_hpc.live import compat
@@ -452,6 +455,144 @@ async def test_the_name_is_in_the_id_of_a_client(c, s, a):
     async with Client(s.address, asynchronous=True, name="alice") as alice:
         assert compat.client_name(alice.id) == "alice", "Client.id changed"
     assert compat.client_name(c.id) == "", "Client.id changed"
+
+
+# --- the size of the cluster
+
+
+@one
+async def test_loads_of_workers(c, s, a):
+    began, go = Event("began"), Event("go")
+
+    def wait(began, go):
+        began.set()
+        go.wait()
+
+    f = c.submit(wait, began, go)
+    await began.wait()
+    (load,) = compat.worker_loads(s)
+    assert load.address == a.address and load.name == "0" and load.threads == 1, "WorkerState changed"
+    assert load.tasks == 1, "WorkerState.processing is not what a worker was given"
+    assert load.work == pytest.approx(0.5, abs=0.3), "WorkerState.occupancy is not in seconds"
+    assert load.memory_limit > 0 and not load.is_leaving and not load.pinned
+    assert compat.unfinished(s) == 1, "TaskPrefix.states does not count unfinished tasks"
+    task = compat.find_task(s, f.key)
+    assert compat.key(task) == f.key
+    assert compat.expected_seconds(s, task) == 0.5, "Scheduler.UNKNOWN_TASK_DURATION is gone"
+    before = compat.steps(s)
+    await go.set()
+    await f
+    assert compat.steps(s) > before, "Scheduler.transition_counter does not count"
+    assert compat.unfinished(s) == 0
+    assert compat.expected_seconds(s, task) < 0.5, "TaskPrefix.duration_average is not measured"
+    assert compat.worker_loads(s)[0].held > 0, "WorkerState.nbytes is gone"
+    actor = await c.submit(Counter, actor=True)
+    assert "actor" in compat.worker_loads(s)[0].pinned, "WorkerState.actors is gone"
+    del actor
+
+
+class Counter:
+    pass
+
+
+@one
+async def test_a_seceded_task_pins_its_worker(c, s, a):
+    def wait(event):
+        secede()
+        event.wait()
+
+    event = Event("go")
+    f = c.submit(wait, event)
+    await async_poll_for(lambda: compat.worker_loads(s)[0].pinned, 10)
+    await event.set()
+    await f
+    assert not compat.worker_loads(s)[0].pinned, "WorkerState.long_running is not cleared"
+
+
+@one
+async def test_leaving_workers_say_so(c, s, a):
+    a.status = Status.closing_gracefully
+    await async_poll_for(lambda: compat.worker_loads(s)[0].is_leaving, 10)
+
+
+@gen_cluster(client=True, nthreads=[])
+async def test_tasks_that_wait_for_workers(c, s):
+    plain = c.map(inc, range(30), key="plain")
+    tied = c.submit(inc, 1, workers=["127.0.0.1"])
+    needy = c.submit(inc, 2, resources={"X": 1})
+    await async_poll_for(lambda: len(s.tasks) == 32, 10)
+    queued, some = compat.queued(s, 3)
+    waiting, others = compat.waiting_for_workers(s, 100)
+    assert queued + waiting == 32 and len(some) == min(3, queued), "Scheduler.queued or .unrunnable changed"
+    found = {compat.key(task): compat.is_restricted(task) for task in others}
+    assert found[tied.key] == (True, False), "TaskState.host_restrictions is gone"
+    assert found[needy.key] == (False, True), "TaskState.resource_restrictions is gone"
+    del plain
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 2)
+async def test_plugins_may_want_to_keep_workers(c, s, a, b):
+    class Keep(ds.SchedulerPlugin):
+        def valid_workers_downscaling(self, scheduler, workers):
+            return [worker for worker in workers if worker.address != a.address]
+
+    class Broken(ds.SchedulerPlugin):
+        def valid_workers_downscaling(self, scheduler, workers):
+            raise RuntimeError("broken")
+
+    s.add_plugin(Broken(), name="broken")
+    s.add_plugin(Keep(), name="keep")
+    assert compat.unwilling(s) == {a.address: "keep"}, "valid_workers_downscaling is not asked"
+    s.remove_plugin("keep")
+    s.remove_plugin("broken")
+
+
+@gen_test()
+async def test_cluster_objects():
+    async with LocalCluster(
+        n_workers=2, threads_per_worker=3, memory_limit="1 GiB", processes=False, asynchronous=True,
+        dashboard_address=None,
+    ) as cluster:  # fmt: skip
+        assert compat.has_units(cluster), "SpecCluster._correct_state_internal or its specification is gone"
+        assert not compat.has_units(object())
+        assert compat.threads_per_worker(cluster) == 3, "SpecCluster._threads_per_worker is gone"
+        assert compat.memory_per_worker(cluster) == 2**30, "SpecCluster._memory_per_worker is gone"
+        assert compat.batch_job_of(cluster) is None
+        seen = []
+
+        async def way():
+            seen.append(set(cluster.workers) - set(cluster.worker_spec))
+            await compat.correct_plainly(cluster)
+
+        compat.correct_by(cluster, way)
+        del cluster.worker_spec[1]
+        task = compat.correct_soon(cluster)
+        assert compat.correct_soon(cluster) is task, "SpecCluster._correct_state does not merge calls"
+        await task
+        assert seen == [{1}], "SpecCluster._correct_state does not call _correct_state_internal"
+        assert set(cluster.workers) == {0}, "SpecCluster._correct_state_internal does not close workers"
+        compat.correct_by(cluster, None)
+        cluster.scale(1)
+        await cluster
+        assert len(seen) == 1
+        first = cluster.new_worker_spec()
+        compat.next_name(cluster)
+        assert set(first) != set(cluster.new_worker_spec()), "SpecCluster._i does not number the workers"
+        assert compat.adaptive_of(cluster) is None, "Cluster._adaptive is gone"
+        theirs = cluster.adapt(minimum=1, maximum=1, interval="1 h")
+        assert compat.adaptive_of(cluster) is theirs
+        assert vars(cluster)["_adaptive_options"], "Cluster._adaptive_options is gone"
+        compat.adapted_by(cluster, None)
+        assert "_adaptive_options" not in vars(cluster)
+        theirs.stop()
+
+
+def test_batch_jobs_of_jobqueue():
+    with batch_cluster(cores=4, processes=2, memory="1 GB") as cluster:
+        job = compat.batch_job_of(cluster)
+        assert (job.worker_processes, job.worker_cores, job.worker_memory) == (2, 4, 10**9), (
+            "JobQueueCluster._dummy_job is gone"
+        )
 
 
 def test_only_compat_touches_private_names():

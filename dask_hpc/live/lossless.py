@@ -1,0 +1,257 @@
+"""No unit of a cluster object is closed before its tasks and data are elsewhere."""
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Iterable
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from dask_hpc.live import compat
+from dask_hpc.live.units import is_closing, members
+
+logger = logging.getLogger(__name__)
+_PATIENCE = 60.0  # seconds that units which are leaving have when we are told to let go
+
+
+class Lossless:
+    """Stands between a cluster object and the closing of its units, for as long as anybody wants it.
+
+    Dask removes a unit from the specification and then closes it. Here a unit that was removed first
+    leaves the scheduler with all its workers; meanwhile the cluster object does not know it any more. Then
+    it is closed, or, if the scheduler refused, put back and told. Several callers may want this for one
+    cluster; Dask's own way is back when the last lets go.
+    """
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster_ref = weakref.ref(cluster)
+        self._wanted_by: set[int] = set()
+        self._turn = asyncio.Lock()
+        #: for units that are leaving: all tasks, and those that have not begun to close a unit
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asking: dict[asyncio.Task[None], list[Any]] = {}
+        self._has_group = "group" in (cluster.new_spec or {})
+        #: units on their way out; when all units so far were asked for; when one last refused to go
+        self.leaving: dict[Any, Any] = {}
+        self.asked: dict[Any, float] = {}
+        self.refused: dict[Any, float] = {}
+        #: units that are being started now, and those that were once
+        self.opening: set[Any] = set()
+        self.opened: set[Any] = set()
+        #: how many units there are to be, if somebody said less and did not say which
+        self.wanted: int | None = None
+        #: why the last units could not be started
+        self.trouble = ""
+        #: what happened, to be told on the scheduler: kind and words
+        self.news: list[tuple[str, str]] = []
+        self._specs: dict[Any, Any] = {}
+
+    @classmethod
+    def around(cls, cluster: Any) -> "Lossless":
+        """The one of this cluster object."""
+        found = vars(cluster).get("_hpc_lossless")
+        if found is None:
+            found = cls(cluster)
+            compat.attach(cluster, "_hpc_lossless", found)
+        return found
+
+    def hold(self, who: object) -> None:
+        """Be there for somebody."""
+        cluster = self._cluster
+        if not self._wanted_by:
+            job = compat.batch_job_of(cluster)
+            if job is not None and not self._has_group:
+                # dask-jobqueue forgets it if it chose the number of processes itself.
+                suffixes = [f"-{number}" for number in range(job.worker_processes)]
+                cluster.new_spec["group"] = suffixes if len(suffixes) > 1 else [""]
+            self._remember()
+            self.opened.update(cluster.workers)
+            compat.correct_by(cluster, self.correct)
+        self._wanted_by.add(id(who))
+
+    def let_go(self, who: object) -> None:
+        """Somebody does not need this any more. Units that are leaving are put back if nobody does."""
+        self._wanted_by.discard(id(who))
+        cluster = self._cluster_ref()
+        if cluster is None or self._wanted_by:
+            return
+        compat.correct_by(cluster, None)
+        compat.attach(cluster, "_hpc_lossless", None)
+        for name in self._stop_asking():
+            self._put_back(cluster, name, "control was closed before it had left")
+        if not self._has_group and cluster.new_spec:
+            cluster.new_spec.pop("group", None)
+
+    def spec(self, name: Any) -> Any:
+        """How a unit was specified, also of one that is leaving."""
+        return self._specs[name]
+
+    async def finish(self) -> None:
+        """Wait for the units that are leaving now."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_PATIENCE)
+
+    # what callers want changed
+
+    def add(self, count: int) -> list[Any]:
+        """So many more units, under names that none had before."""
+        cluster = self._cluster
+        names: list[Any] = []
+        while len(names) < count:
+            spec = cluster.new_worker_spec()
+            if not any(name in self.asked for name in spec):
+                cluster.worker_spec.update(spec)
+                names += spec
+            compat.next_name(cluster)
+        self._remember()
+        return names
+
+    def remove(self, names: Iterable[Any]) -> None:
+        """These units are to go. They do when the cluster object next corrects itself."""
+        spec = self._cluster.worker_spec
+        for name in names:
+            spec.pop(name, None)
+
+    # what the cluster object calls
+
+    async def correct(self) -> None:
+        """Bring the units in line with the specification, in place of the cluster object's own way."""
+        cluster = self._cluster
+        if is_closing(cluster):
+            self._take_back(cluster)
+            await compat.correct_plainly(cluster)
+            return await self.finish()
+        async with self._turn:  # one at a time: nothing may slip between our look and Dask's
+            await self._choose(cluster)
+            if is_closing(cluster):
+                self._take_back(cluster)
+            else:
+                self._send_away(cluster)
+            self._remember()
+            self.opening = set(cluster.worker_spec) - set(cluster.workers)
+            try:
+                await compat.correct_plainly(cluster)
+            except Exception as error:
+                self.trouble = f"{type(error).__name__}: {error}".splitlines()[0]
+                raise
+            finally:
+                self.opened |= self.opening
+                self.opening = set()
+        await self.finish()
+
+    @property
+    def _cluster(self) -> Any:
+        cluster = self._cluster_ref()
+        if cluster is None:
+            raise RuntimeError("the cluster object is gone")
+        return cluster
+
+    def _remember(self) -> None:
+        spec = self._cluster.worker_spec
+        now = monotonic()
+        for name in spec:
+            self.asked.setdefault(name, now)
+        self._specs.update(spec)
+
+    async def _choose(self, cluster: Any) -> None:
+        """Fewer units were asked for: those go that the scheduler can miss most easily."""
+        wanted, self.wanted = self.wanted, None
+        if wanted is None or len(cluster.worker_spec) <= wanted:
+            return
+        names = {str(name): name for name in cluster.worker_spec}
+        units = {text: members(name, cluster.worker_spec[name]) for text, name in names.items()}
+        order = None
+        with suppress(OSError):
+            order = await cluster.scheduler_comm.hpc_rank(units=units)
+        if order is None:  # nobody manages it any more
+            order = reversed(units)
+        surplus = len(cluster.worker_spec) - wanted
+        self.remove([names[text] for text in order if text in names][: max(0, surplus)])
+
+    def _send_away(self, cluster: Any) -> None:
+        going = {name: unit for name, unit in cluster.workers.items() if name not in cluster.worker_spec}
+        if not going:
+            return
+        for name, unit in going.items():
+            del cluster.workers[name]
+            self.leaving[name] = unit
+        task = asyncio.ensure_future(self._leave(list(going)))
+        self._tasks.add(task)
+        self._asking[task] = list(going)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _leave(self, names: list[Any]) -> None:
+        cluster = self._cluster
+        try:
+            stayed = await self._retire(cluster, names)
+        except Exception as error:
+            why = f"the scheduler could not be asked: {type(error).__name__}: {error}"
+            stayed = dict.fromkeys(names, why)
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            self._asking.pop(task, None)
+        for name, why in stayed.items():
+            self._put_back(cluster, name, why)
+        await asyncio.gather(*(self._close(name) for name in names if name not in stayed))
+        await self._tell(cluster)
+
+    async def _retire(self, cluster: Any, names: list[Any]) -> dict[Any, str]:
+        """Ask the scheduler to let these units go. Those that cannot, and why."""
+        workers = {name: members(name, self._specs[name]) for name in names}
+        everybody = [worker for group in workers.values() for worker in group]
+        found = await cluster.scheduler_comm.retire_workers(names=everybody, close_workers=False, remove=True)
+        gone = {str(info["name"]) for info in found.values()}
+        if not self._connected(cluster.scheduler_info).isdisjoint(set(everybody) - gone):
+            # what the cluster object knows may be old
+            there = self._connected(await cluster.scheduler_comm.identity(n_workers=-1))
+        else:
+            there = set()
+        why = "its data or tasks have no other place"
+        return {name: why for name, group in workers.items() if not there.isdisjoint(set(group) - gone)}
+
+    async def _close(self, name: Any) -> None:
+        unit = self.leaving[name]
+        if getattr(unit, "job_id", "") is not None:  # else it was never submitted
+            try:
+                await unit.close()
+            except Exception as error:
+                logger.warning("dask-hpc: closing %s failed: %s", name, error)
+        self.leaving.pop(name, None)
+        self.refused.pop(name, None)
+        self._specs.pop(name, None)
+        self.opened.discard(name)
+
+    def _put_back(self, cluster: Any, name: Any, why: str) -> None:
+        unit = self.leaving.pop(name, None)
+        if unit is not None:
+            cluster.workers[name] = unit
+            cluster.worker_spec[name] = self._specs[name]
+            self.refused[name] = monotonic()
+            self.news.append(("stays", f"{name}: {why}"))
+            logger.warning("dask-hpc: %s stays: %s", name, why)
+
+    def _take_back(self, cluster: Any) -> None:
+        """The cluster closes: it shall know all its units again, and close them."""
+        for name in self._stop_asking():
+            cluster.workers[name] = self.leaving.pop(name)
+
+    def _stop_asking(self) -> list[Any]:
+        """Give up on units that nobody has begun to close; a close once begun has to be waited for."""
+        names = []
+        for task, going in self._asking.items():
+            task.cancel()
+            names += going
+        self._asking.clear()
+        return names
+
+    async def _tell(self, cluster: Any) -> None:
+        news, self.news = self.news, []
+        if news:
+            with suppress(OSError):
+                await cluster.scheduler_comm.hpc_told(news=news)
+
+    @staticmethod
+    def _connected(info: Any) -> set[str]:
+        return {str(worker["name"]) for worker in info["workers"].values()}

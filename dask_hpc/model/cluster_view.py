@@ -1,0 +1,103 @@
+"""What a decision about the size of the whole cluster looks at, and what it answers.
+
+A *unit* is what the cluster can ask for and give back as a whole: a batch job with all its workers, or one
+worker. It is pending until its first worker connects.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+#: what its own system (Slurm, the operating system) says of a unit; "unknown" if it could not be asked
+UnitState = Literal["queued", "running", "gone", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One unit as it is now."""
+
+    name: str
+    #: workers it has when all are there, and those connected now
+    members: int = 1
+    connected: int = 0
+    state: UnitState = "unknown"
+    #: why it is gone, or what its system says it waits for
+    why: str = ""
+    #: seconds since it was asked for, and since its system started it (if that is known)
+    age: float = 0.0
+    running_for: float | None = None
+    #: seconds until its walltime ends
+    left: float = inf
+    #: whether its workers do something, or a running job holds them
+    is_busy: bool = False
+    #: bytes of results on it
+    held: float = 0.0
+    #: why it must not go now, if so
+    pinned: str = ""
+    #: it was told to go already
+    is_leaving: bool = False
+    #: seconds since it last refused to go
+    refused_ago: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class JobNeed:
+    """Nodes of one job: those it holds (or asks for, if it waits), what it can use, and its work."""
+
+    nodes: int
+    max_nodes: int
+    work: float = 0.0
+    tasks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The cluster at one instant. ``interval`` is how often somebody looks; seconds of any clock."""
+
+    now: float
+    interval: float
+    units: tuple[Unit, ...]
+    minimum: int
+    maximum: float
+    #: what one unit brings
+    threads: int = 1
+    memory: float = inf
+    nodes_per_unit: float = 1.0
+    #: expected seconds of the tasks outside of jobs that run or could run now, and their number
+    work: float = 0.0
+    tasks: int = 0
+    #: tasks outside of jobs that wait for something else: they run some day, and need somebody who is there
+    dormant: int = 0
+    #: changes whenever a task has moved
+    steps: int = 0
+    jobs: tuple[JobNeed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """A unit that is to go, and why."""
+
+    unit: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SizePlan:
+    """What to do about the size of the cluster. ``inputs`` is what it was decided from."""
+
+    target: int
+    submit: int = 0
+    reason: str = ""
+    #: pending units that are taken back
+    cancel: tuple[Parting, ...] = ()
+    #: connected units that are to finish what they run, hand over their data and go
+    leave: tuple[Parting, ...] = ()
+    #: units that exist only on paper
+    dead: tuple[Parting, ...] = ()
+    #: what the user should know
+    news: tuple[str, ...] = ()
+    inputs: Mapping[str, float] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.submit or self.cancel or self.leave or self.dead or self.news)
