@@ -40,7 +40,11 @@ class Child:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         self._process = subprocess.Popen(self._command, env={**os.environ, **environment})
-        code = self._process.wait()
+        try:
+            code = self._process.wait()
+        except BaseException:
+            self._process.kill()  # whatever it is: the script does not outlive its cluster
+            raise
         self.seconds = monotonic() - began
         self.code = 128 - code if code < 0 else code
         return self.code

@@ -141,10 +141,13 @@ def _local(nodes: int) -> Iterator[Any]:
 @contextmanager
 def _slurm(nodes: int) -> Iterator[Any]:
     where = "--cluster slurm"
+    handler = signal.getsignal(signal.SIGINT)
     try:
         from dask_jobqueue import SLURMCluster
     except ImportError:
         raise InputError(where, "dask-jobqueue is not installed", "pip install 'dask-hpc[slurm]'") from None
+    finally:
+        signal.signal(signal.SIGINT, handler)  # dask-jobqueue puts its own there when it is imported
     if not shutil.which("sbatch"):
         raise InputError(where, "found no sbatch", "a machine from which Slurm jobs can be submitted")
     try:
