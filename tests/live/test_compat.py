@@ -4,6 +4,7 @@ import inspect
 from time import monotonic
 
 import dask
+import dask.array as da
 import pytest
 from batch_cluster import batch_cluster
 from distributed import (
@@ -15,6 +16,7 @@ from distributed import (
     Worker,
     fire_and_forget,
     secede,
+    wait,
     worker_client,
 )
 from distributed import scheduler as ds
@@ -593,6 +595,68 @@ def test_batch_jobs_of_jobqueue():
         assert (job.worker_processes, job.worker_cores, job.worker_memory) == (2, 4, 10**9), (
             "JobQueueCluster._dummy_job is gone"
         )
+
+
+@two
+async def test_a_worker_is_told_its_status(c, s, a, b):
+    compat.tell_worker_status(s, a.address, "paused")
+    await async_poll_for(lambda: a.status == Status.paused, 10)
+    await async_poll_for(lambda: s.workers[a.address].status == Status.paused, 10)
+    compat.tell_worker_status(s, a.address, "running")
+    await async_poll_for(lambda: s.workers[a.address].status == Status.running, 10)
+    compat.tell_worker_status(s, "nobody", "running")
+
+
+@two
+async def test_retirement_is_replaced_and_put_back(c, s, a, b):
+    async def ours(workers=None, **kwargs):
+        return {"ours": workers} | kwargs
+
+    before = s.handlers["retire_workers"]
+    theirs, end = compat.replace_retirement(s, ours)
+    found = await c.retire_workers(workers="x")
+    assert found == {"ours": "x", "close_workers": True}, "Client.retire_workers calls something else"
+    assert await s.retire_workers(workers=["y"]) == {"ours": ["y"]}
+    end()
+    assert s.handlers["retire_workers"] == before and "retire_workers" not in vars(s)
+    found = await theirs([a.address], names=None, close_workers=True, remove=True, stimulus_id="x")
+    assert list(found) == [a.address] and a.address not in s.workers, "Scheduler.retire_workers changed"
+
+
+@two
+async def test_who_is_busy_on_a_worker(c, s, a, b):
+    class Thing:
+        pass
+
+    future = c.submit(blocked, "go", key="busy", workers=[a.address])
+    thing = c.submit(Thing, actor=True, workers=[b.address])
+    await thing
+    await async_poll_for(lambda: compat.processing(s, a.address) == ["busy"], 10)
+    assert compat.has_actors(s, b.address) and not compat.has_actors(s, a.address), "WorkerState.actors"
+    assert compat.processing(s, "nobody") == [] and not compat.has_actors(s, "nobody")
+    assert not compat.is_closing(s), "Scheduler.status is not a Status"
+    await Event("go").set()
+    await future
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 3)
+async def test_shuffles_leave_held_workers_out(c, s, a, b, d):
+    held = {a.address}
+    end = compat.keep_out_of_shuffles(s, lambda: held)
+    compat.set_worker_status(s, a.address, "paused")
+    small = {"array.rechunk.method": "p2p", "array.chunk-size": "800 B", "optimization.fuse.active": False}
+    with dask.config.set(small):
+        x = da.ones((10, 100), chunks=(1, 100)).rechunk((10, 10))
+        future = c.persist(x)
+        await wait(future)
+    (runs,) = s.plugins["shuffle"]._shuffles.values() or [None]
+    assert runs, "there was no shuffle"
+    chosen = {address for run in runs for address in run.run_spec.worker_for.values()}
+    assert chosen == {b.address, d.address}, "Scheduler.handlers['shuffle_get_or_create'] changed"
+    barrier = next(ts for key, ts in s.tasks.items() if str(key).startswith("shuffle-barrier"))
+    assert not barrier.worker_restrictions
+    end()
+    assert s.handlers["shuffle_get_or_create"] == s.plugins["shuffle"].get_or_create
 
 
 def test_only_compat_touches_private_names():

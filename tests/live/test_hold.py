@@ -3,6 +3,7 @@
 import asyncio
 
 import dask
+import dask.array as da
 import pytest
 from distributed import Event, Queue, Status, secede
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -407,3 +408,20 @@ def test_any_sequence_runs_everything_once(steps):
             assert plugin_of(s).errors == 0
 
     run()
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 3)
+async def test_a_shuffle_that_begins_leaves_a_held_worker_out(c, s, a, b, d):
+    """With Dask alone its outputs on the held worker would wait until the end of the hold."""
+    async with await dask_hpc.manage(c):
+        holds_of(s).hold([a.address], "x")
+        small = {
+            "array.rechunk.method": "p2p",
+            "array.chunk-size": "800 B",
+            "optimization.fuse.active": False,
+        }
+        with dask.config.set(small):
+            x = da.ones((10, 100), chunks=(1, 100)).rechunk((10, 10))
+            future = c.compute(x.sum())
+        assert await future == 1000
+        assert s.workers[a.address].status == Status.paused and not a.data and not holds_of(s)._lent

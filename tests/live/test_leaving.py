@@ -419,7 +419,7 @@ async def test_the_last_node_of_a_job(c, s, a, b, d):
 @gen_test()
 async def test_a_local_cluster_that_shrinks():
     local = LocalCluster(
-        3, threads_per_worker=1, processes=False, asynchronous=True, dashboard_address="127.0.0.1:0"
+        n_workers=3, threads_per_worker=1, processes=False, asynchronous=True, dashboard_address=":0"
     )
     async with local as k, Client(k, asynchronous=True) as c, await dask_hpc.manage(c):
         futures = c.map(produce, range(30))
