@@ -29,7 +29,7 @@ class Cancelling:
 
     def arrives(self, job: LiveJob) -> None:
         """More of a cancelled job arrives. It may not start, and is cancelled by ``cancel_late``."""
-        job.gate = {compat.GATE}
+        job.renew()
         self._late[job] = None
 
     def cancel_late(self) -> None:

@@ -67,7 +67,7 @@ class ControlLoop:
         for address in compat.workers_by_name(scheduler):
             self.nodes.join(address, *compat.worker_identity(scheduler, address))
         self.indices = Indices((Node(name) for name in self.nodes), self.policy.queue.rank, clock())
-        self.gate = Gate(scheduler)
+        self.gate = Gate(scheduler, self.nodes, count_error)
         self.holds = Holds(scheduler, self.tell, self._running_jobs, count_error)
         self.leaving = Leaving(scheduler, self.holds, self.tell, self._budget, count_error)
         self.hand_overs = HandOvers(
@@ -109,13 +109,18 @@ class ControlLoop:
         self, key: Any, job: LiveJob, start: str, finish: str, startstops: Any = None, nbytes: int = 0
     ) -> None:
         """A task of a job changed its state. ``startstops``: when its worker did what for it."""
-        if start == "no-worker":
+        if key in job.passed and finish != "processing":
+            self.gate.waves.root_ends(key, job)
+        if start == "processing":
+            self.gate.waves.slot_opens()
+        elif start == "no-worker":
             job.held.pop(key, None)
+            job.ready.discard(key)
         if finish in compat.UNFINISHED:
             if key not in job.unfinished:
                 job.owe(key, compat.prefix(compat.find_task(self._scheduler, key)))
             if finish == "no-worker":
-                job.held[key] = None
+                self._task_waits(key, job)
             return
         work = job.settle(key)
         if finish == "memory" and work and startstops and job.performance.add(work, startstops, nbytes):
@@ -126,6 +131,13 @@ class ControlLoop:
         if not job.unfinished and job.state != "done" and may_end:
             self._perhaps_over[job] = None
             self._wake()
+
+    def _task_waits(self, key: Any, job: LiveJob) -> None:
+        task = compat.find_task(self._scheduler, key)
+        if job.wave and compat.restriction(task) is job.wave:
+            self.gate.waves.root_waits(key, task, job)
+        else:
+            job.held[key] = None
 
     def context_closes(self, job_id: str) -> None:
         """The client left a job's context. Its last graphs may still be on their way."""
@@ -157,6 +169,9 @@ class ControlLoop:
             self.indices.add_node(Node(name))
             self._tell("node-joined", nodes=(name,))
             self._wake()
+            for job in self._running_jobs():  # nobody's node: its workers are not for those that have others
+                if not job.confined:
+                    self.gate.confine(job)
         elif holder := next((job for job in self._running_jobs() if name in job.nodes), None):
             running = self.indices.running[holder.id]
             if name in running.nodes[: running.target]:
@@ -197,6 +212,9 @@ class ControlLoop:
             for key in list(job.unfinished):
                 job.settle(key)
             job.held.clear()
+            job.ready.clear()
+            job.passed.clear()
+            self.gate.waves.forget(job)
             job.wishes.clear()
             job.needs.clear()
             self._perhaps_over[job] = None
@@ -256,6 +274,7 @@ class ControlLoop:
             self.memory = self.policy.settle(
                 Snapshot(self.indices), self.memory, self._carry_out, self.recorded.append
             )
+        self._free_a_job_alone()
 
     def preview(self, policy: Policy | None = None) -> list[dict[str, Any]]:
         """What would be decided now, by the policy in force or another, without doing it."""
@@ -304,10 +323,12 @@ class ControlLoop:
         self._tell(decision, reason=reason)
 
     def held_by_waiting(self) -> Iterator[Any]:
-        """Keys of the tasks that only our gate, or a hold, keeps from running."""
+        """Keys of the tasks that only our gate or a hold keeps from running, or that wait for a slot."""
         yield from self.holds.stuck
-        for job in self._waiting_jobs():
-            yield from job.held
+        for job in self.jobs.values():
+            if job.state == "waiting":
+                yield from job.held
+            yield from job.ready
 
     async def settle(self) -> None:
         """The scheduler closes: nothing of ours goes on."""
@@ -353,7 +374,7 @@ class ControlLoop:
             self._done.pop(job.id, None)
             job.state = "waiting"
             job.ended = None
-            job.gate = {compat.GATE}
+            job.renew()
             self._not_offered[job] = None
             self._tell("submit", job, reason="more of its work arrived after it was done")
         job.clients.add(client)
@@ -493,6 +514,19 @@ class ControlLoop:
             self._wake()
         elif self._not_offered:
             self._wake()  # somebody may have waited for this job to start
+
+    def _free_a_job_alone(self) -> None:
+        """A job that has come to hold every node, because the others left, need not be restricted."""
+        if len(self.indices.running) == 1:
+            (running,) = self.indices.running.values()
+            job = self.jobs[running.job.id]
+            if (
+                job.confined
+                and not job.wishes
+                and len(running.nodes) == len(self.nodes)
+                and not running.target
+            ):
+                self.gate.move(job, self._staying(running))
 
     def _size_changed(self, job: LiveJob) -> None:
         job.performance.resized(self.indices.now)

@@ -2,27 +2,32 @@
 
 All tasks of a job share one restriction set. While the job waits, the set holds an address that no
 worker has, so its tasks wait in Dask's state ``no-worker``; starting the job is one edit of the set and a
-nudge of those tasks. Nothing outside of jobs is ever touched. Restricted root tasks lose Dask's queuing
-(all that are ready are sent to the allotment at once); letting them through in waves is not built yet.
+nudge of those tasks. Nothing outside of jobs is ever touched. Root tasks, which Dask would queue if they
+were not restricted, share another set and pass in waves (``waves.py``). A job that holds all workers is
+not restricted: both sets are empty.
 
 What the user said about single tasks (``workers=``) is respected: such a task waits with its job and then
 runs on those of the named workers that the job holds; if it holds none of them, where the user said
 (outside the allotment), or anywhere in the allotment with ``allow_other_workers=True``.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from dask_hpc.live import compat
 from dask_hpc.live.jobs import LiveJob
+from dask_hpc.live.nodes import Nodes
+from dask_hpc.live.waves import Waves
 
 
 class Gate:
     """Owner of every task of every job, by key."""
 
-    def __init__(self, scheduler: Any) -> None:
+    def __init__(self, scheduler: Any, nodes: Nodes, count_error: Callable[[str, Exception], None]) -> None:
         self._scheduler = scheduler
+        self._nodes = nodes
         self.owner: dict[Hashable, LiveJob] = {}
+        self.waves = Waves(scheduler, self.owner, count_error)
         #: tasks that left their job: to be nudged when Dask is not in the middle of something
         self._freed: dict[Hashable, None] = {}
 
@@ -34,6 +39,7 @@ class Gate:
         outside of jobs, or in a running job, takes over the waiting tasks he needs.
         """
         foreign = []
+        is_root = self._root_rule(job)
         for key in keys:
             task = compat.find_task(self._scheduler, key)
             owner = self.owner.get(key)
@@ -41,7 +47,7 @@ class Gate:
                 continue
             if owner is None or owner.state == "done":
                 if job is not None and compat.is_new(task):
-                    self._adopt(key, task, job)
+                    self._adopt(key, task, job, is_root)
             elif not compat.is_settled(task):
                 if owner.state == "waiting":
                     foreign.append(key)
@@ -66,10 +72,11 @@ class Gate:
             if not compat.is_settled(task):
                 found[key] = task
                 todo.extend(compat.dependencies(task))
+        is_root = self._root_rule(job)
         for key, task in found.items():
             self._disown(key, task)
             if job is not None:
-                self._adopt(key, task, job)
+                self._adopt(key, task, job, is_root)
                 if compat.is_unfinished(task):
                     job.owe(key, compat.prefix(task))
             self._freed[key] = None
@@ -86,38 +93,70 @@ class Gate:
     def open(self, job: LiveJob, addresses: Iterable[str]) -> None:
         """The job starts on these workers; its tasks are nudged."""
         self.move(job, addresses)
-        compat.nudge(self._scheduler, list(job.held), f"hpc-start-{job.id}")
+        compat.nudge(self._scheduler, list(job.held), f"hpc-start-{job.id}", plainly=not job.confined)
 
     def move(self, job: LiveJob, addresses: Iterable[str]) -> None:
-        """What the job starts from now on runs on these workers."""
-        job.gate.clear()
-        job.gate.update(addresses)
+        """What the job starts from now on runs on these workers. Holding all of them it is not restricted."""
+        job.workers = set(addresses)
+        if job.wishes or not compat.holds_all_workers(self._scheduler, job.workers):
+            self.confine(job)
+        else:
+            job.confined = False
+            job.gate.clear()
+            if not job.ready:
+                job.wave.clear()
+        self.waves.look_at(job)
         for key, wishes in job.wishes.items():
             self._place(compat.find_task(self._scheduler, key), job, wishes)
 
+    def confine(self, job: LiveJob) -> None:
+        """The job starts tasks on its own workers only, whether it was restricted before or not."""
+        was_confined, job.confined = job.confined, True
+        job.gate.clear()
+        job.gate.update(job.workers)
+        job.wave.add(compat.GATE)
+        if not was_confined:
+            self.waves.take_back(job)
+
     def extend(self, job: LiveJob, addresses: Iterable[str]) -> None:
         """More workers on the job's nodes. Dask itself looks again at what waits for them."""
-        job.gate.update(addresses)
+        job.workers.update(addresses)
+        if job.confined:
+            job.gate.update(addresses)
+        self.waves.look_at(job)
 
     def cut(self, job: LiveJob, address: str) -> None:
         """A worker of the job is gone."""
+        job.workers.discard(address)
         job.gate.discard(address)
 
     def shut(self, job: LiveJob) -> None:
         """The job has to wait (again). Tasks that others need meanwhile leave it, so that they can run."""
-        job.gate.clear()
+        self.waves.forget(job)
+        job.workers.clear()
+        self.confine(job)
         job.gate.add(compat.GATE)
+        is_root = self._root_rule(job)
         for key in job.unfinished:
             task = compat.find_task(self._scheduler, key)
             # Dask's shuffles exchange the sets of their tasks, and the user's wishes may have been
             # given back: make sure that all share ours again.
             compat.take_wishes(task)
             compat.restrict(task, job.gate)
+            if key not in job.wishes and key not in job.passed and is_root(task):
+                compat.restrict(task, job.wave)
+                if job.held.pop(key, job) is None:
+                    self.waves.root_waits(key, task, job)
         self.take_over([key for key in job.unfinished if self._is_needed_outside(key, job)], None)
 
     def lift(self, job: LiveJob) -> None:
         """The job is over. What is ever computed again of it may run anywhere."""
+        self.waves.forget(job)
         job.gate.clear()
+        job.wave.clear()
+        job.ready.clear()
+        job.passed.clear()
+        job.workers.clear()
         for key, wishes in job.wishes.items():
             compat.give_back(compat.find_task(self._scheduler, key), wishes)
         job.wishes.clear()
@@ -131,7 +170,11 @@ class Gate:
             if task is not None:
                 compat.give_back(task, job.wishes.get(key))
                 self._freed[key] = None
+        for job in set(self.owner.values()):
+            job.ready.clear()
+            job.passed.clear()
         self.owner.clear()
+        self.waves.close()
         self.nudge_freed()
 
     def nudge_freed(self) -> None:
@@ -143,23 +186,40 @@ class Gate:
     def forget(self, key: Hashable, job: LiveJob) -> None:
         """Dask forgot a task."""
         del self.owner[key]
-        job.settle(key)
+        self._drop(key, job)
         job.wishes.pop(key, None)
 
-    def _adopt(self, key: Hashable, task: Any, job: LiveJob) -> None:
+    def _adopt(self, key: Hashable, task: Any, job: LiveJob, is_root: compat.RootRule) -> None:
         self.owner[key] = job
         wishes = compat.take_wishes(task)
         if wishes is None:
-            compat.restrict(task, job.gate)
+            compat.restrict(task, job.wave if is_root(task) else job.gate)
         else:
             job.wishes[key] = wishes
+            if not job.confined:
+                self.confine(job)
             self._place(task, job, wishes)
 
     def _disown(self, key: Hashable, task: Any) -> None:
         job = self.owner.pop(key)
+        self._drop(key, job)
+        compat.give_back(task, job.wishes.pop(key, None))
+
+    def _drop(self, key: Hashable, job: LiveJob) -> None:
         job.settle(key)
         job.held.pop(key, None)
-        compat.give_back(task, job.wishes.pop(key, None))
+        job.ready.discard(key)
+        job.passed.discard(key)
+
+    def _root_rule(self, job: LiveJob | None) -> compat.RootRule:
+        """Which tasks Dask would queue if the cluster were the job's workers; while it waits, those it
+        asks for."""
+        if job is not None and job.workers:
+            threads: float = compat.threads_of(self._scheduler, job.workers)
+        else:
+            per_node = compat.all_threads(self._scheduler) / max(1, len(self._nodes))
+            threads = per_node * (job.model.nodes if job else 1)
+        return compat.RootRule(self._scheduler, threads)
 
     def _place(self, task: Any, job: LiveJob, wishes: compat.Wishes) -> None:
         compat.restrict(task, job.gate)

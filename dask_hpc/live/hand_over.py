@@ -108,7 +108,7 @@ class HandOvers:
 
     async def _move(self, job: LiveJob, gives: set[str]) -> bool:
         """Whether everything that was to move has arrived, and perhaps more is there now."""
-        stays = set(job.gate) - gives
+        stays = job.workers - gives
         blocks = self._results(job, gives)
         if not blocks:
             return False

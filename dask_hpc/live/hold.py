@@ -120,7 +120,7 @@ class Holds:
         if plugin := compat.veto(self._scheduler, address):
             return f"{plugin} needs it where it is"
         for job in () if for_good else self._running_jobs():
-            if job.unfinished and address in job.gate and not job.gate & others:
+            if job.unfinished and address in job.workers and not job.workers & others:
                 return f"it is the last running worker of job {job.id}"
         key = next(self._needing(address, others), None)
         return None if key is None else f"no other running worker may run {key!r}"

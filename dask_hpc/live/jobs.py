@@ -5,6 +5,7 @@ from typing import Literal
 
 from dask_hpc.live.compat import GATE, Wishes
 from dask_hpc.live.performance import Performance, Work
+from dask_hpc.live.ready import Ready
 from dask_hpc.model.job import Job
 
 State = Literal["waiting", "running", "done"]
@@ -17,6 +18,7 @@ class LiveJob:
         "arrival",
         "clients",
         "closed",
+        "confined",
         "ended",
         "gate",
         "held",
@@ -26,14 +28,18 @@ class LiveJob:
         "name",
         "needs",
         "nodes",
+        "passed",
         "performance",
         "producers",
+        "ready",
         "reason",
         "script",
         "started",
         "state",
         "unfinished",
+        "wave",
         "wishes",
+        "workers",
     )
 
     def __init__(self, name: str, model: Job, arrival: int) -> None:
@@ -46,8 +52,7 @@ class LiveJob:
         self.nodes: tuple[str, ...] = ()
         self.started: float | None = None
         self.ended: float | None = None
-        #: the one set of addresses that restricts all its tasks; editing it in place moves them all
-        self.gate: set[str] = {GATE}
+        self.renew()
         #: the tasks somebody still waits for, and those of them that Dask can place nowhere now
         self.unfinished: dict[Hashable, Work] = {}
         self.held: dict[Hashable, None] = {}
@@ -67,6 +72,21 @@ class LiveJob:
         #: tasks of other jobs that it needs, and those jobs
         self.needs: set[Hashable] = set()
         self.producers: set[LiveJob] = set()
+
+    def renew(self) -> None:
+        """It waits, and of what it had nothing is left."""
+        #: addresses of the workers it holds
+        self.workers: set[str] = set()
+        #: whether its tasks start on these only; not so if there are no others
+        self.confined = True
+        #: the one set of addresses that restricts all its tasks; editing it in place moves them all.
+        #: Empty if the job is not confined, or done
+        self.gate: set[str] = {GATE}
+        #: the set that restricts its root tasks while they are not in flight
+        self.wave: set[str] = {GATE}
+        #: root tasks: those that wait for a slot, and those that carry the gate: in flight, or handed to Dask
+        self.ready = Ready()
+        self.passed: set[Hashable] = set()
 
     def __repr__(self) -> str:
         return f"<LiveJob {self.model.id}: {self.state}, {len(self.unfinished)} unfinished tasks>"

@@ -57,5 +57,8 @@ class Nodes:
         """Addresses of the workers of a node."""
         return list(self._workers.get(node, ()))
 
+    def __len__(self) -> int:
+        return len(self._workers)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._workers)

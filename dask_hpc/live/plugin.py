@@ -171,6 +171,8 @@ class HpcPlugin(SchedulerPlugin):
             except Exception as error:
                 self.count_error("transition", error)
                 self.scheduler.loop.add_callback(self._look_again, key)
+        elif start == "processing" and self._waves.pending:
+            self._waves.slot_opens()
 
     @guarded
     def _task_settles(self, key: Any, finish: str) -> None:
@@ -218,6 +220,8 @@ class HpcPlugin(SchedulerPlugin):
                     f"worker {msg['worker']} left: {again} results are computed again"
                     + (f", {gone} scattered ones are gone" if gone else ""),
                 )
+        elif isinstance(msg, dict) and msg.get("action") == "worker-status-change":
+            self._waves.slot_opens()
 
     @guarded
     def restart(self, scheduler: Any) -> None:
@@ -255,6 +259,7 @@ class HpcPlugin(SchedulerPlugin):
         self._owner = self.control.gate.owner
         self._held = self.control.holds.reasons
         self.sizing = Sizing(self.scheduler, self.control)
+        self._waves = self.control.gate.waves
         self.control.tell("policy", f"{self.control.policy.name} from now on")
 
     def _release(self, decision: str, reason: str) -> None:

@@ -55,3 +55,8 @@ async def half_shuffled(c, s):
         y = c.persist(da.ones((6, 6), chunks=(2, 6)).rechunk((6, 2)).map_blocks(late, dtype=float))
     await async_poll_for(lambda: compat.is_shuffling(s), 10)
     return y
+
+
+def held(job):
+    """Keys of the job's tasks that Dask has in ``no-worker``: root tasks and others."""
+    return {*job.held, *job.ready}

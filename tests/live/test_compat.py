@@ -5,6 +5,7 @@ from time import monotonic
 
 import dask
 import dask.array as da
+import numpy as np
 import pytest
 from batch_cluster import batch_cluster
 from distributed import (
@@ -52,6 +53,12 @@ two = gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.work
         (ds.WorkerState, "occupancy"),
         (ds.WorkerState, "nthreads"),
         (ds.TaskState, "resource_restrictions"),
+        (ds.TaskState, "group"),
+        (ds.TaskState, "run_spec"),
+        (ds.TaskState, "_queueable"),
+        (ds.TaskGroup, "dependencies"),
+        (ds.TaskGroup, "prefix"),
+        (ds.Scheduler, "stimulus_queue_slots_maybe_opened"),
         (ds.Scheduler, "get_comm_cost"),
         (ds.Computation, "annotations"),
         (ds.Scheduler, "transitions"),
@@ -311,6 +318,114 @@ async def test_stealing_moves_what_has_not_started(c, s, a, b):
     assert len(s.workers[b.address].processing) == 3, "WorkStealing.move_task_request does not move"
     await Event("go").set()
     await c.gather(futures)
+
+
+@one
+async def test_root_rule_is_dasks(c, s, a):
+    """For the threads of the whole cluster our rule says what Dask's own says."""
+    for name in ("rootish_tg_threshold", "rootish_tg_dependencies_threshold", "total_nthreads"):
+        assert isinstance(getattr(s, name, None), int), f"Scheduler.{name} is gone"
+    assert isinstance(s.WORKER_SATURATION, float | int), "Scheduler.WORKER_SATURATION is gone"
+    one = c.submit(inc, 1, key="one")
+    many = c.map(inc, range(10), key=[("many", i) for i in range(10)])
+    after = c.map(inc, many, key=[("after", i) for i in range(10)])
+    few = c.map(inc, [one] * 10, key=[("few", i) for i in range(10)])
+    made = c.persist(da.from_array(np.ones(2), chunks=1) + 1)
+    heavy = c.map(inc, range(10), key=[("heavy", i) for i in range(10)], resources={"X": 1})
+    await async_poll_for(lambda: ("heavy", 9) in s.tasks, 10)
+    rule = compat.RootRule(s, s.total_nthreads)
+    said = {key: rule(task) for key, task in s.tasks.items()}
+    assert said == {key: s.is_rootish(task) for key, task in s.tasks.items()}, "Scheduler.is_rootish changed"
+    assert {key[0] for key, is_root in said.items() if is_root} >= {"many", "few"} and not said["one"]
+    made_keys = [key for key, task in s.tasks.items() if task.run_spec.data_producer]
+    assert len(made_keys) == 2 and all(said[key] for key in made_keys), "data_producer is not known any more"
+    s.tasks["many", 0]._queueable = False
+    assert not rule(s.tasks["many", 0])
+    del one, many, after, few, made, heavy
+
+
+def test_outputs_of_shuffles_follow_their_barrier():
+    from distributed.shuffle._core import barrier_key
+
+    key = barrier_key("0123456789abcdef0123456789abcdef")
+    assert ds.key_split(key) == compat.BARRIER, "the barrier tasks of shuffles are called otherwise"
+
+
+@gen_cluster(client=True, nthreads=[("", 1), ("", 2)])
+async def test_slots_are_dasks(c, s, a, b):
+    both = {a.address, b.address}
+    full = {slot.address: slot.free for slot in compat.free_slots(s, both)}
+    assert full == {
+        ws.address: ds._task_slots_available(ws, s.WORKER_SATURATION) for ws in s.idle_task_count
+    }, "Dask counts slots otherwise"
+    assert full == {a.address: 2, b.address: 3} and not compat.owed_slots(s, set(), bool)
+    futures = c.map(blocked, ["go"] * 20, range(20), key=[("q", i) for i in range(20)])
+    await async_poll_for(lambda: compat.has_queued(s) and len(s.queued) == 15, 10)
+    assert compat.free_slots(s, both) == [], "Scheduler.idle_task_count changed"
+    assert compat.queue_order(s) == [("q", i) for i in range(5, 20)], "Scheduler.queued is not in order"
+    assert sorted(key for key, _ in compat.in_flight(s)) == [("q", i) for i in range(5)]
+    owed = {slot.address: slot.free for slot in compat.owed_slots(s, both, lambda key: False)}
+    assert owed == {a.address: 1, b.address: 2}
+    assert not compat.owed_slots(s, both, lambda key: True)
+    assert compat.threads_of(s, both) == 3 == compat.all_threads(s)
+    assert compat.holds_all_workers(s, both) and not compat.holds_all_workers(s, {a.address})
+    await Event("go").set()
+    await c.gather(futures)
+
+
+@two
+async def test_a_stopped_queue_lets_nothing_out(c, s, a, b):
+    futures = c.map(blocked, ["go"] * 20, range(20), key=[("q", i) for i in range(20)])
+    await async_poll_for(lambda: len(s.queued) == 16, 10)
+    compat.stop_queue(s)
+    await Event("go").set()
+    await c.gather(futures[:4])
+    await async_poll_for(lambda: not any(ws.processing for ws in s.workers.values()), 10)
+    assert len(s.queued) == 16, (
+        "Scheduler.stimulus_queue_slots_maybe_opened is not the only exit of the queue"
+    )
+    compat.restrict(s.tasks["q", 19], {b.address})
+    compat.release_queued(s, [("q", 19)], "test")
+    assert await futures[19] == b.address, "a task taken out of Dask's queue is not placed anew"
+    compat.resume_queue(s)
+    compat.resume_queue(s)
+    await c.gather(futures)
+
+
+@two
+async def test_send_places_each_task(c, s, a, b):
+    shut = {compat.GATE}
+    with dask.annotate(workers=[compat.GATE]):
+        futures = c.map(blocked, ["go"] * 4, range(4), key=[("s", i) for i in range(4)])
+    await async_poll_for(lambda: len(s.unrunnable) == 4, 10)
+    for future in futures:
+        compat.take_wishes(s.tasks[future.key])
+        compat.restrict(s.tasks[future.key], shut)
+    sent = compat.send(s, {("s", 0): a.address, ("s", 1): a.address, ("s", 2): b.address, "x": "y"}, "test")
+    assert list(sent) == [("s", 0), ("s", 1), ("s", 2)]
+    assert {task.processing_on.address for task in sent.values()} == {a.address, b.address}
+    assert (
+        compat.is_unplaced(s.tasks["s", 3]) and compat.priority(s.tasks["s", 3]) == s.tasks["s", 3].priority
+    )
+    compat.restrict(s.tasks["s", 3], None)
+    compat.nudge(s, [("s", 3)], "test", plainly=True)
+    await Event("go").set()
+    await c.gather(futures)
+
+
+@one
+async def test_seceding_is_noticed(c, s, a):
+    seen = []
+    plain = s.stream_handlers["long-running"]
+    unwatch = compat.watch_seceding(s, lambda: seen.append(1))
+
+    def outer():
+        secede()
+
+    await c.submit(outer)
+    assert seen, "the message long-running is called otherwise"
+    unwatch()
+    assert s.stream_handlers["long-running"] is plain
 
 
 @one
@@ -669,6 +784,7 @@ def test_only_compat_touches_private_names():
         "worker_restrictions", "host_restrictions", "loose_restrictions", "unrunnable", ".transitions(",
         ".computations", ".handlers", ".tasks[", ".tasks.get", "host_info", ".stream_comms", ".who_has",
         ".has_what", ".who_wants", ".waiters", ".processing_on", ".request_acquire", ".request_remove",
+        ".idle_task_count", "WORKER_SATURATION", ".queued.", "stream_handlers", ".run_spec", "stimulus_queue",
         ".prefix.", ".task_prefixes", "duration_average", "who_wants", "client_key",
         "scheduler.generation", "http_application", "template_variables(",
     )  # fmt: skip

@@ -70,14 +70,14 @@ async def test_tasks_are_waited_for_and_results_come_along(c, s, *workers):
             control = plugin_of(s).control
             assert m.id not in control.indices.resizable
             # What had not started is on the nodes that stay, and new work goes there
-            stay = set(m.gate)
+            stay = set(m.workers)
             assert len(stay) == control.indices.running[m.id].target
             gone = [w for w in workers if w.address not in stay]
             await async_poll_for(lambda: all(len(s.workers[w.address].processing) == 1 for w in gone), 10)
             await Event("m-go").set()
             await Event("first").set()
             await until(s, "r", "running")
-            assert addresses(s, m) == stay and not stay & live(s, "r").gate
+            assert addresses(s, m) == stay and not stay & live(s, "r").workers
             for future in results:
                 assert {ws.address for ws in s.tasks[future.key].who_has} & stay
             await Event("r-go").set()
@@ -117,7 +117,7 @@ async def test_after_the_budget_tasks_finish_where_they_are(c, s, *workers):
                 r_future = c.submit(blocked, "r-go")
             await until(s, "r", "running")
             assert any("drain budget of 0.1 s is over" in reason for *_, reason in told(s, "hand-over"))
-            gone = live(s, "r").gate
+            gone = live(s, "r").workers
             assert any(ts.key.startswith("marked") for a in gone for ts in s.workers[a].processing)
             await Event("m-go").set()
             await Event("r-go").set()
@@ -185,12 +185,12 @@ async def test_nodes_are_lost_in_the_middle(c, s, *workers):
         with dask_hpc.job("m", nodes=2, min_nodes=1, max_nodes=4, walltime="1h"):
             m, futures, r_future = await giving(c, s, workers)
             by_address = {w.address: w for w in workers}
-            gives = [a for a in by_address if a not in m.gate]
+            gives = [a for a in by_address if a not in m.workers]
             await by_address[gives[0]].close(executor_wait=False)
-            stays = list(m.gate)
+            stays = list(m.workers)
             for address in stays:  # all that were to stay
                 await by_address[address].close(executor_wait=False)
-            assert m.gate and m.gate <= {w.address for w in workers if w.status == Status.running}
+            assert m.workers and m.workers <= {w.address for w in workers if w.status == Status.running}
             await Event("m-go").set()
             assert await c.gather(futures) == [0, 1, 2, 3]
             await async_poll_for(lambda: not is_giving(s, m), 10)
@@ -267,7 +267,7 @@ async def test_a_shuffle_is_waited_for(c, s, *workers):
         with dask_hpc.job("m", nodes=2, min_nodes=1, max_nodes=4, walltime="1h"):
             first = c.submit(blocked, "m-go")
             m = await grown(c, s)
-            vetoes.needed = set(m.gate)
+            vetoes.needed = set(m.workers)
             with another():
                 r_future = c.submit(blocked, "r-go")
             await async_poll_for(lambda: is_giving(s, m), 10)
@@ -288,10 +288,10 @@ async def test_a_worker_that_joins_a_node_that_is_given_up(c, s, *workers):
             m, futures, r_future = await giving(c, s, workers)
             control = plugin_of(s).control
             running = control.indices.running[m.id]
-            before = set(m.gate)
+            before = set(m.workers)
             control.nodes.join = lambda *args: (running.nodes[-1], False)
             control.worker_joins(workers[0].address)
-            assert m.gate == before
+            assert m.workers == before
             del control.nodes.join
             await Event("m-go").set()
             await Event("r-go").set()

@@ -201,14 +201,14 @@ async def test_a_jobs_last_worker_is_not_held(c, s, *workers):
         with dask_hpc.job("j", nodes=2, walltime="1h"):
             future = c.submit(blocked, "go")
             job = await until(s, "j", "running")
-            one, other = sorted(job.gate)
+            one, other = sorted(job.workers)
             assert holds_of(s).hold([one], "x") == {}
             assert "last running worker of job" in holds_of(s).hold([other], "x")[other]
             # What waits may still start anywhere: no reason to refuse
             with dask_hpc.job("k", nodes=4, walltime="1h"):
                 waiting = c.submit(inc, 1)
             await until(s, "k", "waiting")
-            third = next(w.address for w in workers if w.address not in job.gate)
+            third = next(w.address for w in workers if w.address not in job.workers)
             assert holds_of(s).hold([third], "x") == {}
             await Event("go").set()
             await future

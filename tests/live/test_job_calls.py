@@ -234,7 +234,7 @@ async def test_what_a_task_submits_belongs_to_its_job(c, s, *workers):
         with dask_hpc.job("a", nodes=2):
             places = c.submit(family, 10)
             job = await until(s, "a", "running")
-            mine = set(job.gate)
+            mine = set(job.workers)
             others = c.submit(inc, 1)
             assert len(mine) == 2 and await places <= mine
         await others

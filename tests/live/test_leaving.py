@@ -405,7 +405,7 @@ async def test_the_last_node_of_a_job(c, s, a, b, d):
         with dask_hpc.job("j", nodes=1, walltime="1h"):
             futures = c.map(marked, ["go"] * 4, range(4))
             job = await until(s, "j", "running")
-            (address,) = job.gate
+            (address,) = job.workers
             await async_poll_for(lambda: s.workers[address].processing, 10)
             call = asyncio.ensure_future(c.retire_workers(workers=[address]))
             await async_poll_for(lambda: s.workers[address].status == Status.paused, 10)

@@ -6,7 +6,7 @@ import dask
 import pytest
 from distributed import Client, Event, LocalCluster
 from distributed.utils_test import async_poll_for, cluster, inc
-from small_cluster import blocked, cluster2, cluster4, decisions, live, plugin_of, until, where
+from small_cluster import blocked, cluster2, cluster4, decisions, held, live, plugin_of, until, where
 
 import dask_hpc
 from dask_hpc import InputError, Policy
@@ -33,7 +33,7 @@ async def test_nothing_is_left_after_close(c, s, *workers):
         waits = c.map(inc, range(40), workers=None, pure=False)
         mine = c.submit(inc, 1, workers=workers[0].address, allow_other_workers=True)
     job = await until(s, "waits", "waiting")
-    await async_poll_for(lambda: len(job.held) == 41, 10)
+    await async_poll_for(lambda: len(held(job)) == 41, 10)
     still_open = dask_hpc.job("open", nodes=1)
     async with still_open:
         done = c.submit(inc, 5)
@@ -64,7 +64,7 @@ async def test_released_tasks_are_queued_as_in_plain_dask(c, s, *workers):
     with dask_hpc.job("never", nodes=9):
         futures = c.map(blocked, ["go"] * 30, range(30), pure=False)
     job = await until(s, "never", "waiting")
-    await async_poll_for(lambda: len(job.held) == 30, 10)
+    await async_poll_for(lambda: len(held(job)) == 30, 10)
     await m.close()
     assert len(s.queued) == 30 - sum(len(ws.processing) for ws in s.workers.values()) > 20
     await Event("go").set()

@@ -3,7 +3,7 @@
 import pytest
 from distributed import Event, Nanny, Worker
 from distributed.utils_test import async_poll_for, gen_cluster, inc
-from small_cluster import blocked, cluster2, cluster4, decisions, live, plugin_of, until, where
+from small_cluster import blocked, cluster2, cluster4, decisions, held, live, plugin_of, until, where
 
 import dask_hpc
 from dask_hpc.live.nodes import Nodes, is_local
@@ -56,7 +56,7 @@ async def test_losing_the_last_node_puts_the_job_back(c, s, *workers):
         await lose(s, workers[int(node)])
         await until(s, "a", "waiting")
         assert decisions(s, "requeue") == [("requeue", job.id)]
-        await async_poll_for(lambda: len(job.held) == 3, 10)
+        await async_poll_for(lambda: len(held(job)) == 3, 10)
         shown = {j["name"]: j for j in (await m.status())["jobs"]}
         assert "lost its last node 3" in shown["a"]["reason"]
         await Event("go2").set()
@@ -114,8 +114,8 @@ async def test_one_node_per_host(c, s, *workers):
         async with dask_hpc.job("a", nodes=1):
             await c.submit(inc, 1)
             async with Worker(s.address, nthreads=1):
-                assert len(live(s, "a").gate) == 4
-            assert len(live(s, "a").gate) == 3
+                assert len(live(s, "a").workers) == 4
+            assert len(live(s, "a").workers) == 3
             assert live(s, "a").nodes == ("127.0.0.1",)
         with dask_hpc.job("b", nodes=2):
             f = c.submit(inc, 1)
@@ -151,7 +151,7 @@ async def test_killed_worker_process(c, s, a, b):
         async with dask_hpc.job("a", nodes=1):
             x = c.submit(inc, 1, pure=False)
             await x
-            [address] = live(s, "a").gate
+            [address] = live(s, "a").workers
             pid = next(n.pid for n in (a, b) if n.worker_address == address)
             os.kill(pid, signal.SIGKILL)
             assert await c.submit(inc, x) == 3  # waits again, starts again, computes again

@@ -5,7 +5,7 @@ from distributed import Client, Event, LocalCluster
 from distributed.utils_test import async_poll_for, inc
 from hypothesis import given
 from hypothesis import strategies as st
-from small_cluster import blocked, cluster2, plugin_of, until
+from small_cluster import blocked, cluster2, held, plugin_of, until
 
 import dask_hpc
 from dask_hpc import InputError, Policy, config
@@ -109,7 +109,7 @@ async def test_paused_decides_nothing_until_resumed(c, s, *workers):
         with dask_hpc.job("waits", nodes=1):
             waits = c.submit(inc, 1, pure=False)
         job = await until(s, "waits", "waiting")
-        await async_poll_for(lambda: job.held, 10)
+        await async_poll_for(lambda: held(job), 10)
         await Event("go").set()
         await runs  # what runs is not disturbed, and its end is noticed
         await until(s, "runs", "done")

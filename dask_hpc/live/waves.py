@@ -1,0 +1,192 @@
+"""Waves: root tasks of a restricted job start as slots open on its workers, never all at once.
+
+Dask keeps root tasks back on the scheduler until a worker has a free slot, so that what depends on them
+goes first and memory stays low. It does not do so for restricted tasks. Here the root tasks of a job are
+restricted to a set of their own, the job's *wave*, that no worker is in: once ready they wait in Dask's
+state ``no-worker``, and pass when slots open on the job's workers, by Dask's own count of slots and choice
+of worker. A root task carries the job's gate while it is in flight, so that Dask may move it, and the wave
+at all other times: lost, retried and rescheduled it comes through here again.
+
+1. Slots are looked at after the turn of the event loop in which they opened: what became ready by then
+   has gone first. Nothing here runs inside a transition.
+2. Where Dask's queue of tasks outside of jobs takes every slot first, the job still gets as many tasks in
+   flight as its workers have threads.
+3. A job that holds all workers is not restricted: its gate and its wave are empty, and Dask queues its
+   root tasks itself. Those that wait here are handed to Dask first. When it is restricted again, what Dask
+   has queued of it is taken back before anything leaves Dask's queue.
+4. Work is done in portions, so that no turn of the event loop takes long.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from heapq import heapify, heappop, heapreplace
+from typing import Any
+
+from dask_hpc.live import compat
+from dask_hpc.live.jobs import LiveJob
+
+_PORTION = 500  # tasks moved in one turn of the event loop
+
+
+class Waves:
+    """Lets root tasks pass. ``owner`` says which task belongs to which job."""
+
+    def __init__(
+        self,
+        scheduler: Any,
+        owner: Mapping[Hashable, LiveJob],
+        count_error: Callable[[str, Exception], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._owner = owner
+        self._count_error = count_error
+        #: running jobs with root tasks that are ready; if there is none, no slot is of interest
+        self.pending: dict[LiveJob, None] = {}
+        #: what Dask has queued of jobs that are restricted again, the best last
+        self._to_take_back: dict[LiveJob, list[Hashable]] = {}
+        self._is_scheduled = False
+        self._is_closed = False
+        self._unwatch = compat.watch_seceding(scheduler, self.slot_opens)
+
+    # what happens
+
+    def root_waits(self, key: Hashable, task: Any, job: LiveJob) -> None:
+        """A root task is ready."""
+        job.ready.add(compat.priority(task), key)
+        if job.state == "running":
+            self.look_at(job)
+
+    def root_ends(self, key: Hashable, job: LiveJob) -> None:
+        """A root task is no longer in flight."""
+        job.passed.discard(key)
+        task = compat.find_task(self._scheduler, key)
+        if task is not None:
+            compat.restrict(task, job.wave)
+
+    def slot_opens(self) -> None:
+        """Somewhere a worker may be able to take one more task."""
+        if self.pending:
+            self.wake()
+
+    # what the gate asks for
+
+    def look_at(self, job: LiveJob) -> None:
+        """The job's workers or its ready tasks are others than before."""
+        if job.ready:
+            self.pending[job] = None
+            self.wake()
+
+    def forget(self, job: LiveJob) -> None:
+        """The job does not run (any more)."""
+        self.pending.pop(job, None)
+
+    def take_back(self, job: LiveJob) -> None:
+        """The job is restricted again, after Dask placed its tasks. What Dask has queued comes here."""
+        for key, task in compat.in_flight(self._scheduler):
+            if self._owner.get(key) is job and compat.restriction(task) is job.wave:
+                compat.restrict(task, job.gate)
+                job.passed.add(key)
+        queued = [key for key in compat.queue_order(self._scheduler) if self._owner.get(key) is job]
+        if queued:
+            queued.reverse()
+            self._to_take_back[job] = queued
+            compat.stop_queue(self._scheduler)
+            self.wake()
+
+    def close(self) -> None:
+        """Leave nothing in the scheduler."""
+        self._is_closed = True
+        self._unwatch()
+        self.pending.clear()
+        self._to_take_back.clear()
+        compat.resume_queue(self._scheduler)
+
+    # what follows
+
+    def wake(self) -> None:
+        """Look at slots when this turn of the event loop is over."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._scheduler.loop.add_callback(self._run)
+
+    def _run(self) -> None:
+        self._is_scheduled = False
+        if self._is_closed:
+            return
+        try:
+            self._take_back_portion()
+            for job in list(self.pending):
+                if job.confined:
+                    self._let_pass(job)
+                else:
+                    self._hand_over(job)
+                if not job.ready:
+                    self.pending.pop(job, None)
+        except Exception as error:
+            self._count_error("a wave", error)
+            self.wake()  # somebody may be waiting for it; a lasting error switches control off
+
+    def _let_pass(self, job: LiveJob) -> None:
+        """As many of the job's ready root tasks as its workers have slots, one for each."""
+        slots = compat.free_slots(self._scheduler, job.workers)
+        if not slots and compat.has_queued(self._scheduler):
+            slots = compat.owed_slots(self._scheduler, job.workers, lambda key: self._owner.get(key) is job)
+        heapify(slots)
+        places: dict[Hashable, str] = {}
+        while slots and len(places) < _PORTION and (key := job.ready.pop()) is not None:
+            slot = slots[0]
+            places[key] = slot.address
+            if slot.free > 1:
+                heapreplace(slots, slot.used_once())
+            else:
+                heappop(slots)
+        if places:
+            sent = compat.send(self._scheduler, places, f"hpc-wave-{job.id}")
+            for key, task in sent.items():
+                compat.restrict(task, job.gate)
+                job.passed.add(key)
+            for key in places.keys() - sent.keys():
+                self._wait_again(key, job)
+        if slots and job.ready:
+            self.wake()
+
+    def _wait_again(self, key: Hashable, job: LiveJob) -> None:
+        job.held.pop(key, None)
+        task = compat.find_task(self._scheduler, key)
+        if task is not None:
+            compat.restrict(task, job.wave)
+            if compat.is_unplaced(task):
+                job.ready.add(compat.priority(task), key)
+
+    def _hand_over(self, job: LiveJob) -> None:
+        """The job is not restricted: Dask queues its root tasks, as it would without us."""
+        keys: list[Hashable] = []
+        while len(keys) < _PORTION and (key := job.ready.pop()) is not None:
+            keys.append(key)
+            task = compat.find_task(self._scheduler, key)
+            if task is not None:
+                compat.restrict(task, job.gate)
+        compat.nudge(self._scheduler, keys, f"hpc-wave-{job.id}", plainly=True)
+        job.passed.update(key for key in keys if key in self._owner)
+        if job.ready:
+            self.wake()
+        else:
+            job.wave.clear()
+
+    def _take_back_portion(self) -> None:
+        """Out of Dask's queue, the best first; they come back as ready root tasks. Dask's queue stands still
+        until nothing is left to be taken back."""
+        if not self._to_take_back:
+            return
+        job, queued = next(iter(self._to_take_back.items()))
+        keys, queued[-_PORTION:] = queued[-_PORTION:], []
+        if not job.confined or not queued:  # not restricted any more, or the last portion
+            del self._to_take_back[job]
+        if job.confined:
+            for key in keys:
+                if self._owner.get(key) is job:
+                    compat.restrict(compat.find_task(self._scheduler, key), job.wave)
+            compat.release_queued(self._scheduler, keys, f"hpc-take-back-{job.id}")
+        if self._to_take_back:
+            self.wake()
+        else:
+            compat.resume_queue(self._scheduler)
