@@ -45,6 +45,11 @@ def _shares(value: Any) -> Any:
     return _if(fine, value, "true, false, or weights from 0.001 to 1000 by names of clients")
 
 
+def _short(value: Any) -> Any:
+    seconds = parse_quantity(value, "s")
+    return _if(0 < seconds <= 3600, seconds, "more than 0 s, up to 1 h")
+
+
 def _if(is_fine: bool, value: Any, allowed: str) -> Any:
     if not is_fine:
         raise InputError("", f"found {shown(value)}", allowed)
@@ -60,6 +65,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "fair-shares": _shares,
     "drain": _seconds,
     "spread": _yes_or_no,
+    "farewell": _short,
 }
 #: the keys that can also be changed while a cluster is managed, by ``Manager.set``
 LIVE = ("drain", "fair-shares", "spread")

@@ -44,6 +44,8 @@ class Calls:
             "hpc_rank": self.rank,
             "hpc_told": self.told,
             "hpc_close": self.close,
+            "hpc_farewell": self._plugin.farewells.farewell,
+            "hpc_worker_ends": self._plugin.farewells.worker_ends,
         }
         return {name: _strict(name, call) for name, call in calls.items()}
 
@@ -190,9 +192,9 @@ class Calls:
             self._plugin.control.tell(decision, reason)
         return "OK"
 
-    def close(self) -> str:
+    async def close(self) -> str:
         """End the management."""
-        self._plugin.stop()
+        await self._plugin.stop()
         return "OK"
 
     def _in_force(self) -> dict[str, Any]:

@@ -8,12 +8,14 @@ elsewhere.
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import partial
+from importlib import import_module
 from itertools import islice
 from math import ceil, isinf
 from sys import maxsize
 from time import monotonic
 from typing import Any, NamedTuple
 
+import cloudpickle
 from distributed import Status
 from distributed.shuffle._core import ShuffleId, barrier_key
 from distributed.stealing import WorkStealing
@@ -992,3 +994,51 @@ def page_template() -> tuple[Any, Any]:
     from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
     return env.get_template("simple.html"), BOKEH_THEME
+
+
+# --- workers that leave
+
+
+def by_value(thing: Any) -> bytes:
+    """A pickle that needs nothing of ours where it is read, if the module of ``thing`` imports nothing of
+    ours."""
+    module = import_module(type(thing).__module__)
+    is_new = module.__name__ not in cloudpickle.list_registry_pickle_by_value()
+    if is_new:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        found: bytes = cloudpickle.dumps(thing)
+        return found
+    finally:
+        if is_new:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+async def add_worker_plugin(scheduler: Any, name: str, plugin: bytes) -> None:
+    """Give this plugin to all workers, now and later."""
+    await scheduler.register_worker_plugin(None, plugin, name, idempotent=True)
+
+
+async def remove_worker_plugin(scheduler: Any, name: str) -> None:
+    """Take it from them."""
+    if name in scheduler.worker_plugins:
+        await scheduler.unregister_worker_plugin(None, name)
+
+
+def leaving_workers(scheduler: Any) -> set[str]:
+    """Addresses of the connected workers that will soon be gone."""
+    return {
+        address
+        for address, worker in scheduler.workers.items()
+        if worker.status.name not in ("init", "running", "paused")
+    }
+
+
+def usual_seconds(task: Any) -> float:
+    """How long tasks of its kind run, as Dask remembers it; 0 if none has run."""
+    return max(0.0, task.prefix.duration_average)
+
+
+async def let_worker_go(scheduler: Any, address: str) -> None:
+    """Forget a worker that leaves on purpose: the tasks it had are not suspected of having killed it."""
+    await scheduler.remove_worker(address, stimulus_id="hpc-farewell", expected=True, close=False)

@@ -12,6 +12,7 @@ from dask_hpc.live import compat, metrics
 from dask_hpc.live.calls import Calls
 from dask_hpc.live.control import ControlLoop
 from dask_hpc.live.dashboard import Dashboard
+from dask_hpc.live.farewell import Farewells
 from dask_hpc.live.request import ANNOTATION, TOPIC
 from dask_hpc.live.sizing import Sizing
 from dask_hpc.live.tuning import History, InForce, difference
@@ -76,6 +77,13 @@ class HpcPlugin(SchedulerPlugin):
         self.lost = 0
         #: seconds of the last decision
         self.cycle = 0.0
+        self.farewells = Farewells(
+            scheduler,
+            self._settings["farewell"],
+            lambda decision, reason: self.control.tell(decision, reason),
+            self.count_error,
+            lambda: self.is_on,
+        )
         self.calls = Calls(self)
         self._handlers = self.calls.by_name()
         self._switch_on()
@@ -84,15 +92,17 @@ class HpcPlugin(SchedulerPlugin):
         self._dashboard = Dashboard(self)
         self._dashboard.open()
         metrics.register(self)
+        self.farewells.start()
 
-    def stop(self) -> None:
-        """Let go of everything and leave the scheduler without a trace."""
+    async def stop(self) -> None:
+        """Let go of everything and leave the scheduler, and its workers, without a trace."""
         self._release("closed", "control was closed")
         compat.remove_handlers(self.scheduler, self._handlers)
         self._end_following()
         self._show_no_more()
         if self.scheduler.plugins.get(NAME) is self:
             self.scheduler.remove_plugin(NAME)
+        await self.farewells.stop()
 
     # what people change
 
@@ -199,6 +209,7 @@ class HpcPlugin(SchedulerPlugin):
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
         """A worker is gone, and its tasks have already been sent elsewhere, or wait."""
         self.control.worker_leaves(worker)
+        self.farewells.worker_leaves(worker)
 
     @guarded
     def remove_client(self, scheduler: Any, client: str) -> None:
@@ -222,6 +233,8 @@ class HpcPlugin(SchedulerPlugin):
                 )
         elif isinstance(msg, dict) and msg.get("action") == "worker-status-change":
             self._waves.slot_opens()
+        elif isinstance(topic, str):
+            self.farewells.event(topic, msg)
 
     @guarded
     def restart(self, scheduler: Any) -> None:
@@ -233,6 +246,7 @@ class HpcPlugin(SchedulerPlugin):
         self._stop_clocks()
         self._show_no_more()
         await self.control.settle()
+        self.farewells.cancel()
 
     # control
 

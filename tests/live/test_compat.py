@@ -1,6 +1,8 @@
 """A contract test for every private name of Dask that ``live/compat.py`` touches."""
 
 import inspect
+import subprocess
+import sys
 from time import monotonic
 
 import dask
@@ -15,6 +17,7 @@ from distributed import (
     LocalCluster,
     Status,
     Worker,
+    _signals,
     fire_and_forget,
     secede,
     wait,
@@ -25,6 +28,7 @@ from distributed.utils_test import async_poll_for, gen_cluster, gen_test, inc, s
 from small_cluster import blocked, cluster2, half_shuffled
 
 from dask_hpc.live import compat
+from dask_hpc.live.worker_plugin import FarewellPlugin
 
 one = gen_cluster(client=True, nthreads=[("", 1)])
 two = gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.worker.memory.pause": False})
@@ -792,3 +796,71 @@ def test_only_compat_touches_private_names():
         if file.name != "compat.py":
             found = [name for name in private if name in file.read_text()]
             assert not found, f"{file.name} touches {found}"
+
+
+# --- workers that leave
+
+
+def test_names_of_leaving_workers_exist():
+    for owner, name in [
+        (ds.Scheduler, "register_worker_plugin"), (ds.Scheduler, "unregister_worker_plugin"),
+        (ds.Scheduler, "remove_worker"), (ds.TaskState, "prefix"), (ds.WorkerState, "status"),
+    ]:  # fmt: skip
+        assert hasattr(owner, name), f"{owner.__name__}.{name} is gone"
+    known = inspect.signature(ds.Scheduler.remove_worker).parameters
+    assert {"expected", "close", "stimulus_id"} <= set(known), "Scheduler.remove_worker has other arguments"
+
+
+@one
+async def test_a_plugin_by_value_goes_to_workers_and_away(c, s, a):
+    plugin = compat.by_value(FarewellPlugin(8.0))
+    await compat.add_worker_plugin(s, "x", plugin)
+    assert "x" in s.worker_plugins, "Scheduler.worker_plugins does not have a registered plugin"
+    program = (
+        f"import pickle, sys; sys.modules['dask_hpc'] = None;print(type(pickle.loads({plugin!r})).__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "FarewellPlugin\n", f"cloudpickle.register_pickle_by_value: {done.stderr}"
+    await compat.remove_worker_plugin(s, "x")
+    await compat.remove_worker_plugin(s, "x")
+    assert "x" not in a.plugins and "x" not in s.worker_plugins
+
+
+@one
+async def test_how_long_tasks_of_a_kind_run_is_known(c, s, a):
+    f = c.submit(inc, 1)
+    await f
+    task = compat.find_task(s, f.key)
+    assert 0 < compat.usual_seconds(task) < 10, "TaskPrefix.duration_average is not seconds"
+    task.prefix.duration_average = -1  # Dask's word for unknown
+    assert compat.usual_seconds(task) == 0
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 2)
+async def test_leaving_workers_and_letting_go(c, s, a, b):
+    assert compat.leaving_workers(s) == set()
+    a.status = Status.closing_gracefully
+    await async_poll_for(lambda: compat.leaving_workers(s) == {a.address}, 10)
+    await compat.let_worker_go(s, a.address)
+    assert set(s.workers) == {b.address}
+    event = [e for _, e in s.get_events("all") if e["action"] == "remove-worker"][-1]
+    assert event["expected"] is True, "Scheduler.remove_worker does not say that it was expected"
+
+
+@one
+async def test_a_closing_worker_says_why(c, s, a):
+    seen = []
+
+    class Look(ds.SchedulerPlugin):
+        def log_event(self, topic, msg):
+            seen.append((topic, msg))
+
+    s.add_plugin(Look(), name="look")
+    await a.close(reason="made to")
+    closing = {"action": "closing-worker", "reason": "made to"}
+    await async_poll_for(lambda: (a.address, closing) in seen, 10)
+
+
+def test_the_handler_of_dasks_own_command():
+    """The worker plugin knows by it that the process is a worker's own."""
+    assert _signals.wait_for_signals.__module__ == "distributed._signals", "distributed._signals is gone"

@@ -48,6 +48,9 @@ def test_every_key_is_in_both_files():
         ("fair-shares", {"alice": "much"}),
         ("fair-shares", {3: 1}),
         ("fair-shares", ["alice"]),
+        ("farewell", "0s"),
+        ("farewell", "soon"),
+        ("farewell", "2 h"),
     ],
 )
 def test_bad_values_name_the_key(key, bad):
@@ -57,7 +60,7 @@ def test_bad_values_name_the_key(key, bad):
 
 def test_settings_are_everything_but_the_policy():
     plain = {k: v for k, v in config.DEFAULTS["hpc"].items() if k != "policy"}
-    assert config.settings() == plain | {"drain": 10.0}
+    assert config.settings() == plain | {"drain": 10.0, "farewell": 8.0}
     assert set(config.LIVE) <= set(config.settings())
 
 

@@ -98,7 +98,7 @@ async def test_lost_results_are_counted_and_told(c, s, a, b):
         data = await c.scatter([1, 2], workers=[a.address])
         await c.gather(futures)
         assert (await m.status())["results_lost"] == 0
-        await a.close()
+        await s.remove_worker(a.address, stimulus_id="as if it had died")
         await async_poll_for(lambda: plugin_of(s).lost, 10)
         assert (await m.status())["results_lost"] == 8
         (row,) = [row for row in await m.story() if row["decision"] == "lost"]

@@ -1,0 +1,139 @@
+"""The worker's half of a farewell: say when this worker will end, and hand over its results before it does.
+
+Travels by value, to workers that cannot import dask_hpc: imports nothing but the standard library and
+distributed.
+
+When Dask's ``teardown`` comes, much is too late already:
+
+1. Without a nanny, ``dask worker`` cuts the connection to the scheduler as soon as SIGTERM arrives, and
+   tears down afterwards. The results are lost by then.
+2. A batch system that ends a job signals all its processes. Under a nanny the worker's process has no
+   handler, and is dead at once.
+
+So in a process that is a worker's own, SIGTERM first starts the farewell; then happens what would have
+happened. A second SIGTERM is not waited with. In all other cases (a signal to the nanny only, a cluster that
+stops single workers) the farewell is said in ``teardown``.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+from datetime import datetime
+from time import monotonic, time
+from typing import Any
+
+import psutil
+from distributed import Status, WorkerPlugin
+
+NAME = "dask-hpc-farewell"
+SHARE = 0.8  # of the time between the signal and the worker's death; the rest is for closing
+_PATIENCE = 1.0  # seconds that the scheduler's answer may come late
+_ASK_SLURM = 10.0  # seconds that scontrol may take
+
+
+class FarewellPlugin(WorkerPlugin):
+    """Says farewell to the scheduler once, and does what it answers. ``seconds`` is what a worker has
+    between the signal and its death.
+    """
+
+    name = NAME
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._farewell: asyncio.Task[None] | None = None
+        self._saying: asyncio.Task[None] | None = None
+        self._chained: Any = None
+
+    async def setup(self, worker: Any) -> None:
+        """Tasks of this worker start when this is over, so nothing here waits."""
+        self._worker = worker
+        self._loop = asyncio.get_running_loop()
+        before = signal.getsignal(signal.SIGTERM)
+        # Dask's own command line has a handler for SIGTERM; a nanny's child has none.
+        is_command = getattr(before, "__module__", "") == "distributed._signals"
+        is_child = bool(worker.nanny) and before is signal.SIG_DFL
+        is_alone = threading.current_thread() is threading.main_thread() and (is_command or is_child)
+        if is_alone:
+            self._chained = before
+            signal.signal(signal.SIGTERM, self._on_signal)
+        lived = time() - psutil.Process().create_time() if is_alone else 0.0
+        self._saying = asyncio.ensure_future(self._say_when_it_ends(lived))
+
+    async def teardown(self, worker: Any) -> None:
+        """The worker closes, or this plugin is removed."""
+        if self._saying is not None:
+            self._saying.cancel()
+        if self._chained is not None and signal.getsignal(signal.SIGTERM) == self._on_signal:
+            signal.signal(signal.SIGTERM, self._chained)
+        if worker.status == Status.closing:
+            await self._say_farewell("")
+
+    # SIGTERM
+
+    def _on_signal(self, signum: int, frame: Any) -> None:
+        # Nothing is logged or awaited in a signal's handler. The next signal finds the old handler.
+        signal.signal(signum, self._chained)
+        self._loop.call_soon_threadsafe(self._start_leaving, signum)
+
+    def _start_leaving(self, signum: int) -> None:
+        self._leaving = asyncio.ensure_future(self._leave(signum))
+
+    async def _leave(self, signum: int) -> None:
+        worker = self._worker
+        try:
+            if worker.status in (Status.running, Status.paused):
+                worker.status = Status.closing_gracefully  # start nothing more
+            await self._say_farewell(f"signal-{signum}")
+        finally:
+            if callable(self._chained):
+                self._chained(signum, None)
+            else:
+                await worker.close(nanny=False, executor_wait=False, reason=f"signal-{signum}")
+
+    # the farewell
+
+    async def _say_farewell(self, reason: str) -> None:
+        if self._farewell is None:
+            self._farewell = asyncio.ensure_future(self._hand_over(reason))
+        await asyncio.wait([self._farewell])  # its errors must not keep the worker from closing
+        if not self._farewell.cancelled():
+            self._farewell.exception()
+
+    async def _hand_over(self, reason: str) -> None:
+        deadline = monotonic() + SHARE * self._seconds
+        call = self._worker.scheduler.hpc_farewell(
+            address=self._worker.address, reason=reason, seconds=SHARE * self._seconds
+        )
+        await asyncio.wait_for(call, deadline - monotonic() + _PATIENCE)
+
+    # when it ends
+
+    async def _say_when_it_ends(self, lived: float) -> None:
+        left = [self._worker.lifetime - lived] if self._worker.lifetime else []
+        left += await _slurm_leaves()
+        if left:
+            await self._worker.scheduler.hpc_worker_ends(address=self._worker.address, left=min(left))
+
+
+async def _slurm_leaves() -> list[float]:
+    """Seconds until Slurm ends the job that this process belongs to, if it belongs to one."""
+    end = os.environ.get("SLURM_JOB_END_TIME", "")
+    job = os.environ.get("SLURM_JOB_ID", "")
+    if end.isdecimal():
+        return [float(end) - time()]
+    if not job:
+        return []
+    try:
+        told = await asyncio.to_thread(
+            subprocess.run,
+            ["scontrol", "show", "job", "-o", job],
+            capture_output=True,
+            text=True,
+            timeout=_ASK_SLURM,
+        )
+        words = dict(word.partition("=")[::2] for word in told.stdout.split())
+        return [datetime.fromisoformat(words["EndTime"]).timestamp() - time()]
+    except (OSError, subprocess.SubprocessError, KeyError, ValueError):
+        return []  # no such command, no answer, or no end ("Unknown")
