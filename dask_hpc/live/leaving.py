@@ -133,8 +133,10 @@ class Leaving:
             left = await self._remove(departure)
         finally:
             for address in departure.batch:
-                self._departures.pop(address, None)
-                self._holds.release(address, _WHY)
+                # One that was refused may be leaving again by now, with somebody else.
+                if self._departures.get(address) is asyncio.current_task():
+                    del self._departures[address]
+                    self._holds.release(address, _WHY)
         self._report(departure, left)
         return left
 
@@ -243,7 +245,9 @@ class Leaving:
 
     def _report(self, departure: "_Departure", left: Iterable[str]) -> None:
         for address in left:
-            self._tell("leave", f"worker {address} has left")
+            is_there = compat.worker_status(self._scheduler, address) is not None
+            how = "is empty and takes no more" if is_there else "has left"
+            self._tell("leave", f"worker {address} {how}")
         refused = departure.refused
         for address, reason in refused.items():
             self._tell("not-retired", f"worker {address} stays: {reason}")

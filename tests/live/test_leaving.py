@@ -282,6 +282,33 @@ async def test_several_calls_at_once(c, s, a, b, d):
 
 
 @cluster3
+async def test_refused_with_others_and_leaving_again_alone(c, s, a, b, d):
+    """The end of the first departure does not end the second."""
+
+    class Thing:
+        pass
+
+    async with await dask_hpc.manage(c):
+        holds = plugin_of(s).control.holds
+        thing = await c.submit(Thing, actor=True, workers=[a.address], key="thing")
+        futures = c.map(blocked, ["a", "b"], workers=[a.address, b.address], allow_other_workers=True)
+        await async_poll_for(lambda: a.state.executing_count and b.state.executing_count, 10)
+        on_a, on_b = ("a", "b") if next(iter(a.state.executing)).key == futures[0].key else ("b", "a")
+        first = asyncio.ensure_future(c.retire_workers(workers=[a.address, b.address], drain="1h"))
+        await async_poll_for(lambda: b.address in holds.reasons and a.address not in holds.reasons, 10)
+        del thing
+        await async_poll_for(lambda: "thing" not in s.tasks, 10)
+        second = asyncio.ensure_future(c.retire_workers(workers=[a.address], drain="1h"))
+        await async_poll_for(lambda: a.address in holds.reasons, 10)
+        await Event(on_b).set()
+        assert list(await first) == [b.address]
+        assert a.address in holds.reasons and not second.done()
+        await Event(on_a).set()
+        assert list(await second) == [a.address]
+        assert set(await c.gather(futures)) == {a.address, b.address}
+
+
+@cluster3
 async def test_parked_first_removed_later(c, s, a, b, d):
     async with await dask_hpc.manage(c):
         futures = await results_on_all(c, s)
