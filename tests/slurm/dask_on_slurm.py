@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 
 from dask_jobqueue import SLURMCluster
 
@@ -10,24 +9,28 @@ from dask_jobqueue import SLURMCluster
 EXEC = f"exec {sys.executable}"
 
 
-def dask_cluster(slurm, *, cores=2, processes=1, python=EXEC, walltime="00:10:00", prologue=(), **options):
-    """A cluster without workers. Two cores per job: a node each; one core: two jobs share a node.
+def job_settings(slurm, *, cores=2, processes=1, walltime="00:10:00", prologue=()):
+    """What dask-jobqueue wants to know. Two cores per job: a node each; one core: two jobs share a node.
 
     Batch jobs import what the test imports, and leave their files beside those of Slurm.
     """
     imports = os.pathsep.join(path for path in sys.path if path)
-    files = Path(slurm.directory)
-    settings = {
+    return {
         "cores": cores,
         "processes": processes,
         "memory": "1 GB",
         "queue": "debug",
         "interface": "lo",
         "walltime": walltime,
-        "python": python,
-        "job_script_prologue": [f"export PYTHONPATH={imports}", *prologue],
-        "local_directory": str(files / "workers"),
-        "log_directory": str(files / "logs"),
-        "scheduler_options": {"dashboard_address": ":0"},
+        "python": EXEC,
+        "job-script-prologue": [f"export PYTHONPATH={imports}", *prologue],
+        "local-directory": str(slurm.directory / "workers"),
+        "log-directory": str(slurm.directory / "logs"),
     }
-    return SLURMCluster(**settings | options)
+
+
+def dask_cluster(slurm, *, cores=2, processes=1, walltime="00:10:00", prologue=(), **options):
+    """A cluster without workers."""
+    settings = job_settings(slurm, cores=cores, processes=processes, walltime=walltime, prologue=prologue)
+    settings = {name.replace("-", "_"): value for name, value in settings.items()}
+    return SLURMCluster(**{"scheduler_options": {"dashboard_address": ":0"}, **settings, **options})
