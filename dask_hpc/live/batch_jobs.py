@@ -48,6 +48,7 @@ class BatchJobs:
         self._asked_at = -inf
         self._slurm: dict[str, JobState] = {}
         self._known: set[str] = set()
+        self._ran: set[str] = set()
 
     async def look(self, units: Mapping[Any, Any], ages: Mapping[Any, float]) -> dict[Any, JobState]:
         """The state of each of these units (objects of the cluster's worker class) now."""
@@ -72,7 +73,16 @@ class BatchJobs:
         if text is None:
             return {}
         found = read_squeue(text)
-        return {one: found.get(one, JobState("gone", "Slurm does not know it any more")) for one in ids}
+        self._ran = {one for one in ids & set(found) if one in self._ran or found[one].state == "running"}
+        return {one: self._judge(one, found.get(one)) for one in ids}
+
+    def _judge(self, one: str, found: JobState | None) -> JobState:
+        if found is None:
+            return JobState("gone", "Slurm does not know it any more")
+        if found.state == "queued" and one in self._ran:
+            # After a node's failure it waits there for two minutes and more, before it is even considered.
+            return JobState("gone", f"Slurm has put it back into the queue ({found.why})")
+        return found
 
 
 def of_process(unit: Any, age: float) -> JobState:

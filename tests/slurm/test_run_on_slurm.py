@@ -1,13 +1,12 @@
 """``dask-hpc run --cluster slurm``: a script gets workers, and no batch job is left however it ends."""
 
-import os
 import signal
 import subprocess
 import sys
 
 import pytest
 import yaml
-from dask_on_slurm import EXEC
+from dask_on_slurm import job_settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
 
@@ -34,17 +33,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def command(slurm, tmp_path, monkeypatch):
     """The command of a user whose Dask configuration says what a batch job is."""
-    configured = {
-        "cores": 2,
-        "memory": "1 GB",
-        "queue": "debug",
-        "interface": "lo",
-        "walltime": "00:10:00",
-        "python": EXEC,
-        "job-script-prologue": [f"export PYTHONPATH={os.pathsep.join(path for path in sys.path if path)}"],
-        "local-directory": str(tmp_path / "workers"),
-        "log-directory": str(tmp_path / "logs"),
-    }
+    configured = job_settings(slurm)
     (tmp_path / "jobqueue.yaml").write_text(yaml.safe_dump({"jobqueue": {"slurm": configured}}))
     (tmp_path / "script.py").write_text(SCRIPT)
     monkeypatch.setenv("DASK_CONFIG", str(tmp_path))
