@@ -15,12 +15,12 @@ from dask_hpc.policy import Policy
 
 
 @click.command(cls=RunCommand)
-@click.option("--policy", metavar="NAME", help="Name or file of the policy; by default hpc.policy.")
+@click.option("--policy", metavar="NAME", help="Name or file; by default what is in force there, or elastic.")
 @click.option(
     "--cluster", default="local", show_default=True, metavar="WHERE",
     help="local, slurm (as Dask's configuration jobqueue.slurm says), or the address of a scheduler.",
 )  # fmt: skip
-@click.option("--nodes", metavar="MIN:MAX", help="How many nodes the script can use; by default all.")
+@click.option("--nodes", metavar="MIN:MAX", help="How many nodes the script can use.")
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module, as for python -m.")
 @click.argument("script", metavar="SCRIPT.py")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
@@ -66,6 +66,9 @@ def _run(
     with the_cluster(where, policy, nodes, name) as cluster:
         console.print(f"[dim]dask-hpc: {name} on {cluster.described}, policy {cluster.policy.name}[/]")
         code = child.run(cluster.environment())
-        cluster.settle()
-        print_summary(console, cluster, child)
+        try:
+            cluster.settle()
+            print_summary(console, cluster, child)
+        except OSError as error:
+            console.print(f"dask-hpc: no summary: {error}", markup=False)
     return code

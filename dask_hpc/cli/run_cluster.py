@@ -7,7 +7,7 @@ import secrets
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 from typing import Any
 
@@ -15,14 +15,18 @@ import dask
 from dask.system import CPU_COUNT
 from distributed import Client
 
+from dask_hpc import config
+from dask_hpc.cli import ignore_ctrl_c
 from dask_hpc.cli.cluster import cluster_client
 from dask_hpc.live import manage, script
+from dask_hpc.live.malleable import malleable
 from dask_hpc.live.request import make_request
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.units import count_nodes
 from dask_hpc.policy import Policy
 
 _INHERIT = "DASK_INTERNAL_INHERIT_CONFIG"
+_OURS = ("local", "slurm")
 _MOST_WORKERS = 8  # of a local cluster when nobody says how many
 _PATIENCE = 5.0  # seconds for the scheduler to notice that the script's clients are gone
 
@@ -83,7 +87,10 @@ class RunCluster:
             sleep(0.05)
 
     def _ask(self, call: str, **arguments: Any) -> Any:
-        return self._client.sync(getattr(self._client.scheduler, call), **arguments)
+        found = self._client.sync(getattr(self._client.scheduler, call), **arguments)
+        if found is None:
+            raise ConnectionError("this cluster is not managed any more")
+        return found
 
 
 @contextmanager
@@ -91,55 +98,69 @@ def the_cluster(
     where: str, policy: Policy | None, nodes: tuple[int, int] | None, name: str
 ) -> Iterator[RunCluster]:
     """The cluster that ``--cluster`` names, managed; as it was before, or gone, at the end."""
-    with ExitStack() as stack:
-        client, described, nodes = _client(stack, where, nodes)
-        was_managed = client.sync(client.scheduler.hpc_status) is not None
-        manager = manage(client, policy)
-        in_force = manager.set()
+    where_it_is = _started(where, policy, nodes) if where in _OURS else _found(where, policy)
+    with where_it_is as (client, described, there):
+        in_force = client.sync(client.scheduler.hpc_set)
         chosen = Policy.parse(in_force["policy"], name=in_force["name"])
-        cluster = RunCluster(client, chosen, described, name, nodes)
-        try:
-            yield cluster
-        finally:
-            if not was_managed and _is_idle(cluster):
-                manager.close()
-
-
-def _client(
-    stack: ExitStack, where: str, nodes: tuple[int, int] | None
-) -> tuple[Client, str, tuple[int, int]]:
-    if where not in ("local", "slurm"):
-        client = stack.enter_context(cluster_client(where))
-        hosts = {worker["host"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()}
-        return client, where, nodes or (1, max(1, len(hosts)))
-    low, high = nodes or (1, min(CPU_COUNT, _MOST_WORKERS))
-    cluster = stack.enter_context(_local(high) if where == "local" else _slurm(high))
-    client = stack.enter_context(Client(cluster, set_as_default=False))
-    described = f"{count_nodes(high)} of {'this machine' if where == 'local' else 'Slurm'}"
-    return client, f"{described}, dashboard {client.dashboard_link}", (low, high)
+        yield RunCluster(client, chosen, described, name, nodes or there)
 
 
 @contextmanager
-def _local(nodes: int) -> Iterator[Any]:
+def _found(address: str, policy: Policy | None) -> Iterator[tuple[Client, str, tuple[int, int]]]:
+    with cluster_client(address) as client:
+        was_managed = client.sync(client.scheduler.hpc_status) is not None
+        manager = manage(client, policy if was_managed else policy or _default())
+        try:
+            yield client, address, (1, max(1, len(manager.status()["nodes"])))
+        finally:
+            with suppress(OSError, RuntimeError):  # the cluster is gone, or closed already
+                if not was_managed and _is_idle(manager.status()):
+                    manager.close()
+
+
+@contextmanager
+def _started(
+    where: str, policy: Policy | None, nodes: tuple[int, int] | None
+) -> Iterator[tuple[Client, str, tuple[int, int]]]:
+    """As large as the work needs, between the two sizes."""
+    low, high = nodes or (1, min(CPU_COUNT, _MOST_WORKERS))
+    with (
+        _local(low, high) if where == "local" else _slurm() as cluster,
+        Client(cluster, set_as_default=False) as client,
+        malleable(cluster, policy or _default()),
+    ):
+        if low == high:
+            cluster.scale(jobs=high)
+        else:
+            cluster.adapt(minimum_jobs=low, maximum_jobs=high)
+        size = count_nodes(high) if low == high else f"{low} to {count_nodes(high)}"
+        place = "this machine" if where == "local" else "Slurm"
+        yield client, f"{size} of {place}, dashboard {_page(client)}", (low, high)
+
+
+def _default() -> str:
+    """A script's job can change its size, so the policy had better use that; unless another is configured."""
+    configured = config.policy()
+    return "elastic" if configured == config.DEFAULTS["hpc"]["policy"] else configured
+
+
+def _page(client: Client) -> str:
+    return str(client.dashboard_link).removesuffix("status") + "hpc"
+
+
+def _local(low: int, high: int) -> Any:
     from distributed import LocalCluster
 
-    # Ctrl-C is for the script: the workers, which are in our process group, inherit that they ignore it.
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        cluster = LocalCluster(
-            n_workers=nodes,
-            threads_per_worker=max(1, CPU_COUNT // nodes),
-            dashboard_address=":0",
-            silence_logs=logging.ERROR,
-        )
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    with cluster:
-        yield cluster
+    return LocalCluster(
+        n_workers=low,
+        threads_per_worker=max(1, CPU_COUNT // high),
+        dashboard_address=":0",
+        silence_logs=logging.ERROR,
+        preload=[ignore_ctrl_c.__name__],
+    )
 
 
-@contextmanager
-def _slurm(nodes: int) -> Iterator[Any]:
+def _slurm() -> Any:
     where = "--cluster slurm"
     handler = signal.getsignal(signal.SIGINT)
     try:
@@ -151,20 +172,12 @@ def _slurm(nodes: int) -> Iterator[Any]:
     if not shutil.which("sbatch"):
         raise InputError(where, "found no sbatch", "a machine from which Slurm jobs can be submitted")
     try:
-        cluster = SLURMCluster(scheduler_options={"dashboard_address": ":0"})
+        return SLURMCluster(scheduler_options={"dashboard_address": ":0"})
     except (ValueError, TypeError) as error:
         path = os.path.join(dask.config.PATH, "jobqueue.yaml")
         raise InputError(where, str(error), f"cores, memory, ... under jobqueue.slurm in {path}") from None
-    with cluster:
-        cluster.scale(jobs=nodes)
-        yield cluster
 
 
-def _is_idle(cluster: RunCluster) -> bool:
-    """Whether nobody else needs the cluster to be managed."""
-    try:
-        status = cluster.status()
-    except OSError:
-        return False
-    others = [job for job in status["jobs"] if job["state"] != "done" and job["script"] != cluster.job]
-    return not others and not set(status["scripts"]) - {cluster.job}
+def _is_idle(status: dict[str, Any]) -> bool:
+    """Whether nobody needs the cluster to be managed. Called when our own script is over."""
+    return not status["scripts"] and all(job["state"] == "done" for job in status["jobs"])
