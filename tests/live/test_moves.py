@@ -1,11 +1,13 @@
 """Moves carried out on real workers: nothing is lost, whatever happens meanwhile."""
 
 import asyncio
+import os
+import signal
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from distributed import Event, Worker, wait
+from distributed import Event, Nanny, Worker, wait
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.utils_test import BlockedGetData, async_poll_for, gen_cluster, inc
@@ -335,6 +337,36 @@ async def test_nothing_arrives(c, s, a, b, d):
     assert held_by(s, x) == failed
     x.block_get_data.set()
     await x.close()
+
+
+@pytest.mark.slow
+@gen_cluster(client=True, nthreads=[("", 1)] * 3, Worker=Nanny, timeout=40)
+async def test_processes_are_killed_in_the_middle(c, s, a, b, d):
+    """Once the target, once the source: every result is somewhere, or is made again; nothing hangs."""
+    for victim_is_target in (True, False):
+        source, target, _ = list(s.workers)
+        futures = c.map(
+            lambda i: np.full(1_000_000, i % 100, dtype="u1"), range(200), workers=[source],
+            allow_other_workers=True, pure=False,
+        )  # fmt: skip
+        await wait(futures)
+        plan = [
+            Move(block.key, block.nbytes, block.holders[0], target)
+            for block in moves.blocks_on(s, [source])
+            if block.holders == (source,)
+        ]
+        assert len(plan) >= 100
+        doing = asyncio.create_task(moves.carry_out(s, plan, "a test", Told()))
+        await async_poll_for(lambda: compat.keys_on(s, target), 10)  # noqa: B023
+        victim = target if victim_is_target else source
+        nanny = next(nanny for nanny in (a, b, d) if nanny.worker_address == victim)
+        os.kill(nanny.pid, signal.SIGKILL)
+        failed = await doing
+        if victim_is_target:
+            assert failed
+        assert [int(r[0]) for r in await c.gather(futures)] == [i % 100 for i in range(200)]
+        await async_poll_for(lambda: len(s.workers) == 3, 30)
+        assert not any(moves._coming[s].values())
 
 
 @gen_cluster(client=True, nthreads=[("", 1)] * 2, worker_kwargs={"memory_limit": 0})

@@ -1,6 +1,8 @@
 """Data spreads after growth, by itself, and only where it should."""
 
 import asyncio
+import random
+from collections import Counter
 from contextlib import asynccontextmanager
 
 import dask
@@ -239,3 +241,48 @@ async def test_many_blocks_are_planned_in_a_thread(c, s, a):
             live_spread._MANY = before
         del x
         await asyncio.sleep(0)
+
+
+@pytest.mark.slow
+@gen_cluster(
+    client=True,
+    nthreads=[("", 1)] * 2,
+    timeout=120,
+    config={"distributed.admin.low-level-log-length": 10**6},
+)
+async def test_growth_and_shrinks_at_random(c, s, a, b):
+    """Workers join and are retired at any moment, data spreads and is moved away, tasks run on it:
+    nothing is computed twice, and no copy too many stays."""
+    dice = random.Random(4)
+    async with await dask_hpc.manage(c) as manager:
+        x = await persisted(c, 64)
+        y = c.persist(x + 1)
+        await wait(y)
+        extra = []
+        for _ in range(25):
+            if extra and (len(extra) > 4 or dice.random() < 0.5):
+                worker = extra.pop(dice.randrange(len(extra)))
+                await c.retire_workers([worker.address])
+            else:
+                extra.append(await Worker(s.address, nthreads=1))
+            total = await c.compute((x[125:] * y[:-125]).sum())
+            assert total == sum((i + 125) * (i + 1) for i in range(64 * 125 - 125))
+            await asyncio.sleep(dice.random() * 0.6)  # anywhere between growth and the end of the spread
+        await async_poll_for(lambda: is_at_rest(s), 20)
+        assert decisions(s, "error") == [] and plugin_of(s).lost == 0
+        assert times_computed(s, [*keys_of(x), *keys_of(y)]) == {1}
+        s.extensions["amm"].run_once()
+        assert all(len(compat.holders(compat.find_task(s, key))) == 1 for key in [*keys_of(x), *keys_of(y)])
+        for worker in extra:
+            await worker.close()
+        del manager
+
+
+def keys_of(x):
+    return list(x.dask)
+
+
+def times_computed(s, keys):
+    """How often these were sent to a worker, as the scheduler remembers."""
+    found = Counter(key for key, _, finish, *_ in s.transition_log if finish == "processing")
+    return {found[key] for key in keys}

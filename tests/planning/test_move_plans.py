@@ -48,6 +48,17 @@ def test_neighbours_stay_together(before, leaving, expected):
     assert after(blocks, evacuate(blocks, leaving, rooms)) == expected
 
 
+@pytest.mark.parametrize("leaving", [a + b for a in "ABCD" for b in "ABCD" if a < b])
+def test_from_four_workers_to_two(leaving):
+    """The planning half of S17, whichever two leave: even, and still in few pieces."""
+    blocks = layout("".join(worker * 10 for worker in "ABCD"))
+    plan = evacuate(blocks, leaving, dict.fromkeys("ABCD", 100))
+    result = after(blocks, plan)
+    assert len(plan.moves) == 20 and not plan.unplaced
+    assert all(result.count(worker) == 20 for worker in set("ABCD") - set(leaving))
+    assert cuts(result) <= 3
+
+
 def test_plain_keys_go_where_room_is():
     blocks = [Block(f"k{i}", 10, ("A",)) for i in range(6)]
     plan = evacuate(blocks, "A", {"B": 100, "C": 60})
