@@ -195,7 +195,7 @@ async def test_shuffles_are_seen(c, s, a, b):
     await async_poll_for(lambda: not compat.is_shuffling(s), 10)
 
 
-@gen_cluster(client=True, nthreads=[("", 1)] * 2)
+@two
 async def test_copies_are_made_and_dropped(c, s, a, b):
     f = c.submit(inc, 1, key="x", workers=[a.address])
     await f
