@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -56,6 +57,7 @@ class ControlLoop:
         #: whether somebody wants nothing to be decided
         self.is_paused = False
         self.story = story
+        self._count_error = count_error
         #: the newest decisions, each of which can be made again
         self.recorded: deque[Recorded] = deque(maxlen=_RECORDED)
         #: what the policy asked to remember
@@ -309,12 +311,19 @@ class ControlLoop:
 
     def release_all(self, decision: str, reason: str) -> None:
         """Let go of everything: all tasks run as in plain Dask."""
-        self._share(False)
-        self.hand_overs.close()
-        self.leaving.close()
-        self.holds.close()
-        self.spreading.close()
-        self.gate.lift_all()
+        ways = (
+            self.hand_overs.close,
+            self.leaving.close,
+            self.holds.close,
+            self.spreading.close,
+            self.gate.lift_all,
+            partial(self._share, False),
+        )
+        for let_go in ways:
+            try:  # whatever goes wrong with one of them, the others are not kept
+                let_go()
+            except Exception as error:
+                self._count_error("letting go", error)
         for job in self.jobs.values():
             if job.state != "done":
                 job.state = "done"

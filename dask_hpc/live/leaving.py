@@ -27,6 +27,7 @@ from dask_hpc import config
 from dask_hpc.live import compat
 from dask_hpc.live.hold import Holds
 from dask_hpc.live.moves import blocks_of, blocks_on, carry_out, rooms_on
+from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import show_duration
 from dask_hpc.planning.moves import Block, MovePlan, collection_of, evacuate
 
@@ -88,8 +89,17 @@ class Leaving:
         if self._is_over or (workers is not None) + (names is not None) + bool(kwargs) > 1:
             found: dict[str, Any] = await self._theirs(workers, names=names, **how, **kwargs)
             return found
-        budget = self._budget() if drain is None else config.live_setting("drain", drain)
-        addresses = self._meant(workers if names is None else names, kwargs)
+        try:
+            budget = self._budget() if drain is None else config.live_setting("drain", drain)
+            return await self._retire(self._meant(workers if names is None else names, kwargs), how, budget)
+        except InputError:
+            raise
+        except Exception as error:
+            found = await self._theirs(workers, names=names, **how, **kwargs)  # raises what is the caller's
+            self._count_error("a retirement", error)
+            return found
+
+    async def _retire(self, addresses: list[str], how: dict[str, Any], budget: float) -> dict[str, Any]:
         answer: dict[str, Any] = {}
         todo = addresses
         while todo:
@@ -136,9 +146,15 @@ class Leaving:
                 # One that was refused may be leaving again by now, with somebody else.
                 if self._departures.get(address) is asyncio.current_task():
                     del self._departures[address]
-                    self._holds.release(address, _WHY)
+                    self._let_work(address)
         self._report(departure, left)
         return left
+
+    def _let_work(self, address: str) -> None:
+        try:
+            self._holds.release(address, _WHY)
+        except Exception as error:
+            self._count_error("the end of a hold", error)
 
     def _on_the_way(self, departure: "_Departure") -> list[str]:
         """Those that are still to be brought out with care. None if control or the scheduler is closed, or

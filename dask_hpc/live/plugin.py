@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import wraps
 from time import monotonic
 from typing import Any
@@ -96,13 +97,14 @@ class HpcPlugin(SchedulerPlugin):
 
     async def stop(self) -> None:
         """Let go of everything and leave the scheduler, and its workers, without a trace."""
-        self._release("closed", "control was closed")
-        compat.remove_handlers(self.scheduler, self._handlers)
-        self._end_following()
-        self._show_no_more()
-        if self.scheduler.plugins.get(NAME) is self:
-            self.scheduler.remove_plugin(NAME)
-        await self.farewells.stop()
+        async with AsyncExitStack() as stack:  # from the last to the first, and all, whatever one may raise
+            stack.push_async_callback(self.farewells.stop)
+            if self.scheduler.plugins.get(NAME) is self:
+                stack.callback(self.scheduler.remove_plugin, NAME)
+            stack.callback(self._show_no_more)
+            stack.callback(self._end_following)
+            stack.callback(compat.remove_handlers, self.scheduler, self._handlers)
+            stack.callback(self._release, "closed", "control was closed")
 
     # what people change
 
