@@ -70,7 +70,7 @@ class ControlLoop:
             self.nodes.join(address, *compat.worker_identity(scheduler, address))
         self.indices = Indices((Node(name) for name in self.nodes), self.policy.queue.rank, clock())
         self.gate = Gate(scheduler, self.nodes, count_error)
-        self.holds = Holds(scheduler, self.tell, self._running_jobs, count_error)
+        self.holds = Holds(scheduler, self._tell_of_hold, self._running_jobs, count_error)
         self.leaving = Leaving(scheduler, self.holds, self.tell, self._budget, count_error)
         self.hand_overs = HandOvers(
             scheduler, self.gate.owner, self.holds.mover, self.tell, self._budget, count_error
@@ -306,6 +306,7 @@ class ControlLoop:
         self._end_jobs()
         self.gate.nudge_freed()
         self._offer_jobs()
+        self.indices.withhold(self.holds.nodes(self.nodes))
         self._note_performance()
         self._push_ends()
 
@@ -359,6 +360,10 @@ class ControlLoop:
     def tell(self, decision: str, reason: str) -> None:
         """Add to the story."""
         self._tell(decision, reason=reason)
+
+    def _tell_of_hold(self, decision: str, reason: str) -> None:
+        self._tell(decision, reason=reason)
+        self._wake()  # a node may be given away again, or no more
 
     def _job_of(self, request: Any, client: str) -> LiveJob | None:
         now = self.indices.now = self._clock()

@@ -23,6 +23,7 @@ from typing import Any
 
 from dask_hpc.live import compat
 from dask_hpc.live.jobs import LiveJob
+from dask_hpc.live.nodes import Nodes
 
 _EVERY = 0.2  # seconds between looks at held workers: tasks in flight still arrive, shuffles begin and end
 _SHOWN = 10  # tasks named in the status
@@ -173,6 +174,11 @@ class Holds:
         self._said.pop(address, None)
         self._lent.discard(address)
         self._paused_themselves.discard(address)
+
+    def nodes(self, nodes: Nodes) -> set[str]:
+        """The nodes on which no worker may start anything."""
+        touched = {nodes.node_of(address) for address in self.reasons}
+        return {name for name in touched if self.reasons.keys() >= set(nodes.workers(name))}
 
     def as_status(self) -> dict[str, Any]:
         """Plain data for the status."""

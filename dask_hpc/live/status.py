@@ -88,7 +88,8 @@ def _waiting_because(control: "ControlLoop", job: LiveJob) -> str:
     if asked > there:
         return f"asks for {count_nodes(asked)}, the cluster has {there}"
     if asked > idle:
-        return f"needs {count_nodes(asked)}, {idle} idle"
+        held = len(control.indices.withheld)
+        return f"needs {count_nodes(asked)}, {idle} idle" + (f", {held} held" if held else "")
     first = control.indices.waiting.first
     if first is not None and first.id != job.id:
         return f"{count_nodes(idle)} idle, but the policy keeps the order: job {first.id} is first"

@@ -53,6 +53,7 @@ class Indices:
         "revision",
         "running",
         "waiting",
+        "withheld",
     )
 
     def __init__(
@@ -63,6 +64,8 @@ class Indices:
         self.revision = 0
         self.nodes: dict[str, Node] = {node.name: node for node in nodes}
         self.idle: list[str] = list(self.nodes)[::-1]  # taken from the end: first nodes first
+        #: nodes that are there but not to be given away just now
+        self.withheld: set[str] = set()
         self.waiting = Waiting(rank)
         self.running: dict[str, Running] = {}
         self.by_end: list[tuple[float, int, Running]] = []
@@ -85,7 +88,7 @@ class Indices:
         try:
             job = self.waiting.remove(job_id)
         except KeyError:
-            self.idle.extend(allotment[::-1])
+            self._free(allotment)
             raise
         now = self.now
         order = self.revision = self.revision + 1
@@ -99,7 +102,7 @@ class Indices:
     def end(self, job_id: str) -> Running:
         """A job is over, for whatever reason: its nodes become idle."""
         running = self._forget(job_id)
-        self.idle.extend(running.nodes[::-1])
+        self._free(running.nodes)
         self.revision += 1
         return running
 
@@ -140,7 +143,7 @@ class Indices:
         old = self.running[job_id]
         assert old.target is not None
         new = old._replace(nodes=old.nodes[: old.target], target=None)
-        self.idle.extend(old.nodes[old.target :][::-1])
+        self._free(old.nodes[old.target :])
         self._put(old, new)
         self.resizable[job_id] = new
         self.revision += 1
@@ -159,10 +162,13 @@ class Indices:
         no other: then its ``nodes`` are empty)."""
         del self.nodes[name]
         self.revision += 1
+        self.withheld.discard(name)
         if name in self.idle:
             self.idle.remove(name)
             return None
-        holder = next(r for r in self.running.values() if name in r.nodes)
+        holder = next((r for r in self.running.values() if name in r.nodes), None)
+        if holder is None:  # it was withheld
+            return None
         left = tuple(n for n in holder.nodes if n != name)
         smaller = holder._replace(nodes=left)
         if left:
@@ -170,6 +176,17 @@ class Indices:
         else:
             self._forget(holder.job.id)
         return smaller
+
+    def withhold(self, names: set[str]) -> None:
+        """From now on these nodes, and no others, are not given away. Who has one keeps it."""
+        if names == self.withheld:
+            return
+        held = {name for running in self.running.values() for name in running.nodes}
+        back = [name for name in self.nodes if name in self.withheld - names - held]
+        self.withheld = set(names)
+        self.idle[:] = [name for name in self.idle if name not in names]
+        self._free(tuple(back))
+        self.revision += 1
 
     def expect_end(self, job_id: str, expected_end: float) -> None:
         """A running job will end at another time than its walltime says."""
@@ -196,7 +213,7 @@ class Indices:
         twin = Indices.__new__(Indices)
         twin.now, twin.revision, twin.overhead = self.now, self.revision, self.overhead
         twin.nodes, twin.idle, twin.failed = dict(self.nodes), list(self.idle), self.failed
-        twin.waiting = self.waiting.copy()
+        twin.waiting, twin.withheld = self.waiting.copy(), set(self.withheld)
         twin.running, twin.by_end = dict(self.running), list(self.by_end)
         twin.resizable, twin.mtct = dict(self.resizable), dict(self.mtct)
         twin.progress, twin.requests = dict(self.progress), dict(self.requests)
@@ -209,6 +226,11 @@ class Indices:
         taken = tuple(idle[: -nodes - 1 : -1])
         del idle[-nodes:]
         return taken
+
+    def _free(self, nodes: tuple[str, ...]) -> None:
+        if self.withheld:
+            nodes = tuple(name for name in nodes if name not in self.withheld)
+        self.idle.extend(nodes[::-1])
 
     def _forget(self, job_id: str) -> Running:
         running = self.running.pop(job_id)

@@ -212,6 +212,8 @@ async def test_a_jobs_last_worker_is_not_held(c, s, *workers):
             assert holds_of(s).hold([third], "x") == {}
             await Event("go").set()
             await future
+        for address in (one, third):  # held nodes are given to nobody, so k would wait for them
+            assert holds_of(s).release(address)
         assert await waiting == 2
 
 
@@ -425,3 +427,20 @@ async def test_a_shuffle_that_begins_leaves_a_held_worker_out(c, s, a, b, d):
             future = c.compute(x.sum())
         assert await future == 1000
         assert s.workers[a.address].status == Status.paused and not a.data and not holds_of(s)._lent
+
+
+@cluster4
+async def test_a_held_node_is_given_to_nobody(c, s, *workers):
+    async with await dask_hpc.manage(c) as m:
+        await m.hold([workers[1].address])
+        with dask_hpc.job("a", nodes=4):
+            f = c.submit(inc, 1)
+        await until(s, "a", "waiting")
+        (job,) = (await m.status())["jobs"]
+        assert job["waiting_because"] == "needs 4 nodes, 3 idle, 1 held"
+        with dask_hpc.job("b", nodes=3):
+            places = c.map(where, range(12), pure=False)
+        assert workers[1].address not in await c.gather(places)
+        await m.release([workers[1].address])
+        assert await f == 2
+        assert plugin_of(s).control.indices.withheld == set()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dask_hpc.model.indices import Indices
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
+from dask_hpc.model.snapshot import Snapshot
 
 
 def machine(nodes):
@@ -134,3 +135,35 @@ def test_copies_are_independent():
     assert "b" in twin.waiting
     check_sound(twin)
     check_sound(indices)
+
+
+def test_withheld_nodes_are_not_given_away_and_come_back():
+    indices = Indices(Node(str(i)) for i in range(4))
+    snapshot = Snapshot(indices)
+    indices.waiting.add(Job(id="a", nodes=2))
+    indices.start("a", 2)
+    indices.withhold({"1", "3"})
+    assert snapshot.idle == 1 and indices.idle == ["2"]
+    assert indices.end("a").nodes == ("0", "1")
+    assert sorted(indices.idle) == ["0", "2"]
+    indices.withhold({"3"})
+    assert sorted(indices.idle) == ["0", "1", "2"]
+    assert indices.remove_node("3") is None and indices.withheld == set()
+    indices.withhold({"2"})
+    twin = indices.copy()
+    indices.withhold(set())
+    assert sorted(indices.idle) == ["0", "1", "2"] and sorted(twin.idle) == ["0", "1"]
+
+
+def test_who_has_a_withheld_node_keeps_it():
+    indices = Indices(Node(str(i)) for i in range(3))
+    indices.waiting.add(Job(id="a", nodes=2, min_nodes=1, max_nodes=3, kind="malleable"))
+    indices.start("a", 2)
+    indices.withhold({"0", "1"})
+    indices.begin_resize("a", 1)
+    assert indices.finish_resize("a").nodes == ("0",)
+    assert indices.idle == ["2"]
+    indices.withhold(set())
+    assert sorted(indices.idle) == ["1", "2"]
+    indices.withhold({"0"})
+    assert indices.remove_node("0").nodes == ()
