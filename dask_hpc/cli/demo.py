@@ -14,12 +14,14 @@ from dask_hpc.policy import Policy
 
 @click.command()
 @click.option("--seconds", default=60, type=click.IntRange(10, 110), help="How long the jobs take together.")
-@click.option("--policy", default="easy-backfill", metavar="NAME", help="Name or file of the policy.")
+@click.option("--policy", default="urgent-first", metavar="NAME", help="Name or file of the policy.")
 @click.option("--report", default="dask-hpc-demo.html", metavar="FILE.html", help="Where the report goes.")
 def demo(seconds: int, policy: str, report: str) -> None:
-    """Start a local cluster, let six jobs compete for its four nodes, and tell what happened.
+    """Start a local cluster, let five jobs compete for its four nodes, and tell what happened.
 
-    The simulator predicts every start before the cluster begins; the summary compares.
+    Malleable jobs shrink when a more urgent one comes and grow back; meanwhile a node is held, one leaves
+    and one comes, and no result is lost. The simulator predicts every start before the cluster begins; the
+    summary compares.
 
     \b
     Example:

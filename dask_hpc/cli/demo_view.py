@@ -12,19 +12,23 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dask_hpc.cli.demo_run import JOBS, NODES, Demo
+from dask_hpc.cli.demo_run import NODES, PIECES, Demo
 from dask_hpc.model.units import show_duration
 from dask_hpc.report import Held, Section, gantt_svg, html_page, table
 
 _COLOURS = dict(
-    zip((job[0] for job in JOBS), ("blue", "yellow", "green", "magenta", "cyan", "red"), strict=True)
+    zip((piece.name for piece in PIECES), ("blue", "yellow", "red", "green", "cyan"), strict=True)
 )
+_HEADS = ("job", "nodes", "priority", "submitted", "started", "predicted", "ended", "sizes it had")
+_SIZES = ("start", "grow", "shrink")
 
 
 @contextmanager
 def live_view(console: Console, run: Demo) -> Iterator[Callable[[], None]]:
     """A picture that changes on a terminal; elsewhere a line for each thing that happens."""
-    console.print(f"Four nodes, six jobs, policy [bold]{run.policy.name}[/]. Starting the cluster ...")
+    console.print(
+        f"Four nodes, {len(PIECES)} jobs, policy [bold]{run.policy.name}[/]. Starting the cluster ..."
+    )
     if console.is_terminal:
         with Live(console=console, refresh_per_second=8, transient=True) as live:
             yield lambda: live.update(_picture(run))
@@ -42,37 +46,45 @@ def live_view(console: Console, run: Demo) -> Iterator[Callable[[], None]]:
 
 
 def print_summary(console: Console, run: Demo) -> None:
-    """What happened to each job, beside what the simulator had predicted."""
-    rows = _comparison(run)
-    shown = Table(title="What happened, and what the simulator had predicted", title_justify="left")
-    for head in ("job", "nodes", "submitted", "started", "predicted", "ended", "why then"):
-        shown.add_column(head, justify="left" if head in ("job", "why then") else "right")
-    for row in rows:
+    """What happened to each job, beside what the simulator had predicted; and what became of the tasks."""
+    title = "What happened, and what the simulator had predicted (it knew of no hold and no node that leaves)"
+    shown = Table(title=title, title_justify="left")
+    for head in _HEADS:
+        shown.add_column(head, justify="left" if head in ("job", "sizes it had") else "right")
+    for row in _comparison(run):
         shown.add_row(*row)
     console.print(shown)
-    console.print(f"{run.done} of {run.total} tasks done, every result checked, in {show_duration(run.now)}.")
+    console.print(_tally(run), soft_wrap=True)
 
 
 def report_page(run: Demo) -> str:
     """The run as one HTML page."""
-    names = [node["name"] for node in run.status["nodes"]]
-    rename = {name: f"node {i}" for i, name in enumerate(names)}
+    rename = {name: f"node {i}" for i, name in enumerate(run.nodes)}
     held = [_renamed(one, rename) for one in run.held]
     predicted = [_renamed(one, {str(i): f"node {i}" for i in range(NODES)}) for one in run.predicted.held]
-    rows = [f"node {i}" for i in range(NODES)]
     end = max(one.end for one in [*held, *predicted])
-    heads = ("job", "nodes", "submitted", "started", "predicted", "ended", "why then")
+    nodes = [f"node {i}" for i in range(max(NODES, len(run.nodes)))]
+    events = [(show_duration(at), what) for at, what in run.events]
     return html_page(
-        f"Six jobs on four nodes under {run.policy.name}",
-        f"A run of dask-hpc demo on a live Dask cluster of four workers: {run.done} of {run.total} tasks "
-        f"done in {show_duration(run.now)}.",
+        f"{len(PIECES)} jobs on four nodes under {run.policy.name}",
+        f"A run of dask-hpc demo on a live Dask cluster. {_tally(run)}",
         [
-            Section("Who held which node", gantt_svg(held, rows, end)),
-            Section("What the simulator had predicted", gantt_svg(predicted, rows, end)),
-            Section("Jobs", table(heads, _comparison(run))),
+            Section("Who held which node", gantt_svg(held, nodes, end)),
+            Section("What was done to the cluster meanwhile", table(("time", "what"), events)),
+            Section("What the simulator had predicted", gantt_svg(predicted, nodes[:NODES], end)),
+            Section("Jobs", table(_HEADS, _comparison(run))),
             Section("What happened and why", table(("time", "what", "job", "nodes", "why"), _lines(run))),
             Section("The policy", f"<pre>{escape(run.policy.to_yaml())}</pre>"),
         ],
+    )
+
+
+def _tally(run: Demo) -> str:
+    tally = run.tally
+    return (
+        f"{tally.done} of {tally.submitted} tasks done in {show_duration(run.now)}, every result checked: "
+        f"{tally.submitted - tally.right} lost or wrong, {tally.executed - tally.submitted} executed twice; "
+        f"{run.count('shrink')} shrinks and {run.count('grow')} growths on the way."
     )
 
 
@@ -81,62 +93,70 @@ def _renamed(one: Held, names: dict[str, str]) -> Held:
 
 
 def _picture(run: Demo) -> Panel:
-    nodes = Table.grid(padding=(0, 2))
     names = {job["id"]: job["name"] for job in run.status["jobs"]}
-    for index, node in enumerate(run.status["nodes"]):
-        job = names.get(node["job"], "")
-        bar = Text(
-            f" {job:<12}" if job else " idle        ", style=f"black on {_COLOURS[job]}" if job else "dim"
-        )
-        nodes.add_row(f"node {index}", bar)
+    holds = {one["worker"] for one in run.status["holds"]}
+    there = {node["name"]: node for node in run.status["nodes"]}
+    nodes = Table.grid(padding=(0, 2))
+    for index, name in enumerate(run.nodes):
+        if name not in there:
+            nodes.add_row(f"node {index}", Text(" gone         ", style="dim"))
+            continue
+        job = names.get(there[name]["job"], "")
+        bar = Text(f" {job or 'idle':<13}", style=f"black on {_COLOURS[job]}" if job else "dim")
+        held = "held: starts nothing more" if holds.intersection(there[name]["workers"]) else ""
+        nodes.add_row(f"node {index}", bar, held)
     waiting = Table.grid(padding=(0, 2))
-    for job in run.status["jobs"]:
-        if job["state"] == "waiting":
-            waiting.add_row(
-                Text(job["name"], style=_COLOURS[job["name"]]), Text(run.named(job["waiting_because"]))
-            )
+    for row in run.status["jobs"]:
+        if row["state"] == "waiting":
+            why = Text(run.named(row["waiting_because"]))
+            waiting.add_row(Text(row["name"], style=_COLOURS[row["name"]]), why)
     latest = Table.grid(padding=(0, 2))
-    for line in _lines(run)[-6:]:
+    for line in _lines(run)[-8:]:
         latest.add_row(*line)
-    body = Group(
-        nodes, "", Text("waiting", style="bold"), waiting, "", Text("latest", style="bold"), latest, ""
-    )
-    return Panel(
-        Group(body, ProgressBar(total=run.total, completed=run.done)), title=f"{run.now:.0f} s", width=100
-    )
+    heading = [Text(word, style="bold") for word in ("waiting", "latest")]
+    progress = ProgressBar(total=run.tally.submitted, completed=run.tally.done)
+    body = Group(nodes, "", heading[0], waiting, "", heading[1], latest, "", progress)
+    return Panel(body, title=f"{run.now:.0f} s", width=110)
 
 
 def _lines(run: Demo) -> list[tuple[str, ...]]:
-    """Time, what, job, nodes, why: for everything in the story that concerns a job."""
+    """Time, what, job, nodes, why: for everything in the story since the first job came."""
     names = {job["id"]: job["name"] for job in run.status.get("jobs", ())}
     return [
         (
-            f"{max(row['time'] - run.zero, 0):.1f} s",
+            f"{row['time'] - run.zero:.1f} s",
             row["decision"],
-            names[row["job"]],
+            names.get(row["job"], "-"),
             str(len(row["nodes"])) if row["nodes"] else "-",
             run.named(row["reason"]),
         )
         for row in run.story
-        if row["job"] in names
+        if row["time"] > run.zero
     ]
 
 
 def _comparison(run: Demo) -> list[tuple[str, ...]]:
     predicted = run.predicted.jobs.set_index("id")["start"]
+    pieces = {piece.name: piece for piece in PIECES}
 
     def clock(time: float | None) -> str:
         return "-" if time is None else f"{time - run.zero:.1f} s"
 
+    def sizes(job: str) -> str:
+        return ", ".join(
+            str(len(r["nodes"])) for r in run.story if r["job"] == job and r["decision"] in _SIZES
+        )
+
     return [
         (
             job["name"],
-            str(job["asks"]),
+            f"{job['min_nodes']}-{job['max_nodes']}" if job["kind"] == "malleable" else str(job["asks"]),
+            f"{pieces[job['name']].priority:g}",
             clock(job["submitted"]),
             clock(job["started"]),
             f"{predicted[job['name']]:.1f} s",
             clock(job["ended"]),
-            run.named(job["reason"]),
+            sizes(job["id"]),
         )
         for job in run.status["jobs"]
     ]

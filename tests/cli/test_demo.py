@@ -14,8 +14,10 @@ def test_demo_ends_by_itself_and_writes_its_report(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
-    assert any("tasks done, every result checked" in line for line in lines)
-    assert sum(" start " in line for line in lines) >= 6
+    assert any("0 lost or wrong, 0 executed twice" in line for line in lines)
+    assert sum("  start  " in line for line in lines) == 5
+    for what in ("shrink", "grow", "hold", "release", "leave", "node-joined"):
+        assert any(f"  {what}  " in line for line in lines), what
     page = report.read_text()
-    assert page.count('class="gantt"') == 2 and "overtakes job" in page
+    assert page.count('class="gantt"') == 2 and "so that job urgent can start" in page
     assert "http://" not in page.replace('xmlns="http://www.w3.org/2000/svg"', "")
