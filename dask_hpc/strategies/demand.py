@@ -62,7 +62,7 @@ class Demand:
         float, Parameter("share of the memory that results may fill", low=0.05, high=0.95)
     ] = 0.6
     expected_wait: Annotated[
-        float, Parameter("how long a unit takes to come, until one has come", unit="s", low=0.0)
+        float, Parameter("how long a unit takes to come, at least", unit="s", low=0.0)
     ] = 60.0
     handover: Annotated[float, Parameter("how long before its end a unit hands over", unit="s", low=0.0)] = (
         30.0
@@ -141,7 +141,8 @@ class Demand:
         pending: list[Unit] = []
         there = [unit for unit in view.units if unit.name not in dead and not unit.is_leaving]
         lead = self.handover + max(
-            max(memory.waits, default=self.expected_wait),
+            self.expected_wait,
+            *memory.waits,
             max((unit.age for unit in there if unit.name not in memory.units), default=0.0),
         )
         threads = view.threads * max(1, sum(unit.connected > 0 for unit in there))
@@ -219,7 +220,7 @@ class Demand:
             surplus = max(0, standing.have - int(min(view.maximum, standing.have)))
         # Who has waited longest is next in the queue; who has started already is nearly here.
         order = sorted(standing.pending, key=lambda unit: (unit.state == "running", unit.age))
-        why = f"not needed any more: {_units(target)} are enough"
+        why = f"not needed any more: {_enough(target)}"
         return [Parting(unit.name, why) for unit in order[:surplus]]
 
     def _is_patient(self, view: ClusterView, memory: UnitMemory) -> bool:
@@ -250,7 +251,7 @@ class Demand:
         superfluous = len(standing.stay) - target - len(gone)
         if superfluous <= 0 or view.now < memory.grew_at + self.cool_down:
             return gone
-        enough = f"{_units(target)} are enough"
+        enough = _enough(target)
         for unit in free[len(gone) :]:
             since = memory.units[unit.name].idle_since
             if superfluous > 0 and since is not None and view.now - since >= self._grace:
@@ -266,6 +267,10 @@ def _why_ending(unit: Unit) -> str:
     if unit.left < inf:
         return f"its walltime ends in {show_duration(unit.left)}; it hands over"
     return f"only {unit.connected} of its {unit.members} workers are left; it is replaced"
+
+
+def _enough(count: int) -> str:
+    return f"{_units(count)} {'is' if count == 1 else 'are'} enough"
 
 
 def _units(count: int) -> str:
