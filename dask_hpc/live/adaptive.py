@@ -29,14 +29,15 @@ class HPCAdaptive(Adaptive):
     """Adapts the size of a cluster as the concern ``size`` of the policy in force says.
 
     ``minimum`` and ``maximum`` are workers, as in Dask; a batch job of several workers comes and goes as
-    a whole. ``limits`` are the two in units, in their place. A maximum of 0 would close everything, so it
+    a whole. ``limits`` are the two in units, and win. A maximum of 0 would close everything, so it
     needs ``allow_empty=True``. Any parameter of the size strategy may be given here and then wins over the
     policy's (``target_duration="10s"``, ``idle_grace="1 min"``, ``forbid_idling=True``). ``poll`` is how
     often, in seconds, the batch system is asked about our jobs at most. ``wait_count`` and ``worker_key``
     are accepted and do nothing: ``idle_grace`` and units are in their place.
 
     A cluster that is not managed is put under the configured policy, which leaves tasks outside of jobs
-    alone. While this adapts a cluster, none of its units is closed before its data and tasks are elsewhere.
+    alone. ``maximum_cores`` and the like are exact only on a cluster that ``malleable`` was called on: Dask
+    itself confuses the units before they come here. While this adapts a cluster, none of its units is closed before its data and tasks are elsewhere.
     """
 
     _adapting: bool
@@ -74,15 +75,15 @@ class HPCAdaptive(Adaptive):
             # Dask's own adapt() passes 0 and infinity where nothing was said.
             most = self._layout.maximum(None if maximum == inf else maximum, None, None, None, allow_empty)
             limits = (self._layout.minimum(minimum or None, None, None, None), most)
-        self._least, self._most = limits
-        if self._least > self._most:
-            raise InputError("adapt: minimum", f"found {self._least} units", f"at most {self._most:g} units")
+        least, most = self.limits = limits
+        if least > most:
+            raise InputError("adapt: minimum", f"found {least} units", f"at most {most:g} units")
         self._lossless = Lossless.around(cluster)
         super().__init__(
             cluster,
             interval=interval,
-            minimum=self._least * self._layout.workers,
-            maximum=self._most if self._most == inf else int(self._most) * self._layout.workers,
+            minimum=least * self._layout.workers,
+            maximum=most if most == inf else int(most) * self._layout.workers,
             wait_count=wait_count,
         )
         self._lossless.hold(self)
@@ -161,8 +162,8 @@ class HPCAdaptive(Adaptive):
             asker=self._asker,
             interval=self.interval or 1.0,
             units=tuple(units),
-            minimum=self._least,
-            maximum=self._most,
+            minimum=self.limits[0],
+            maximum=self.limits[1],
             members=layout.workers,
             threads=layout.cores or 1,
             memory=float(layout.memory or 0),

@@ -219,7 +219,8 @@ class Demand:
         if not self._is_patient(view, memory):
             surplus = max(0, standing.have - int(min(view.maximum, standing.have)))
         # Who has waited longest is next in the queue; who has started already is nearly here.
-        order = sorted(standing.pending, key=lambda unit: (unit.state == "running", unit.age))
+        newest_first = reversed(standing.pending)
+        order = sorted(newest_first, key=lambda unit: (unit.state == "running", unit.age))
         why = f"not needed any more: {_enough(target)}"
         return [Parting(unit.name, why) for unit in order[:surplus]]
 

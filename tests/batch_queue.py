@@ -1,7 +1,7 @@
 """A simulated batch queue and the cluster on it, in seconds of its own clock, for strategies of size."""
 
 from dataclasses import dataclass, field
-from math import inf
+from math import ceil, inf
 
 from dask_hpc.model.cluster_view import ClusterView, Unit
 
@@ -108,12 +108,12 @@ class BatchQueue:
     def _work(self):
         there = [unit for unit in self.units.values() if self.connected(unit)]
         slots = len(there) * self.threads
-        if self.work > 0 and slots:
-            self.work = max(0.0, self.work - slots * self.interval)
-            self.steps += 1
-        self.tasks = 0 if self.work <= 0 else max(1, round(self.work / self.task_length))
         for place, unit in enumerate(there):
             unit.busy = place * self.threads < self.tasks
+        if self.work > 0 and slots:
+            self.work = max(0.0, self.work - min(slots, self.tasks) * self.interval)
+            self.steps += 1
+        self.tasks = ceil(self.work / self.task_length)
 
     def done(self, *kinds):
         return [deed for deed in self.deeds if deed[1] in kinds]

@@ -9,7 +9,13 @@ from dask_jobqueue.local import LocalJob
 
 
 class TidyJob(LocalJob):
-    """Leaves neither pipes nor zombies behind."""
+    """Leaves neither pipes nor zombies behind, and is counted."""
+
+    submissions = 0
+
+    async def _submit_job(self, script_filename):
+        TidyJob.submissions += 1
+        return await super()._submit_job(script_filename)
 
     async def close(self):
         await super().close()

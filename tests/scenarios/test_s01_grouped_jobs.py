@@ -1,0 +1,92 @@
+"""S1: batch jobs of several workers each come and go with the work, and nothing is lost or runs twice."""
+
+import time
+
+import pytest
+from batch_cluster import TidyJob, batch_cluster, names_of, ups_and_downs
+from distributed import Client, wait
+
+import dask_hpc
+
+TASKS = 60
+IDLE = 10.0
+LAYOUTS = {"two processes": (4, 2), "automatic processes": (8, None), "one process": (2, 1)}
+
+
+def noting(folder):
+    """A task of 0.2 s that leaves a mark whenever it runs."""
+
+    def work(x):
+        from os import getpid
+        from time import sleep, time_ns
+
+        sleep(0.2)
+        with open(f"{folder}/{x}-{getpid()}-{time_ns()}", "w"):
+            return x
+
+    return work
+
+
+def adapted(cores, processes, folder, ours):
+    before = TidyJob.submissions
+    with batch_cluster(cores, processes) as cluster, Client(cluster) as client:
+        manager = dask_hpc.malleable(cluster) if ours else None
+        cluster.adapt(minimum=0, maximum_jobs=2, interval="500ms")
+        futures = client.map(noting(folder), range(TASKS), pure=False)
+        wait(futures)
+        end = time.monotonic() + IDLE
+        while time.monotonic() < end:
+            time.sleep(0.1)
+        ups, downs, lost = ups_and_downs(client)
+        found = {
+            "starts": ups,
+            "removals": downs,
+            "lost": lost,
+            "executions": len(list(folder.iterdir())),
+            "submissions": TidyJob.submissions - before,
+            "plan": len(cluster.plan),
+            "connected": len(names_of(client)),
+            "exact": cluster.plan == names_of(client),
+        }
+        assert client.gather(futures) == list(range(TASKS))
+        found["executions"] = len(list(folder.iterdir()))
+        if manager is not None:
+            found["growths"] = sum(row["decision"] == "submit-units" for row in manager.story())
+            manager.close()
+        return found
+
+
+def check(name, folder, times, report):
+    def runs(ours, times):
+        found = []
+        for number in range(times):
+            (folder / f"{ours}-{number}").mkdir()
+            found.append(adapted(*LAYOUTS[name], folder / f"{ours}-{number}", ours))
+        return found
+
+    plain = runs(False, 1)[0]
+    ours = runs(True, times)
+
+    def row(what, of, bound):
+        worst = max(map(of, ours))
+        report.add("S1", f"{name}, worst of {times}: {what}", plain=of(plain), ours=worst, bound=bound)
+
+    row("results lost", lambda run: run["lost"], "0")
+    row("executions", lambda run: run["executions"], str(TASKS))
+    row("job submissions", lambda run: run["submissions"], "2 + regrowths")
+    row("plan - connected", lambda run: abs(run["plan"] - run["connected"]), "0")
+    for run in ours:
+        assert run["lost"] == 0
+        assert run["executions"] == TASKS
+        assert run["submissions"] <= 2 + run["growths"] - 1
+        assert run["exact"]
+    return plain
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_grouped_jobs_come_and_go_without_loss(name, tmp_path, report):
+    plain = check(name, tmp_path, 2, report)
+    if name == "two processes":
+        assert plain["lost"] > 0
