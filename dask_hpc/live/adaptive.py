@@ -36,8 +36,9 @@ class HPCAdaptive(Adaptive):
     are accepted and do nothing: ``idle_grace`` and units are in their place.
 
     A cluster that is not managed is put under the configured policy, which leaves tasks outside of jobs
-    alone. ``maximum_cores`` and the like are exact only on a cluster that ``malleable`` was called on: Dask
-    itself confuses the units before they come here. While this adapts a cluster, none of its units is closed before its data and tasks are elsewhere.
+    alone. While this adapts a cluster, none of its units is closed before its data and tasks are elsewhere.
+    ``maximum_cores`` and the like are exact only after ``malleable(cluster)``: Dask itself confuses the
+    units before they come here.
     """
 
     _adapting: bool
