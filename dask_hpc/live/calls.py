@@ -149,7 +149,7 @@ class Calls:
         if job.state != "running":
             raise InputError(f"job {job.id}: request", f"the job is {job.state}", "a running job")
         change = read_change(nodes)
-        size = control.indices.requests.get(job.id, len(job.nodes))
+        size = control.indices.requests.get(job.id, control.size_ahead(job))
         low, high = model.min_nodes - size, model.max_nodes - size
         if not low <= change <= high:
             found = f"found {change:+d} to {count_nodes(size)}"

@@ -237,7 +237,7 @@ class ControlLoop:
     def job_asks(self, job: LiveJob, change: int) -> int:
         """A running job wants so many more nodes, or gives some back. The policy answers; here only the
         size it asks for."""
-        size = self.indices.running[job.id].target or len(job.nodes)
+        size = self.size_ahead(job)
         wanted = self.indices.requests.get(job.id, size) + change
         self.indices.requests[job.id] = wanted
         if wanted == size:
@@ -246,6 +246,10 @@ class ControlLoop:
         self._tell("request", job, job.nodes, f"asks for {more}: {count_nodes(wanted)}, has {size}")
         self._wake()
         return wanted
+
+    def size_ahead(self, job: LiveJob) -> int:
+        """The size of a running job, or the one it is on its way to."""
+        return self.indices.running[job.id].target or len(job.nodes)
 
     def cancel(self, job: LiveJob) -> int:
         """Somebody wants no more of a job. Its results stay, its nodes are free; how many tasks that was."""
