@@ -8,6 +8,7 @@ from math import inf
 from time import monotonic
 from typing import Any
 
+from dask_hpc.live.job_script import is_slurm
 from dask_hpc.model.cluster_view import UnitState
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import parse_duration
@@ -52,7 +53,7 @@ class BatchJobs:
 
     async def look(self, units: Mapping[Any, Any], ages: Mapping[Any, float]) -> dict[Any, JobState]:
         """The state of each of these units (objects of the cluster's worker class) now."""
-        ids = {name: str(unit.job_id) for name, unit in units.items() if _is_slurm(unit)}
+        ids = {name: str(unit.job_id) for name, unit in units.items() if _has_id(unit)}
         now = monotonic()
         if ids and (now - self._asked_at >= self._poll or not self._known.issuperset(ids.values())):
             self._slurm = await self._ask_slurm(set(ids.values()))
@@ -120,9 +121,8 @@ def read_squeue(text: str) -> dict[str, JobState]:
     return found
 
 
-def _is_slurm(unit: Any) -> bool:
-    command = str(getattr(unit, "submit_command", None) or "")
-    return "sbatch" in command.split("/")[-1].split() and bool(getattr(unit, "job_id", None))
+def _has_id(unit: Any) -> bool:
+    return is_slurm(unit) and bool(getattr(unit, "job_id", None))
 
 
 def _seconds(text: str, otherwise: float) -> float:

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from time import monotonic
 from typing import Any
 
 from dask_hpc.live import compat
+from dask_hpc.live.job_script import TOLD, exec_workers
 from dask_hpc.live.units import is_closing, members
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class Lossless:
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking: dict[asyncio.Task[None], list[Any]] = {}
         self._has_group = "group" in (cluster.new_spec or {})
+        self._undo_exec: Callable[[], None] | None = None
         #: units on their way out; when all units so far were asked for; when one last refused to go
         self.leaving: dict[Any, Any] = {}
         self.asked: dict[Any, float] = {}
@@ -65,6 +67,9 @@ class Lossless:
                 # dask-jobqueue forgets it if it chose the number of processes itself.
                 suffixes = [f"-{number}" for number in range(job.worker_processes)]
                 cluster.new_spec["group"] = suffixes if len(suffixes) > 1 else [""]
+            self._undo_exec = exec_workers(cluster)
+            if self._undo_exec is not None:
+                self.news.append(("job-script", TOLD))
             self._remember()
             self.opened.update(cluster.workers)
             compat.correct_by(cluster, self.correct)
@@ -82,6 +87,8 @@ class Lossless:
             self._put_back(cluster, name, "control was closed before it had left")
         if not self._has_group and cluster.new_spec:
             cluster.new_spec.pop("group", None)
+        if self._undo_exec is not None:
+            self._undo_exec()
 
     def spec(self, name: Any) -> Any:
         """How a unit was specified, also of one that is leaving."""

@@ -5,9 +5,6 @@ import sys
 
 from dask_jobqueue import SLURMCluster
 
-#: ``exec``: the first process of the job is the nanny, and not a shell (why: see small_slurm)
-EXEC = f"exec {sys.executable}"
-
 
 def job_settings(slurm, *, cores=2, processes=1, walltime="00:10:00", prologue=()):
     """What dask-jobqueue wants to know. Two cores per job: a node each; one core: two jobs share a node.
@@ -22,7 +19,7 @@ def job_settings(slurm, *, cores=2, processes=1, walltime="00:10:00", prologue=(
         "queue": "debug",
         "interface": "lo",
         "walltime": walltime,
-        "python": EXEC,
+        "python": sys.executable,
         "job-script-prologue": [f"export PYTHONPATH={imports}", *prologue],
         "local-directory": str(slurm.directory / "workers"),
         "log-directory": str(slurm.directory / "logs"),

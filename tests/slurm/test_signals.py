@@ -5,12 +5,13 @@ import sys
 from contextlib import ExitStack
 
 import pytest
-from dask_on_slurm import EXEC, dask_cluster
+from dask_on_slurm import dask_cluster
 from distributed import Client, WorkerPlugin
 
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
 
 SHELL = sys.executable  # the script's shell waits for Python
+EXEC = f"exec {sys.executable}"  # Python takes the shell's place
 ALL = ("scancel",)
 FIRST = ("scancel", "--batch", "--signal=TERM")  # only the first process, as with cgroups
 #: script, nanny, signal: whether the worker has a second for its farewell
