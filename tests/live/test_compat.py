@@ -672,7 +672,7 @@ async def test_plugins_may_want_to_keep_workers(c, s, a, b):
 async def test_cluster_objects():
     async with LocalCluster(
         n_workers=2, threads_per_worker=3, memory_limit="1 GiB", processes=False, asynchronous=True,
-        dashboard_address=None,
+        dashboard_address=":0",
     ) as cluster:  # fmt: skip
         assert compat.has_units(cluster), "SpecCluster._correct_state_internal or its specification is gone"
         assert not compat.has_units(object())

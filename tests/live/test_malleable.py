@@ -10,7 +10,7 @@ from distributed.utils_test import gen_test, inc
 
 from dask_hpc import InputError, malleable
 
-threads = {"processes": False, "dashboard_address": None, "asynchronous": True, "threads_per_worker": 1}
+threads = {"processes": False, "dashboard_address": ":0", "asynchronous": True, "threads_per_worker": 1}
 
 
 def decisions(story, *kinds):

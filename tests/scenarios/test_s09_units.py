@@ -14,7 +14,7 @@ from dask_hpc import HPCAdaptive, InputError
 
 #: jobs of 24 cores cut in different ways; None lets dask-jobqueue choose (6 processes)
 LAYOUTS = [1, 2, 4, 24, None]
-QUIET = {"asynchronous": True, "dashboard_address": None, "processes": False, "threads_per_worker": 1}
+QUIET = {"asynchronous": True, "dashboard_address": ":0", "processes": False, "threads_per_worker": 1}
 
 
 def cores_at_most(cluster, adaptive, processes):
