@@ -238,8 +238,8 @@ class Demo:
         return Held(name, row["nodes"], row["time"] - self.zero, end - self.zero, self.named(row["reason"]))
 
     def _look(self, manager: Any) -> None:
-        self.status = manager.status()
         self.story = manager.story()
+        self.status = manager.status()  # after the story: it knows all jobs that are told of
         for node in self.status["nodes"]:
             if node["name"] not in self.nodes:
                 self.nodes.append(node["name"])
