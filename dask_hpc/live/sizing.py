@@ -57,16 +57,17 @@ class Sizing:
         }
 
     def rank(self, units: dict[str, list[str]]) -> list[str]:
-        """Units in the order in which they should go: idle ones with little data first."""
+        """Units in the order in which they should go: those of no job first, then those of jobs that can
+        do with less; of these the idle ones with little data."""
         loads = {load.name: load for load in compat.worker_loads(self._scheduler)}
         holders = self._holders()
 
-        def order(unit: str) -> tuple[bool, bool, int]:
+        def order(unit: str) -> tuple[bool, int, bool, int]:
             there = [loads[name] for name in units[unit] if name in loads]
-            is_held = any(load.address in holders for load in there)
             return (
                 any(load.pinned for load in there),
-                is_held or any(load.tasks for load in there),
+                max((_need(holders.get(load.address)) for load in there), default=0),
+                any(load.tasks for load in there),
                 sum(load.held for load in there),
             )
 
@@ -211,6 +212,13 @@ def _sentence(parting: Parting) -> str:
 
 def _most(job: LiveJob) -> int:
     return job.model.max_nodes if job.model.resizable else len(job.nodes)
+
+
+def _need(job: LiveJob | None) -> int:
+    """How much a job needs a worker that it holds: not at all, it could shrink, or it could not."""
+    if job is None:
+        return 0
+    return 1 if job.model.resizable and len(job.nodes) > job.model.min_nodes else 2
 
 
 def _unit(
