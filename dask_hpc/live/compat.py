@@ -313,6 +313,38 @@ def resume_queue(scheduler: Any) -> None:
         scheduler.stimulus_queue_slots_maybe_opened(stimulus_id="hpc-queue-resumed")
 
 
+_FOR_NEW_WORKER = "bulk_schedule_unrunnable_after_adding_worker"
+
+
+def spare_gated(scheduler: Any, count: Callable[[], int]) -> Callable[[], None]:
+    """When a worker joins or goes on, Dask asks of every task in ``no-worker`` whether it may run there,
+    2 us for each. Not of those that our gate holds; and if it holds so many, there are no others. Answers
+    what ends that."""
+    plain = getattr(scheduler, _FOR_NEW_WORKER)
+
+    def sparing(worker: Any) -> Any:
+        unplaced = scheduler.unrunnable
+        if len(unplaced) == count():
+            return {}
+        scheduler.unrunnable = {
+            task: since
+            for task, since in unplaced.items()
+            if not (addresses := task.worker_restrictions) or GATE not in addresses
+        }
+        try:
+            return plain(worker)
+        finally:
+            scheduler.unrunnable = unplaced
+
+    setattr(scheduler, _FOR_NEW_WORKER, sparing)
+
+    def end() -> None:
+        if vars(scheduler).get(_FOR_NEW_WORKER) is sparing:
+            delattr(scheduler, _FOR_NEW_WORKER)
+
+    return end
+
+
 def watch_seceding(scheduler: Any, callback: Callable[[], None]) -> Callable[[], None]:
     """Call back when a task has left its worker's thread pool. Answers what ends that."""
     handlers = scheduler.stream_handlers

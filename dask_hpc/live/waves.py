@@ -41,17 +41,23 @@ class Waves:
         self._count_error = count_error
         #: running jobs with root tasks that are ready; if there is none, no slot is of interest
         self.pending: dict[LiveJob, None] = {}
+        #: these, and jobs that wait
+        self._holding: dict[LiveJob, None] = {}
         #: what Dask has queued of jobs that are restricted again, the best last
         self._to_take_back: dict[LiveJob, list[Hashable]] = {}
         self._is_scheduled = False
         self._is_closed = False
-        self._unwatch = compat.watch_seceding(scheduler, self.slot_opens)
+        self._undo = (
+            compat.watch_seceding(scheduler, self.slot_opens),
+            compat.spare_gated(scheduler, self._waiting),
+        )
 
     # what happens
 
     def root_waits(self, key: Hashable, task: Any, job: LiveJob) -> None:
         """A root task is ready."""
         job.ready.add(compat.priority(task), key)
+        self._holding[job] = None
         if job.state == "running":
             self.look_at(job)
 
@@ -95,10 +101,16 @@ class Waves:
     def close(self) -> None:
         """Leave nothing in the scheduler."""
         self._is_closed = True
-        self._unwatch()
+        for undo in self._undo:
+            undo()
         self.pending.clear()
         self._to_take_back.clear()
         compat.resume_queue(self._scheduler)
+
+    def _waiting(self) -> int:
+        """How many root tasks are ready and wait."""
+        self._holding = {job: None for job in self._holding if job.ready}
+        return sum(len(job.ready) for job in self._holding)
 
     # what follows
 
@@ -155,7 +167,7 @@ class Waves:
         if task is not None:
             compat.restrict(task, job.wave)
             if compat.is_unplaced(task):
-                job.ready.add(compat.priority(task), key)
+                self.root_waits(key, task, job)
 
     def _hand_over(self, job: LiveJob) -> None:
         """The job is not restricted: Dask queues its root tasks, as it would without us."""

@@ -63,6 +63,7 @@ two = gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.work
         (ds.TaskGroup, "dependencies"),
         (ds.TaskGroup, "prefix"),
         (ds.Scheduler, "stimulus_queue_slots_maybe_opened"),
+        (ds.Scheduler, "bulk_schedule_unrunnable_after_adding_worker"),
         (ds.Scheduler, "get_comm_cost"),
         (ds.Computation, "annotations"),
         (ds.Scheduler, "transitions"),
@@ -415,6 +416,29 @@ async def test_send_places_each_task(c, s, a, b):
     compat.nudge(s, [("s", 3)], "test", plainly=True)
     await Event("go").set()
     await c.gather(futures)
+
+
+@one
+async def test_a_new_worker_is_not_asked_about_gated_tasks(c, s, a):
+    asked = []
+    gated_tasks = 1
+    end = compat.spare_gated(s, lambda: gated_tasks)
+    s.valid_workers = lambda task, plain=s.valid_workers: asked.append(task.key) or plain(task)
+    gated = c.submit(inc, 1, key="gated", workers=["tcp://127.0.0.1:1"])
+    other = c.submit(inc, 1, key="other", workers=["b"])
+    await async_poll_for(lambda: len(s.unrunnable) == 2, 10)
+    compat.restrict(s.tasks["gated"], {compat.GATE})
+    asked.clear()
+    async with Worker(s.address, name="b") as b:
+        assert await other == 2
+        assert set(asked) == {"other"}, f"Scheduler.{compat._FOR_NEW_WORKER} is not asked any more"
+        assert list(s.unrunnable) == [s.tasks["gated"]]
+        asked.clear()
+        assert s.bulk_schedule_unrunnable_after_adding_worker(s.workers[b.address]) == {} and not asked
+    end()
+    end()
+    assert compat._FOR_NEW_WORKER not in vars(s)
+    del s.valid_workers, gated
 
 
 @one

@@ -78,6 +78,7 @@ def plugin_of_is_gone(s):
         "dask-hpc" not in s.plugins
         and s.stream_handlers["long-running"] == s.handle_long_running
         and "stimulus_queue_slots_maybe_opened" not in vars(s)
+        and "bulk_schedule_unrunnable_after_adding_worker" not in vars(s)
         and not any(task.worker_restrictions for task in s.tasks.values())
     )
 
