@@ -45,6 +45,18 @@ def _shares(value: Any) -> Any:
     return _if(fine, value, "true, false, or weights from 0.001 to 1000 by names of clients")
 
 
+def _lanes(value: Any) -> Any:
+    if value is None:
+        return None
+    fine = isinstance(value, Mapping) and all(
+        isinstance(path, str) and (path == "default" or path.startswith("/") or "://" in path)
+        for path in value
+    )
+    fine = fine and all(type(most) is int and most >= 1 for most in value.values())
+    allowed = 'null, or whole numbers >= 1 by absolute paths, URLs, or "default"'
+    return _if(fine, dict(value) if fine else value, allowed)
+
+
 def _short(value: Any) -> Any:
     seconds = parse_quantity(value, "s")
     return _if(0 < seconds <= 3600, seconds, "more than 0 s, up to 1 h")
@@ -66,9 +78,10 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "drain": _seconds,
     "spread": _yes_or_no,
     "farewell": _short,
+    "io-lanes": _lanes,
 }
 #: the keys that can also be changed while a cluster is managed, by ``Manager.set``
-LIVE = ("drain", "fair-shares", "spread")
+LIVE = ("drain", "fair-shares", "io-lanes", "spread")
 
 
 def policy() -> str:

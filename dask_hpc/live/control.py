@@ -70,6 +70,7 @@ class ControlLoop:
             self.nodes.join(address, *compat.worker_identity(scheduler, address))
         self.indices = Indices((Node(name) for name in self.nodes), self.policy.queue.rank, clock())
         self.gate = Gate(scheduler, self.nodes, count_error)
+        self.gate.waves.lanes.set_limits(self.settings["io-lanes"])
         self.holds = Holds(scheduler, self._tell_of_hold, self._running_jobs, count_error)
         self.leaving = Leaving(scheduler, self.holds, self.tell, self._budget, count_error)
         self.hand_overs = HandOvers(
@@ -138,7 +139,7 @@ class ControlLoop:
         task = compat.find_task(self._scheduler, key)
         if job.wave and compat.restriction(task) is job.wave:
             self.gate.waves.root_waits(key, task, job)
-        else:
+        elif key not in self.gate.waves.lanes.lane_of:
             job.held[key] = None
 
     def context_closes(self, job_id: str) -> None:
@@ -209,6 +210,7 @@ class ControlLoop:
     def tasks_vanish(self) -> None:
         """Dask cleared all its tasks (``client.restart()``)."""
         self.gate.owner.clear()
+        self.gate.waves.lanes.vanish()
         self.holds.tasks_vanish()
         for job in self.jobs.values():
             for key in list(job.unfinished):
@@ -227,6 +229,7 @@ class ControlLoop:
         if in_force.settings["fair-shares"] != self.settings["fair-shares"]:
             self._share(in_force.settings["fair-shares"])
         self.settings = in_force.settings
+        self.gate.waves.lanes.set_limits(self.settings["io-lanes"])
         if in_force.policy != self.policy:
             self.policy = in_force.policy
             self.memory = None
@@ -343,6 +346,7 @@ class ControlLoop:
             if job.state == "waiting":
                 yield from job.held
             yield from job.ready
+        yield from self.gate.waves.lanes.waiting()
 
     async def settle(self) -> None:
         """The scheduler closes: nothing of ours goes on."""

@@ -77,6 +77,7 @@ class Gate:
             self._disown(key, task)
             if job is not None:
                 self._adopt(key, task, job, is_root)
+                self.waves.lanes.keep(key, task)
                 if compat.is_unfinished(task):
                     job.owe(key, compat.prefix(task))
             self._freed[key] = None
@@ -147,11 +148,13 @@ class Gate:
                 compat.restrict(task, job.wave)
                 if job.held.pop(key, job) is None:
                     self.waves.root_waits(key, task, job)
+            self.waves.lanes.keep(key, task)
         self.take_over([key for key in job.unfinished if self._is_needed_outside(key, job)], None)
 
     def lift(self, job: LiveJob) -> None:
         """The job is over. What is ever computed again of it may run anywhere."""
         self.waves.forget(job)
+        job.confined = False
         job.gate.clear()
         job.wave.clear()
         job.ready.clear()
@@ -174,7 +177,7 @@ class Gate:
             job.ready.clear()
             job.passed.clear()
         self.owner.clear()
-        self.waves.close()
+        self._freed.update(dict.fromkeys(self.waves.close()))
         self.nudge_freed()
 
     def nudge_freed(self) -> None:
@@ -204,6 +207,7 @@ class Gate:
         job = self.owner.pop(key)
         self._drop(key, job)
         compat.give_back(task, job.wishes.pop(key, None))
+        self.waves.lanes.keep(key, task)
 
     def _drop(self, key: Hashable, job: LiveJob) -> None:
         job.settle(key)

@@ -154,6 +154,7 @@ class HpcPlugin(SchedulerPlugin):
                 request = self.control.script_of.get(client)
             if request is not None or self._owner:
                 self.control.graph_arrives(client, request, tasks, compat.submitter())
+            self._waves.lanes.submit(tasks)
             shares = self.control.shares
             if shares is not None and compat.submitter() is None:
                 shares.graph_arrives(client, tasks)
@@ -176,6 +177,8 @@ class HpcPlugin(SchedulerPlugin):
             self._task_waits(key, finish)
         if finish in _SETTLED and self.is_on and self.control.shares is not None:
             self._task_settles(key, finish)
+        if key in self._in_lanes:
+            self._task_in_lane(key, start, finish)
         job = self._owner.get(key)
         if job is not None:
             try:
@@ -190,6 +193,11 @@ class HpcPlugin(SchedulerPlugin):
     def _task_settles(self, key: Any, finish: str) -> None:
         if self.control.shares is not None:
             self.control.shares.time.settle(key, finish == "memory")
+
+    @guarded
+    def _task_in_lane(self, key: Any, start: str, finish: str) -> None:
+        if key in self._in_lanes:
+            self._waves.lanes.task_moves(key, start, finish)
 
     @guarded
     def _task_waits(self, key: Any, finish: str) -> None:
@@ -276,6 +284,7 @@ class HpcPlugin(SchedulerPlugin):
         self._held = self.control.holds.reasons
         self.sizing = Sizing(self.scheduler, self.control)
         self._waves = self.control.gate.waves
+        self._in_lanes = self._waves.lanes.lane_of
         self.control.tell("policy", f"{self.control.policy.name} from now on")
 
     def _release(self, decision: str, reason: str) -> None:

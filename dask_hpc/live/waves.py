@@ -23,6 +23,7 @@ from typing import Any
 
 from dask_hpc.live import compat
 from dask_hpc.live.jobs import LiveJob
+from dask_hpc.live.lanes import Lanes
 
 _PORTION = 500  # tasks moved in one turn of the event loop
 
@@ -45,6 +46,7 @@ class Waves:
         self._holding: dict[LiveJob, None] = {}
         #: what Dask has queued of jobs that are restricted again, the best last
         self._to_take_back: dict[LiveJob, list[Hashable]] = {}
+        self.lanes = Lanes(scheduler, owner, self._watch)
         self._is_scheduled = False
         self._is_closed = False
         self._undo = (
@@ -77,9 +79,14 @@ class Waves:
 
     def look_at(self, job: LiveJob) -> None:
         """The job's workers or its ready tasks are others than before."""
-        if job.ready:
+        if job.ready or self.lanes.is_awaited(job):
             self.pending[job] = None
             self.wake()
+
+    def _watch(self, job: LiveJob | None) -> None:
+        if job is not None:
+            self.pending[job] = None
+        self.wake()
 
     def forget(self, job: LiveJob) -> None:
         """The job does not run (any more)."""
@@ -98,19 +105,20 @@ class Waves:
             compat.stop_queue(self._scheduler)
             self.wake()
 
-    def close(self) -> None:
-        """Leave nothing in the scheduler."""
+    def close(self) -> list[Hashable]:
+        """Leave nothing in the scheduler. The keys of tasks outside of jobs that Dask has to look at."""
         self._is_closed = True
         for undo in self._undo:
             undo()
         self.pending.clear()
         self._to_take_back.clear()
         compat.resume_queue(self._scheduler)
+        return self.lanes.close()
 
     def _waiting(self) -> int:
-        """How many root tasks are ready and wait."""
+        """How many tasks are ready and wait."""
         self._holding = {job: None for job in self._holding if job.ready}
-        return sum(len(job.ready) for job in self._holding)
+        return sum(len(job.ready) for job in self._holding) + sum(1 for _ in self.lanes.waiting())
 
     # what follows
 
@@ -126,12 +134,15 @@ class Waves:
             return
         try:
             self._take_back_portion()
+            self.lanes.let_pass(only_before_roots=True)
             for job in list(self.pending):
                 if job.confined:
                     self._let_pass(job)
                 else:
                     self._hand_over(job)
-                if not job.ready:
+            self.lanes.let_pass(only_before_roots=False)
+            for job in list(self.pending):
+                if not job.ready and not self.lanes.is_awaited(job):
                     self.pending.pop(job, None)
         except Exception as error:
             self._count_error("a wave", error)

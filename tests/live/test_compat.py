@@ -442,6 +442,28 @@ async def test_a_new_worker_is_not_asked_about_gated_tasks(c, s, a):
 
 
 @one
+async def test_what_reads_is_marked_and_measured(c, s, a):
+
+    class Stored:
+        shape, dtype, ndim = (2,), np.dtype(float), 1
+
+        def __getitem__(self, index):
+            return np.ones(2)[index]
+
+    made = c.persist(da.from_array(Stored(), chunks=1))
+    slow = c.map(slowinc, range(3), delay=0.05, key=[("slow", i) for i in range(3)])
+    await wait([made, *slow])
+    marked = [task for task in s.tasks.values() if compat.is_producer(task)]
+    assert [compat.is_computed(task) for task in marked].count(True) == 2, "GraphNode.data_producer changed"
+    assert {compat.group_name(task) for task in marked if compat.is_computed(task)} == {made.name}
+    assert compat.group(s.tasks["slow", 0]) is compat.group(s.tasks["slow", 1])
+    await async_poll_for(lambda: compat.measured(s, "slow")[2] > 0.14, 10)
+    tasks, computing, waiting = compat.measured(s, "slow")
+    assert tasks == 3 and computing < 0.1 < waiting, "cumulative_worker_metrics changed"
+    assert compat.measured(s, "nobody") == (0, 0.0, 0.0)
+
+
+@one
 async def test_seceding_is_noticed(c, s, a):
     seen = []
     plain = s.stream_handlers["long-running"]
@@ -813,6 +835,7 @@ def test_only_compat_touches_private_names():
         ".computations", ".handlers", ".tasks[", ".tasks.get", "host_info", ".stream_comms", ".who_has",
         ".has_what", ".who_wants", ".waiters", ".processing_on", ".request_acquire", ".request_remove",
         ".idle_task_count", "WORKER_SATURATION", ".queued.", "stream_handlers", ".run_spec", "stimulus_queue",
+        "cumulative_worker_metrics", "data_producer",
         ".prefix.", ".task_prefixes", "duration_average", "who_wants", "client_key",
         "scheduler.generation", "http_application", "template_variables(",
     )  # fmt: skip

@@ -51,6 +51,12 @@ def test_every_key_is_in_both_files():
         ("farewell", "0s"),
         ("farewell", "soon"),
         ("farewell", "2 h"),
+        ("io-lanes", 8),
+        ("io-lanes", {"scratch": 8}),
+        ("io-lanes", {"/scratch": 0}),
+        ("io-lanes", {"/scratch": True}),
+        ("io-lanes", {"default": "many"}),
+        ("io-lanes", {3: 3}),
     ],
 )
 def test_bad_values_name_the_key(key, bad):
@@ -67,6 +73,8 @@ def test_settings_are_everything_but_the_policy():
 def test_live_settings_are_checked():
     assert config.live_setting("fair-shares", True) is True
     assert config.live_setting("fair-shares", {"alice": 2}) == {"alice": 2.0}
+    assert config.live_setting("io-lanes", {"/a": 2, "default": 1}) == {"/a": 2, "default": 1}
+    assert config.live_setting("io-lanes", None) is None
     for key, value in (("fair-shares", 3), ("node", "host"), ("nothing", 1), (["x"], 1)):
         with pytest.raises(InputError, match="settings"):
             config.live_setting(key, value)

@@ -168,7 +168,7 @@ async def test_a_lost_workers_roots_come_through_again(c, s, *workers):
         victim = next(w for w in workers if w.address == lost)
         n_lost = sum(f.key in victim.data for f in done)
         assert n_lost
-        await victim.close(executor_wait=False)
+        await s.remove_worker(lost, stimulus_id="test")
         await steps.settle(SLOTS)  # of those that are lost none was pushed to the other worker at once
         assert len(job.ready) == 12 - SLOTS + n_lost
         for i in range(12):
@@ -548,7 +548,7 @@ async def test_closed_while_dasks_queue_stands_still(c, s, *workers):
             await async_poll_for(lambda: is_free(s, job), 10)
             plugin_of(s).control.gate.confine(job)
             assert "stimulus_queue_slots_maybe_opened" in vars(s)
-            plugin_of(s).stop()
+            await plugin_of(s).stop()
     assert plugin_of_is_gone(s) and len(s.queued) == 20 - 2 * SLOTS
     for i in range(20):
         await Event(f"go-{i}").set()

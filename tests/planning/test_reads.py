@@ -1,0 +1,73 @@
+"""Reads are told from compute tasks by mark, name and measurements."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_hpc.planning.reads import ENOUGH, Measured, reads
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "open_dataset", "open_dataset-getitem", "getitem-open_dataset-mean_chunk", "read-parquet",
+        "read_parquet", "read-parquet-sum", "blockwise-read-csv-add", "from-zarr", "from_zarr-astype",
+        "readparquetpyarrowfsspec", "read-block-from-file-decode", "imread", "open-mfdataset-concatenate",
+    ],
+)  # fmt: skip
+def test_known_readers_also_fused(name):
+    assert reads(name, False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "read_mask", "spread", "thread", "read", "readjust", "ready", "reader", "from-array", "mean_chunk",
+        "spread-csv", "open", "reopen_dataset", "unread-parquetry", "dreadcsv", "sum-read_model", "inc", "",
+        "read-sum", "bread-csv", "threaded-read", "download",
+    ],
+)  # fmt: skip
+def test_a_read_like_name_is_no_read(name):
+    assert not reads(name, False)
+    assert reads(name, True)  # but Dask's mark is
+
+
+@pytest.mark.parametrize(
+    ("name", "is_producer", "measured", "expected"),
+    [
+        ("inc", False, Measured(ENOUGH, 1, 9), True),
+        ("inc", False, Measured(ENOUGH - 1, 1, 9), False),
+        ("open_dataset", False, Measured(ENOUGH, 9, 1), False),
+        ("open_dataset", False, Measured(ENOUGH - 1, 9, 1), True),
+        ("mean_chunk", True, Measured(ENOUGH, 9, 1), False),
+        ("mean_chunk", True, Measured(ENOUGH, 6, 4), True),
+        ("mean_chunk", False, Measured(ENOUGH, 6, 4), False),
+        ("mean_chunk", True, Measured(ENOUGH, 0, 0), True),
+        ("mean_chunk", False, Measured(ENOUGH, 0, 0), False),
+        ("mean_chunk", True, None, True),
+    ],
+)
+def test_measurements_override_from_twenty_tasks_on(name, is_producer, measured, expected):
+    assert reads(name, is_producer, measured) is expected
+
+
+names = st.sampled_from(["open_dataset", "inc", "read-parquet", "read_mask", "mean_chunk-getitem", ""])
+seconds = st.floats(0, 1e6)
+
+
+@given(names, st.booleans(), st.integers(0, ENOUGH - 1), seconds, seconds)
+def test_few_measurements_say_nothing(name, is_producer, tasks, computing, waiting):
+    assert reads(name, is_producer, Measured(tasks, computing, waiting)) == reads(name, is_producer)
+
+
+@given(names, st.booleans(), st.integers(ENOUGH, 10**6), seconds, seconds, seconds)
+def test_more_waiting_never_makes_it_compute(name, is_producer, tasks, computing, waiting, more):
+    if reads(name, is_producer, Measured(tasks, computing, waiting)):
+        enough = computing + waiting > 0 or more == 0
+        assert reads(name, is_producer, Measured(tasks, computing, waiting + more)) or not enough
+
+
+@given(names, st.booleans())
+def test_the_mark_is_kept_by_fusion(name, is_producer):
+    for fused in (f"{name}-getitem-add", f"getitem-{name}"):
+        assert reads(fused, is_producer) >= reads(name, is_producer)
