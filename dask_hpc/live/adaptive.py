@@ -68,6 +68,7 @@ class HPCAdaptive(Adaptive):
         if not compat.has_units(cluster):
             raise InputError("adapt", f"found {shown(cluster)}", "a cluster object with a worker_spec")
         self._parameters = {name: _plain(value) for name, value in parameters.items()}
+        self._is_managed = False
         self._asker = token_hex(4)
         self._jobs = BatchJobs(poll)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -104,11 +105,12 @@ class HPCAdaptive(Adaptive):
             return
         self._adapting = True
         try:
+            if not self._is_managed:
+                await self._manage()
             facts = await self._facts()
             plan = await self.scheduler.hpc_size(facts=facts.as_plain())
-            if plan is None:  # what a scheduler answers to a call it does not know
-                await self._manage()
-            elif self.state == "running" and not is_closing(self.cluster):
+            self._is_managed = plan is not None  # else a manager was closed: the next look begins again
+            if self._is_managed and self.state == "running" and not is_closing(self.cluster):
                 self._act(plan)
         except InputError:
             self.stop("bad input")
@@ -177,7 +179,7 @@ class HPCAdaptive(Adaptive):
         return UnitFacts(name=str(name), members=tuple(members(name, spec)), age=age, **known)
 
     async def _manage(self) -> None:
-        """Put the cluster under the configured policy."""
+        """Put the cluster under the configured policy, if it is under none."""
         plugin, _ = prepare(None)
         async with Client(
             self.cluster.scheduler_address,

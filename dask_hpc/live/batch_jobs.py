@@ -71,9 +71,9 @@ class BatchJobs:
     async def _ask_slurm(self, ids: set[str]) -> dict[str, JobState]:
         # All jobs of this user: asking for a single id that Slurm has forgotten is an error.
         text = await _output("squeue", "-h", "--me", "-t", "all", "-o", _FORMAT)
-        if text is None:
+        found = read_squeue(text or "")
+        if text is None or (text.strip() and not found):
             return {}
-        found = read_squeue(text)
         self._ran = {one for one in ids & set(found) if one in self._ran or found[one].state == "running"}
         return {one: self._judge(one, found.get(one)) for one in ids}
 

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from dask_hpc.live import compat
+from dask_hpc.live.batch_jobs import of_process
 from dask_hpc.live.job_script import TOLD, exec_workers
 from dask_hpc.live.units import is_closing, members
 
@@ -140,7 +141,10 @@ class Lossless:
             try:
                 await compat.correct_plainly(cluster)
             except Exception as error:
-                self.trouble = f"{type(error).__name__}: {error}".splitlines()[0]
+                cause: BaseException = error
+                while cause.__cause__ is not None:
+                    cause = cause.__cause__
+                self.trouble = f"{type(cause).__name__}: {cause}".splitlines()[0]
                 raise
             finally:
                 self.opened |= self.opening
@@ -216,7 +220,21 @@ class Lossless:
         else:
             there = set()
         why = "its data or tasks have no other place"
-        return {name: why for name, group in workers.items() if not there.isdisjoint(set(group) - gone)}
+        stayed = {name: why for name, group in workers.items() if not there.isdisjoint(set(group) - gone)}
+        return stayed | self._unclear(cluster, workers, gone)
+
+    def _unclear(self, cluster: Any, workers: dict[Any, list[str]], gone: set[str]) -> dict[Any, str]:
+        """Units that run, but whose workers may go by names that we do not know."""
+        known = {member for name, spec in self._specs.items() for member in members(name, spec)}
+        strangers = self._connected(cluster.scheduler_info) - known
+        if not strangers:
+            return {}
+        why = f"it is not clear which workers are its: {', '.join(sorted(strangers)[:3])}"
+        return {
+            name: why
+            for name, group in workers.items()
+            if gone.isdisjoint(group) and of_process(self.leaving[name], 0.0).state == "running"
+        }
 
     async def _close(self, name: Any) -> None:
         unit = self.leaving[name]

@@ -103,9 +103,11 @@ class Sizing:
         holders = self._holders()
         vetoes = compat.unwilling(self._scheduler)
         units = []
+        known: set[str] = set()
         threads = memory = workers = 0
         for given in facts.units:
             there = [loads[name] for name in given.members if name in loads]
+            known.update(load.name for load in there)
             units.append(_unit(given, there, holders, vetoes))
             threads += sum(load.threads for load in there)
             memory += sum(load.memory_limit for load in there)
@@ -124,6 +126,7 @@ class Sizing:
             work=work,
             tasks=tasks,
             dormant=compat.unfinished(self._scheduler),
+            strangers=len(loads) - len(known),
             steps=compat.steps(self._scheduler),
             jobs=needs,
         )

@@ -69,6 +69,8 @@ class ClusterView:
     tasks: int = 0
     #: tasks outside of jobs that wait for something else: they run some day, and need somebody who is there
     dormant: int = 0
+    #: connected workers that no unit is known to have started
+    strangers: int = 0
     #: changes whenever a task has moved
     steps: int = 0
     jobs: tuple[JobNeed, ...] = ()

@@ -116,7 +116,9 @@ class Demand:
         dead, failed = [], []
         for unit in view.units:
             seen = memory.units.get(unit.name)
-            why = cause_of_death(unit, seen, view.now, self.rejoin, self.connect_timeout)
+            # Its workers may be there under other names.
+            patience = inf if view.strangers else self.connect_timeout
+            why = cause_of_death(unit, seen, view.now, self.rejoin, patience)
             if why is None:
                 continue
             dead.append(Parting(unit.name, why))
@@ -219,7 +221,9 @@ class Demand:
         if not self._is_patient(view, memory):
             surplus = max(0, standing.have - int(min(view.maximum, standing.have)))
         # Who has waited longest is next in the queue; who has started already is nearly here.
-        newest_first = reversed(standing.pending)
+        # What runs may have workers that go by other names.
+        sure = [unit for unit in standing.pending if not view.strangers or unit.state != "running"]
+        newest_first = reversed(sure)
         order = sorted(newest_first, key=lambda unit: (unit.state == "running", unit.age))
         why = f"not needed any more: {_enough(target)}"
         return [Parting(unit.name, why) for unit in order[:surplus]]

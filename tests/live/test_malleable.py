@@ -132,6 +132,30 @@ async def test_any_spec_cluster():
         assert len(cluster.workers) == 1
 
 
+class Renamed(Worker):
+    """Does not take the name that it is given."""
+
+    def __init__(self, *args, name, **kwargs):
+        super().__init__(*args, name=f"renamed-{name}", **kwargs)
+
+
+@gen_test()
+async def test_a_unit_whose_workers_are_unknown_is_not_closed():
+    spec = {"cls": Renamed, "options": {"nthreads": 1}}
+    scheduler = {"cls": Scheduler, "options": {"dashboard": False, "port": 0}}
+    async with (
+        SpecCluster(
+            scheduler=scheduler, worker=spec, workers={0: spec, 1: spec}, asynchronous=True
+        ) as cluster,
+        await malleable(cluster) as manager,
+    ):
+        cluster.scale(1)
+        await cluster
+        assert len(cluster.workers) == len(cluster.worker_spec) == 2
+        (words,) = decisions(await manager.story(), "stays")
+        assert "not clear which workers are its: renamed-0, renamed-1" in words
+
+
 @pytest.mark.parametrize("wrong", [None, 3, "tcp://1.2.3.4:5", Client])
 def test_only_cluster_objects(wrong):
     with pytest.raises(InputError, match="malleable: found"):

@@ -245,6 +245,18 @@ def test_who_started_and_never_connects_is_dead():
     assert names(decided(*map(look, range(301))).dead) == ["a"]
 
 
+def test_workers_of_other_names_are_somebodys():
+    """Who started long ago and is not known to have connected may be one of them."""
+
+    def look(t):
+        silent = Unit("a", state="running", running_for=float(t))
+        return view(now=float(t), units=[silent, queued("b")], strangers=1)
+
+    plans = plans_of(map(look, range(400)))
+    assert not any(plan.dead for plan in plans)
+    assert {name for plan in plans for name in names(plan.cancel)} == {"b"}
+
+
 def test_a_unit_that_lost_some_workers_for_good_is_replaced():
     def look(t, *more):
         half = up("a", members=2, connected=2 if t < 5 else 1, is_busy=True)
