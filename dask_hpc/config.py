@@ -78,6 +78,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "node": lambda value: _if(value in NODE_MODES, value, ", ".join(NODE_MODES)),
     "story-length": _count,
     "max-errors": _count,
+    "dry-run": _yes_or_no,
     "fair-shares": _shares,
     "drain": _seconds,
     "spread": _yes_or_no,

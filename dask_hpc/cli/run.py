@@ -8,7 +8,7 @@ from rich.console import Console
 
 from dask_hpc.cli.run_arguments import RunCommand, read_nodes
 from dask_hpc.cli.run_child import Child
-from dask_hpc.cli.run_cluster import the_cluster
+from dask_hpc.cli.run_cluster import Place, the_cluster
 from dask_hpc.cli.run_summary import print_summary
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.policy import Policy
@@ -21,6 +21,7 @@ from dask_hpc.policy import Policy
     help="local, slurm (as Dask's configuration jobqueue.slurm says), or the address of a scheduler.",
 )  # fmt: skip
 @click.option("--nodes", metavar="MIN:MAX", help="How many nodes the script can use.")
+@click.option("--dry-run", is_flag=True, help="Make decisions and tell them, but do nothing.")
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module, as for python -m.")
 @click.argument("script", metavar="SCRIPT.py")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
@@ -28,6 +29,7 @@ def run(
     policy: str | None,
     cluster: str,
     nodes: str | None,
+    dry_run: bool,
     is_module: bool,
     script: str,
     arguments: tuple[str, ...],
@@ -51,19 +53,12 @@ def run(
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     child = Child(command)
     with child.signals():
-        code = _run(child, cluster, chosen, wanted, Path(script).name, console)
+        code = _run(child, Place(cluster, chosen, wanted, dry_run), Path(script).name, console)
     sys.exit(code)
 
 
-def _run(
-    child: Child,
-    where: str,
-    policy: Policy | None,
-    nodes: tuple[int, int] | None,
-    name: str,
-    console: Console,
-) -> int:
-    with the_cluster(where, policy, nodes, name) as cluster:
+def _run(child: Child, place: Place, name: str, console: Console) -> int:
+    with the_cluster(place, name) as cluster:
         console.print(f"[dim]dask-hpc: {name} on {cluster.described}, policy {cluster.policy.name}[/]")
         code = child.run(cluster.environment())
         try:

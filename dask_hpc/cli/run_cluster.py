@@ -8,8 +8,9 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 from dask.system import CPU_COUNT
@@ -29,6 +30,15 @@ _INHERIT = "DASK_INTERNAL_INHERIT_CONFIG"
 _OURS = ("local", "slurm")
 _MOST_WORKERS = 8  # of a local cluster when nobody says how many
 _PATIENCE = 5.0  # seconds for the scheduler to notice that the script's clients are gone
+
+
+class Place(NamedTuple):
+    """Where a script is to run: ``--cluster``, ``--policy``, ``--nodes``, ``--dry-run``."""
+
+    where: str
+    policy: Policy | None
+    nodes: tuple[int, int] | None
+    dry_run: bool
 
 
 class RunCluster:
@@ -94,24 +104,26 @@ class RunCluster:
 
 
 @contextmanager
-def the_cluster(
-    where: str, policy: Policy | None, nodes: tuple[int, int] | None, name: str
-) -> Iterator[RunCluster]:
+def the_cluster(place: Place, name: str) -> Iterator[RunCluster]:
     """The cluster that ``--cluster`` names, managed; as it was before, or gone, at the end."""
-    where_it_is = _started(where, policy, nodes) if where in _OURS else _found(where, policy)
+    where_it_is = _started(place) if place.where in _OURS else _found(place)
     with where_it_is as (client, described, there):
         in_force = client.sync(client.scheduler.hpc_set)
         chosen = Policy.parse(in_force["policy"], name=in_force["name"])
-        yield RunCluster(client, chosen, described, name, nodes or there)
+        described += ", a dry run" if in_force["state"] == "dry run" else ""
+        yield RunCluster(client, chosen, described, name, place.nodes or there)
 
 
 @contextmanager
-def _found(address: str, policy: Policy | None) -> Iterator[tuple[Client, str, tuple[int, int]]]:
-    with cluster_client(address) as client:
+def _found(place: Place) -> Iterator[tuple[Client, str, tuple[int, int]]]:
+    with cluster_client(place.where) as client:
         was_managed = client.sync(client.scheduler.hpc_status) is not None
-        manager = manage(client, policy if was_managed else policy or _default())
+        if was_managed and place.dry_run:
+            raise InputError("--dry-run", "this cluster is managed already", "a cluster that is not")
+        policy = place.policy if was_managed else place.policy or _default()
+        manager = manage(client, policy, dry_run=place.dry_run)
         try:
-            yield client, address, (1, max(1, len(manager.status()["nodes"])))
+            yield client, place.where, (1, max(1, len(manager.status()["nodes"])))
         finally:
             with suppress(OSError, RuntimeError):  # the cluster is gone, or closed already
                 if not was_managed and _is_idle(manager.status()):
@@ -119,23 +131,23 @@ def _found(address: str, policy: Policy | None) -> Iterator[tuple[Client, str, t
 
 
 @contextmanager
-def _started(
-    where: str, policy: Policy | None, nodes: tuple[int, int] | None
-) -> Iterator[tuple[Client, str, tuple[int, int]]]:
-    """As large as the work needs, between the two sizes."""
-    low, high = nodes or (1, min(CPU_COUNT, _MOST_WORKERS))
+def _started(place: Place) -> Iterator[tuple[Client, str, tuple[int, int]]]:
+    """As large as the work needs, between the two sizes; in a dry run as large as it may be."""
+    low, high = place.nodes or (1, min(CPU_COUNT, _MOST_WORKERS))
+    low = high if place.dry_run else low
+    take = partial(manage, dry_run=True) if place.dry_run else malleable
     with (
-        _local(low, high) if where == "local" else _slurm() as cluster,
+        _local(low, high) if place.where == "local" else _slurm() as cluster,
         Client(cluster, set_as_default=False) as client,
-        malleable(cluster, policy or _default()),
+        take(cluster, place.policy or _default()),
     ):
-        if low == high:
-            cluster.scale(jobs=high)
-        else:
+        if low < high:
             cluster.adapt(minimum_jobs=low, maximum_jobs=high)
+        elif place.where == "slurm":
+            cluster.scale(jobs=high)
         size = count_nodes(high) if low == high else f"{low} to {count_nodes(high)}"
-        place = "this machine" if where == "local" else "Slurm"
-        yield client, f"{size} of {place}, dashboard {_page(client)}", (low, high)
+        machine = "this machine" if place.where == "local" else "Slurm"
+        yield client, f"{size} of {machine}, dashboard {_page(client)}", place.nodes or (1, high)
 
 
 def _default() -> str:

@@ -210,7 +210,8 @@ class Calls:
     def _state(self) -> str:
         if not self._plugin.is_on:
             return "off"
-        return "paused" if self._plugin.control.is_paused else "on"
+        control = self._plugin.control
+        return "paused" if control.is_paused else "dry run" if control.is_dry else "on"
 
 
 def _strict(name: str, call: Callable[..., Any]) -> Callable[..., Any]:

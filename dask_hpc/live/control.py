@@ -8,6 +8,7 @@ from typing import Any
 
 from dask_hpc.live import compat
 from dask_hpc.live.cancel import Cancelling
+from dask_hpc.live.dry_gate import DryGate
 from dask_hpc.live.fair_shares import FairShares
 from dask_hpc.live.gate import Gate
 from dask_hpc.live.hand_over import HandOvers
@@ -25,7 +26,7 @@ from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.story import Happening, Story
-from dask_hpc.model.units import count_nodes
+from dask_hpc.model.units import count_nodes, show_duration
 from dask_hpc.policy import Policy, Recorded
 
 _RECORDED = 200  # decisions that are kept with all they were made from
@@ -69,8 +70,10 @@ class ControlLoop:
         for address in compat.workers_by_name(scheduler):
             self.nodes.join(address, *compat.worker_identity(scheduler, address))
         self.indices = Indices((Node(name) for name in self.nodes), self.policy.queue.rank, clock())
-        self.gate = Gate(scheduler, self.nodes, count_error)
-        self.gate.waves.lanes.set_limits(self.settings["io-lanes"])
+        #: decisions are made and told, and nothing is done
+        self.is_dry = self.settings["dry-run"]
+        self.gate = (DryGate if self.is_dry else Gate)(scheduler, self.nodes, count_error)
+        self._limit_reads()
         self.holds = Holds(scheduler, self._tell_of_hold, self._running_jobs, count_error)
         self.leaving = Leaving(scheduler, self.holds, self.tell, self._budget, count_error)
         self.hand_overs = HandOvers(
@@ -90,6 +93,8 @@ class ControlLoop:
         #: how clients share what is in no job, if they do
         self.shares: FairShares | None = None
         self._share(self.settings["fair-shares"])
+        if self.is_dry:
+            self.leaving.close()  # Dask's own retirement stays in force
         for name in self.nodes:
             self._tell("node-joined", nodes=(name,))
 
@@ -229,7 +234,7 @@ class ControlLoop:
         if in_force.settings["fair-shares"] != self.settings["fair-shares"]:
             self._share(in_force.settings["fair-shares"])
         self.settings = in_force.settings
-        self.gate.waves.lanes.set_limits(self.settings["io-lanes"])
+        self._limit_reads()
         if in_force.policy != self.policy:
             self.policy = in_force.policy
             self.memory = None
@@ -265,7 +270,13 @@ class ControlLoop:
         self._wake()
         return count
 
+    def _limit_reads(self) -> None:
+        if not self.is_dry:
+            self.gate.waves.lanes.set_limits(self.settings["io-lanes"])
+
     def _share(self, weights: Any) -> None:
+        if self.is_dry:
+            return
         if self.shares is not None and weights:
             self.shares.weights = weights if isinstance(weights, dict) else {}
         elif self.shares is not None:
@@ -471,7 +482,7 @@ class ControlLoop:
     def _push_ends(self) -> None:
         for late in self.indices.push_overdue():
             limit = "its walltime" if late.job.walltime < inf else "its expected end"
-            reason = f"still runs after {limit}; now expected to end at {late.expected_end:g} s"
+            reason = f"still runs after {limit}; now expected to end at {show_duration(late.expected_end)}"
             self._tell("overstay", self.jobs[late.job.id], late.nodes, reason)
 
     def _carry_out(self, plan: Plan) -> None:
@@ -495,7 +506,8 @@ class ControlLoop:
             return
         gives = {w for name in running.nodes[resize.nodes :] for w in self.nodes.workers(name)}
         self.gate.move(job, self._staying(running))
-        if self.hand_overs.begin(job, gives, lambda: self._handed_over(job, plan, resize)):
+        done = partial(self._handed_over, job, plan, resize)
+        if not self.is_dry and self.hand_overs.begin(job, gives, done):
             gone = running.nodes[resize.nodes :]
             reason = f"{resize.reason}; waits for its tasks there and takes its results along"
             self.story.tell(Happening(plan.id, plan.time, "hand-over", job.id, gone, reason))

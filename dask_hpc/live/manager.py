@@ -18,15 +18,19 @@ from dask_hpc.policy import Policy
 logger = logging.getLogger(__name__)
 
 
-def manage(client_or_cluster: Any, policy: str | Path | Policy | None = None) -> Any:
+def manage(
+    client_or_cluster: Any, policy: str | Path | Policy | None = None, *, dry_run: bool = False
+) -> Any:
     """Run jobs on this cluster as a policy decides. Gives a ``Manager``, or an awaitable of one if the
     client or cluster is asynchronous.
 
     ``policy`` is the name of a ready-made policy, the path of a policy file, or a ``Policy``; by default
     what the configuration says (``hpc.policy``, easy-backfill). If the cluster is managed already, a
     policy that is named here replaces the one in force, and nothing is lost.
+
+    With ``dry_run`` decisions are made and told, and nothing is done: every task runs as in plain Dask.
     """
-    plugin, change = prepare(policy)
+    plugin, change = prepare(policy, dry_run)
     if isinstance(client_or_cluster, Client):
         return client_or_cluster.sync(_managed, client_or_cluster, plugin, change, False)
     if not isinstance(client_or_cluster, Cluster):
@@ -41,13 +45,15 @@ def manage(client_or_cluster: Any, policy: str | Path | Policy | None = None) ->
         raise
 
 
-def prepare(policy: str | Path | Policy | None) -> tuple[HpcPlugin, dict[str, str]]:
+def prepare(policy: str | Path | Policy | None, dry_run: bool = False) -> tuple[HpcPlugin, dict[str, str]]:
     """A plugin as configured, and the change a policy named here means to a cluster that has one already.
 
     Everything that can be wrong is found here, before anything happens.
     """
     chosen, text = _read(config.policy() if policy is None else policy)
-    plugin = HpcPlugin(text, chosen.name, config.settings())
+    settings = config.settings()
+    settings["dry-run"] = dry_run or settings["dry-run"]
+    plugin = HpcPlugin(text, chosen.name, settings)
     return plugin, {} if policy is None else {"policy": text, "name": chosen.name}
 
 

@@ -96,7 +96,8 @@ class HpcPlugin(SchedulerPlugin):
         self._dashboard = Dashboard(self)
         self._dashboard.open()
         metrics.register(self)
-        self.farewells.start()
+        if not self.control.is_dry:
+            self.farewells.start()
 
     async def stop(self) -> None:
         """Let go of everything and leave the scheduler, and its workers, without a trace."""

@@ -50,6 +50,8 @@ class Sizing:
             return NO_CHANGE
         plan, self._memory = strategy.decide(self._view(facts, now), self._memory)
         self._tell(plan, strategy.name)
+        if self._control.is_dry:
+            return NO_CHANGE
         return {
             "target": plan.target,
             "submit": plan.submit,

@@ -45,7 +45,7 @@ class Spreading:
 
     def grown(self, addresses: Iterable[str]) -> None:
         """These workers joined the cluster, or the allotment of a running job."""
-        if self._control.settings["spread"]:
+        if self._control.settings["spread"] and not self._control.is_dry:
             self._new.update(addresses)
             self._look_in(QUIET)
 

@@ -8,6 +8,9 @@ from itertools import islice
 from dask_hpc.model.explanation import Explanation
 from dask_hpc.model.plan import Plan
 
+#: what a policy decides; everything else in a story is an event
+_DECIDED = frozenset({"start", "grow", "shrink", "hand-over", "interrupt"})
+
 
 @dataclass(frozen=True, slots=True)
 class Happening:
@@ -46,6 +49,8 @@ class Story:
 
     def explanation(self, happening: Happening) -> Explanation | None:
         """Why that decision and not another; None of an event, or if it is forgotten."""
+        if happening.decision not in _DECIDED:
+            return None  # an event may find the revision that a plan was made from
         return self._explained.get((happening.id, happening.job))
 
     def tell(self, happening: Happening) -> None:

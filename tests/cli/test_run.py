@@ -110,6 +110,21 @@ def test_a_module_and_a_script_that_needs_no_cluster(tmp_path):
     assert "none of its work came to this cluster" in done.stderr
 
 
+def test_a_dry_run_decides_and_does_nothing(tmp_path):
+    script = written(tmp_path, "work.py", WORK)
+    done = ran(script, "--policy", "urgent-first", "--nodes", "1:2", "--dry-run", input="told")
+    assert done.returncode == 3, done.stderr
+    assert done.stdout.splitlines() == ["[] 28", "46", "21", "5", "told"]
+    assert "a dry run, policy urgent-first" in done.stderr
+    assert re.search(r" start .*work\.py-\w+ ", done.stderr)
+    with small_cluster() as client, dask_hpc.manage(client):
+        refused = ran(script, "--cluster", client.scheduler.address, "--dry-run")
+    assert refused.returncode == 2
+    assert refused.stderr.strip().splitlines() == [
+        "dask-hpc: --dry-run: this cluster is managed already; allowed: a cluster that is not"
+    ]
+
+
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 7), (signal.SIGTERM, 128 + signal.SIGTERM)])
 def test_signals_reach_the_script_and_nothing_remains(tmp_path, number, code):
     script = written(tmp_path, "wait.py", WAIT)

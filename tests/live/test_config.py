@@ -48,6 +48,7 @@ def test_every_key_is_in_both_files():
         ("fair-shares", {"alice": "much"}),
         ("fair-shares", {3: 1}),
         ("fair-shares", ["alice"]),
+        ("dry-run", "perhaps"),
         ("farewell", "0s"),
         ("farewell", "soon"),
         ("farewell", "2 h"),

@@ -47,3 +47,9 @@ def test_a_reader_misses_only_what_is_forgotten(length, batches, wanted):
     assert story.counts.total() == told and story.counts["odd"] == told // 2
     first, rows = story.since(wanted)
     assert [row.id for row in rows] == list(range(first, told)) and first <= told
+
+
+def test_an_event_that_finds_a_plans_revision_is_not_explained():
+    story = Story()
+    story.add(Plan(3, 0.0, (Start("a", 1, ""),)), {"a": Explanation("queue: q", {"idle": 1}, ())})
+    assert story.explanation(Happening(3, 0.0, "submit", "a")) is None
