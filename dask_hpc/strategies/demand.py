@@ -238,12 +238,15 @@ class Demand:
         return 0.0 if self.forbid_idling else self.idle_grace
 
     def _hand_over(self, standing: Standing, target: int) -> list[Parting]:
-        """Units at their end go when others have taken over, or when it is high time."""
+        """Units at their end go when others have taken over, or when it is high time and there is one that
+        can take their data: who is refused is not asked again in time."""
         has_successors = len(standing.stay) >= target
+        is_received = bool(standing.stay)
         return [
             Parting(unit.name, _why_ending(unit))
             for unit in standing.ending
-            if unit.refused_ago >= _ASK_AGAIN and (has_successors or unit.left <= self.handover)
+            if unit.refused_ago >= _ASK_AGAIN
+            and (has_successors or (is_received and unit.left <= self.handover))
         ]
 
     def _leave(self, view: ClusterView, memory: UnitMemory, standing: Standing, target: int) -> list[Parting]:

@@ -187,6 +187,15 @@ def test_it_hands_over_when_the_successor_is_there():
     assert names(plan.leave) == ["a"] and "walltime" in plan.leave[0].reason
 
 
+def test_units_that_end_together_wait_for_somebody_who_can_take_their_data():
+    busy = {"work": 1e4, "tasks": 1000, "maximum": 2}
+    old = [up(name, left=20.0, is_busy=True) for name in "ab"]
+    alone = view(units=[*old, queued("c"), queued("d")], **busy)
+    received = view(now=1.0, units=[*old, up("c", left=900.0), queued("d")], **busy)
+    assert not decided(alone).leave
+    assert names(decided(alone, received).leave) == ["a", "b"]
+
+
 def test_no_successor_if_the_work_ends_before():
     def look(t):
         return view(now=float(t), units=[up("a", left=80.0 - t, is_busy=True)], work=10.0, tasks=5, maximum=1)

@@ -1,1 +1,0 @@
-"""Results that outlive the workers that computed them."""
