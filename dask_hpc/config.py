@@ -62,6 +62,10 @@ def _short(value: Any) -> Any:
     return _if(0 < seconds <= 3600, seconds, "more than 0 s, up to 1 h")
 
 
+def _directory(value: Any) -> Any:
+    return None if value is None else str(Path(_word(value, "a directory, or null")).expanduser())
+
+
 def _if(is_fine: bool, value: Any, allowed: str) -> Any:
     if not is_fine:
         raise InputError("", f"found {shown(value)}", allowed)
@@ -80,6 +84,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "spread": _yes_or_no,
     "farewell": _short,
     "io-lanes": _lanes,
+    "rescue": _directory,
 }
 #: the keys that can also be changed while a cluster is managed, by ``Manager.set``
 LIVE = ("drain", "fair-shares", "io-lanes", "spread")

@@ -23,7 +23,7 @@ ROOMS = {
     "policy": {"model", "strategies"},
     "simulator": {"model", "planning", "policy", "report"},
     "reproduce": {"model", "planning", "policy", "simulator"},
-    "live": {"model", "planning", "policy", "report", "config"},
+    "live": {"model", "planning", "policy", "report", "config", "checkpoint.rescue"},
     "preload": {"model", "live"},
     "checkpoint": {"model", "planning", "config", "live.compat"},
     "redistribute": {"model", "planning", "config", "live.compat"},

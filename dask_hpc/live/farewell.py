@@ -2,7 +2,8 @@
 
 A worker says farewell when it learns that it must go: at SIGTERM, or when it is closed without having been
 retired. What would cost most seconds per byte to compute again moves first, and when its time is over the
-rest is left to Dask, which computes it again elsewhere. Nothing is moved, and nobody is kept waiting, when
+rest is left to Dask, which computes it again elsewhere. What fits nowhere, or has nowhere to go, the worker
+writes to the rescue store, if there is one. Nothing is moved, and nobody is kept waiting, when
 
 1. nothing is there that others do not have, as after a retirement;
 2. nobody stays: the cluster closes, and its workers close together;
@@ -12,14 +13,16 @@ rest is left to Dask, which computes it again elsewhere. Nothing is moved, and n
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from dask_hpc.live import compat
 from dask_hpc.live.moves import blocks_on, carry_out, rooms_on
+from dask_hpc.live.reloading import Rescue
 from dask_hpc.live.worker_plugin import NAME, FarewellPlugin
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import InputError, is_number, one_line, shown
 from dask_hpc.model.units import show_large
-from dask_hpc.planning.moves import Block, evacuate
+from dask_hpc.planning.moves import Block, Move, evacuate
 from dask_hpc.planning.worth import Recipe, dearest_that_fit, worth_first
 
 _ANCESTORS = 100_000  # recipes looked at in one farewell
@@ -35,16 +38,19 @@ class Farewells:
         self,
         scheduler: Any,
         seconds: float,
+        rescue: Rescue,
         tell: Callable[[str, str], None],
         count_error: Callable[[str, Exception], None],
         is_on: Callable[[], bool],
     ) -> None:
         self._scheduler = scheduler
+        self._rescue = rescue
         self._tell = tell
         self._count_error = count_error
         self._is_on = is_on
-        self._plugin = compat.by_value(FarewellPlugin(seconds))
+        self._plugin = compat.by_value(FarewellPlugin(seconds, rescue.store), rescue.store)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._going: dict[str, _Going] = {}
         #: why workers close, as they logged it
         self._reasons: dict[str, str] = {}
         #: seconds of the event loop's clock when workers will end, of those that know
@@ -78,6 +84,7 @@ class Farewells:
     def worker_leaves(self, address: str) -> None:
         """A worker is gone."""
         self._reasons.pop(address, None)
+        self._going.pop(address, None)
         self.ends_at.pop(address, None)
 
     # remote calls
@@ -92,69 +99,115 @@ class Farewells:
         self._tell("worker-ends", f"worker {address} ends in {left:.0f} s")
         return "OK"
 
-    async def farewell(self, address: Any = None, reason: Any = "", seconds: Any = 0) -> str:
-        """A worker leaves, in so many seconds at most. Answers when all is done that can be."""
-        if not isinstance(address, str) or not isinstance(reason, str):
-            found = f"found {shown(address)}, {shown(reason)}"
-            raise InputError("farewell", found, "the address of a worker and a reason")
+    async def farewell(
+        self, address: Any = None, reason: Any = "", seconds: Any = 0, stored: Any = (), problem: Any = ""
+    ) -> dict[str, Any]:
+        """A worker leaves, in so many seconds at most. Answers what it should store, if anything; then the
+        worker calls again and says what it stored. The last answer comes when all is done that can be."""
+        if not all(isinstance(text, str) for text in (address, reason, problem)):
+            found = f"found {shown(address)}, {shown(reason)}, {shown(problem)}"
+            raise InputError("farewell", found, "the address of a worker, a reason and a problem")
         if not is_number(seconds, 0, _LONGEST):
             raise InputError("farewell: seconds", f"found {shown(seconds)}", f"0 to {_LONGEST:g}")
-        if self._is_on() and not compat.is_closing(self._scheduler):
+        if not isinstance(stored, list | tuple):
+            raise InputError("farewell: stored", f"found {shown(stored)}", "keys")
+        keys: list[Any] = []
+        if self._is_on() and not compat.is_closing(self._scheduler) and self._status(address) is not None:
             try:
-                await self._let_go(address, reason, seconds)
+                if problem:
+                    self._tell("rescue", one_line(f"worker {address} cannot store: {problem}"))
+                self._rescue.wrote(stored)
+                keys = await self._next(address, reason, seconds)
             except Exception as error:
                 self._count_error("a farewell", error)
-        return "OK"
+        return {"store": keys}
 
     # deeds
 
-    async def _let_go(self, address: str, reason: str, seconds: float) -> None:
+    async def _next(self, address: str, reason: str, seconds: float) -> list[Hashable]:
+        """What the worker should store now; nothing if it may go."""
+        going = self._going.get(address)
+        if going is None:
+            going = self._going[address] = _Going(asyncio.get_running_loop().time() + seconds)
+            if self._only_there(address):
+                await self._see(lambda: reason or address in self._reasons)
+                await self._see(lambda: not self._stays(address))
+            going.first = self._only_there(address)
+            moves = self._plan(address, going)
+            going.moving = self._spawn(self._hand_over(address, moves, going.deadline))
+            if keys := self._to_store(going, self._why(address, reason), going.unplaced):
+                return keys  # meanwhile the others fetch what they can
+        if going.moving is not None:
+            await asyncio.wait([going.moving])
         if self._status(address) is None:
-            return
-        first = self._only_there(address)
-        if first and not self._why(address, reason).startswith("signal"):
-            await self._see_who_stays(address)
-        order = worth_first(first, self._recipes(first))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._hand_over(address, [first[key] for key in order])
-        if self._status(address) is None:
-            return
+            return []
         reason = self._why(address, reason)
-        if first and (self._stays(address) or reason.startswith("signal")):
-            self._tell_result(address, reason, first)
+        if asyncio.get_running_loop().time() < going.deadline and (
+            keys := self._to_store(going, reason, self._left(address, going))
+        ):
+            return keys
+        if going.first and (self._stays(address) or _is_told_to_go(reason)):
+            self._tell_result(address, reason, going.first)
         # Going on purpose is no failure: what it ran is not under suspicion.
         await compat.let_worker_go(self._scheduler, address)
+        return []
+
+    def _to_store(self, going: "_Going", reason: str, keys: Iterable[Hashable]) -> list[Hashable]:
+        """Those that the store may take, each asked for once. A cluster that closes stores nothing."""
+        if not _is_told_to_go(reason):
+            return []
+        found = [key for key in keys if key not in going.asked_for and self._rescue.may_be_stored(key)]
+        going.asked_for.update(found)
+        return found
 
     def _why(self, address: str, said: str) -> str:
         """What the worker said, or what it logged; that comes another way, and perhaps a moment later."""
         return said or self._reasons.get(address, "it closes")
 
-    async def _see_who_stays(self, address: str) -> None:
-        """A closing cluster closes its workers one after the other, within a moment."""
+    async def _see(self, found: Callable[[], object]) -> None:
+        """Wait a moment for what may be on its way: why the worker closes, and whether the others do as well
+        (a closing cluster closes its workers one after the other)."""
         for _ in range(_LOOKS):
-            if not self._stays(address):
+            if found():
                 return
             await asyncio.sleep(_MOMENT / _LOOKS)
 
-    async def _hand_over(self, address: str, blocks: list[Block]) -> None:
-        """Move what only this worker holds, the dearest first."""
+    def _left(self, address: str, going: "_Going") -> list[Hashable]:
+        """What only this worker holds now, the dearest first, and last what has come since."""
+        there = self._only_there(address)
+        return [key for key in going.order if key in there] + [key for key in there if key not in going.first]
+
+    def _plan(self, address: str, going: "_Going") -> tuple[Move, ...]:
+        """Where everything goes that only this worker holds, the dearest first."""
+        order = worth_first(going.first, self._recipes(going.first))
+        blocks = [going.first[key] for key in order]
         rooms = rooms_on(self._scheduler, self._stays(address))
-        if blocks and rooms:
-            plan = evacuate(blocks, self._leaving(address), rooms)
-            if plan.unplaced:
-                self._tell("farewell", f"worker {address}: {plan.reason}")
-                plan = dearest_that_fit(blocks, rooms)
-            await carry_out(self._scheduler, plan.moves, f"worker {address} leaves", self._tell)
+        plan = evacuate(blocks, self._leaving(address), rooms)
+        if plan.unplaced and rooms:
+            self._tell("farewell", f"worker {address}: {plan.reason}")
+            plan = dearest_that_fit(blocks, rooms)
+        left = {block.key for block in plan.unplaced}
+        going.order = order
+        going.unplaced = [key for key in order if key in left]
+        return plan.moves
+
+    async def _hand_over(self, address: str, moves: tuple[Move, ...], deadline: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                await carry_out(self._scheduler, moves, f"worker {address} leaves", self._tell)
 
     def _tell_result(self, address: str, reason: str, first: dict[Hashable, Block]) -> None:
-        lost = self._only_there(address)
+        """How much of what only this worker held is saved."""
+        there = self._only_there(address).keys() & first.keys()
+        lost = self._rescue.not_stored(there)
         size = sum(block.nbytes for block in first.values())
-        size_lost = sum(block.nbytes for key, block in lost.items() if key in first)
-        saved = f"{len(first) - len(lost.keys() & first.keys())} of {len(first)} results"
-        share = f"{100 * (size - size_lost) / size:.0f} % of {show_large(size, 'B')}" if size else "0 B"
+        kept = size - sum(first[key].nbytes for key in lost)
+        words = f"{len(first) - len(there)} of {len(first)} results handed over"
+        if self._rescue.store is not None:
+            words += f", {len(there) - len(lost)} stored"
+        share = f"{100 * kept / size:.0f} % of {show_large(size, 'B')}" if size else "0 B"
         alone = "" if self._stays(address) else "; nobody stays"
-        self._tell("farewell", f"worker {address} leaves ({reason}): {saved} handed over ({share}){alone}")
+        self._tell("farewell", f"worker {address} leaves ({reason}): {words} ({share}){alone}")
 
     def _only_there(self, address: str) -> dict[Hashable, Block]:
         """What is lost with this worker, as nobody has it who stays."""
@@ -184,13 +237,34 @@ class Farewells:
     def _stays(self, address: str) -> set[str]:
         return compat.running_workers(self._scheduler) - {address}
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception) and not isinstance(error, OSError):  # one that has gone
-            self._count_error("telling workers to say farewell", error)
+            self._count_error("a farewell", error)
+
+
+@dataclass
+class _Going:
+    """A worker on its way out."""
+
+    deadline: float
+    #: what only it held when it said so
+    first: dict[Hashable, Block] = field(default_factory=dict)
+    #: its keys, the dearest first
+    order: list[Hashable] = field(default_factory=list)
+    #: those for which there is no room elsewhere, the dearest first
+    unplaced: list[Hashable] = field(default_factory=list)
+    asked_for: set[Hashable] = field(default_factory=set)
+    moving: asyncio.Task[None] | None = None
+
+
+def _is_told_to_go(reason: str) -> bool:
+    """Whether a worker leaves by somebody's order or at the end of its time, not because all is closed."""
+    return reason.startswith("signal") or "lifetime" in reason

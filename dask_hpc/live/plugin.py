@@ -14,6 +14,7 @@ from dask_hpc.live.calls import Calls
 from dask_hpc.live.control import ControlLoop
 from dask_hpc.live.dashboard import Dashboard
 from dask_hpc.live.farewell import Farewells
+from dask_hpc.live.reloading import UNREADABLE, Rescue
 from dask_hpc.live.request import ANNOTATION, TOPIC
 from dask_hpc.live.sizing import Sizing
 from dask_hpc.live.tuning import History, InForce, difference
@@ -63,6 +64,7 @@ class HpcPlugin(SchedulerPlugin):
         self.is_on = False
         self._owner: dict[Any, Any] = {}
         self._clocks: Any = None
+        self.rescue = Rescue(None, None, lambda decision, reason: None)
         self._dashboard: Dashboard | None = None
 
     async def start(self, scheduler: Any) -> None:
@@ -78,16 +80,17 @@ class HpcPlugin(SchedulerPlugin):
         self.lost = 0
         #: seconds of the last decision
         self.cycle = 0.0
+        self._switch_on()
+
+        def tell(decision: str, reason: str) -> None:
+            self.control.tell(decision, reason)
+
+        self.rescue = Rescue(scheduler, self._settings["rescue"], tell)
         self.farewells = Farewells(
-            scheduler,
-            self._settings["farewell"],
-            lambda decision, reason: self.control.tell(decision, reason),
-            self.count_error,
-            lambda: self.is_on,
+            scheduler, self._settings["farewell"], self.rescue, tell, self.count_error, lambda: self.is_on
         )
         self.calls = Calls(self)
         self._handlers = self.calls.by_name()
-        self._switch_on()
         compat.add_handlers(scheduler, self._handlers)
         self._end_following = compat.follow_submitters(scheduler)
         self._dashboard = Dashboard(self)
@@ -106,6 +109,14 @@ class HpcPlugin(SchedulerPlugin):
             stack.callback(self._end_following)
             stack.callback(compat.remove_handlers, self.scheduler, self._handlers)
             stack.callback(self._release, "closed", "control was closed")
+        self._release("closed", "control was closed")
+        compat.remove_handlers(self.scheduler, self._handlers)
+        self._end_following()
+        self._show_no_more()
+        if self.scheduler.plugins.get(NAME) is self:
+            self.scheduler.remove_plugin(NAME)
+        self.rescue.close()
+        await self.farewells.stop()
 
     # what people change
 
@@ -159,6 +170,7 @@ class HpcPlugin(SchedulerPlugin):
             shares = self.control.shares
             if shares is not None and compat.submitter() is None:
                 shares.graph_arrives(client, tasks)
+            self.rescue.graph_arrives(tasks)
         except Exception as error:
             self.count_error("update_graph", error)
             self.wake()  # not called again: the tasks move on, and what is in no job runs plainly
@@ -180,6 +192,8 @@ class HpcPlugin(SchedulerPlugin):
             self._task_settles(key, finish)
         if key in self._in_lanes:
             self._task_in_lane(key, start, finish)
+        if finish == "forgotten" and self.rescue.is_used:
+            self._task_is_forgotten(key)
         job = self._owner.get(key)
         if job is not None:
             try:
@@ -199,6 +213,9 @@ class HpcPlugin(SchedulerPlugin):
     def _task_in_lane(self, key: Any, start: str, finish: str) -> None:
         if key in self._in_lanes:
             self._waves.lanes.task_moves(key, start, finish)
+
+    def _task_is_forgotten(self, key: Any) -> None:
+        self.rescue.forgotten(key)
 
     @guarded
     def _task_waits(self, key: Any, finish: str) -> None:
@@ -233,10 +250,10 @@ class HpcPlugin(SchedulerPlugin):
         if topic == TOPIC and isinstance(msg, dict) and isinstance(msg.get("closed"), str):
             self.control.context_closes(msg["closed"])
         elif topic == "all" and isinstance(msg, dict) and msg.get("action") == "remove-worker":
-            lost = len(msg["lost-computed-tasks"]), len(msg["lost-scattered-tasks"])
-            self.lost += sum(lost)
-            if any(lost):
-                again, gone = lost
+            again = len(self.rescue.not_stored(msg["lost-computed-tasks"]))
+            gone = len(msg["lost-scattered-tasks"])
+            self.lost += again + gone
+            if again or gone:
                 self.control.tell(
                     "lost",
                     f"worker {msg['worker']} left: {again} results are computed again"
@@ -244,6 +261,8 @@ class HpcPlugin(SchedulerPlugin):
                 )
         elif isinstance(msg, dict) and msg.get("action") == "worker-status-change":
             self._waves.slot_opens()
+        elif topic == UNREADABLE:
+            self.rescue.event(msg)
         elif isinstance(topic, str):
             self.farewells.event(topic, msg)
 

@@ -20,6 +20,7 @@ import os
 import signal
 import subprocess
 import threading
+from contextlib import suppress
 from datetime import datetime
 from time import monotonic, time
 from typing import Any
@@ -35,13 +36,14 @@ _ASK_SLURM = 10.0  # seconds that scontrol may take
 
 class FarewellPlugin(WorkerPlugin):
     """Says farewell to the scheduler once, and does what it answers. ``seconds`` is what a worker has
-    between the signal and its death.
+    between the signal and its death; ``store`` is where results go that nobody else can take.
     """
 
     name = NAME
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, store: Any = None) -> None:
         self._seconds = seconds
+        self._store = store
         self._farewell: asyncio.Task[None] | None = None
         self._saying: asyncio.Task[None] | None = None
         self._chained: Any = None
@@ -103,10 +105,34 @@ class FarewellPlugin(WorkerPlugin):
 
     async def _hand_over(self, reason: str) -> None:
         deadline = monotonic() + SHARE * self._seconds
-        call = self._worker.scheduler.hpc_farewell(
-            address=self._worker.address, reason=reason, seconds=SHARE * self._seconds
-        )
-        await asyncio.wait_for(call, deadline - monotonic() + _PATIENCE)
+        stored: list[Any] = []
+        problem = ""
+        while True:
+            left = max(0.0, deadline - monotonic())
+            call = self._worker.scheduler.hpc_farewell(
+                address=self._worker.address, reason=reason, seconds=left, stored=stored, problem=problem
+            )
+            answer = await asyncio.wait_for(call, left + _PATIENCE)
+            keys = answer["store"] if answer else ()
+            if not keys:
+                return
+            stored, problem = await self._write(keys, deadline)
+
+    async def _write(self, keys: Any, deadline: float) -> tuple[list[Any], str]:
+        """Write results to the store, in this order, off the event loop. Gives the keys of those that are
+        there before the time is over, and what went wrong."""
+        stored: list[Any] = []
+        try:
+            for key in keys:
+                if key in self._worker.data:
+                    writing = _in_thread(self._store.write, key, self._worker.data[key])
+                    await asyncio.wait_for(writing, deadline - monotonic())
+                    stored.append(key)
+        except TimeoutError:
+            return stored, "no time left"
+        except Exception as error:
+            return stored, str(error) or type(error).__name__
+        return stored, ""
 
     # when it ends
 
@@ -115,6 +141,27 @@ class FarewellPlugin(WorkerPlugin):
         left += await _slurm_leaves()
         if left:
             await self._worker.scheduler.hpc_worker_ends(address=self._worker.address, left=min(left))
+
+
+def _in_thread(work: Any, *args: Any) -> "asyncio.Future[Any]":
+    """Call it in a thread that does not keep the process alive, however long a file system stalls."""
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def tell(setter: Any, found: Any) -> None:
+        if not done.done():
+            setter(found)
+
+    def run() -> None:
+        try:
+            setter, found = done.set_result, work(*args)
+        except BaseException as error:
+            setter, found = done.set_exception, error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(tell, setter, found)
+
+    threading.Thread(target=run, name="dask-hpc-store", daemon=True).start()
+    return done
 
 
 async def _slurm_leaves() -> list[float]:

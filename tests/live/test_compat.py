@@ -15,10 +15,12 @@ from distributed import (
     Client,
     Event,
     LocalCluster,
+    Reschedule,
     Status,
     Worker,
     _signals,
     fire_and_forget,
+    get_worker,
     secede,
     wait,
     worker_client,
@@ -911,3 +913,64 @@ async def test_a_closing_worker_says_why(c, s, a):
 def test_the_handler_of_dasks_own_command():
     """The worker plugin knows by it that the process is a worker's own."""
     assert _signals.wait_for_signals.__module__ == "distributed._signals", "distributed._signals is gone"
+
+
+# --- recipes that load instead of compute
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["run_spec", "waiters", "who_wants", "retries", "annotations", "resource_restrictions", "add_dependency"],
+)
+def test_names_of_recipes_exist(name):
+    assert hasattr(ds.TaskState, name), f"TaskState.{name} is gone"
+
+
+@one
+async def test_a_recipe_is_replaced_and_given_back(c, s, a):
+    assert compat.scheduler_id(s) == s.id, "Scheduler.id is gone"
+    source = c.submit(inc, 1, key="source", retries=3)
+    middle = c.submit(inc, source, key="middle")
+    last = c.submit(inc, middle, key="last")
+    await last
+    del source, middle
+    await async_poll_for(lambda: s.tasks["middle"].state == "released", 10)
+    task = compat.find_task(s, "last")
+    assert compat.can_be_replaced(task) and compat.has_recipe(task)
+    kept = compat.recipe(task, {})
+    needs = compat.load_instead(task, compat.Portable(compat.by_value(FarewellPlugin(1))))
+    assert needs == ["middle"] and not task.dependencies
+    compat.forget_unneeded(s, needs)
+    assert set(s.tasks) == {"last"}, "Dask does not forget what a replaced recipe needed"
+    s.validate_state()
+    compat.give_recipe_back(s, kept)
+    assert set(s.tasks) == {"last", "middle", "source"}
+    assert s.tasks["source"].retries == 3 and s.tasks["source"].priority is not None
+    s.validate_state()
+    await s.remove_worker(a.address, stimulus_id="dies")
+    async with Worker(s.address, nthreads=1):
+        assert await last == 4, "Scheduler.new_task or TaskState.add_dependency do not make tasks that run"
+
+
+@one
+async def test_a_worker_is_heard_before_its_task_is_rescheduled(c, s, a):
+    """So the recipe can be changed between the two."""
+    heard = []
+
+    class Hear(ds.SchedulerPlugin):
+        def log_event(self, topic, msg):
+            if topic == "hpc-test":
+                heard.append(s.tasks["x"].state)
+
+    s.add_plugin(Hear(), name="hear")
+
+    def once(event):
+        worker = get_worker()
+        if not vars(worker).setdefault("been_here", False):
+            worker.been_here = True
+            worker.log_event("hpc-test", "again, please")
+            raise Reschedule
+        return 1
+
+    assert await c.submit(once, 1, key="x") == 1
+    assert heard == ["processing"], "a Reschedule overtakes an event"

@@ -147,13 +147,14 @@ async def test_calls_check_their_arguments(c, s, a, b):
         for bad in (
             {"address": 3}, {"address": a.address, "reason": 3}, {"address": a.address, "seconds": "x"},
             {"address": a.address, "seconds": -1}, {"address": a.address, "seconds": float("nan")}, {"x": 1},
+            {"address": a.address, "stored": 3}, {"address": a.address, "problem": 3},
         ):  # fmt: skip
             with pytest.raises(InputError):
                 await c.scheduler.hpc_farewell(**bad)
         for bad in ({"address": "tcp://1"}, {"address": a.address, "left": "x"}, {}, {"left": 3}):
             with pytest.raises(InputError):
                 await c.scheduler.hpc_worker_ends(**bad)
-        assert await c.scheduler.hpc_farewell(address="tcp://unknown", seconds=1) == "OK"
+        assert await c.scheduler.hpc_farewell(address="tcp://unknown", seconds=1) == {"store": ()}
         assert set(s.workers) == {a.address, b.address}
 
 

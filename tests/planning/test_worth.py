@@ -1,6 +1,6 @@
 """The order in which results are saved."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.planning import worth
@@ -43,6 +43,7 @@ graphs = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(graphs, st.sets(st.integers(0, 29)))
 def test_every_held_result_once_and_the_worth_never_rises(recipes, held):
     held = sorted(held & set(recipes))
@@ -79,6 +80,7 @@ def test_the_first_go_where_most_room_is():
     assert dearest_that_fit(blocks, {}).moves == ()
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 100)), st.dictionaries(st.text(max_size=3), st.integers(0, 300), max_size=4))
 def test_no_room_is_overfilled_and_the_first_is_not_left_out_for_a_later_one(sizes, rooms):
     blocks = [Block(place, nbytes, ("gone",)) for place, nbytes in enumerate(sizes)]

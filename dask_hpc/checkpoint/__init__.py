@@ -1,0 +1,1 @@
+"""Results that outlive the workers that computed them."""
