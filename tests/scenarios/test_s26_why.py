@@ -46,7 +46,11 @@ def test_recorded_decisions_come_out_the_same(policy, report):
             futures = await crowd(c, s)
             replayed = await manager.replay()
             assert replayed["decisions"] >= 3 and replayed["different"] == []
-            rows = [row for row in await manager.story() if row["decision"] in ("start", "grow", "shrink")]
+            rows = [
+                row
+                for row in await manager.story()
+                if row["decision"] in ("start", "grow", "shrink", "hand-over")
+            ]
             assert len(rows) >= replayed["decisions"]
             for row in rows:
                 assert row["rule"] and row["reason"] and {"nodes", "idle", "waiting"} <= set(row["inputs"])
