@@ -11,7 +11,8 @@ whose lifetime ends. The road has five parts:
 5. Let Dask remove it, which by then finds nothing left to move.
 
 A worker that cannot leave (its data fits nowhere, an actor lives there, nobody else may run a task of its)
-is released and works on; it is missing in the answer, and story and event log say why. If no worker stays
+is released and works on; it is missing in the answer, and story and event log say why. With it stay the
+other workers of its batch job, if that was named as a whole. If no worker stays
 at all, as when a cluster is closed, there is nothing to wait for, and Dask alone decides.
 
 Where a wait looks again every few milliseconds instead of being told, it is because what it waits for is a
@@ -91,7 +92,8 @@ class Leaving:
             return found
         try:
             budget = self._budget() if drain is None else config.live_setting("drain", drain)
-            return await self._retire(self._meant(workers if names is None else names, kwargs), how, budget)
+            groups = self._meant(workers if names is None else names, kwargs)
+            return await self._retire(groups, how, budget)
         except InputError:
             raise
         except Exception as error:
@@ -99,14 +101,15 @@ class Leaving:
             self._count_error("a retirement", error)
             return found
 
-    async def _retire(self, addresses: list[str], how: dict[str, Any], budget: float) -> dict[str, Any]:
+    async def _retire(self, groups: list[list[str]], how: dict[str, Any], budget: float) -> dict[str, Any]:
         answer: dict[str, Any] = {}
-        todo = addresses
+        todo = addresses = list(dict.fromkeys(address for group in groups for address in group))
+        mates = {address: group for group in groups for address in group if len(group) > 1}
         while todo:
             busy = {self._departures[address] for address in todo if address in self._departures}
             mine = [address for address in todo if address not in self._departures]
             if mine:
-                busy.add(self._depart(mine, how, budget))
+                busy.add(self._depart(_Departure(mine, mates, how, budget)))
             await asyncio.wait(busy)
             for departure in busy:
                 answer.update(departure.result())
@@ -115,20 +118,18 @@ class Leaving:
             todo = [a for a in todo if compat.worker_status(self._scheduler, a)]
         return {address: answer[address] for address in addresses if address in answer}
 
-    def _meant(self, given: Iterable[Any] | None, kwargs: dict[str, Any]) -> list[str]:
-        """Addresses of the workers that are to leave."""
+    def _meant(self, given: Iterable[Any] | None, kwargs: dict[str, Any]) -> list[list[str]]:
+        """Addresses of the workers that are to leave; together those that one name means."""
         if given is None:
-            return list(self._scheduler.workers_to_close(**kwargs))
+            return [[address] for address in self._scheduler.workers_to_close(**kwargs)]
         if isinstance(given, str):
             given = [given]
-        found = compat.named_workers(self._scheduler, given)
-        return list(dict.fromkeys(address for addresses in found.values() for address in addresses))
+        return list(compat.named_workers(self._scheduler, given).values())
 
-    def _depart(self, batch: list[str], how: dict[str, Any], budget: float) -> asyncio.Future[dict[str, Any]]:
+    def _depart(self, departure: "_Departure") -> asyncio.Future[dict[str, Any]]:
         """Start to bring them out. Goes on even if the caller goes away."""
-        departure = _Departure(batch, how, budget)
         future = asyncio.ensure_future(self._bring_out(departure))
-        self._departures.update(dict.fromkeys(batch, future))
+        self._departures.update(dict.fromkeys(departure.batch, future))
         return future
 
     async def _bring_out(self, departure: "_Departure") -> dict[str, Any]:
@@ -203,10 +204,13 @@ class Leaving:
         return plugin is not None
 
     def _refuse(self, departure: "_Departure", address: str, reason: str) -> None:
-        """It stays, so it can run tasks and take the data of others again."""
-        departure.refused[address] = reason
-        self._departures.pop(address, None)
-        self._holds.release(address, _WHY)
+        """It stays, so it can run tasks and take the data of others again; and with it its whole batch job,
+        of which no part can be given back."""
+        for mate in departure.mates.get(address, [address]):
+            if mate in departure.ready:
+                departure.refused[mate] = reason if mate == address else f"so does {address} of the same job"
+                self._departures.pop(mate, None)
+                self._holds.release(mate, _WHY)
 
     async def _move_data(self, departure: "_Departure") -> None:
         """Part 4, more than once if results arrive meanwhile."""
@@ -274,8 +278,12 @@ class Leaving:
 class _Departure:
     """Workers that leave together."""
 
-    def __init__(self, batch: list[str], how: dict[str, Any], budget: float) -> None:
+    def __init__(
+        self, batch: list[str], mates: dict[str, list[str]], how: dict[str, Any], budget: float
+    ) -> None:
         self.batch = batch
+        #: by worker, those of the same batch job, itself included: they leave together or not at all
+        self.mates = mates
         #: what Dask is told
         self.how = how
         self.budget = budget

@@ -212,7 +212,10 @@ class Lossless:
         """Ask the scheduler to let these units go. Those that cannot, and why."""
         workers = {name: members(name, self._specs[name]) for name in names}
         everybody = [worker for group in workers.values() for worker in group]
-        found = await cluster.scheduler_comm.retire_workers(names=everybody, close_workers=False, remove=True)
+        # The name of a unit says that its workers leave together or not at all. Dask itself does not know
+        # such names, should control have been closed.
+        named = [*map(str, names), *everybody]
+        found = await cluster.scheduler_comm.retire_workers(names=named, close_workers=False, remove=True)
         gone = {str(info["name"]) for info in found.values()}
         if not self._connected(cluster.scheduler_info).isdisjoint(set(everybody) - gone):
             # what the cluster object knows may be old

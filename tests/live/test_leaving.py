@@ -182,6 +182,41 @@ async def test_actors_stay(c, s, a, b, d):
         assert list(event["reasons"]) == [a.address]
 
 
+@pytest.mark.parametrize("what", ["job", ["job", "job-0", "job-1"], "job-1"])
+def test_a_batch_job_stays_as_a_whole(what):
+    """Its name means all its workers; without one of them it could not be given back."""
+
+    @gen_cluster(client=True, nthreads=[("", 1)])
+    async def run(c, s, a):
+        async with (
+            Worker(s.address, name="job-0") as first,
+            Worker(s.address, name="job-1") as second,
+            await dask_hpc.manage(c),
+        ):
+            actor = await c.submit(Thing, actor=True, workers=[first.address])
+            held = c.submit(produce, 1, workers=[second.address])
+            await held
+            answer = await c.retire_workers(names=[what] if isinstance(what, str) else what)
+            if what == "job-1":
+                assert list(answer) == [second.address]
+                return
+            assert answer == {}
+            await async_poll_for(lambda: {ws.status for ws in s.workers.values()} == {Status.running}, 10)
+            assert len(reasons(s, "not-retired")) == 2
+            assert await c.submit(where, workers=[second.address], pure=False) == second.address
+            del actor
+            await async_poll_for(lambda: not any(ws.actors for ws in s.workers.values()), 10)
+            answer = await c.retire_workers(names=[what] if isinstance(what, str) else what)
+            assert set(answer) == {first.address, second.address}
+            assert held.status == "finished"
+
+    run()
+
+
+class Thing:
+    pass
+
+
 @cluster2
 async def test_the_last_worker_that_may_run_a_task_stays(c, s, a, b):
     async with await dask_hpc.manage(c):
