@@ -20,7 +20,7 @@ from dask_hpc.live.request import read_request
 from dask_hpc.live.spread import Spreading
 from dask_hpc.live.tuning import InForce
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.explanation import explain
+from dask_hpc.model.explanation import Explanation, explain
 from dask_hpc.model.indices import Indices, Running
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan, Resize, Start
@@ -376,9 +376,9 @@ class ControlLoop:
                 free.pop(name, None)
         yield None, [address for name in free for address in self.nodes.workers(name)]
 
-    def tell(self, decision: str, reason: str) -> None:
+    def tell(self, decision: str, reason: str, why: Explanation | None = None) -> None:
         """Add to the story."""
-        self._tell(decision, reason=reason)
+        self._tell(decision, reason=reason, why=why)
 
     def _tell_of_hold(self, decision: str, reason: str) -> None:
         self._tell(decision, reason=reason)
@@ -601,10 +601,15 @@ class ControlLoop:
         return (self.jobs[job_id] for job_id in self.indices.running)
 
     def _tell(
-        self, decision: str, job: LiveJob | None = None, nodes: tuple[str, ...] = (), reason: str = ""
+        self,
+        decision: str,
+        job: LiveJob | None = None,
+        nodes: tuple[str, ...] = (),
+        reason: str = "",
+        why: Explanation | None = None,
     ) -> None:
         happening = Happening(
-            self.indices.revision, self._clock(), decision, job.id if job else "", nodes, reason
+            self.indices.revision, self._clock(), decision, job.id if job else "", nodes, reason, why
         )
         self.story.tell(happening)
 

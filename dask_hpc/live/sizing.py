@@ -11,8 +11,9 @@ from dask_hpc.live import compat
 from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.nodes import is_local
 from dask_hpc.live.unit_facts import Facts, UnitFacts, read_facts
-from dask_hpc.model.cluster_view import ClusterView, JobNeed, Parting, SizePlan, Unit
+from dask_hpc.model.cluster_view import ClusterView, JobNeed, SizePlan, Unit
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.explanation import Explanation
 from dask_hpc.model.parameter import declared
 
 if TYPE_CHECKING:
@@ -197,22 +198,18 @@ class Sizing:
         return number * len(fitting) / len(found), fitting[:_SAMPLE]
 
     def _tell(self, plan: SizePlan, rule: str) -> None:
-        tell = self._control.tell
+        why = Explanation(f"size: {rule}", plan.inputs, plan.rejected)
         if plan.submit:
-            tell("submit-units", f"{plan.submit} more: {plan.reason} (rule {rule})")
+            self._control.tell("submit-units", f"{plan.submit} more: {plan.reason}", why)
         for decision, partings in (
             ("unit-dead", plan.dead),
             ("cancel-unit", plan.cancel),
             ("unit-leaves", plan.leave),
         ):
             for parting in partings:
-                tell(decision, _sentence(parting))
+                self._control.tell(decision, f"{parting.unit}: {parting.reason}", why)
         for word in plan.news:
-            tell("warning", word)
-
-
-def _sentence(parting: Parting) -> str:
-    return f"{parting.unit}: {parting.reason}"
+            self._control.tell("warning", word, why)
 
 
 def _most(job: LiveJob) -> int:

@@ -16,7 +16,9 @@ def told(story: Story, happening: Happening) -> dict[str, Any]:
     """A row of the story. An event has no rule, no inputs and no alternatives."""
     why = story.explanation(happening)
     explained = {"rule": "", "inputs": {}, "rejected": ()} if why is None else asdict(why)
-    return asdict(happening) | explained
+    row = asdict(happening) | explained
+    del row["why"]
+    return row
 
 
 def status_of(control: "ControlLoop") -> dict[str, Any]:

@@ -5,7 +5,7 @@ worker. It is pending until its first worker connects.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
@@ -99,7 +99,9 @@ class SizePlan:
     dead: tuple[Parting, ...] = ()
     #: what the user should know
     news: tuple[str, ...] = ()
-    inputs: Mapping[str, float] | None = None
+    inputs: Mapping[str, float] = field(default_factory=dict)
+    #: what was not done instead
+    rejected: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.submit or self.cancel or self.leave or self.dead or self.news)

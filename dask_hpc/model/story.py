@@ -8,7 +8,7 @@ from itertools import islice
 from dask_hpc.model.explanation import Explanation
 from dask_hpc.model.plan import Plan
 
-#: what a policy decides; everything else in a story is an event
+#: what a policy decides for jobs; all else in a story brings its explanation along, or is an event
 _DECIDED = frozenset({"start", "grow", "shrink", "hand-over", "interrupt"})
 
 
@@ -23,6 +23,8 @@ class Happening:
     job: str = ""
     nodes: tuple[str, ...] = ()
     reason: str = ""
+    #: why this and not another, if it was decided, but by no plan for jobs
+    why: Explanation | None = None
 
 
 class Story:
@@ -50,7 +52,7 @@ class Story:
     def explanation(self, happening: Happening) -> Explanation | None:
         """Why that decision and not another; None of an event, or if it is forgotten."""
         if happening.decision not in _DECIDED:
-            return None  # an event may find the revision that a plan was made from
+            return happening.why  # an event may find the revision that a plan was made from
         return self._explained.get((happening.id, happening.job))
 
     def tell(self, happening: Happening) -> None:

@@ -1,7 +1,8 @@
 """As many units as the work at hand needs: asked for once, kept for a while, given back without loss."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import ceil, inf
 from typing import Annotated, ClassVar
 
@@ -10,6 +11,7 @@ from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.units import show_duration
 from dask_hpc.strategies.unit_memory import UnitMemory, cause_of_death, observe
 
+_TOLD = 3  # units that stay, told when others leave
 _ASK_AGAIN = 60.0  # seconds before a unit that refused to go is asked again
 
 
@@ -108,8 +110,19 @@ class Demand:
             "maximum": view.maximum,
             "target": target,
         }
-        plan = SizePlan(target, submit, why, tuple(cancel), tuple(leave), tuple(dead), tuple(news), inputs)
-        return plan, memory
+        rejected = self._not_done(standing, target, submit, {parting.unit for parting in leave})
+        partings = (tuple(cancel), tuple(leave), tuple(dead))
+        return SizePlan(target, submit, why, *partings, tuple(news), inputs, tuple(rejected)), memory
+
+    def _not_done(self, standing: Standing, target: int, submit: int, going: set[str]) -> Iterator[str]:
+        """What could have been done instead, and why it was not."""
+        missing = target - standing.have - submit
+        if submit and missing > 0:
+            yield f"{missing} more: only {_units(self.max_pending)} may be pending"
+        others = (unit for unit in standing.stay if unit.name not in going)
+        for unit in islice(others, _TOLD if going else 0):
+            why = unit.pinned or ("it works" if unit.is_busy else f"it holds {unit.held / 1e6:.3g} MB")
+            yield f"{unit.name} leaves instead: {why}"
 
     def _dead(self, view: ClusterView, memory: UnitMemory) -> tuple[list[Parting], list[str], UnitMemory]:
         """Units that died, what to tell of it, and the memory with it."""
@@ -181,14 +194,14 @@ class Demand:
         wanted, why = (
             by_work,
             (
-                f"{view.tasks} tasks with {show_duration(view.work)} of work"
+                f"{_tasks(view.tasks)} with {show_duration(view.work)} of work"
                 + (f" and jobs on {nodes} nodes" if nodes else "")
             ),
         )
         if by_memory > wanted:
             wanted, why = by_memory, f"{held / 1e9:.3g} GB of results"
         if wanted == 0 and (view.tasks or view.dormant):
-            wanted, why = 1, f"{view.tasks + view.dormant} tasks wait for something else"
+            wanted, why = 1, f"{_tasks(view.tasks + view.dormant)} may still need somebody"
         is_active = view.now - memory.active_at < self.idle_grace and not self.forbid_idling
         if wanted == 0 and standing.stay and is_active:
             wanted, why = 1, "tasks ran a moment ago"
@@ -275,6 +288,10 @@ def _why_ending(unit: Unit) -> str:
     if unit.left < inf:
         return f"its walltime ends in {show_duration(unit.left)}; it hands over"
     return f"only {unit.connected} of its {unit.members} workers are left; it is replaced"
+
+
+def _tasks(count: int) -> str:
+    return f"{count} task{'' if count == 1 else 's'}"
 
 
 def _enough(count: int) -> str:

@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 from batch_cluster import batch_cluster, names_of, napping
-from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker, get_worker
+from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker, get_worker, wait
 from distributed.utils_test import async_poll_for, gen_test, inc
 
 import dask_hpc
@@ -70,6 +70,26 @@ async def test_it_grows_with_the_work_and_shrinks_without_loss():
         del futures
         await async_poll_for(lambda: not cluster.plan and not cluster.workers, 10)
         assert await client.submit(inc, 1) == 2, "and it grows again from nothing"
+
+
+@gen_test()
+async def test_every_decision_says_why():
+    async with LocalCluster(n_workers=0, **QUIET) as cluster, Client(cluster, asynchronous=True) as client:
+        manager = await malleable(cluster)
+        cluster.adapt(minimum=0, maximum=2, **QUICK)
+        future = client.submit(inc, 1)
+        await future
+        more = client.map(inc, range(200), pure=False)
+        await wait(more)
+        del more
+        await async_poll_for(lambda: len(cluster.plan) == 1, 10)
+        rows = [row for row in await manager.story() if row["decision"] in ("submit-units", "unit-leaves")]
+        assert len(rows) >= 1
+        for row in rows:
+            assert row["rule"] == "size: demand"
+            assert row["inputs"]["maximum"] == 2 and row["inputs"]["target"] in (0, 1, 2)
+        assert rows[0]["inputs"]["tasks"] == 1 and "1 unit wanted: 1 task with" in rows[0]["reason"]
+        await manager.close()
 
 
 @gen_test()
@@ -151,7 +171,7 @@ async def test_somebody_stays_for_tasks_that_wait():
 async def test_a_unit_that_vanishes_is_replaced():
     async with LocalCluster(n_workers=0, **QUIET) as cluster, Client(cluster, asynchronous=True) as client:
         cluster.adapt(Adaptive=HPCAdaptive, minimum=2, maximum=2, **QUICK)
-        await async_poll_for(lambda: len(cluster.scheduler.workers) == 2, 10)
+        await async_poll_for(lambda: len(cluster.scheduler.workers) == len(cluster.workers) == 2, 10)
         first = set(cluster.workers)
         victim = cluster.workers[min(first)]
         await victim.close(nanny=False)
