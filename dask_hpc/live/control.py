@@ -113,6 +113,19 @@ class ControlLoop:
         if changed or job is not None:
             self._wake()
 
+    def decide_at_once(self) -> None:
+        """Where the only job there is has just arrived, its tasks need not wait for the next decision.
+
+        None of them has moved yet; that is why, closed or not, it cannot be over.
+        """
+        alone = next(iter(self._not_offered)) if len(self._not_offered) == 1 else None
+        if alone is None or self.indices.running or len(self.indices.waiting) or self.gate.has_freed:
+            return
+        if all(job is alone for job in self._perhaps_over):
+            ends, self._perhaps_over = self._perhaps_over, {}
+            self.decide()
+            self._perhaps_over.update(ends)
+
     def task_moves(
         self, key: Any, job: LiveJob, start: str, finish: str, startstops: Any = None, nbytes: int = 0
     ) -> None:

@@ -180,6 +180,11 @@ class Gate:
         self._freed.update(dict.fromkeys(self.waves.close()))
         self.nudge_freed()
 
+    @property
+    def has_freed(self) -> bool:
+        """Whether tasks left their job that Dask has not looked at yet."""
+        return bool(self._freed)
+
     def nudge_freed(self) -> None:
         """Let Dask look at the tasks that left their job."""
         if self._freed:

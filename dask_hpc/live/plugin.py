@@ -167,6 +167,7 @@ class HpcPlugin(SchedulerPlugin):
             if request is not None or self._owner:
                 self.control.graph_arrives(client, request, tasks, compat.submitter())
             self._waves.lanes.submit(tasks)
+            self.control.decide_at_once()
             shares = self.control.shares
             if shares is not None and compat.submitter() is None:
                 shares.graph_arrives(client, tasks)
@@ -190,11 +191,11 @@ class HpcPlugin(SchedulerPlugin):
             self._task_waits(key, finish)
         if finish in _SETTLED and self.is_on and self.control.shares is not None:
             self._task_settles(key, finish)
-        if key in self._in_lanes:
+        if self._in_lanes and key in self._in_lanes:
             self._task_in_lane(key, start, finish)
         if finish == "forgotten" and self.rescue.is_used:
             self._task_is_forgotten(key)
-        job = self._owner.get(key)
+        job = self._owner.get(key) if self._owner else None
         if job is not None:
             try:
                 self.control.task_moves(key, job, start, finish, startstops, nbytes)

@@ -553,3 +553,22 @@ async def test_closed_while_dasks_queue_stands_still(c, s, *workers):
     for i in range(20):
         await Event(f"go-{i}").set()
     await c.gather(futures)
+
+
+@cluster2
+async def test_the_first_job_starts_before_its_tasks_move(c, s, *workers):
+    async with await dask_hpc.manage(c):
+        for nodes in (2, 1):
+            with dask_hpc.job("a", nodes=nodes):
+                futures = c.map(inc, range(20), pure=False)
+            await c.gather(futures)
+            job = await until(s, "a", "done")
+            log = [t for t in s.transition_log if t.key == futures[0].key]
+            assert "no-worker" not in {t.finish for t in log} or nodes == 1
+            if nodes == 2:  # with queuing: not one step more than on a plain cluster
+                assert [t.finish for t in log if t.start != t.finish][:3] == [
+                    "waiting",
+                    "processing",
+                    "memory",
+                ]
+            assert job.performance.tasks == 20
