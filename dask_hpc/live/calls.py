@@ -45,7 +45,7 @@ class Calls:
             "hpc_told": self.told,
             "hpc_close": self.close,
             "hpc_farewell": self._plugin.farewells.farewell,
-            "hpc_worker_ends": self._plugin.farewells.worker_ends,
+            "hpc_worker_ends": self._plugin.walltime.worker_ends,
         }
         return {name: _strict(name, call) for name, call in calls.items()}
 

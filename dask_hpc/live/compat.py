@@ -1153,9 +1153,11 @@ def leaving_workers(scheduler: Any) -> set[str]:
     }
 
 
-def usual_seconds(task: Any) -> float:
-    """How long tasks of its kind run, as Dask remembers it; 0 if none has run."""
-    return max(0.0, task.prefix.duration_average)
+def kinds(scheduler: Any, states: Iterable[str]) -> set[str]:
+    """The prefixes of which there are tasks in one of these states."""
+    wanted = tuple(states)
+    prefixes = scheduler.task_prefixes.items()
+    return {name for name, found in prefixes if any(found.states[state] for state in wanted)}
 
 
 async def let_worker_go(scheduler: Any, address: str) -> None:

@@ -53,8 +53,6 @@ class Farewells:
         self._going: dict[str, _Going] = {}
         #: why workers close, as they logged it
         self._reasons: dict[str, str] = {}
-        #: seconds of the event loop's clock when workers will end, of those that know
-        self.ends_at: dict[str, float] = {}
 
     def start(self) -> None:
         """All workers, now and later, will say farewell."""
@@ -85,19 +83,8 @@ class Farewells:
         """A worker is gone."""
         self._reasons.pop(address, None)
         self._going.pop(address, None)
-        self.ends_at.pop(address, None)
 
     # remote calls
-
-    def worker_ends(self, address: Any = None, left: Any = None) -> str:
-        """A worker knows that it ends in so many seconds."""
-        if not isinstance(address, str) or compat.worker_status(self._scheduler, address) is None:
-            raise InputError("worker ends: address", f"found {shown(address)}", "a connected worker")
-        if not is_number(left, float("-inf"), 1e10):
-            raise InputError("worker ends: left", f"found {shown(left)}", "seconds")
-        self.ends_at[address] = asyncio.get_running_loop().time() + left
-        self._tell("worker-ends", f"worker {address} ends in {left:.0f} s")
-        return "OK"
 
     async def farewell(
         self, address: Any = None, reason: Any = "", seconds: Any = 0, stored: Any = (), problem: Any = ""
@@ -224,9 +211,12 @@ class Farewells:
             task = compat.find_task(self._scheduler, key)
             if task is not None and key not in found:
                 needs = tuple(compat.dependencies(task))
-                found[key] = Recipe(compat.usual_seconds(task), compat.size(task), needs)
+                found[key] = Recipe(self._seconds(task), compat.size(task), needs)
                 todo += [n for n in needs if not compat.holders(compat.find_task(self._scheduler, n))]
         return found
+
+    def _seconds(self, task: Any) -> float:
+        return compat.average_duration(self._scheduler, compat.prefix(task)) or 0.0
 
     def _status(self, address: str) -> str | None:
         return compat.worker_status(self._scheduler, address)

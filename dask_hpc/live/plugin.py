@@ -18,6 +18,7 @@ from dask_hpc.live.reloading import UNREADABLE, Rescue
 from dask_hpc.live.request import ANNOTATION, TOPIC
 from dask_hpc.live.sizing import Sizing
 from dask_hpc.live.tuning import History, InForce, difference
+from dask_hpc.live.walltime import Walltime
 from dask_hpc.model.story import Story
 from dask_hpc.policy import Policy
 
@@ -64,6 +65,7 @@ class HpcPlugin(SchedulerPlugin):
         self.is_on = False
         self._owner: dict[Any, Any] = {}
         self._clocks: Any = None
+        self._ends: dict[str, float] = {}
         self.rescue = Rescue(None, None, lambda decision, reason: None)
         self._dashboard: Dashboard | None = None
 
@@ -89,6 +91,15 @@ class HpcPlugin(SchedulerPlugin):
         self.farewells = Farewells(
             scheduler, self._settings["farewell"], self.rescue, tell, self.count_error, lambda: self.is_on
         )
+        self.walltime = Walltime(
+            scheduler,
+            lambda: self.control.holds,
+            lambda: float(self.history.now.settings["drain"]),
+            tell,
+            self.count_error,
+            lambda: self.is_on,
+        )
+        self._ends = self.walltime.ends_at
         self.calls = Calls(self)
         self._handlers = self.calls.by_name()
         compat.add_handlers(scheduler, self._handlers)
@@ -116,6 +127,7 @@ class HpcPlugin(SchedulerPlugin):
         if self.scheduler.plugins.get(NAME) is self:
             self.scheduler.remove_plugin(NAME)
         self.rescue.close()
+        self.walltime.close()
         await self.farewells.stop()
 
     # what people change
@@ -172,6 +184,7 @@ class HpcPlugin(SchedulerPlugin):
             if shares is not None and compat.submitter() is None:
                 shares.graph_arrives(client, tasks)
             self.rescue.graph_arrives(tasks)
+            self.walltime.graph_arrives(key for key in tasks if compat.find_task(scheduler, key) is not None)
         except Exception as error:
             self.count_error("update_graph", error)
             self.wake()  # not called again: the tasks move on, and what is in no job runs plainly
@@ -196,6 +209,9 @@ class HpcPlugin(SchedulerPlugin):
         if finish == "forgotten" and self.rescue.is_used:
             self._task_is_forgotten(key)
         job = self._owner.get(key) if self._owner else None
+        if self._ends:
+            self._task_moves_while_a_worker_ends(key, start, finish, startstops)
+        job = self._owner.get(key)
         if job is not None:
             try:
                 self.control.task_moves(key, job, start, finish, startstops, nbytes)
@@ -215,6 +231,11 @@ class HpcPlugin(SchedulerPlugin):
         if key in self._in_lanes:
             self._waves.lanes.task_moves(key, start, finish)
 
+    @guarded
+    def _task_moves_while_a_worker_ends(self, key: Any, start: str, finish: str, startstops: Any) -> None:
+        self.walltime.task_moves(key, start, finish, startstops)
+
+    @guarded
     def _task_is_forgotten(self, key: Any) -> None:
         self.rescue.forgotten(key)
 
@@ -239,6 +260,7 @@ class HpcPlugin(SchedulerPlugin):
         """A worker is gone, and its tasks have already been sent elsewhere, or wait."""
         self.control.worker_leaves(worker)
         self.farewells.worker_leaves(worker)
+        self.walltime.worker_leaves(worker)
 
     @guarded
     def remove_client(self, scheduler: Any, client: str) -> None:
@@ -278,6 +300,7 @@ class HpcPlugin(SchedulerPlugin):
         self._show_no_more()
         await self.control.settle()
         self.farewells.cancel()
+        self.walltime.close()
 
     # control
 

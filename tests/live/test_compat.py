@@ -876,13 +876,15 @@ async def test_a_plugin_by_value_goes_to_workers_and_away(c, s, a):
 
 
 @one
-async def test_how_long_tasks_of_a_kind_run_is_known(c, s, a):
+async def test_kinds_of_tasks_by_state(c, s, a):
     f = c.submit(inc, 1)
     await f
-    task = compat.find_task(s, f.key)
-    assert 0 < compat.usual_seconds(task) < 10, "TaskPrefix.duration_average is not seconds"
-    task.prefix.duration_average = -1  # Dask's word for unknown
-    assert compat.usual_seconds(task) == 0
+    assert compat.kinds(s, ["memory"]) == {"inc"}, "TaskPrefix.states does not count what is in memory"
+    assert compat.kinds(s, compat.UNFINISHED) == set()
+    g = c.submit(blocked, "go", key="blocked")
+    await async_poll_for(lambda: compat.kinds(s, ["processing"]) == {"blocked"}, 10)
+    await Event("go").set()
+    await g
 
 
 @gen_cluster(client=True, nthreads=[("", 1)] * 2)

@@ -93,7 +93,7 @@ async def test_a_lifetime_is_known(c, s):
         Worker(s.address, nthreads=1, lifetime="1h") as a,
         Worker(s.address, nthreads=1) as b,
     ):
-        ends = plugin_of(s).farewells.ends_at
+        ends = plugin_of(s).walltime.ends_at
         await async_poll_for(lambda: a.address in ends, 10)
         left = ends[a.address] - asyncio.get_running_loop().time()
         assert 3590 < left <= 3600
