@@ -87,7 +87,8 @@ class HpcPlugin(SchedulerPlugin):
         def tell(decision: str, reason: str) -> None:
             self.control.tell(decision, reason)
 
-        self.rescue = Rescue(scheduler, self._settings["rescue"], tell)
+        is_dry = self.control.is_dry
+        self.rescue = Rescue(scheduler, None if is_dry else self._settings["rescue"], tell)
         self.farewells = Farewells(
             scheduler, self._settings["farewell"], self.rescue, tell, self.count_error, lambda: self.is_on
         )
@@ -107,28 +108,21 @@ class HpcPlugin(SchedulerPlugin):
         self._dashboard = Dashboard(self)
         self._dashboard.open()
         metrics.register(self)
-        if not self.control.is_dry:
+        if not is_dry:
             self.farewells.start()
 
     async def stop(self) -> None:
         """Let go of everything and leave the scheduler, and its workers, without a trace."""
         async with AsyncExitStack() as stack:  # from the last to the first, and all, whatever one may raise
             stack.push_async_callback(self.farewells.stop)
+            stack.callback(self.rescue.close)
+            stack.callback(self.walltime.close)
             if self.scheduler.plugins.get(NAME) is self:
                 stack.callback(self.scheduler.remove_plugin, NAME)
             stack.callback(self._show_no_more)
             stack.callback(self._end_following)
             stack.callback(compat.remove_handlers, self.scheduler, self._handlers)
             stack.callback(self._release, "closed", "control was closed")
-        self._release("closed", "control was closed")
-        compat.remove_handlers(self.scheduler, self._handlers)
-        self._end_following()
-        self._show_no_more()
-        if self.scheduler.plugins.get(NAME) is self:
-            self.scheduler.remove_plugin(NAME)
-        self.rescue.close()
-        self.walltime.close()
-        await self.farewells.stop()
 
     # what people change
 
@@ -208,10 +202,9 @@ class HpcPlugin(SchedulerPlugin):
             self._task_in_lane(key, start, finish)
         if finish == "forgotten" and self.rescue.is_used:
             self._task_is_forgotten(key)
-        job = self._owner.get(key) if self._owner else None
         if self._ends:
             self._task_moves_while_a_worker_ends(key, start, finish, startstops)
-        job = self._owner.get(key)
+        job = self._owner.get(key) if self._owner else None
         if job is not None:
             try:
                 self.control.task_moves(key, job, start, finish, startstops, nbytes)
