@@ -116,7 +116,7 @@ class HandOvers:
         plan = evacuate(blocks, gives, rooms_on(self._scheduler, stays))
         if plan.unplaced:
             self._tell("not-moved", f"results of job {job.id} stay on nodes it gives up: {plan.reason}")
-        why = f"job {job.id} gives up their nodes"
+        why = f"job {job.id} gives up the nodes they are on"
         failed = await carry_out(self._scheduler, plan.moves, why, self._tell)
         return bool(plan) and not plan.unplaced and not failed
 
