@@ -45,7 +45,7 @@ DASK_THINGS = {"client", "cluster", "future", "nanny", "scheduler", "worker"}
 def room_of(module: str) -> str:
     """``dask_hpc.live.jobs`` is in ``live``; only compat is a room within a room."""
     inner = module.removeprefix("dask_hpc").lstrip(".")
-    return inner if inner == COMPAT else inner.partition(".")[0]
+    return COMPAT if inner == COMPAT or inner.startswith(f"{COMPAT}.") else inner.partition(".")[0]
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -102,7 +102,7 @@ def private_dask_names(module: str, tree: ast.AST) -> Iterator[str]:
                 if name.partition(".")[0] in ENGINE:
                     ours.add((alias.asname or alias.name).partition(".")[0])
                     if any(is_private(part) for part in name.split(".")):
-                        yield f"{module}:{node.lineno}: {name} is private to Dask; go through live/compat.py"
+                        yield f"{module}:{node.lineno}: {name} is private to Dask; go through live/compat"
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr):
             base = node.value
@@ -110,7 +110,7 @@ def private_dask_names(module: str, tree: ast.AST) -> Iterator[str]:
             while isinstance(base, ast.Attribute):
                 base = base.value
             if getattr(base, "id", None) in ours or last.lstrip("_") in DASK_THINGS:
-                yield f"{module}:{node.lineno}: {ast.unparse(node)} is private to Dask; use live/compat.py"
+                yield f"{module}:{node.lineno}: {ast.unparse(node)} is private to Dask; use live/compat"
 
 
 def not_public(module: str, tree: ast.AST) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A contract test for every private name of Dask that ``live/compat.py`` touches."""
+"""A contract test for every private name of Dask that ``live/compat`` touches."""
 
 import inspect
 import subprocess
@@ -433,13 +433,13 @@ async def test_a_new_worker_is_not_asked_about_gated_tasks(c, s, a):
     asked.clear()
     async with Worker(s.address, name="b") as b:
         assert await other == 2
-        assert set(asked) == {"other"}, f"Scheduler.{compat._FOR_NEW_WORKER} is not asked any more"
+        assert set(asked) == {"other"}, "bulk_schedule_unrunnable_after_adding_worker is gone"
         assert list(s.unrunnable) == [s.tasks["gated"]]
         asked.clear()
         assert s.bulk_schedule_unrunnable_after_adding_worker(s.workers[b.address]) == {} and not asked
     end()
     end()
-    assert compat._FOR_NEW_WORKER not in vars(s)
+    assert "bulk_schedule_unrunnable_after_adding_worker" not in vars(s)
     del s.valid_workers, gated
 
 
@@ -842,9 +842,8 @@ def test_only_compat_touches_private_names():
         "scheduler.generation", "http_application", "template_variables(",
     )  # fmt: skip
     for file in Path(dask_hpc.live.__file__).parent.glob("*.py"):
-        if file.name != "compat.py":
-            found = [name for name in private if name in file.read_text()]
-            assert not found, f"{file.name} touches {found}"
+        found = [name for name in private if name in file.read_text()]
+        assert not found, f"{file.name} touches {found}"
 
 
 # --- workers that leave

@@ -1,0 +1,69 @@
+"""Copies of results, and moving them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def keys_on(scheduler: Any, address: str) -> list[Any]:
+    """Keys of the results that a worker holds; an actor is no result, it cannot be moved."""
+    worker = scheduler.workers.get(address)
+    return [task.key for task in worker.has_what if not task.actor] if worker else []
+
+
+def holders(task: Any) -> tuple[str, ...]:
+    """The workers that hold a task's result."""
+    return tuple(worker.address for worker in task.who_has or ())
+
+
+def size(task: Any) -> int:
+    """Bytes of a task's result."""
+    return max(0, task.nbytes)
+
+
+def is_actor(task: Any) -> bool:
+    """Whether the task's result is an actor."""
+    return bool(task.actor)
+
+
+def is_wanted(task: Any) -> bool:
+    """Whether a client has a future of the task."""
+    return bool(task.who_wants)
+
+
+def is_used_on(task: Any, address: str) -> bool:
+    """Whether a task that was sent to this worker needs the result: its copy there may not be dropped."""
+    return any(
+        waiter.processing_on is not None and waiter.processing_on.address == address
+        for waiter in task.waiters or ()
+    )
+
+
+def is_running(scheduler: Any, address: str) -> bool:
+    """Whether a worker is connected and takes tasks and data: not paused, held or leaving."""
+    return scheduler.workers.get(address) in scheduler.running
+
+
+def is_shuffling(scheduler: Any) -> bool:
+    """Whether one of Dask's own shuffles is under way."""
+    plugin, workers = scheduler.plugins.get("shuffle"), list(scheduler.workers.values())
+    return plugin is not None and len(plugin.valid_workers_downscaling(scheduler, workers)) < len(workers)
+
+
+def copy_to(scheduler: Any, address: str, keys: Iterable[Any], stimulus_id: str) -> None:
+    """Ask a worker to fetch copies. Asking twice does no harm; nobody says when they are there."""
+    if address in scheduler.stream_comms:
+        scheduler.request_acquire_replicas(address, list(keys), stimulus_id=stimulus_id)
+
+
+def drop_from(scheduler: Any, address: str, keys: Iterable[Any], stimulus_id: str) -> None:
+    """Drop copies, each neither the last one nor used there. The scheduler knows them no more at once."""
+    if address in scheduler.stream_comms:
+        scheduler.request_remove_replicas(address, list(keys), stimulus_id=stimulus_id)
+
+
+def memory_of(scheduler: Any, address: str) -> tuple[int, int]:
+    """A worker's memory limit (0 for none) and what of it is in use, in bytes."""
+    worker = scheduler.workers[address]
+    memory = worker.memory
+    # The process was measured at the last heartbeat; results may have come since.
+    return worker.memory_limit, max(memory.process, worker.nbytes - memory.spilled + memory.unmanaged_old)
