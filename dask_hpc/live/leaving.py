@@ -160,7 +160,8 @@ class Leaving:
     def _on_the_way(self, departure: "_Departure") -> list[str]:
         """Those that are still to be brought out with care. None if control or the scheduler is closed, or
         if no worker stays."""
-        if self._is_over or compat.is_closing(self._scheduler) or not self._staying():
+        others = set(compat.workers_by_name(self._scheduler)) - self._departures.keys()
+        if self._is_over or compat.is_closing(self._scheduler) or not others:
             return []
         return [address for address in departure.ready if compat.worker_status(self._scheduler, address)]
 

@@ -373,6 +373,22 @@ async def test_a_worker_that_dies_on_the_way(c, s, a, b, d):
         assert plugin_of(s).errors == 0
 
 
+@gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.worker.memory.pause": False})
+async def test_company_that_paused_itself_is_company(c, s, a, b):
+    """It has no room just now, which is no reason to leave the decision, and all the data, to Dask."""
+    async with await dask_hpc.manage(c):
+        kept = await c.scatter(1, workers=[a.address])
+        b.status = Status.paused
+        await async_poll_for(lambda: s.workers[b.address].status == Status.paused, 10)
+        assert await c.retire_workers(workers=[a.address]) == {}
+        assert s.workers[a.address].status == Status.running
+        assert len(reasons(s, "not-retired")) == 1
+        b.status = Status.running
+        await async_poll_for(lambda: s.workers[b.address].status == Status.running, 10)
+        assert list(await c.retire_workers(workers=[a.address])) == [a.address]
+        assert await c.gather(kept) == 1
+
+
 @cluster2
 async def test_nobody_stays(c, s, a, b):
     """As when a cluster is closed: no wait; Dask keeps those that have data."""

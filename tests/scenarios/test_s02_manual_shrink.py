@@ -31,12 +31,19 @@ def lost(scheduler):
     return sum(len(e["lost-computed-tasks"]) + len(e["lost-scattered-tasks"]) for e in events)
 
 
-async def shrunk(managed):
+async def controlled(how, cluster, client):
+    """The manager of a cluster under our control, or None."""
+    if how == "manage":
+        return await dask_hpc.manage(client)
+    return await dask_hpc.malleable(cluster) if how == "malleable" else None
+
+
+async def shrunk(how):
     local = LocalCluster(
         n_workers=3, threads_per_worker=1, asynchronous=True, dashboard_address=":0", memory_limit="4 GiB"
     )
     async with local as cluster, Client(cluster, asynchronous=True) as c:
-        manager = await dask_hpc.manage(c) if managed else None
+        manager = await controlled(how, cluster, c)
         s, watch = cluster.scheduler, Watch()
         futures = c.map(produce, range(RESULTS), [NBYTES] * RESULTS)
         await wait(futures)
@@ -55,22 +62,23 @@ async def shrunk(managed):
 
 
 @pytest.mark.slow
-def test_scale_from_three_to_two(report):
+@pytest.mark.parametrize("how", ["manage", "malleable"])
+def test_scale_from_three_to_two(how, report):
     found = {}
 
     @gen_test(timeout=120)
     async def run():
-        found["plain"] = await shrunk(False)
-        found["ours"] = await shrunk(True)
+        found["plain"] = await shrunk("plain")
+        found["ours"] = await shrunk(how)
 
     run()
     plain, ours = found["plain"], found["ours"]
     for name, bound in (("lost", "0"), ("unfinished", "0")):
         words = {"lost": f"of {RESULTS} results lost", "unfinished": "results that left memory"}[name]
-        report.add("S2", f"scale(3 -> 2), {words}", plain=plain[name], ours=ours[name], bound=bound)
+        report.add("S2", f"{how}, scale(3 -> 2), {words}", plain=plain[name], ours=ours[name], bound=bound)
     for name, bound in (("returned", "promptly"), ("took", "< 5")):
         words = {"returned": "scale() returns after, s", "took": "1 GB: shrink done after, s"}[name]
-        report.add("S2", words, plain=f"{plain[name]:.2f}", ours=f"{ours[name]:.2f}", bound=bound)
+        report.add("S2", f"{how}, {words}", plain=f"{plain[name]:.2f}", ours=f"{ours[name]:.2f}", bound=bound)
     assert plain["lost"] > 0
     assert ours["lost"] == ours["unfinished"] == 0
     assert ours["returned"] < 0.5 and ours["took"] < 5
@@ -120,3 +128,43 @@ def test_a_retirement_without_room_is_refused(report):
     assert not plain["alive"]
     assert ours["alive"] and ours["answer"] == []
     assert len(ours["told"]) == 1 and "fit nowhere" in ours["told"][0]
+
+
+async def scaled_without_room(how):
+    """Three workers with so much data that two could not hold it, told to be two by ``cluster.scale``."""
+    local = LocalCluster(
+        n_workers=3, threads_per_worker=1, asynchronous=True, dashboard_address=":0", memory_limit="480 MiB"
+    )
+    async with local as cluster, Client(cluster, asynchronous=True) as c:
+        manager = await controlled(how, cluster, c)
+        futures = c.map(produce, range(11), [80_000_000] * 11)
+        await wait(futures)
+        cluster.scale(2)
+        await cluster
+        told = []
+        if manager is not None:
+            told = [row["reason"] for row in await manager.story() if row["decision"] == "stays"]
+            await manager.close()
+        return {"alive": len(cluster.workers), "lost": lost(cluster.scheduler), "told": told}
+
+
+@pytest.mark.slow
+def test_scale_without_room_leaves_the_worker_alive(report):
+    found = {}
+
+    @gen_test(timeout=120)
+    async def run():
+        found["plain"] = await scaled_without_room("plain")
+        found["ours"] = await scaled_without_room("malleable")
+
+    run()
+    plain, ours = found["plain"], found["ours"]
+    report.add(
+        "S2",
+        "scale(3 -> 2) without room: workers alive / results lost",
+        plain=f"{plain['alive']} / {plain['lost']}",
+        ours=f"{ours['alive']} / {ours['lost']}",
+        bound="3 / 0, refused and told",
+    )
+    assert plain["alive"] == 2 and plain["lost"] > 0
+    assert (ours["alive"], ours["lost"], len(ours["told"])) == (3, 0, 1)
