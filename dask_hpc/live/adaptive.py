@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from contextlib import suppress
 from datetime import timedelta
 from math import inf
 from secrets import token_hex
@@ -188,22 +186,6 @@ class HPCAdaptive(Adaptive):
             set_as_default=False,
         ) as client:
             await client.register_plugin(plugin)
-
-    # Dask's own steps are not taken; these are for people who look.
-
-    async def target(self) -> int:
-        """How many workers the newest decision wanted."""
-        return int(self.log[-1][1]["target"]) if self.log else len(self.plan)
-
-    async def scale_down(self, workers: Iterable[Any]) -> None:
-        """Let the units of these workers go, without loss."""
-        going = set(map(str, workers))
-        spec = self.cluster.worker_spec
-        self._lossless.remove(
-            [name for name in list(spec) if not going.isdisjoint(members(name, spec[name]))]
-        )
-        with suppress(Exception):
-            await compat.correct_soon(self.cluster)
 
 
 def _is_started(unit: Any) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dask_hpc.live.control import ControlLoop
 
 _SAMPLE = 100  # tasks whose expected duration stands for that of all that are queued
+_ASKERS = 8  # cluster objects that are remembered
 _LOOK = 2000  # tasks in no-worker that are looked through for those outside of jobs
 
 
@@ -33,23 +34,25 @@ class Sizing:
     def __init__(self, scheduler: Any, control: "ControlLoop") -> None:
         self._scheduler = scheduler
         self._control = control
-        #: the newest asker, the strategy it was answered by, and what that wants to remember
-        self._asker = ""
-        self._strategy: Any = None
-        self._memory: Any = None
+        #: what the strategy wants to remember, by asker
+        self._memories: dict[str, Any] = {}
+        self._strategy: type | None = None
 
     def decide(self, given: object, now: float) -> dict[str, Any]:
         """What a cluster object is to do, from what it says about itself. Raises ``InputError``."""
         facts = read_facts(given)
         strategy = self._with(facts.parameters)
-        if facts.asker != self._asker or type(strategy) is not type(self._strategy):
-            self._memory = None
-        self._asker, self._strategy = facts.asker, strategy
+        if type(strategy) is not self._strategy:
+            self._memories.clear()
+            self._strategy = type(strategy)
         for decision, reason in facts.news:
             self._control.tell(decision, reason)
         if self._control.is_paused:
             return NO_CHANGE
-        plan, self._memory = strategy.decide(self._view(facts, now), self._memory)
+        plan, memory = strategy.decide(self._view(facts, now), self._memories.pop(facts.asker, None))
+        self._memories[facts.asker] = memory
+        while len(self._memories) > _ASKERS:
+            del self._memories[next(iter(self._memories))]
         self._tell(plan, strategy.name)
         if self._control.is_dry:
             return NO_CHANGE
