@@ -83,16 +83,18 @@ class FarewellPlugin(WorkerPlugin):
         self._leaving = asyncio.ensure_future(self._leave(signum))
 
     async def _leave(self, signum: int) -> None:
-        worker = self._worker
+        worker, reason = self._worker, f"signal-{signum}"
+        if not callable(self._chained):
+            # Closing first, or a heartbeat that the scheduler does not expect any more would close the nanny
+            # too; the farewell is said in teardown.
+            await worker.close(nanny=False, executor_wait=False, timeout=self._seconds, reason=reason)
+            return
         try:
             if worker.status in (Status.running, Status.paused):
                 worker.status = Status.closing_gracefully  # start nothing more
-            await self._say_farewell(f"signal-{signum}")
+            await self._say_farewell(reason)
         finally:
-            if callable(self._chained):
-                self._chained(signum, None)
-            else:
-                await worker.close(nanny=False, executor_wait=False, reason=f"signal-{signum}")
+            self._chained(signum, None)
 
     # the farewell
 
