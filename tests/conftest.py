@@ -1,7 +1,9 @@
 """Fixtures of distributed's own tests, its leak checks, the scenarios' report, and ``--runslow``."""
 
 from importlib.util import find_spec
+from math import isinf
 
+import dask
 import pytest
 from distributed.utils_test import cleanup, loop, loop_in_thread  # noqa: F401
 
@@ -14,8 +16,12 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
+    reasons = {}
     if not config.getoption("--runslow"):
-        skip = pytest.mark.skip(reason="slow: needs --runslow")
-        for item in items:
-            if "slow" in item.keywords:
-                item.add_marker(skip)
+        reasons["slow"] = "slow: needs --runslow"
+    if isinf(float(dask.config.get("distributed.scheduler.worker-saturation"))):
+        reasons["queue"] = "Dask does not queue root tasks here"
+    for item in items:
+        for marker, reason in reasons.items():
+            if marker in item.keywords:
+                item.add_marker(pytest.mark.skip(reason=reason))

@@ -16,7 +16,7 @@ import dask_hpc
 from dask_hpc import HPCAdaptive, InputError, malleable
 from dask_hpc.live.unit_facts import Facts, UnitFacts, read_facts
 
-QUIET = {"processes": False, "dashboard_address": None, "asynchronous": True, "threads_per_worker": 1}
+QUIET = {"processes": False, "dashboard_address": ":0", "asynchronous": True, "threads_per_worker": 1}
 QUICK = {"interval": "20ms", "cool_down": 0, "idle_grace": "100ms"}
 
 

@@ -327,6 +327,7 @@ async def test_stealing_moves_what_has_not_started(c, s, a, b):
     await c.gather(futures)
 
 
+@pytest.mark.queue
 @one
 async def test_root_rule_is_dasks(c, s, a):
     """For the threads of the whole cluster our rule says what Dask's own says."""
@@ -358,6 +359,7 @@ def test_outputs_of_shuffles_follow_their_barrier():
     assert ds.key_split(key) == compat.BARRIER, "the barrier tasks of shuffles are called otherwise"
 
 
+@pytest.mark.queue
 @gen_cluster(client=True, nthreads=[("", 1), ("", 2)])
 async def test_slots_are_dasks(c, s, a, b):
     both = {a.address, b.address}
@@ -380,6 +382,7 @@ async def test_slots_are_dasks(c, s, a, b):
     await c.gather(futures)
 
 
+@pytest.mark.queue
 @two
 async def test_a_stopped_queue_lets_nothing_out(c, s, a, b):
     futures = c.map(blocked, ["go"] * 20, range(20), key=[("q", i) for i in range(20)])
@@ -587,6 +590,7 @@ async def test_no_dashboard(c, s, a):
     assert isinstance(s.clients, dict) and c.id in s.clients, "Scheduler.clients is not by id"
 
 
+@pytest.mark.queue
 @one
 async def test_a_generation_places_a_task_in_the_queue(c, s, a):
     assert isinstance(compat.generation(s), int), "SchedulerState.generation is gone"

@@ -122,6 +122,7 @@ async def test_limits_change_while_reads_wait(c, s, *workers):
         await c.gather(futures)
 
 
+@pytest.mark.queue
 @cluster4
 async def test_in_a_job_it_needs_a_slot_as_well(c, s, *workers):
     async with await dask_hpc.manage(c) as manager:

@@ -58,6 +58,7 @@ async def test_nothing_is_left_after_close(c, s, *workers):
     assert traces(s)[:-1] == before
 
 
+@pytest.mark.queue
 @cluster2
 async def test_released_tasks_are_queued_as_in_plain_dask(c, s, *workers):
     m = await dask_hpc.manage(c)

@@ -354,6 +354,7 @@ async def test_bag_and_delayed(c, s, *workers):
     assert await c.compute(dask.delayed(sum)([dask.delayed(inc)(i) for i in range(5)])) == 15
 
 
+@pytest.mark.queue
 @both
 async def test_root_tasks_are_queued(c, s, *workers):
     futures = c.map(lambda _: Event("go").wait(30), range(40))

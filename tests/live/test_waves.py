@@ -5,12 +5,15 @@ from collections import Counter
 from contextlib import asynccontextmanager
 
 import dask
+import pytest
 from distributed import Event, Nanny, Worker, fire_and_forget, secede, wait, worker_client
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 from small_cluster import blocked, cluster2, cluster4, held, live, plugin_of, until, where
 
 import dask_hpc
 from dask_hpc.live import compat
+
+pytestmark = pytest.mark.queue
 
 SLOTS = 2  # of a worker with one thread: ceil(1.1 * 1)
 
