@@ -135,6 +135,7 @@ async def test_what_fails_to_start_is_tried_again_a_few_times_and_told():
         assert await future == 2
 
 
+@pytest.mark.queue
 @gen_test()
 async def test_a_job_that_waits_for_nodes_gets_them():
     async with LocalCluster(n_workers=0, **QUIET) as cluster, Client(cluster, asynchronous=True) as client:
