@@ -87,6 +87,8 @@ class ControlLoop:
         self._arrivals = 0
         self._not_offered: dict[LiveJob, None] = {}
         self._perhaps_over: dict[LiveJob, None] = {}
+        #: jobs of which tasks have ended since the last decision
+        self._worked: dict[LiveJob, None] = {}
         self._cancelling = Cancelling(scheduler, self.gate, self._tell)
         #: requests of the jobs to which all belongs that these clients submit outside of jobs
         self.script_of: dict[str, dict[str, Any]] = {}
@@ -144,8 +146,10 @@ class ControlLoop:
                 self._task_waits(key, job)
             return
         work = job.settle(key)
-        if finish == "memory" and work and startstops and job.performance.add(work, startstops, nbytes):
-            self._wake()
+        if finish == "memory" and work and startstops:
+            self._worked[job] = None
+            if job.performance.add(work, startstops, nbytes):
+                self._wake()
         if finish == "forgotten":
             self.gate.forget(key, job)
         may_end = job.closed or job.gives_way or job.state == "waiting"
@@ -584,8 +588,10 @@ class ControlLoop:
         job.performance.note(job.id, mtct, self.indices, self.expected)
 
     def _note_performance(self) -> None:
-        for job in self._running_jobs():
-            self._measure(job)
+        worked, self._worked = self._worked, {}
+        for job in worked:
+            if job.state == "running":
+                self._measure(job)
 
     def expected(self, prefix: str) -> float | None:
         """Seconds that a task of that prefix takes anywhere on the cluster, if Dask knows."""
