@@ -27,6 +27,7 @@ from dask_hpc.planning.worth import Recipe, dearest_that_fit, worth_first
 
 _ANCESTORS = 100_000  # recipes looked at in one farewell
 _MOMENT, _LOOKS = 0.2, 20  # seconds to see whether the others close as well, and looks meanwhile
+_LOOK = 0.05  # seconds between looks at who closes
 _PATIENCE = 5.0  # seconds that workers have to take or give back our plugin when control ends
 _LONGEST = 3600.0  # seconds that a worker may ask for
 
@@ -76,7 +77,8 @@ class Farewells:
 
     def event(self, topic: str, message: Any) -> None:
         """Something was logged: perhaps that a worker closes, and why."""
-        if isinstance(message, dict) and message.get("action") == "closing-worker":
+        is_closing = isinstance(message, dict) and message.get("action") == "closing-worker"
+        if is_closing and self._status(topic) is not None:
             self._reasons[topic] = str(message.get("reason"))
 
     def worker_leaves(self, address: str) -> None:
@@ -119,9 +121,8 @@ class Farewells:
             if self._only_there(address):
                 await self._see(lambda: reason or address in self._reasons)
                 await self._see(lambda: not self._stays(address))
-            going.first = self._only_there(address)
             moves = self._plan(address, going)
-            going.moving = self._spawn(self._hand_over(address, moves, going.deadline))
+            going.moving = self._spawn(self._hand_over(address, going, moves))
             if keys := self._to_store(going, self._why(address, reason), going.unplaced):
                 return keys  # meanwhile the others fetch what they can
         if going.moving is not None:
@@ -166,8 +167,10 @@ class Farewells:
 
     def _plan(self, address: str, going: "_Going") -> tuple[Move, ...]:
         """Where everything goes that only this worker holds, the dearest first."""
-        order = worth_first(going.first, self._recipes(going.first))
-        blocks = [going.first[key] for key in order]
+        there = self._only_there(address)
+        going.first = there | going.first
+        order = worth_first(there, self._recipes(there))
+        blocks = [there[key] for key in order]
         rooms = rooms_on(self._scheduler, self._stays(address))
         plan = evacuate(blocks, self._leaving(address), rooms)
         if plan.unplaced and rooms:
@@ -178,10 +181,24 @@ class Farewells:
         going.unplaced = [key for key in order if key in left]
         return plan.moves
 
-    async def _hand_over(self, address: str, moves: tuple[Move, ...], deadline: float) -> None:
+    async def _hand_over(self, address: str, going: "_Going", moves: tuple[Move, ...]) -> None:
+        """Until the time is over. If one who should take something closes as well, plan anew."""
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(deadline):
-                await carry_out(self._scheduler, moves, f"worker {address} leaves", self._tell)
+            async with asyncio.timeout_at(going.deadline):
+                while moves:
+                    targets = {move.target for move in moves}
+                    work = carry_out(self._scheduler, moves, f"worker {address} leaves", self._tell)
+                    carrying = asyncio.ensure_future(work)
+                    try:
+                        while not carrying.done() and targets.isdisjoint(self._reasons):
+                            await asyncio.wait([carrying], timeout=_LOOK)
+                    finally:
+                        is_done = not carrying.cancel()
+                        await asyncio.gather(carrying, return_exceptions=True)
+                    if is_done:
+                        carrying.result()
+                        return
+                    moves = self._plan(address, going)
 
     def _tell_result(self, address: str, reason: str, first: dict[Hashable, Block]) -> None:
         """How much of what only this worker held is saved."""
@@ -222,10 +239,11 @@ class Farewells:
         return compat.worker_status(self._scheduler, address)
 
     def _leaving(self, address: str) -> set[str]:
-        return compat.leaving_workers(self._scheduler) | {address}
+        # A worker that closes may be told meanwhile to go on, and then says that it runs: it does not.
+        return compat.leaving_workers(self._scheduler) | self._reasons.keys() | {address}
 
     def _stays(self, address: str) -> set[str]:
-        return compat.running_workers(self._scheduler) - {address}
+        return compat.running_workers(self._scheduler) - self._reasons.keys() - {address}
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)

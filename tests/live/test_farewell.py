@@ -4,7 +4,7 @@ import asyncio
 
 import numpy as np
 import pytest
-from distributed import Event, wait
+from distributed import Event, Status, wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 from small_cluster import blocked, cluster2, cluster4, plugin_of
 
@@ -163,3 +163,36 @@ async def test_nothing_is_left_on_the_workers(c, s, a, b):
         await everybody_has_it([a, b])
         await m.close()
         assert (set(a.plugins), set(s.worker_plugins)) == before
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 3)
+async def test_who_said_that_it_closes_gets_nothing_even_if_it_is_told_to_go_on(c, s, a, b, third):
+    """Dask tells workers to run again when their retirement failed, also those that close meanwhile."""
+    async with await dask_hpc.manage(c):
+        await everybody_has_it([a, b, third])
+        futures = c.map(inc, range(10), workers=[a.address], allow_other_workers=True, pure=False)
+        await wait(futures)
+        s.log_event(b.address, {"action": "closing-worker", "reason": "nanny-close"})
+        await a.close(reason="made to")
+        assert not b.data and len(third.data) == 10
+        assert "10 of 10 results handed over" in told(s, "farewell")[0]
+        s.log_event("nobody", {"action": "closing-worker", "reason": "x"})
+        assert set(plugin_of(s).farewells._reasons) == {b.address}
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 3, config={"distributed.worker.memory.pause": False})
+async def test_when_the_others_close_during_the_moves_it_is_planned_anew(c, s, a, b, third):
+    async with await dask_hpc.manage(c):
+        await everybody_has_it([a, b, third])
+        futures = c.map(inc, range(10), workers=[a.address], allow_other_workers=True, pure=False)
+        await wait(futures)
+        b.status = Status.paused  # takes nothing, but says so only later
+        await async_poll_for(lambda: s.workers[b.address] not in s.running, 10)
+        s.workers[b.address].status = Status.running
+        s.running.add(s.workers[b.address])
+        closing = asyncio.ensure_future(a.close(reason="made to"))
+        going = plugin_of(s).farewells._going
+        await async_poll_for(lambda: a.address in going and going[a.address].moving is not None, 10)
+        s.log_event(b.address, {"action": "closing-worker", "reason": "nanny-close"})
+        await closing
+        assert len(third.data) == 10 and not b.data
