@@ -10,6 +10,7 @@ from small_cluster import blocked, cluster2, cluster4, plugin_of
 
 import dask_hpc
 from dask_hpc import InputError
+from dask_hpc.live import compat
 from dask_hpc.live.worker_plugin import NAME
 
 
@@ -188,8 +189,7 @@ async def test_when_the_others_close_during_the_moves_it_is_planned_anew(c, s, a
         await wait(futures)
         b.status = Status.paused  # takes nothing, but says so only later
         await async_poll_for(lambda: s.workers[b.address] not in s.running, 10)
-        s.workers[b.address].status = Status.running
-        s.running.add(s.workers[b.address])
+        compat.set_worker_status(s, b.address, "running")
         closing = asyncio.ensure_future(a.close(reason="made to"))
         going = plugin_of(s).farewells._going
         await async_poll_for(lambda: a.address in going and going[a.address].moving is not None, 10)
