@@ -27,11 +27,11 @@ def noting(folder):
     return work
 
 
-def adapted(cores, processes, folder, ours):
+def adapted(cores, processes, folder, ours, **more):
     before = TidyJob.submissions
     with batch_cluster(cores, processes) as cluster, Client(cluster) as client:
         manager = dask_hpc.malleable(cluster) if ours else None
-        cluster.adapt(minimum=0, maximum_jobs=2, interval="500ms")
+        cluster.adapt(minimum=0, maximum_jobs=2, interval="500ms", **more)
         futures = client.map(noting(folder), range(TASKS), pure=False)
         wait(futures)
         end = time.monotonic() + IDLE
@@ -90,3 +90,16 @@ def test_grouped_jobs_come_and_go_without_loss(name, tmp_path, report):
     plain = check(name, tmp_path, 2, report)
     if name == "two processes":
         assert plain["lost"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["two processes", "one process"])
+def test_jobs_that_leave_take_nothing_along(name, tmp_path, report):
+    """With a grace shorter than the idle time the second job goes, with all its workers."""
+    ours = adapted(*LAYOUTS[name], tmp_path, True, idle_grace="2s", cool_down="1s")
+    processes = LAYOUTS[name][1]
+    report.add("S1", f"{name}, short grace: removals", plain="-", ours=ours["removals"], bound=processes)
+    report.add("S1", f"{name}, short grace: results lost", plain="-", ours=ours["lost"], bound=0)
+    assert ours["removals"] == ours["connected"] == processes
+    assert ours["lost"] == 0 and ours["executions"] == TASKS and ours["exact"]
+    assert ours["submissions"] == 2
