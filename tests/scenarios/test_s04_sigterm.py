@@ -31,6 +31,9 @@ def recomputed(loop, log, *options, ours, everybody=False):
         wait(futures)
         terminate(a, everybody)
         assert a.wait(15) is not None
+        while len(c.scheduler_info()["workers"]) > 1:
+            pass  # the scheduler has not noticed yet
+        wait(futures)
         assert c.gather(futures) == list(range(10))
         if manager:
             assert [r for r in manager.story() if r["decision"] == "error"] == []
