@@ -9,7 +9,7 @@ from typing import Any
 import dask
 from distributed import Client
 
-from dask_hpc.live.remote import ask
+from dask_hpc.live.remote import ask, ask_of_job
 from dask_hpc.live.request import ANNOTATION, TOPIC, make_request, read_change
 from dask_hpc.model.errors import InputError
 
@@ -111,10 +111,12 @@ class JobContext:
         return client.sync(self._asked, client, call, self.id, given)
 
     async def _asked(self, client: Client, call: str, job_id: str, given: dict[str, Any]) -> Any:
+        if call != "hpc_job":
+            return await ask_of_job(client, call, job_id, **given)
         try:
-            return await ask(client, call, id=job_id, **given)
+            return await ask(client, call, id=job_id)
         except InputError as error:
-            if call != "hpc_job" or error.where != "job":
+            if error.where != "job":
                 raise
             reason = "nothing of it has arrived yet, or it was done long ago"
             return {"id": job_id, "name": self._request["name"], "state": "unknown", "reason": reason}

@@ -11,7 +11,7 @@ from distributed.deploy import Cluster
 
 from dask_hpc import config
 from dask_hpc.live.plugin import HpcPlugin
-from dask_hpc.live.remote import ask
+from dask_hpc.live.remote import ask, ask_of_job
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.policy import Policy
 
@@ -136,7 +136,7 @@ class Manager:
 
     def cancel(self, job: str) -> Any:
         """Stop the job of that id: see ``JobContext.cancel``. Answers its status."""
-        return self._client.sync(self._ask, "hpc_cancel", id=job)
+        return self._client.sync(self._cancel, job)
 
     def pause(self) -> Any:
         """Decide nothing until ``resume()``: running jobs run on, waiting jobs wait. Answers as ``set``."""
@@ -194,14 +194,21 @@ class Manager:
         await self.close()
 
     async def _ask(self, call: str, **given: Any) -> Any:
-        if self._is_closed:
-            raise RuntimeError("this cluster is not managed any more: its manager was closed")
+        self._check_open()
         found = await ask(self._client, call, **given)
         if call == "hpc_status":
             self._policy = found["policy"]
         elif call == "hpc_set":
             self._policy = found["name"]
         return found
+
+    async def _cancel(self, job: str) -> Any:
+        self._check_open()
+        return await ask_of_job(self._client, "hpc_cancel", job)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("this cluster is not managed any more: its manager was closed")
 
     async def _close(self) -> None:
         if self._is_closed:

@@ -1,8 +1,14 @@
 """The client's side of a remote call to a managed cluster."""
 
+import asyncio
 from typing import Any
 
 from distributed import Client
+
+from dask_hpc.model.errors import InputError
+
+_ON_ITS_WAY = 2.0  # seconds for a graph that was submitted just before we ask about its job
+_LOOK = 0.05
 
 
 async def ask(client: Client, call: str, **given: Any) -> Any:
@@ -11,6 +17,20 @@ async def ask(client: Client, call: str, **given: Any) -> Any:
     if found is None:  # what a scheduler answers to a call it does not know
         raise RuntimeError("this cluster is not managed (any more)")
     return _with_lists(found)
+
+
+async def ask_of_job(client: Client, call: str, job_id: str, **given: Any) -> Any:
+    """The answer to a call that concerns one job. A graph and a question travel on ways of their own, so
+    a job that is not known yet may be so in a moment."""
+    clock = asyncio.get_running_loop().time
+    limit = clock() + _ON_ITS_WAY
+    while True:
+        try:
+            return await ask(client, call, id=job_id, **given)
+        except InputError as error:
+            if error.where != "job" or clock() > limit:
+                raise
+        await asyncio.sleep(_LOOK)
 
 
 def _with_lists(found: Any) -> Any:

@@ -1,5 +1,7 @@
 """What can be said to a job: look at it, ask for nodes, cancel it; and what its own tasks submit."""
 
+import asyncio
+
 import dask
 import pytest
 from distributed import Client, Event, LocalCluster, fire_and_forget, get_client, secede, worker_client
@@ -262,3 +264,17 @@ async def test_cancel_reaches_what_a_task_submitted(c, s, *workers):
         await async_poll_for(lambda: parent.cancelled() and not s.tasks, 10)
         assert job.state == "done" and plugin_of(s).errors == 0
         await Event("go").set()
+
+
+@cluster2
+async def test_what_was_submitted_a_moment_ago_can_be_cancelled(c, s, *workers):
+    async with await dask_hpc.manage(c) as m:
+        with dask_hpc.job("a", nodes=1) as job:
+            cancelled = asyncio.ensure_future(job.cancel())
+            await asyncio.sleep(0)
+            future = c.submit(blocked, "never")
+        assert (await cancelled)["cancelled"]
+        with pytest.raises(BaseException, match="was cancelled"):
+            await future
+        with pytest.raises(dask_hpc.InputError, match="id of a job"):
+            await m.cancel("nobody")
