@@ -97,6 +97,18 @@ def test_name_exists(owner, name):
 
 
 @one
+async def test_what_has_no_test_of_its_own_exists(c, s, a):
+    stealing = s.extensions.get("stealing")
+    assert stealing is not None, "Scheduler.extensions has no stealing"
+    for name in ("in_flight_occupancy", "in_flight_tasks"):
+        assert hasattr(stealing, name), f"WorkStealing.{name} is gone"
+    await c.submit(inc, 1)
+    assert s.task_prefixes["inc"].state_counts["memory"] == 1, "TaskPrefix.state_counts is gone"
+    assert c.id in s.client_comms, "Scheduler.client_comms is not by client"
+    assert hasattr(s.http_application, "add_application"), "RoutingApplication.add_application is gone"
+
+
+@one
 async def test_scheduler_attributes_exist(c, s, a):
     for name, kind in [
         ("tasks", dict), ("unrunnable", dict), ("handlers", dict), ("host_info", dict), ("plugins", dict),

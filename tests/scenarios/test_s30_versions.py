@@ -1,0 +1,67 @@
+"""S30: what is tested against which versions, and that every private name of Dask has its contract test."""
+
+import ast
+import platform
+import re
+import tomllib
+from collections import deque
+from pathlib import Path
+
+import distributed
+
+from dask_hpc.live import compat
+
+ROOT = Path(__file__).parents[2]
+CI = (ROOT / ".ci" / "run").read_text()
+CONTRACTS = (ROOT / "tests" / "live" / "test_compat.py").read_text()
+
+
+def test_the_floor_the_newest_and_no_queue(report):
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        wanted = tomllib.load(file)["project"]["dependencies"]
+    (floor,) = (w.partition(">=")[2] for w in wanted if w.startswith("distributed>="))
+    assert 'step "oldest Dask" oldest_dask' in CI and "replace('>=', '==')" in CI.replace('"', "'")
+    assert "WORKER_SATURATION=inf" in CI
+    report.add(
+        "S30", "tests pass with", plain="-",
+        ours=f"distributed {distributed.__version__} here; CI: newest, {floor}, saturation inf",
+        bound="floor, newest, inf",
+    )  # fmt: skip
+    report.add("S30", "Python", plain="-", ours=platform.python_version(), bound="3.11 and newest")
+
+
+#: attributes in the code of compat that are not Dask's: our own classes', Python's, cloudpickle's, bokeh's
+NOT_DASKS = {
+    "__mro__",
+    "_begin",
+    "_blob",
+    "_groups",
+    "_is_on",
+    "_is_ours",
+    "_look_up",
+    "_scheduler",
+    "_stealing",
+    "_threads",
+    "call_later",
+    "dumps",
+    "hosts",
+    "initialize",
+    "limits",
+    "list_registry_pickle_by_value",
+    "loop",
+    "loose",
+    "reset",
+    "unregister_pickle_by_value",
+}
+
+
+def test_every_private_name_has_a_contract():
+    names = {
+        node.attr
+        for path in Path(compat.__file__).parent.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+    python = {name for kind in (str, dict, set, list, tuple, deque) for name in dir(kind)}
+    missing = sorted(name for name in names - python - NOT_DASKS if not re.search(rf"\b{name}\b", CONTRACTS))
+    assert len(names) > 100 and not missing, missing
