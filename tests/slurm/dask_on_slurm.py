@@ -3,7 +3,7 @@
 import os
 import sys
 
-from dask_jobqueue import SLURMCluster
+from dask_jobqueue import SLURMCluster, config
 
 
 def job_settings(slurm, *, cores=2, processes=1, walltime="00:10:00", prologue=()):
@@ -28,6 +28,7 @@ def job_settings(slurm, *, cores=2, processes=1, walltime="00:10:00", prologue=(
 
 def dask_cluster(slurm, *, cores=2, processes=1, walltime="00:10:00", prologue=(), **options):
     """A cluster without workers."""
+    config.reconfigure()  # distributed's tests clear Dask's configuration
     settings = job_settings(slurm, cores=cores, processes=processes, walltime=walltime, prologue=prologue)
     settings = {name.replace("-", "_"): value for name, value in settings.items()}
     return SLURMCluster(**{"scheduler_options": {"dashboard_address": ":0"}, **settings, **options})
