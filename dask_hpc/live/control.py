@@ -8,6 +8,7 @@ from typing import Any
 
 from dask_hpc.live import compat
 from dask_hpc.live.cancel import Cancelling
+from dask_hpc.live.deeds import Deeds
 from dask_hpc.live.dry_gate import DryGate
 from dask_hpc.live.fair_shares import FairShares
 from dask_hpc.live.gate import Gate
@@ -20,10 +21,9 @@ from dask_hpc.live.request import read_request
 from dask_hpc.live.spread import Spreading
 from dask_hpc.live.tuning import InForce
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.explanation import Explanation, explain
-from dask_hpc.model.indices import Indices, Running
+from dask_hpc.model.explanation import Explanation
+from dask_hpc.model.indices import Indices
 from dask_hpc.model.node import Node
-from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.model.units import count_nodes, show_duration
@@ -51,7 +51,8 @@ class ControlLoop:
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
-        self._wake = wake
+        #: marks the loop dirty
+        self.wake = wake
         self.policy = in_force.policy
         #: the configuration's keys under ``hpc``, as they are now
         self.settings = in_force.settings
@@ -80,6 +81,7 @@ class ControlLoop:
             scheduler, self.gate.owner, self.holds.mover, self.tell, self._budget, count_error
         )
         self.spreading = Spreading(scheduler, self, count_error)
+        self.deeds = Deeds(self)
         #: all jobs by id, in order of submission; of those that are done only the newest
         self.jobs: dict[str, LiveJob] = {}
         self._done: OrderedDict[str, None] = OrderedDict()
@@ -113,7 +115,7 @@ class ControlLoop:
         if job is not None and job.state == "waiting" and job.blocking:
             self._hold_back(job)
         if changed or job is not None:
-            self._wake()
+            self.wake()
 
     def decide_at_once(self) -> None:
         """Where the only job there is has just arrived, its tasks need not wait for the next decision.
@@ -149,13 +151,13 @@ class ControlLoop:
         if finish == "memory" and work and startstops:
             self._worked[job] = None
             if job.performance.add(work, startstops, nbytes):
-                self._wake()
+                self.wake()
         if finish == "forgotten":
             self.gate.forget(key, job)
         may_end = job.closed or job.gives_way or job.state == "waiting"
         if not job.unfinished and job.state != "done" and may_end:
             self._perhaps_over[job] = None
-            self._wake()
+            self.wake()
 
     def _task_waits(self, key: Any, job: LiveJob) -> None:
         task = compat.find_task(self._scheduler, key)
@@ -172,7 +174,7 @@ class ControlLoop:
         elif not job.closed:
             job.closed = True
             self._perhaps_over[job] = None
-            self._wake()
+            self.wake()
 
     def client_leaves(self, client: str) -> None:
         """A client is gone, and its contexts with it."""
@@ -190,10 +192,10 @@ class ControlLoop:
         name, is_new = self.nodes.join(address, *compat.worker_identity(self._scheduler, address))
         self.spreading.grown([address])
         if is_new:
-            self.indices.now = self._clock()
+            self.look_at_the_clock()
             self.indices.add_node(Node(name))
             self._tell("node-joined", nodes=(name,))
-            self._wake()
+            self.wake()
             for job in self._running_jobs():  # nobody's node: its workers are not for those that have others
                 if not job.confined:
                     self.gate.confine(job)
@@ -214,20 +216,20 @@ class ControlLoop:
             self.gate.cut(holder, address)
         if not was_last:
             return
-        self.indices.now = self._clock()
+        self.look_at_the_clock()
         running = self.indices.remove_node(name)
         self._tell("node-left", nodes=(name,))
         if holder is not None and running is not None:
             holder.nodes = running.nodes
             if holder.nodes:
                 if running.target is not None:  # it was giving up nodes: perhaps it needs them now
-                    self.gate.open(holder, self._staying(running))
-                self._size_changed(holder)
+                    self.gate.open(holder, self.deeds.staying(running))
+                self.size_changed(holder)
                 reason = f"node {name} is gone"
                 self._tell("shrink", holder, holder.nodes, reason)
             else:
                 self._requeue(holder, f"lost its last node {name}; waits again in its old place")
-        self._wake()
+        self.wake()
 
     def tasks_vanish(self) -> None:
         """Dask cleared all its tasks (``client.restart()``)."""
@@ -244,7 +246,7 @@ class ControlLoop:
             job.wishes.clear()
             job.needs.clear()
             self._perhaps_over[job] = None
-        self._wake()
+        self.wake()
 
     def change(self, in_force: InForce, reason: str) -> None:
         """Another policy or other settings from now on. Nothing is lost; what runs keeps running."""
@@ -257,7 +259,7 @@ class ControlLoop:
             self.memory = None
             self.indices.reorder(self.policy.queue.rank)
         self._tell("policy", reason=reason)
-        self._wake()
+        self.wake()
 
     def job_asks(self, job: LiveJob, change: int) -> int:
         """A running job wants so many more nodes, or gives some back. The policy answers; here only the
@@ -269,7 +271,7 @@ class ControlLoop:
             del self.indices.requests[job.id]
         more = f"{change} more" if change > 0 else f"{-change} less"
         self._tell("request", job, job.nodes, f"asks for {more}: {count_nodes(wanted)}, has {size}")
-        self._wake()
+        self.wake()
         return wanted
 
     def size_ahead(self, job: LiveJob) -> int:
@@ -278,13 +280,13 @@ class ControlLoop:
 
     def cancel(self, job: LiveJob) -> int:
         """Somebody wants no more of a job. Its results stay, its nodes are free; how many tasks that was."""
-        self.indices.now = self._clock()
+        self.look_at_the_clock()
         job.is_cancelled = job.closed = True
         count = self._cancelling.cancel(job)
         job.reason = f"cancelled, with {count} tasks that were not done"
         self._end(job, "cancel", job.reason)
         self._perhaps_over.update(dict.fromkeys(self._waiting_jobs()))
-        self._wake()
+        self.wake()
         return count
 
     def _limit_reads(self) -> None:
@@ -309,9 +311,9 @@ class ControlLoop:
         self._catch_up()
         if not self.is_paused:
             self.memory = self.policy.settle(
-                Snapshot(self.indices), self.memory, self._carry_out, self.recorded.append
+                Snapshot(self.indices), self.memory, self.deeds.carry_out, self.recorded.append
             )
-        self._free_a_job_alone()
+        self.deeds.free_a_job_alone()
 
     def preview(self, policy: Policy | None = None) -> list[dict[str, Any]]:
         """What would be decided now, by the policy in force or another, without doing it."""
@@ -336,7 +338,7 @@ class ControlLoop:
 
     def _catch_up(self) -> None:
         """Bring the indices up to date with what happened."""
-        self.indices.now = self._clock()
+        self.look_at_the_clock()
         self._cancelling.cancel_late()
         self._end_jobs()
         self.gate.nudge_freed()
@@ -388,10 +390,21 @@ class ControlLoop:
         """The running jobs with their workers, and None with the workers of no running job."""
         free = dict.fromkeys(self.nodes)
         for job in self._running_jobs():
-            yield job, list(self._staying(self.indices.running[job.id]))
+            yield job, list(self.deeds.staying(self.indices.running[job.id]))
             for name in job.nodes:
                 free.pop(name, None)
         yield None, [address for name in free for address in self.nodes.workers(name)]
+
+    def look_at_the_clock(self) -> None:
+        """It is now."""
+        self.indices.now = self._clock()
+
+    def job_starts(self, took_over: bool) -> None:
+        """A job starts, perhaps with tasks that other jobs had; somebody may have waited for that."""
+        if took_over:
+            self._perhaps_over.update(dict.fromkeys(self._waiting_jobs()))
+        if took_over or self._not_offered:
+            self.wake()
 
     def tell(self, decision: str, reason: str, why: Explanation | None = None) -> None:
         """Add to the story."""
@@ -399,7 +412,7 @@ class ControlLoop:
 
     def _tell_of_hold(self, decision: str, reason: str) -> None:
         self._tell(decision, reason=reason)
-        self._wake()  # a node may be given away again, or no more
+        self.wake()  # a node may be given away again, or no more
 
     def _job_of(self, request: Any, client: str) -> LiveJob | None:
         now = self.indices.now = self._clock()
@@ -502,84 +515,8 @@ class ControlLoop:
             reason = f"still runs after {limit}; now expected to end at {show_duration(late.expected_end)}"
             self._tell("overstay", self.jobs[late.job.id], late.nodes, reason)
 
-    def _carry_out(self, plan: Plan) -> None:
-        """Nothing live fails a node yet, so there is nobody to interrupt for."""
-        self.story.add(plan, explain(self.recorded[-1].snapshot, plan, self.policy.rules))
-        running = self.indices.running
-        for deed in plan.in_order(lambda job: len(running[job].nodes)):
-            if isinstance(deed, Start):
-                self._start(plan, deed)
-            elif isinstance(deed, Resize):
-                self._resize(plan, deed)
-
-    def _resize(self, plan: Plan, resize: Resize) -> None:
-        """New tasks of the job go to its new nodes only. Nodes it gives up are its own until what it has
-        there has ended or moved."""
-        job = self.jobs[resize.job]
-        size = len(job.nodes)
-        running = self.indices.begin_resize(resize.job, resize.nodes)
-        if resize.nodes > size:
-            self._resized(job, plan, "grow", resize.reason)
-            return
-        gives = {w for name in running.nodes[resize.nodes :] for w in self.nodes.workers(name)}
-        self.gate.move(job, self._staying(running))
-        done = partial(self._handed_over, job, plan, resize)
-        if not self.is_dry and self.hand_overs.begin(job, gives, done):
-            gone = running.nodes[resize.nodes :]
-            reason = f"{resize.reason}; waits for its tasks there and takes its results along"
-            self.story.tell(Happening(plan.id, plan.time, "hand-over", job.id, gone, reason))
-        else:
-            self._resized(job, plan, "shrink", resize.reason)
-
-    def _handed_over(self, job: LiveJob, plan: Plan, resize: Resize) -> None:
-        self.indices.now = self._clock()
-        self._resized(job, plan, "shrink", resize.reason)
-        self._wake()
-
-    def _resized(self, job: LiveJob, plan: Plan, decision: str, reason: str) -> None:
-        running = self.indices.finish_resize(job.id)
-        job.nodes = running.nodes
-        self._size_changed(job)
-        self.gate.move(job, self._staying(running))
-        if decision == "grow":
-            self.spreading.grown(self._staying(running))
-        self.story.tell(Happening(plan.id, self.indices.now, decision, job.id, job.nodes, reason))
-
-    def _staying(self, running: Running) -> Iterator[str]:
-        """Addresses of the workers on the nodes that the job is not giving up."""
-        return (w for name in running.nodes[: running.target] for w in self.nodes.workers(name))
-
-    def _start(self, plan: Plan, start: Start) -> None:
-        running = self.indices.start(start.job, start.nodes)
-        job = self.jobs[start.job]
-        job.state = "running"
-        job.nodes = running.nodes
-        job.started = running.started
-        job.reason = start.reason
-        self._size_changed(job)
-        happening = Happening(plan.id, plan.time, "start", job.id, job.nodes, start.reason)
-        self.story.tell(happening)
-        self.gate.open(job, (w for name in job.nodes for w in self.nodes.workers(name)))
-        if self.gate.take_over(job.needs, job):
-            self._perhaps_over.update(dict.fromkeys(self._waiting_jobs()))
-            self._wake()
-        elif self._not_offered:
-            self._wake()  # somebody may have waited for this job to start
-
-    def _free_a_job_alone(self) -> None:
-        """A job that has come to hold every node, because the others left, need not be restricted."""
-        if len(self.indices.running) == 1:
-            (running,) = self.indices.running.values()
-            job = self.jobs[running.job.id]
-            if (
-                job.confined
-                and not job.wishes
-                and len(running.nodes) == len(self.nodes)
-                and not running.target
-            ):
-                self.gate.move(job, self._staying(running))
-
-    def _size_changed(self, job: LiveJob) -> None:
+    def size_changed(self, job: LiveJob) -> None:
+        """What was measured of it says nothing about its new size."""
         job.performance.resized(self.indices.now)
         self._measure(job)
 

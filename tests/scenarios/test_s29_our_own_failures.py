@@ -18,6 +18,7 @@ import dask_hpc
 from dask_hpc import InputError
 from dask_hpc.live.cancel import Cancelling
 from dask_hpc.live.control import ControlLoop
+from dask_hpc.live.deeds import Deeds
 from dask_hpc.live.fair_shares import FairShares, VirtualTime
 from dask_hpc.live.farewell import Farewells
 from dask_hpc.live.gate import Gate
@@ -32,7 +33,8 @@ from dask_hpc.live.waves import Waves
 
 four = gen_cluster(client=True, nthreads=[("", 1)] * 4, timeout=90)
 PARTS = (
-    ControlLoop, Gate, Holds, Leaving, HandOvers, Spreading, Cancelling, FairShares, VirtualTime, Performance,
+    ControlLoop, Deeds, Gate, Holds, Leaving, HandOvers, Spreading, Cancelling, FairShares, VirtualTime,
+    Performance,
     Waves, Farewells, Sizing,
 )  # fmt: skip
 #: how everything is let go of; a failure there is tried apart
