@@ -136,9 +136,7 @@ class ControlLoop:
         """A task of a job changed its state. ``startstops``: when its worker did what for it."""
         if key in job.passed and finish != "processing":
             self.gate.waves.root_ends(key, job)
-        if start == "processing":
-            self.gate.waves.slot_opens()
-        elif start == "no-worker":
+        if start == "no-worker":
             job.held.pop(key, None)
             job.ready.discard(key)
         if finish in compat.UNFINISHED:

@@ -98,7 +98,7 @@ class Gate:
 
     def move(self, job: LiveJob, addresses: Iterable[str]) -> None:
         """What the job starts from now on runs on these workers. Holding all of them it is not restricted."""
-        job.workers = set(addresses)
+        self.waves.hold(job, addresses)
         if job.wishes or not compat.holds_all_workers(self._scheduler, job.workers):
             self.confine(job)
         else:
@@ -121,20 +121,20 @@ class Gate:
 
     def extend(self, job: LiveJob, addresses: Iterable[str]) -> None:
         """More workers on the job's nodes. Dask itself looks again at what waits for them."""
-        job.workers.update(addresses)
+        self.waves.hold(job, {*job.workers, *addresses})
         if job.confined:
             job.gate.update(addresses)
         self.waves.look_at(job)
 
     def cut(self, job: LiveJob, address: str) -> None:
         """A worker of the job is gone."""
-        job.workers.discard(address)
+        self.waves.hold(job, job.workers - {address})
         job.gate.discard(address)
 
     def shut(self, job: LiveJob) -> None:
         """The job has to wait (again). Tasks that others need meanwhile leave it, so that they can run."""
         self.waves.forget(job)
-        job.workers.clear()
+        self.waves.hold(job, ())
         self.confine(job)
         job.gate.add(compat.GATE)
         is_root = self._root_rule(job)
@@ -159,7 +159,7 @@ class Gate:
         job.wave.clear()
         job.ready.clear()
         job.passed.clear()
-        job.workers.clear()
+        self.waves.hold(job, ())
         for key, wishes in job.wishes.items():
             compat.give_back(compat.find_task(self._scheduler, key), wishes)
         job.wishes.clear()

@@ -63,6 +63,8 @@ class Lanes:
         #: the lane of every task that is in one; empty if there are no limits
         self.lane_of: dict[Hashable, Lane] = {}
         self._shut = {compat.GATE}
+        #: whether a read has ended since the last look
+        self.has_news = False
 
     # what people change
 
@@ -109,6 +111,7 @@ class Lanes:
             lane.in_flight.discard(key)
             if (task := compat.find_task(self._scheduler, key)) is not None:
                 compat.restrict(task, self._shut)
+            self.has_news = True
             self._wake(None)
         if finish == "no-worker":
             task = compat.find_task(self._scheduler, key)
@@ -142,6 +145,10 @@ class Lanes:
         """Whether reads of the job wait."""
         return any(lane.ready.get(job) for lane in self._lanes.values())
 
+    def count_waiting(self) -> int:
+        """How many tasks wait in lanes."""
+        return sum(len(ready) for lane in self._lanes.values() for ready in lane.ready.values())
+
     def waiting(self) -> Iterator[Hashable]:
         """Keys of the tasks that wait in lanes."""
         return (key for lane in self._lanes.values() for ready in lane.ready.values() for key in ready)
@@ -150,6 +157,7 @@ class Lanes:
         """As many reads as limits and slots allow. ``only_before_roots``: of confined jobs only those that
         go before the job's other root tasks that are ready."""
         left = _PORTION
+        self.has_news = False
         for lane in self._lanes.values():
             full: set[LiveJob | None] = set()
             most = self._limits.get(lane.rule, left)

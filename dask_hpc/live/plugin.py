@@ -211,8 +211,6 @@ class HpcPlugin(SchedulerPlugin):
             except Exception as error:
                 self.count_error("transition", error)
                 self.scheduler.loop.add_callback(self._look_again, key)
-        elif start == "processing" and self._waves.pending:
-            self._waves.slot_opens()
 
     @guarded
     def _task_settles(self, key: Any, finish: str) -> None:
@@ -275,8 +273,6 @@ class HpcPlugin(SchedulerPlugin):
                     f"worker {msg['worker']} left: {again} results are computed again"
                     + (f", {gone} scattered ones are gone" if gone else ""),
                 )
-        elif isinstance(msg, dict) and msg.get("action") == "worker-status-change":
-            self._waves.slot_opens()
         elif topic == UNREADABLE:
             self.rescue.event(msg)
         elif isinstance(topic, str):

@@ -7,8 +7,9 @@ state ``no-worker``, and pass when slots open on the job's workers, by Dask's ow
 of worker. A root task carries the job's gate while it is in flight, so that Dask may move it, and the wave
 at all other times: lost, retried and rescheduled it comes through here again.
 
-1. Slots are looked at after the turn of the event loop in which they opened: what became ready by then
-   has gone first. Nothing here runs inside a transition.
+1. Slots are looked at where Dask itself looks whether its own queue can go on, and after it: what became
+   ready by then has gone first, and nothing here runs inside a transition. What becomes ready while slots
+   are open, or comes with more workers, is looked at when the turn of the event loop is over.
 2. Where Dask's queue of tasks outside of jobs takes every slot first, the job still gets as many tasks in
    flight as its workers have threads.
 3. A job that holds all workers is not restricted: its gate and its wave are empty, and Dask queues its
@@ -17,7 +18,7 @@ at all other times: lost, retried and rescheduled it comes through here again.
 4. Work is done in portions, so that no turn of the event loop takes long.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from heapq import heapify, heappop, heapreplace
 from typing import Any
 
@@ -47,12 +48,13 @@ class Waves:
         #: what Dask has queued of jobs that are restricted again, the best last
         self._to_take_back: dict[LiveJob, list[Hashable]] = {}
         self.lanes = Lanes(scheduler, owner, self._watch)
+        #: who holds a worker
+        self._holder: dict[str, LiveJob] = {}
         self._is_scheduled = False
+        self._is_working = False
         self._is_closed = False
-        self._undo = (
-            compat.watch_seceding(scheduler, self.slot_opens),
-            compat.spare_gated(scheduler, self._waiting),
-        )
+        self._exit = compat.QueueExit(scheduler, self._slots_open)
+        self._end_sparing = compat.spare_gated(scheduler, self._waiting)
 
     # what happens
 
@@ -70,12 +72,15 @@ class Waves:
         if task is not None:
             compat.restrict(task, job.wave)
 
-    def slot_opens(self) -> None:
-        """Somewhere a worker may be able to take one more task."""
-        if self.pending:
-            self.wake()
-
     # what the gate asks for
+
+    def hold(self, job: LiveJob, addresses: Iterable[str]) -> None:
+        """The job holds these workers now."""
+        for address in job.workers:
+            if self._holder.get(address) is job:
+                del self._holder[address]
+        job.workers = set(addresses)
+        self._holder.update(dict.fromkeys(job.workers, job))
 
     def look_at(self, job: LiveJob) -> None:
         """The job's workers or its ready tasks are others than before."""
@@ -102,23 +107,22 @@ class Waves:
         if queued:
             queued.reverse()
             self._to_take_back[job] = queued
-            compat.stop_queue(self._scheduler)
+            self._exit.is_shut = True
             self.wake()
 
     def close(self) -> list[Hashable]:
         """Leave nothing in the scheduler. The keys of tasks outside of jobs that Dask has to look at."""
         self._is_closed = True
-        for undo in self._undo:
-            undo()
         self.pending.clear()
         self._to_take_back.clear()
-        compat.resume_queue(self._scheduler)
+        self._end_sparing()
+        self._exit.remove()
         return self.lanes.close()
 
     def _waiting(self) -> int:
         """How many tasks are ready and wait."""
         self._holding = {job: None for job in self._holding if job.ready}
-        return sum(len(job.ready) for job in self._holding) + sum(1 for _ in self.lanes.waiting())
+        return sum(len(job.ready) for job in self._holding) + self.lanes.count_waiting()
 
     # what follows
 
@@ -130,29 +134,47 @@ class Waves:
 
     def _run(self) -> None:
         self._is_scheduled = False
-        if self._is_closed:
+        if not self._is_closed:
+            self._work()
+
+    def _slots_open(self) -> None:
+        """Somewhere a worker may be able to take one more task."""
+        if self.pending or self.lanes.has_news:
+            self._work()
+
+    def _work(self) -> None:
+        if self._is_working:
             return
+        self._is_working = True
         try:
             self._take_back_portion()
             self.lanes.let_pass(only_before_roots=True)
-            for job in list(self.pending):
-                if job.confined:
-                    self._let_pass(job)
-                else:
-                    self._hand_over(job)
-            self.lanes.let_pass(only_before_roots=False)
-            for job in list(self.pending):
-                if not job.ready and not self.lanes.is_awaited(job):
-                    self.pending.pop(job, None)
+            if self.pending:
+                self._let_jobs_pass()
+                self.lanes.let_pass(only_before_roots=False)
         except Exception as error:
             self._count_error("a wave", error)
             self.wake()  # somebody may be waiting for it; a lasting error switches control off
+        finally:
+            self._is_working = False
 
-    def _let_pass(self, job: LiveJob) -> None:
+    def _let_jobs_pass(self) -> None:
+        slots: dict[LiveJob, list[compat.Slot]] = {}
+        for slot in compat.free_slots(self._scheduler, self._holder):
+            slots.setdefault(self._holder[slot.address], []).append(slot)
+        is_crowded = compat.has_queued(self._scheduler)
+        for job in list(self.pending):
+            if not job.confined:
+                self._hand_over(job)
+            elif job in slots:
+                self._let_pass(job, slots[job])
+            elif is_crowded:
+                self._let_pass(job, self._owed(job))
+            if not job.ready and not self.lanes.is_awaited(job):
+                self.pending.pop(job, None)
+
+    def _let_pass(self, job: LiveJob, slots: list[compat.Slot]) -> None:
         """As many of the job's ready root tasks as its workers have slots, one for each."""
-        slots = compat.free_slots(self._scheduler, job.workers)
-        if not slots and compat.has_queued(self._scheduler):
-            slots = compat.owed_slots(self._scheduler, job.workers, lambda key: self._owner.get(key) is job)
         heapify(slots)
         places: dict[Hashable, str] = {}
         while slots and len(places) < _PORTION and (key := job.ready.pop()) is not None:
@@ -171,6 +193,9 @@ class Waves:
                 self._wait_again(key, job)
         if slots and job.ready:
             self.wake()
+
+    def _owed(self, job: LiveJob) -> list[compat.Slot]:
+        return compat.owed_slots(self._scheduler, job.workers, lambda key: self._owner.get(key) is job)
 
     def _wait_again(self, key: Hashable, job: LiveJob) -> None:
         job.held.pop(key, None)
@@ -212,4 +237,4 @@ class Waves:
         if self._to_take_back:
             self.wake()
         else:
-            compat.resume_queue(self._scheduler)
+            self._exit.open()

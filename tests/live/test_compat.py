@@ -396,22 +396,41 @@ async def test_slots_are_dasks(c, s, a, b):
 
 @pytest.mark.queue
 @two
-async def test_a_stopped_queue_lets_nothing_out(c, s, a, b):
+async def test_nothing_leaves_the_queue_but_by_its_exit(c, s, a, b):
+    called = []
+    exit = compat.QueueExit(s, lambda: called.append(1))
     futures = c.map(blocked, ["go"] * 20, range(20), key=[("q", i) for i in range(20)])
     await async_poll_for(lambda: len(s.queued) == 16, 10)
-    compat.stop_queue(s)
+    exit.is_shut = True
     await Event("go").set()
     await c.gather(futures[:4])
     await async_poll_for(lambda: not any(ws.processing for ws in s.workers.values()), 10)
-    assert len(s.queued) == 16, (
-        "Scheduler.stimulus_queue_slots_maybe_opened is not the only exit of the queue"
-    )
+    assert len(s.queued) == 16, "stimulus_queue_slots_maybe_opened is not the only exit of the queue"
+    assert len(called) >= 4, "stimulus_queue_slots_maybe_opened is not called when a task ends"
     compat.restrict(s.tasks["q", 19], {b.address})
     compat.release_queued(s, [("q", 19)], "test")
     assert await futures[19] == b.address, "a task taken out of Dask's queue is not placed anew"
-    compat.resume_queue(s)
-    compat.resume_queue(s)
+    called.clear()
+    s.handle_worker_status_change("paused", a.address, "test")
+    s.handle_worker_status_change("running", a.address, "test")
+    assert called, "stimulus_queue_slots_maybe_opened is not called when a worker goes on"
+    exit.remove()
+    exit.remove()
+    assert compat.queue._QUEUE_EXIT not in vars(s)
     await c.gather(futures)
+
+
+@one
+async def test_a_task_that_secedes_opens_the_queue(c, s, a):
+    called = []
+    exit = compat.QueueExit(s, lambda: called.append(len(s.workers[a.address].long_running)))
+
+    def outer():
+        secede()
+
+    await c.submit(outer)
+    assert 1 in called, "stimulus_queue_slots_maybe_opened is not called when a task secedes"
+    exit.remove()
 
 
 @two
@@ -478,21 +497,6 @@ async def test_what_reads_is_marked_and_measured(c, s, a):
     tasks, computing, waiting = compat.measured(s, "slow")
     assert tasks == 3 and computing < 0.1 < waiting, "cumulative_worker_metrics changed"
     assert compat.measured(s, "nobody") == (0, 0.0, 0.0)
-
-
-@one
-async def test_seceding_is_noticed(c, s, a):
-    seen = []
-    plain = s.stream_handlers["long-running"]
-    unwatch = compat.watch_seceding(s, lambda: seen.append(1))
-
-    def outer():
-        secede()
-
-    await c.submit(outer)
-    assert seen, "the message long-running is called otherwise"
-    unwatch()
-    assert s.stream_handlers["long-running"] is plain
 
 
 @one
@@ -852,7 +856,7 @@ def test_only_compat_touches_private_names():
         "worker_restrictions", "host_restrictions", "loose_restrictions", "unrunnable", ".transitions(",
         ".computations", ".handlers", ".tasks[", ".tasks.get", "host_info", ".stream_comms", ".who_has",
         ".has_what", ".who_wants", ".waiters", ".processing_on", ".request_acquire", ".request_remove",
-        ".idle_task_count", "WORKER_SATURATION", ".queued.", "stream_handlers", ".run_spec", "stimulus_queue",
+        ".idle_task_count", "WORKER_SATURATION", ".queued.", ".run_spec", "stimulus_queue",
         "cumulative_worker_metrics", "data_producer",
         ".prefix.", ".task_prefixes", "duration_average", "who_wants", "client_key",
         "scheduler.generation", "http_application", "template_variables(",

@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 
 import dask
 import pytest
-from distributed import Event, Nanny, Worker, fire_and_forget, secede, wait, worker_client
+from distributed import Event, Nanny, SchedulerPlugin, Worker, fire_and_forget, secede, wait, worker_client
 from distributed.utils_test import async_poll_for, gen_cluster, inc
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_cluster import blocked, cluster2, cluster4, held, live, plugin_of, until, where
 
 import dask_hpc
@@ -79,7 +81,6 @@ def plugin_of_is_gone(s):
     """Nothing of ours is left in the scheduler."""
     return (
         "dask-hpc" not in s.plugins
-        and s.stream_handlers["long-running"] == s.handle_long_running
         and "stimulus_queue_slots_maybe_opened" not in vars(s)
         and "bulk_schedule_unrunnable_after_adding_worker" not in vars(s)
         and not any(task.worker_restrictions for task in s.tasks.values())
@@ -391,7 +392,7 @@ async def test_our_errors_switch_control_off_and_all_runs(
     async with await dask_hpc.manage(c), running_job(c, s, nodes=1) as job:
         plugin = plugin_of(s)
 
-        def fails(job):
+        def fails(job, slots):
             raise RuntimeError("on purpose")
 
         plugin.control.gate.waves._let_pass = fails
@@ -408,11 +409,11 @@ async def test_a_passing_error_does_no_harm(c, s, *workers):
         waves = plugin.control.gate.waves
         plain, failed = waves._let_pass, []
 
-        def fails_once(job):
+        def fails_once(job, slots):
             if not failed:
                 failed.append(job)
                 raise RuntimeError("on purpose")
-            plain(job)
+            plain(job, slots)
 
         waves._let_pass = fails_once
         assert await c.gather(c.map(inc, range(20), pure=False)) == list(range(1, 21))
@@ -420,6 +421,11 @@ async def test_a_passing_error_does_no_harm(c, s, *workers):
 
 
 # --- a job that holds every node
+
+
+def is_shut(s):
+    """Whether nothing leaves Dask's queue."""
+    return plugin_of(s).control.gate.waves._exit.is_shut
 
 
 def is_free(s, job):
@@ -469,7 +475,7 @@ async def test_a_new_node_confines_it_and_takes_back_what_dask_queued(c, s, *wor
         async with Worker(s.address, nthreads=4) as stranger:
             assert job.confined and job.gate == home
             await async_poll_for(lambda: len(job.ready) == 600 - 2 * SLOTS, 10)
-            assert not s.queued and "stimulus_queue_slots_maybe_opened" not in vars(s)
+            assert not s.queued and not is_shut(s)
             assert set(job.passed) == {"t-0", "t-1", "t-2", "t-3"}
             for i in range(300):
                 await Event(f"go-{i}").set()
@@ -535,7 +541,7 @@ async def test_alone_and_lost(c, s, a, b):
         await b.close(executor_wait=False)
         await until(s, "a", "waiting")
         await async_poll_for(lambda: len(held(job)) == 30, 10)
-        assert not s.queued and "stimulus_queue_slots_maybe_opened" not in vars(s)
+        assert not s.queued and not is_shut(s)
         async with Worker(s.address, nthreads=1), Worker(s.address, nthreads=1):
             for i in range(30):
                 await Event(f"go-{i}").set()
@@ -550,7 +556,7 @@ async def test_closed_while_dasks_queue_stands_still(c, s, *workers):
             job = await until(s, "a", "running")
             await async_poll_for(lambda: is_free(s, job), 10)
             plugin_of(s).control.gate.confine(job)
-            assert "stimulus_queue_slots_maybe_opened" in vars(s)
+            assert is_shut(s)
             await plugin_of(s).stop()
     assert plugin_of_is_gone(s) and len(s.queued) == 20 - 2 * SLOTS
     for i in range(20):
@@ -575,3 +581,60 @@ async def test_the_first_job_starts_before_its_tasks_move(c, s, *workers):
                     "memory",
                 ]
             assert job.performance.tasks == 20
+
+
+# --- whatever happens to the job's nodes
+
+ROOTS = 24
+
+
+class Placed(SchedulerPlugin):
+    """Where root tasks are sent, and how many of them a worker has at a time."""
+
+    def __init__(self, s, job):
+        self.s, self.job = s, job
+        self.wrong, self.most, self.runs = [], 0, Counter()
+
+    def transition(self, key, start, finish, *args, **kwargs):
+        if not str(key).startswith("t-"):
+            return
+        if finish == "processing":
+            ws = self.s.tasks[key].processing_on
+            if self.job.confined and ws.address not in self.job.workers:
+                self.wrong.append((key, ws.address))
+            self.most = max(self.most, sum(t.key.startswith("t-") for t in ws.processing))
+        elif start == "processing" and finish == "memory":
+            self.runs[key] += 1
+
+
+steps = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5), st.booleans()), min_size=1, max_size=8)
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(steps)
+def test_moved_at_random_every_root_runs_once_and_on_its_nodes(steps):
+    @cluster4
+    async def body(c, s, *workers):
+        async with await dask_hpc.manage(c):
+            plugin = plugin_of(s)
+            plugin.control._free_a_job_alone = lambda: None  # here the test moves the job
+            async with running_job(c, s, nodes=1) as job:
+                s.add_plugin(placed := Placed(s, job), name="placed")
+                futures = c.map(gated, range(ROOTS), key=[f"t-{i}" for i in range(ROOTS)])
+                await async_poll_for(lambda: f"t-{ROOTS - 1}" in s.tasks, 10)
+                done, addresses = 0, sorted(s.workers)
+                for size, ends, reverse in steps:
+                    plugin.control.gate.move(job, sorted(addresses, reverse=reverse)[:size])
+                    for i in range(done, min(done + ends, ROOTS)):
+                        await Event(f"go-{i}").set()
+                    done = min(done + ends, ROOTS)
+                for i in range(done, ROOTS):
+                    await Event(f"go-{i}").set()
+                await c.gather(futures)
+                assert placed.wrong == []
+                assert placed.most <= SLOTS
+                assert placed.runs == Counter({f"t-{i}": 1 for i in range(ROOTS)})
+                assert plugin.errors == 0 and not job.ready and not job.passed
+        s.validate_state()
+
+    body()

@@ -42,6 +42,7 @@ from dask_hpc.live.compat.load import unwilling as unwilling
 from dask_hpc.live.compat.load import waiting_for_workers as waiting_for_workers
 from dask_hpc.live.compat.load import worker_loads as worker_loads
 from dask_hpc.live.compat.queue import BARRIER as BARRIER
+from dask_hpc.live.compat.queue import QueueExit as QueueExit
 from dask_hpc.live.compat.queue import RootRule as RootRule
 from dask_hpc.live.compat.queue import Slot as Slot
 from dask_hpc.live.compat.queue import all_threads as all_threads
@@ -53,12 +54,9 @@ from dask_hpc.live.compat.queue import is_unplaced as is_unplaced
 from dask_hpc.live.compat.queue import owed_slots as owed_slots
 from dask_hpc.live.compat.queue import queue_order as queue_order
 from dask_hpc.live.compat.queue import release_queued as release_queued
-from dask_hpc.live.compat.queue import resume_queue as resume_queue
 from dask_hpc.live.compat.queue import send as send
 from dask_hpc.live.compat.queue import spare_gated as spare_gated
-from dask_hpc.live.compat.queue import stop_queue as stop_queue
 from dask_hpc.live.compat.queue import threads_of as threads_of
-from dask_hpc.live.compat.queue import watch_seceding as watch_seceding
 from dask_hpc.live.compat.reads import group as group
 from dask_hpc.live.compat.reads import group_name as group_name
 from dask_hpc.live.compat.reads import is_computed as is_computed

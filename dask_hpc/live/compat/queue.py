@@ -1,6 +1,6 @@
 """Slots of workers, root tasks, and Dask's own queue."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import ceil, isinf
 from sys import maxsize
 from typing import Any, NamedTuple
@@ -57,7 +57,7 @@ class Slot(NamedTuple):
         return Slot(self.load + 1 / self.threads, self.address, self.free - 1, self.threads)
 
 
-def free_slots(scheduler: Any, addresses: set[str]) -> list[Slot]:
+def free_slots(scheduler: Any, addresses: Collection[str]) -> list[Slot]:
     """Those of the workers that Dask would send root tasks to, by its own count of slots."""
     saturation = scheduler.WORKER_SATURATION
     if len(scheduler.idle_task_count) <= len(addresses):
@@ -149,15 +149,34 @@ def release_queued(scheduler: Any, keys: Iterable[Any], stimulus_id: str) -> Non
 _QUEUE_EXIT = "stimulus_queue_slots_maybe_opened"
 
 
-def stop_queue(scheduler: Any) -> None:
-    """Let nothing out of Dask's queue, which does not look at restrictions, until ``resume_queue``."""
-    setattr(scheduler, _QUEUE_EXIT, lambda *, stimulus_id: None)
+class QueueExit:
+    """Where Dask lets tasks out of its queue: called whenever slots of workers may have opened, and all that
+    follows from that has been done. ``afterwards`` is called then, too; it must not raise."""
 
+    def __init__(self, scheduler: Any, afterwards: Callable[[], None]) -> None:
+        self._scheduler = scheduler
+        self._plain = getattr(scheduler, _QUEUE_EXIT)
+        self._afterwards = afterwards
+        #: whether nothing leaves the queue, which does not look at restrictions
+        self.is_shut = False
+        setattr(scheduler, _QUEUE_EXIT, self)
 
-def resume_queue(scheduler: Any) -> None:
-    """Dask's queue goes on, if it was stopped."""
-    if vars(scheduler).pop(_QUEUE_EXIT, None) is not None:
-        scheduler.stimulus_queue_slots_maybe_opened(stimulus_id="hpc-queue-resumed")
+    def __call__(self, *, stimulus_id: str) -> None:
+        if not self.is_shut:
+            self._plain(stimulus_id=stimulus_id)
+        self._afterwards()
+
+    def open(self) -> None:
+        """Dask's queue goes on, if it was shut."""
+        if self.is_shut:
+            self.is_shut = False
+            self._plain(stimulus_id="hpc-queue-opens")
+
+    def remove(self) -> None:
+        """As if we had never been here."""
+        if vars(self._scheduler).get(_QUEUE_EXIT) is self:
+            delattr(self._scheduler, _QUEUE_EXIT)
+        self.open()
 
 
 _FOR_NEW_WORKER = "bulk_schedule_unrunnable_after_adding_worker"
@@ -190,21 +209,3 @@ def spare_gated(scheduler: Any, count: Callable[[], int]) -> Callable[[], None]:
             delattr(scheduler, _FOR_NEW_WORKER)
 
     return end
-
-
-def watch_seceding(scheduler: Any, callback: Callable[[], None]) -> Callable[[], None]:
-    """Call back when a task has left its worker's thread pool. Answers what ends that."""
-    handlers = scheduler.stream_handlers
-    plain = handlers["long-running"]
-
-    def watched(*args: Any, **kwargs: Any) -> None:
-        plain(*args, **kwargs)
-        callback()
-
-    handlers["long-running"] = watched
-
-    def unwatch() -> None:
-        if handlers.get("long-running") is watched:
-            handlers["long-running"] = plain
-
-    return unwatch
