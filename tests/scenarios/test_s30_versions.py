@@ -33,12 +33,14 @@ def test_the_floor_the_newest_and_no_queue(report):
 #: attributes in the code of compat that are not Dask's: our own classes', Python's, cloudpickle's, bokeh's
 NOT_DASKS = {
     "__mro__",
+    "_afterwards",
     "_begin",
     "_blob",
     "_groups",
     "_is_on",
     "_is_ours",
     "_look_up",
+    "_plain",
     "_scheduler",
     "_stealing",
     "_threads",
@@ -50,6 +52,7 @@ NOT_DASKS = {
     "list_registry_pickle_by_value",
     "loop",
     "loose",
+    "open",
     "reset",
     "unregister_pickle_by_value",
 }
