@@ -29,6 +29,7 @@ class Remembered(NamedTuple):
     queue: Any
     malleability: Any
     failure: Any
+    power: Any
 
 
 class Recorded(NamedTuple):
@@ -140,7 +141,7 @@ class Policy:
 
         ``memory`` is what the last call answered, None at first.
         """
-        if self.malleability is None and self.failure is None and not snapshot.requests:
+        if self._only_queues and not snapshot.requests:
             if memory.__class__ is Remembered:
                 memory = memory.queue
             starts, memory = self.queue.decide(snapshot, memory)
@@ -169,7 +170,7 @@ class Policy:
             if record is not None:
                 record(Recorded(self, snapshot.freeze(), before, plan))
             carry_out(plan)
-            if self.malleability is None and self.failure is None:
+            if self._only_queues:
                 return memory
         raise RuntimeError(f"policy {self.name} does not settle at {snapshot.now:g} s")
 
@@ -188,6 +189,7 @@ class Policy:
                     indices.finish_resize(deed.job)
                 else:
                     indices.requeue(deed.job, 0, INTERRUPTED)
+            indices.pull_levers(plan)
 
         self.settle(Snapshot(indices, snapshot.corridor), memory, carry_out)
         return plans
@@ -201,16 +203,18 @@ class Policy:
             "resize": f"malleability: {names['malleability']}",
             "request": "a job asked for another size",
             "interrupt": f"failure: {names['failure']}",
+            "power": f"power: {names['power']}",
         }
 
     def _decide_all(self, snapshot: Snapshot, memory: Any) -> tuple[Plan | None, Any]:
-        queue, malleability, failure = memory if isinstance(memory, Remembered) else (memory, None, None)
+        before = memory if isinstance(memory, Remembered) else Remembered(memory, None, None, None)
+        queue, malleability, failure, power = before
         if self.failure is not None and snapshot.failed:
             # before anybody starts on the nodes that the failed job has left
             interrupts, failure = self.failure.decide(snapshot, outlook_after(snapshot, ()), failure)
             if interrupts:
                 plan = Plan(snapshot.revision, snapshot.now, interrupts=tuple(interrupts))
-                return plan, Remembered(queue, malleability, failure)
+                return plan, Remembered(queue, malleability, failure, power)
         starts, queue = self.queue.decide(snapshot, queue)
         outlook = outlook_after(snapshot, starts)
         resizes: list[Resize] = answers(snapshot, outlook.idle)
@@ -220,8 +224,22 @@ class Policy:
             outlook = Outlook(outlook.head, outlook.idle - gained)
             more, malleability = self.malleability.decide(snapshot, outlook, malleability)
             resizes += [resize for resize in more if resize.job not in answered]
-        plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes))
-        return plan or None, Remembered(queue, malleability, failure)
+        levers: dict[str, Any] = {}
+        if self.power is not None and snapshot.power is not None:
+            wanted = [*starts], [*resizes]
+            (starts, resizes, *pulled), power = self.power.decide(snapshot, *wanted, power)
+            levers = dict(zip(("hold", "cap", "release", "verdict"), pulled, strict=True))
+            if [*starts] != wanted[0]:  # what does not start now is to be thought of again
+                queue = before.queue
+            if [*resizes] != wanted[1]:
+                malleability = before.malleability
+        plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **levers)
+        return plan or None, Remembered(queue, malleability, failure, power)
+
+    @property
+    def _only_queues(self) -> bool:
+        """Whether a queue strategy says everything there is to say, the first time it is asked."""
+        return self.malleability is None and self.failure is None and self.power is None
 
     def _paths(self) -> list[str]:
         strategies_ = [f"{concern}.strategy" for concern in CONCERNS]

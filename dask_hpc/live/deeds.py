@@ -34,6 +34,7 @@ class Deeds:
                 self._start(plan, deed)
             elif isinstance(deed, Resize):
                 self._resize(plan, deed)
+        self._indices.pull_levers(plan)
 
     def staying(self, running: Running) -> Iterator[str]:
         """Addresses of the workers on the nodes that the job is not giving up."""

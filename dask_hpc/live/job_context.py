@@ -26,7 +26,7 @@ def job(
     kind: str | None = None,
     constraint: str | None = None,
     priority: float | None = None,
-    power_per_node: float | str | None = None,
+    power: Any = None,
     user: str | None = None,
     client: Client | None = None,
 ) -> "JobContext":
@@ -35,7 +35,8 @@ def job(
     It asks for ``nodes`` nodes, and can use ``min_nodes`` to ``max_nodes``. ``walltime`` ("10 min") is
     an estimate: it helps the policy, and a job that overstays is not stopped. ``kind`` is malleable if
     ``min_nodes`` and ``max_nodes`` differ, else rigid. ``constraint``, ``priority``,
-    ``power_per_node`` ("250 W") and ``user`` are for policies that look at them.
+    ``power`` of a node that
+    works for it ("250 W", or ``("150 W", "250 W")``) and ``user`` are for policies that look at them.
 
     The job lasts until the context is closed and its tasks are done; several computations in one
     context keep the allotment in between. Every ``with`` is a new job. Building a collection inside
@@ -53,7 +54,7 @@ def job(
         kind=kind,
         constraint=constraint,
         priority=priority,
-        power_per_node=power_per_node,
+        power=power,
         user=user,
     )
     return JobContext(request, client)

@@ -7,6 +7,7 @@ from typing import Any
 from dask_hpc.live import compat
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import KINDS, Job
+from dask_hpc.model.power import PowerRange
 from dask_hpc.model.units import parse_quantity
 
 #: the annotation that carries a request with every task of the job
@@ -17,9 +18,7 @@ TOPIC = "hpc"
 MOST_NODES = 10_000_000  # far more than any machine, and small enough for every wire format
 _LONGEST = 100  # characters of a name
 _SIZES = ("nodes", "min_nodes", "max_nodes")
-_FIELDS = frozenset(
-    ("id", "name", *_SIZES, "kind", "constraint", "walltime", "priority", "power_per_node", "user")
-)
+_FIELDS = frozenset(("id", "name", *_SIZES, "kind", "constraint", "walltime", "priority", "power", "user"))
 
 
 def make_request(name: Any, **fields: Any) -> dict[str, Any]:
@@ -34,10 +33,10 @@ def make_request(name: Any, **fields: Any) -> dict[str, Any]:
             raise InputError(
                 f"{where}: {key}", f"found {shown(value)}", f"a whole number from 1 to {MOST_NODES:,}"
             )
-    for key, unit in (("walltime", "s"), ("power_per_node", "W")):
+    for key, read in (("walltime", _seconds), ("power", PowerRange.read)):
         if key in found:
             try:
-                found[key] = parse_quantity(found[key], unit)
+                found[key] = read(found[key])
             except InputError as error:
                 raise error.at(f"{where}: {key}") from None
     for key in ("kind", "constraint", "user"):
@@ -83,6 +82,10 @@ def read_why(why: object) -> str:
     """The reason of a hold. Raises ``InputError``."""
     check_word("hold: why", why, may_be_empty=False)
     return str(why)
+
+
+def _seconds(value: Any) -> float:
+    return parse_quantity(value, "s")
 
 
 def _model(fields: dict[str, Any]) -> Job:

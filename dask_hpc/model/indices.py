@@ -6,11 +6,14 @@ place where nodes change hands, which is why no node can be held twice in either
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from math import inf
 from typing import Any, NamedTuple
 
 from dask_hpc.model.job import Job, stretch
 from dask_hpc.model.node import Node
+from dask_hpc.model.plan import Plan
+from dask_hpc.model.power import PowerView
 from dask_hpc.model.waiting import Waiting, by_arrival
 
 #: how far a job that failed, or that was interrupted for one, goes ahead of the queue
@@ -47,6 +50,7 @@ class Indices:
         "nodes",
         "now",
         "overhead",
+        "power",
         "progress",
         "requests",
         "resizable",
@@ -81,6 +85,8 @@ class Indices:
         self.overhead = 0.0
         #: jobs that lost a node in this very instant and wait again
         self.failed: tuple[str, ...] = ()
+        #: what is known of power, if anybody looks
+        self.power: PowerView | None = None
 
     def start(self, job_id: str, nodes: int) -> Running:
         """Move a job from the queue onto ``nodes`` idle nodes."""
@@ -204,6 +210,21 @@ class Indices:
             pushed.append(self.running[late.job.id])
         return pushed
 
+    def pull_levers(self, plan: Plan) -> None:
+        """From now on nodes are held, capped and given back as a plan says."""
+        if self.power is None:
+            return
+        changes: dict[str, Any] = {}
+        if plan.hold is not None:
+            changes["held"] = plan.hold.nodes
+        if plan.cap is not None:
+            changes |= {"threads": plan.cap.threads, "cap": plan.cap.watts}
+        if plan.release is not None:
+            changes["released"] = plan.release.nodes
+        if changes:
+            self.power = replace(self.power, **changes)
+            self.revision += 1
+
     def reorder(self, rank: Callable[[Job], Any]) -> None:
         """Another policy, another order: rank the waiting jobs anew, keeping their arrivals."""
         self.waiting.rerank(rank)
@@ -217,6 +238,7 @@ class Indices:
         twin.running, twin.by_end = dict(self.running), list(self.by_end)
         twin.resizable, twin.mtct = dict(self.resizable), dict(self.mtct)
         twin.progress, twin.requests = dict(self.progress), dict(self.requests)
+        twin.power = self.power
         return twin
 
     def _take(self, nodes: int, job_id: str) -> tuple[str, ...]:

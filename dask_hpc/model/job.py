@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from dask_hpc.model.constraint import CONSTRAINTS, Constraint, is_legal
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.io_demand import IoDemand
+from dask_hpc.model.power import PowerRange
 from dask_hpc.model.speedup import Speedup
 
 Kind = Literal["rigid", "moldable", "malleable", "evolving"]
@@ -20,7 +21,6 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("walltime", lambda v: v > 0, "more than 0 s"),
     ("submitted", isfinite, "a finite number of seconds"),
     ("priority", lambda v: not isnan(v), "a number"),
-    ("power_per_node", lambda v: 0 <= v < inf, "0 W or more, finite"),
     ("value", lambda v: v is None or not isnan(v), "a number, or nothing"),
     ("deadline", lambda v: v is None or not isnan(v), "a number of seconds, or nothing"),
     ("user", lambda v: type(v) is str, "a name"),
@@ -32,9 +32,9 @@ class Job:
     """What a decision may know about a job. Its true runtime is not among it.
 
     ``nodes`` is the start size; ``min_nodes`` and ``max_nodes`` default to it. ``walltime`` is the
-    user's limit in seconds; ``power_per_node`` is in watts; ``value`` and ``deadline`` are for
-    strategies that weigh jobs against each other; ``io_intensity`` is for those that watch the shared
-    file system.
+    user's limit in seconds; ``power`` is that of one node that works for it; ``value`` and
+    ``deadline`` are for strategies that weigh jobs against each other; ``io_intensity`` is for those
+    that watch the shared file system.
     """
 
     id: str
@@ -46,7 +46,7 @@ class Job:
     walltime: float = inf
     submitted: float = 0.0
     priority: float = 0.0
-    power_per_node: float = 0.0
+    power: PowerRange | None = None
     value: float | None = None
     deadline: float | None = None
     user: str = ""
@@ -66,7 +66,6 @@ class Job:
                 self.walltime > 0
                 and isfinite(self.submitted)
                 and not isnan(self.priority)
-                and 0 <= self.power_per_node < inf
                 and (self.value is None or not isnan(self.value))
                 and (self.deadline is None or not isnan(self.deadline))
             )
@@ -74,6 +73,11 @@ class Job:
             fine = False
         if not fine or type(self.id) is not str or type(self.user) is not str or not self.id:
             self._complain()
+        if self.power is not None and type(self.power) is not PowerRange:
+            try:
+                object.__setattr__(self, "power", PowerRange.read(self.power))
+            except InputError as error:
+                raise error.at(self._where("power")) from None
         if self.speedup is not None and not isinstance(self.speedup, Speedup):
             raise InputError(self._where("speedup"), f"found {shown(self.speedup)}", "a speed-up model")
         if self.io_intensity is not None and not isinstance(self.io_intensity, IoDemand):

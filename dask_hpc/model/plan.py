@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from dask_hpc.model.power import Verdict
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -32,12 +34,39 @@ class Interrupt:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Let so many of the nodes that no job holds start no work, from now on until another plan says so."""
+
+    nodes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """From now on nodes use this share of their threads, and draw at most so many watts each (None: as
+    much as they can)."""
+
+    threads: float
+    watts: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Do without so many nodes, from now on until another plan says so: idle ones are given back."""
+
+    nodes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything decided at one instant.
 
     Bodies carry it out in this order: interrupts, shrinks, starts, growths. Starts and growths together
     need no more nodes than were idle when the plan was made: nodes that a shrink frees are given away
-    by a later plan, once they are free indeed.
+    by a later plan, once they are free indeed. Caps, holds and releases come last; a body without that
+    lever does nothing about it.
     """
 
     id: int
@@ -45,6 +74,11 @@ class Plan:
     starts: tuple[Start, ...] = ()
     resizes: tuple[Resize, ...] = ()
     interrupts: tuple[Interrupt, ...] = ()
+    hold: Hold | None = None
+    cap: Cap | None = None
+    release: Release | None = None
+    #: whether the power corridor can be kept, when that has changed
+    verdict: Verdict | None = None
 
     def in_order(self, size_of: Callable[[str], int]) -> Iterator[Interrupt | Resize | Start]:
         """The decisions in that order. ``size_of`` is asked for a running job's size when its turn comes."""
@@ -67,4 +101,12 @@ class Plan:
         ]
 
     def __bool__(self) -> bool:
-        return bool(self.starts or self.resizes or self.interrupts)
+        return bool(
+            self.starts
+            or self.resizes
+            or self.interrupts
+            or self.hold
+            or self.cap
+            or self.release
+            or self.verdict
+        )

@@ -6,6 +6,7 @@ from operator import attrgetter
 from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.indices import Indices, Running
 from dask_hpc.model.node import Node
+from dask_hpc.model.power import PowerView
 from dask_hpc.model.waiting import Waiting
 
 _order = attrgetter("order")
@@ -68,6 +69,11 @@ class Snapshot:
     def overhead(self) -> float:
         """Seconds that a job holds its nodes before and after its work, as far as the body knows."""
         return self._indices.overhead
+
+    @property
+    def power(self) -> PowerView | None:
+        """What is known of power, if anybody looks."""
+        return self._indices.power
 
     @property
     def failed(self) -> tuple[str, ...]:

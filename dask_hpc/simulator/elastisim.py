@@ -5,7 +5,7 @@ their fields; its digest, 2.9 and 2.10). Jobs are numbered from 0, as in ElastiS
 
 ElastiSim's jobs have no preferred size. Theirs is ``attributes.nodes`` (or ``preferred_nodes``) if they
 have that, and else the least they can do with, or the most with ``start="max"``. ``attributes.priority``,
-``user`` and ``power_per_node`` are ours, too. An ``adaptive`` job is what we call evolving: it asks, and may
+``user`` and ``power`` are ours, too. An ``adaptive`` job is what we call evolving: it asks, and may
 be resized unasked. Of ElastiSim's ``evolving`` jobs only the asking is ours; a policy that resizes jobs
 will resize them, too, and the notes say so.
 """
@@ -17,6 +17,7 @@ from typing import Any
 
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.job import Job, Kind
+from dask_hpc.model.power import PowerRange
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.simulator.amount import Arguments
 from dask_hpc.simulator.application import Application
@@ -38,7 +39,7 @@ _KINDS: dict[str, Kind] = {
 _ANY = ("type", "submit_time", "application_model", "walltime", "arguments", "attributes")
 _RIGID = ("num_nodes", "num_gpus_per_node")
 _RANGE = ("num_nodes_min", "num_nodes_max", "num_gpus_per_node_min", "num_gpus_per_node_max")
-_USED = ("nodes", "preferred_nodes", "priority", "user", "power_per_node")
+_USED = ("nodes", "preferred_nodes", "priority", "user", "power")
 _GIVEN = ("num_gpus_per_node", "num_gpus")
 
 
@@ -114,10 +115,11 @@ class _Jobs:
         values: dict[str, Any] = {}
         if attributes.get("priority") is not None:
             values["priority"] = _maybe_number(attributes["priority"], "attributes.priority", -1e300)
-        if attributes.get("power_per_node") is not None:
-            values["power_per_node"] = _maybe_number(
-                attributes["power_per_node"], "attributes.power_per_node"
-            )
+        if attributes.get("power") is not None:
+            try:
+                values["power"] = PowerRange.read(attributes["power"])
+            except InputError as error:
+                raise error.at("attributes.power") from None
         if isinstance(attributes.get("user"), str):
             values["user"] = attributes["user"]
         limit = number(found.get("walltime") or 0, "walltime")

@@ -316,6 +316,7 @@ class Machine:
                 self._resize(deed)
             else:
                 self._stop(self._live[deed.job], INTERRUPTED)
+        self.indices.pull_levers(plan)
 
     def _start(self, start: Start) -> None:
         life = self._live[start.job]

@@ -53,8 +53,8 @@ class Record:
         self.end.append(nan)
         self.nodes.append(job.nodes)
         self.state.append(0)
-        if job.power_per_node:
-            self.power[row] = job.power_per_node
+        if job.power is not None:
+            self.power[row] = (job.power.least + job.power.most) / 2
 
     def started(self, row: int, time: float, nodes: tuple[str, ...]) -> None:
         """It left the queue; only the first time counts as its start."""

@@ -8,6 +8,7 @@ from typing import Any
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.io_demand import IoDemand
 from dask_hpc.model.job import Job
+from dask_hpc.model.power import PowerRange
 from dask_hpc.model.safe_yaml import check_keys, nearest
 from dask_hpc.model.speedup import (
     Amdahl,
@@ -107,7 +108,7 @@ _READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "constraint": ("constraint", _as_it_is),
     "walltime": ("walltime", parse_duration),
     "priority": ("priority", _number),
-    "power_per_node": ("power_per_node", lambda value: parse_quantity(value, "W")),
+    "power": ("power", PowerRange.read),
     "value": ("value", _number),
     "deadline": ("deadline", parse_duration),
     "user": ("user", _text),

@@ -6,10 +6,12 @@ not depend on anything but its arguments and its own parameters.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.job import Job
-from dask_hpc.model.plan import Interrupt, Resize, Start
+from dask_hpc.model.plan import Cap, Hold, Interrupt, Release, Resize, Start
+from dask_hpc.model.power import Verdict
 from dask_hpc.model.snapshot import Snapshot
 
 Starts = Sequence[Start]
@@ -60,6 +62,39 @@ class FailureStrategy(Protocol):
 
     def decide(self, snapshot: Snapshot, outlook: Outlook, memory: Any) -> tuple[Sequence[Interrupt], Any]:
         """Running jobs to be stopped for their sake, and what to remember."""
+
+
+class Powered(NamedTuple):
+    """What is left of starts and resizes once power has had its say, and what else is to be done for it."""
+
+    starts: Starts
+    resizes: Resizes
+    hold: Hold | None = None
+    cap: Cap | None = None
+    release: Release | None = None
+    verdict: Verdict | None = None
+
+
+class PowerStrategy(Protocol):
+    """Keep power where it is to be. Called last, whenever a body knows something about power."""
+
+    concern: ClassVar[str]
+    name: ClassVar[str]
+    #: path of a file that says the corridor, or ``signal:NAME``; bodies follow it. Empty: ``corridor`` holds
+    follow: str
+
+    @property
+    def corridor(self) -> Corridor:
+        """The corridor as the policy file says it."""
+
+    def decide(
+        self, snapshot: Snapshot, starts: Starts, resizes: Resizes, memory: Any
+    ) -> tuple[Powered, Any]:
+        """The starts and resizes that the other strategies would like, made to fit; and what to remember.
+
+        ``snapshot.power`` and ``snapshot.corridor`` are there. Asked again at the same instant after its
+        answer was carried out, it must come to want nothing more.
+        """
 
 
 def outlook_after(snapshot: Snapshot, starts: Starts) -> Outlook:

@@ -55,10 +55,12 @@ def test_several_policies_in_one_csv(run, tmp_path):
 
 
 def test_trace_of_one_and_of_several_policies(run, tmp_path):
-    run("w.yaml", "--policy", "fcfs", "--out", "one.nc")
+    result = run("w.yaml", "--policy", "fcfs", "--out", "one.nc")
+    assert result.exit_code == 0, result.output + repr(result.exception)
     with xr.open_dataset(tmp_path / "one.nc") as trace:
         assert trace.sizes["job"] == 4 and trace.attrs["nodes"] == 4
-    run("w.yaml", "--policy", "fcfs", "--policy", "easy-backfill", "--out", "two.nc")
+    result = run("w.yaml", "--policy", "fcfs", "--policy", "easy-backfill", "--out", "two.nc")
+    assert result.exit_code == 0, result.output + repr(result.exception)
     with xr.open_datatree(tmp_path / "two.nc") as tree:
         assert set(tree.children) == {"fcfs", "easy-backfill"}
 

@@ -42,8 +42,8 @@ BAD = [
     ({"priority": float("nan")}, "priority"),
     ({"priority": 10**400}, "priority"),
     ({"priority": True}, "priority"),
-    ({"power_per_node": "3 apples"}, "power_per_node"),
-    ({"power_per_node": -3}, "power_per_node"),
+    ({"power": "3 apples"}, "power"),
+    ({"power": -3}, "power"),
     ({"user": 7}, "user"),
 ]
 
@@ -69,7 +69,7 @@ fields = st.fixed_dictionaries(
         "kind": anything | st.sampled_from(["rigid", "moldable", "malleable", "evolving"]),
         "constraint": anything | st.sampled_from(["any", "even", "pof2", "cube"]),
         "priority": anything,
-        "power_per_node": anything | st.just("250 W"),
+        "power": anything | st.just("250 W"),
         "user": anything,
     },
 )

@@ -46,7 +46,7 @@ BAD = {
     "walltime": [0, -5, math.nan, "1h", None, [], 1j],
     "submitted": [math.nan, math.inf, "now", None, 10**400],
     "priority": [math.nan, "high", None],
-    "power_per_node": [-1, math.nan, math.inf, "1 kW", None],
+    "power": [-1, math.nan, math.inf, "1 apple", (2, 1), (1, 2, 3)],
     "value": [math.nan, "much"],
     "deadline": [math.nan, "soon"],
     "user": [None, 7],

@@ -59,7 +59,7 @@ plain = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-keys = st.sampled_from(["id", "submit", "nodes", "runtime", "walltime", "priority", "user", "power_per_node"])
+keys = st.sampled_from(["id", "submit", "nodes", "runtime", "walltime", "priority", "user", "power"])
 jobs = st.lists(st.dictionaries(keys, plain | st.integers(1, 9), max_size=6), max_size=3)
 
 
