@@ -17,7 +17,9 @@ def cluster_client(cluster: str | None) -> Iterator[Any]:
 
     address = None if cluster == "local" else cluster
     try:
-        client = Client(address, timeout="5s", **({"dashboard_address": ":0"} if address is None else {}))
+        # Not the default: one that cannot connect would remain the client of whatever runs next.
+        own = {"dashboard_address": ":0"} if address is None else {}
+        client = Client(address, timeout="5s", set_as_default=False, **own)
     except (OSError, ValueError, TypeError) as error:  # TypeError: TLS without certificates
         raise InputError(
             "--cluster", f"found {shown(cluster)}: {error}", "local, or the address of a scheduler"

@@ -1,8 +1,10 @@
 """Which words are ours and which are the script's, and what bad ones say."""
 
 import click
+import dask
 import pytest
 from click.testing import CliRunner
+from distributed import Client
 
 from dask_hpc import InputError
 from dask_hpc.cli import cli
@@ -81,3 +83,6 @@ def test_the_real_command_takes_them_the_same_way(tmp_path):
     ):
         result = CliRunner().invoke(cli, ["run", *args])
         assert result.exit_code == 2 and said in result.stderr and len(result.stderr.splitlines()) == 1
+    with pytest.raises(ValueError, match="No clients"):  # a failed one would catch whatever runs next
+        Client.current()
+    assert dask.config.get("scheduler", None) is None
