@@ -168,7 +168,7 @@ def _run(trials: list[Trial], client: Any) -> Iterator[tuple[Trial, dict[str, fl
     from distributed import as_completed
 
     futures = {client.submit(_run_trial, trial, pure=False): trial for trial in trials}
-    for future, found in as_completed(list(futures), with_results=True):
+    for future, found in as_completed(list(futures), loop=client.loop, with_results=True):
         yield futures[future], found
 
 
