@@ -1,5 +1,6 @@
 """The corridor: steps over time, the first also before its time."""
 
+import json
 import math
 
 import pytest
@@ -51,3 +52,66 @@ def test_bad_corridors(steps):
     with pytest.raises(InputError, match="corridor") as caught:
         Corridor(steps)
     assert len(str(caught.value).splitlines()) == 1
+
+
+bounds = st.tuples(st.floats(0, 1e9), st.floats(0, 1e9) | st.just(math.inf)).map(sorted)
+corridors = st.dictionaries(st.floats(-1e6, 1e6), bounds, min_size=1).map(
+    lambda found: Corridor(tuple((time, *found[time]) for time in sorted(found)))
+)
+
+
+@given(corridors)
+def test_what_is_written_is_read_back(corridor):
+    assert Corridor.read(corridor.written()) == corridor
+    assert Corridor.parse(json.dumps(corridor.written(), indent="\t")) == corridor
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("{lower: 1.7 kW, upper: 2500}", ((0, 1700, 2500),)),
+        (b"upper: 2.5 kW", ((0, 0, 2500),)),
+        ("lower: 5\nupper: none", ((0, 5, math.inf),)),
+        ("lower: null\nupper: inf", ((0, 0, math.inf),)),
+        ('{"lower": 1e3, "upper": 2E3}', ((0, 1000, 2000),)),
+        (
+            "- {at: 0, upper: 1 kW}\n- {at: 10 min, lower: 1, upper: 2 kW}",
+            ((0, 0, 1000), (600, 1, 2000)),
+        ),
+    ],
+)
+def test_as_people_write_it(text, steps):
+    assert Corridor.parse(text).steps == steps
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "found None"),
+        ("{}", "found {}"),
+        ("[]", r"found \[\]"),
+        ("1 kW", "found '1 kW'"),
+        ("{lower: 1 kW, uper: 2 kW}", r"uper: unknown key \(nearest: upper\)"),
+        ("{lower: 3 kW, upper: 2 kW}", "0 <= lower <= upper"),
+        ("{lower: -1, upper: 2 kW}", "0 <= lower <= upper"),
+        ("{lower: .nan}", "0 <= lower <= upper"),
+        ("{lower: 3 hours}", "lower: found the unit 'hours'"),
+        ("[1, 2]", "step 1: found 1"),
+        ("[{lower: 1}]", "step 1: found"),
+        ("[{at: 5}]", "step 1: found"),
+        ("[{at: 5, upper: 1}, {at: soon, upper: 1}]", "step 2: at: found 'soon'"),
+        ("[{at: 5, upper: 1}, {at: 5, upper: 2}]", "rising times"),
+        ("{lower: 1", "not YAML"),
+        (b"\xff", "not text"),
+        (b"#" * 1_000_001, "more than 1,000,000 bytes"),
+    ],
+)
+def test_what_is_no_corridor(text, words):
+    with pytest.raises(InputError, match=words) as caught:
+        Corridor.parse(text)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_times_may_be_read_otherwise():
+    corridor = Corridor.parse("[{at: noon, upper: 1}]", {"noon": 12.0}.__getitem__)
+    assert corridor.steps == ((12, 0, 1),)
