@@ -1,6 +1,8 @@
 // Nodes over time and curves below, on canvases that zoom together. No library, no network.
 // data = {nodes, end, jobs: [name, ...], spans: [[job, from, to, [first, last, ...], note], ...],
-//         curves: [{name, unit, time: [...], value: [...]}, ...]}
+//         curves: [{name, unit, time: [...], value: [...]}, ...]}; a curve may have a band to stay in
+//         [[from, lower, upper or null], ...], a forecast [[from, least, most], ...], times at which it was
+//         outside [[from, to, text], ...], and marks [[time, kind, text], ...]
 function timeline(root, data) {
   const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442",
                    "#7fb8d8", "#f2cf80", "#80ceb9", "#e5bcd3", "#aad9f4"];
@@ -30,6 +32,7 @@ function timeline(root, data) {
     };
     return c;
   }
+  const isBanded = curve => curve.band.length > 0;
   const width = c => c.clientWidth - LEFT - RIGHT;
   const at = (c, e) => from + (e.offsetX - LEFT) / width(c) * (to - from);
   function clamp(a, b) {
@@ -55,6 +58,10 @@ function timeline(root, data) {
       if (step <= s) return step > 0.5 ? s : 10 ** Math.floor(Math.log10(step));
     return 86400 * Math.ceil(step / 86400);
   }
+  function round(step) {  // the next 1, 2 or 5 times a power of ten
+    const ten = 10 ** Math.floor(Math.log10(step));
+    return [1, 2, 5, 10].find(n => n * ten >= step) * ten;
+  }
   function prepare(c) {
     const ratio = window.devicePixelRatio || 1;
     c.width = c.clientWidth * ratio; c.height = c.clientHeight * ratio;
@@ -65,19 +72,19 @@ function timeline(root, data) {
     return g;
   }
   const X = (c, t) => LEFT + (t - from) / (to - from) * width(c);
-  function axis(g, c, depth, words) {
+  function axis(g, c, top, depth, words) {  // lines, and times at that height if there is one
     const step = nice((to - from) / 8);
     for (let t = Math.ceil(from / step) * step; t <= to; t += step) {
-      g.globalAlpha = 0.15; g.fillRect(X(c, t), 0, 1, depth);
+      g.globalAlpha = 0.15; g.fillRect(X(c, t), top, 1, depth - top);
       g.globalAlpha = 0.75;
       g.textAlign = "center";
-      if (words) g.fillText(duration(t), Math.min(X(c, t), c.clientWidth - 22), depth + 14);
+      if (words) g.fillText(duration(t), Math.min(X(c, t), c.clientWidth - 22), words);
     }
     g.globalAlpha = 1;
   }
   function drawNodes() {
     const c = canvases[0], g = prepare(c), row = rows / data.nodes, ink = g.fillStyle;
-    axis(g, c, rows, true);
+    axis(g, c, 0, rows, rows + 14);
     g.textAlign = "right";
     const every = Math.ceil(14 / row);
     for (let n = 0; n < data.nodes; n += every) g.fillText("node " + n, LEFT - 6, n * row + Math.min(row / 2, 10) + 4);
@@ -100,7 +107,7 @@ function timeline(root, data) {
   function drawCurve(curve, c) {
     const g = prepare(c), depth = c.clientHeight - 8, top = Math.max(...curve.value, curve.top || 0) || 1;
     const Y = v => depth - v / top * (depth - 14);
-    axis(g, c, depth, false);
+    axis(g, c, 0, depth);
     g.textAlign = "right";
     g.fillText(+top.toPrecision(3) + (curve.unit ? " " + curve.unit : ""), LEFT - 6, 18);
     g.fillText("0", LEFT - 6, depth);
@@ -116,6 +123,132 @@ function timeline(root, data) {
     g.strokeStyle = "#0072b2"; g.stroke();
     g.restore();
   }
+  const SIGNS = {more: ["#009e73", "grew or started"], less: ["#e69f00", "shrank"], hold: ["#cc79a7", "held"],
+                 other: ["#888888", "other"]};
+  const BAND = {height: 236, top: 22, foot: 40};  // of the canvas; above and below what is drawn to scale
+  const last = (times, t) => times.findLastIndex(x => x <= t);
+  function steps(g, c, Y, times, values) {  // a path that changes in steps; a missing value is off the scale
+    times.forEach((t, i) => {
+      const y = values[i] === null ? -1e5 : Y(values[i]);
+      g.lineTo(i ? X(c, t) : -1e5, y);
+      g.lineTo(i + 1 < times.length ? X(c, times[i + 1]) : 1e5, y);
+    });
+  }
+  function scale(curve) {  // from where to where the axis reaches
+    const all = [...curve.value, ...curve.band.flatMap(([, a, b]) => [a, b]),
+                 ...curve.forecast.flatMap(([, a, b]) => [a, b])].filter(v => v !== null);
+    let low = Infinity, high = -Infinity;
+    for (const v of all) { low = Math.min(low, v); high = Math.max(high, v); }
+    if (low < 0.4 * high) low = 0;
+    const room = (high - low || 1) * 0.08;
+    return [low ? low - room : 0, high + room];
+  }
+  function drawBanded(curve, c) {
+    const g = prepare(c), ink = g.fillStyle, depth = c.clientHeight - BAND.foot, [low, high] = scale(curve);
+    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    const blue = dark ? "#56b4e9" : "#0072b2", red = dark ? "#ff7f3f" : "#d55e00";
+    const Y = v => depth - (v - low) / (high - low) * (depth - BAND.top);
+    axis(g, c, BAND.top, depth, depth + 32);
+    const step = round((high - low) / 4);
+    g.textAlign = "right";
+    for (let v = Math.ceil(low / step) * step; v <= high; v += step) {
+      g.globalAlpha = 0.15; g.fillRect(LEFT, Y(v), width(c), 1); g.globalAlpha = 0.75;
+      g.fillText(+v.toPrecision(4) + " " + curve.unit, LEFT - 6, Y(v) + 4);
+    }
+    g.globalAlpha = 1;
+    legend(g, c, curve, ink, blue, red);
+    g.save(); g.beginPath(); g.rect(LEFT, BAND.top, width(c), depth - BAND.top); g.clip();
+    const at = curve.band.map(b => b[0]), lower = curve.band.map(b => b[1]), upper = curve.band.map(b => b[2]);
+    const area = (times, from, to) => {
+      const back = [];
+      g.beginPath(); steps(g, c, Y, times, from);
+      steps({lineTo: (x, y) => back.push([x, y])}, c, Y, times, to);
+      back.reverse().forEach(([x, y]) => g.lineTo(x, y));
+      g.closePath();
+    };
+    if (at.length) {
+      area(at, lower, upper);
+      g.globalAlpha = dark ? 0.22 : 0.16; g.fillStyle = "#009e73"; g.fill();
+      g.globalAlpha = 0.8; g.strokeStyle = "#009e73"; g.lineWidth = 1;
+      for (const edge of [lower, upper]) { g.beginPath(); steps(g, c, Y, at, edge); g.stroke(); }
+    }
+    if (curve.forecast.length) {
+      area(curve.forecast.map(f => f[0]), curve.forecast.map(f => f[1]), curve.forecast.map(f => f[2]));
+      g.globalAlpha = 0.22; g.fillStyle = blue; g.fill();
+    }
+    const line = (colour, thick) => {
+      g.beginPath(); steps(g, c, Y, curve.time, curve.value);
+      g.globalAlpha = 1; g.lineWidth = thick; g.strokeStyle = colour; g.lineJoin = "round"; g.stroke();
+    };
+    line(blue, 1.6);
+    for (const [edge, far] of [[upper, -1e5], [lower, 1e5]]) {  // the same again beyond either edge, in red
+      if (!at.length) break;
+      g.save(); g.beginPath(); steps(g, c, Y, at, edge);
+      g.lineTo(1e5, far); g.lineTo(-1e5, far); g.closePath(); g.clip();
+      g.beginPath(); steps(g, c, Y, curve.time, curve.value);
+      g.lineTo(1e5, -far); g.lineTo(-1e5, -far); g.closePath();
+      g.globalAlpha = 0.35; g.fillStyle = red; g.fill();
+      line(red, 2.2);
+      g.restore();
+    }
+    g.restore();
+    g.fillStyle = red;
+    for (const [a, b] of curve.outside) {
+      const x = Math.max(X(c, a), LEFT), end = Math.min(Math.max(X(c, b), X(c, a) + 2), LEFT + width(c));
+      if (end > x) g.fillRect(x, BAND.top - 4, end - x, 4);
+    }
+    for (const [t, kind] of curve.marks)
+      if (t >= from && t <= to) sign(g, X(c, t), depth + 9, kind);
+    g.fillStyle = ink;
+  }
+  function sign(g, x, y, kind) {
+    g.fillStyle = SIGNS[kind][0]; g.beginPath();
+    if (kind === "more") { g.moveTo(x - 4.5, y + 4); g.lineTo(x + 4.5, y + 4); g.lineTo(x, y - 4); }
+    else if (kind === "less") { g.moveTo(x - 4.5, y - 4); g.lineTo(x + 4.5, y - 4); g.lineTo(x, y + 4); }
+    else if (kind === "hold") g.rect(x - 3.5, y - 4, 7, 8);
+    else g.arc(x, y, 3.5, 0, 7);
+    g.fill();
+  }
+  function legend(g, c, curve, ink, blue, red) {
+    const entries = [[blue, 1, "line", curve.name]];
+    if (curve.band.length) entries.push(["#009e73", 0.35, "block", "corridor"]);
+    if (curve.forecast.length) entries.push([blue, 0.25, "block", "forecast"]);
+    if (curve.outside.length) entries.push([red, 1, "block", "outside"]);
+    for (const kind of Object.keys(SIGNS))
+      if (curve.marks.some(mark => mark[1] === kind)) entries.push([null, 1, kind, SIGNS[kind][1]]);
+    let x = LEFT + 4;
+    g.textAlign = "left";
+    for (const [colour, alpha, shape, text] of entries) {
+      if (shape in SIGNS) sign(g, x + 5, 8, shape);
+      else {
+        g.fillStyle = colour; g.globalAlpha = alpha;
+        g.fillRect(x, shape === "line" ? 7 : 3, 12, shape === "line" ? 2 : 10);
+        g.globalAlpha = 1;
+      }
+      g.fillStyle = ink; g.fillText(text, x + 17, 12);
+      x += 17 + g.measureText(text).width + 16;
+    }
+    g.fillStyle = ink;
+  }
+  function pointed(curve, c, e, t) {  // what to say of a banded curve where somebody points
+    const near = curve.marks.filter(([when]) => Math.abs(X(c, when) - e.offsetX) < 6);
+    const told = near.slice(0, 8).map(([when, , text]) => `${duration(when)}: ${text}`);
+    if (near.length > 8) told.push(`and ${near.length - 8} more`);
+    if (e.offsetY > c.clientHeight - BAND.foot) return told.join("\n");
+    const i = last(curve.time, t), b = curve.band[Math.max(last(curve.band.map(x => x[0]), t), 0)];
+    if (i < 0) return told.join("\n");
+    const say = v => `${+v.toPrecision(4)} ${curve.unit}`;
+    const lines = [`${curve.name} ${say(curve.value[i])} at ${duration(t)}`];
+    if (b) {
+      const sides = [b[1] ? `at least ${say(b[1])}` : "", b[2] === null ? "" : `at most ${say(b[2])}`].filter(x => x);
+      lines.push("corridor: " + (sides.join(", ") || "none"));
+    }
+    const f = curve.forecast[last(curve.forecast.map(x => x[0]), t)];
+    if (f) lines.push(`forecast then: ${say(f[1])} to ${say(f[2])}`);
+    const hit = curve.outside.find(([a, z]) => a <= t && t < z);
+    if (hit) lines.push(hit[2]);
+    return [...lines, ...told].join("\n");
+  }
   function hover(c, e) {
     const t = at(c, e), index = canvases.indexOf(c);
     let text = "";
@@ -125,17 +258,19 @@ function timeline(root, data) {
         r.some((first, i) => i % 2 === 0 && first <= node && node <= r[i + 1]));
       if (hit) text = `${data.jobs[hit[0]]}: ${duration(hit[1])} to ${duration(hit[2])}${hit[4] ? "\n" + hit[4] : ""}`;
     } else {
-      const {time, value, unit, name} = data.curves[index - 1];
-      let i = time.findLastIndex(x => x <= t);
-      if (i >= 0) text = `${name} ${+value[i].toPrecision(4)} ${unit} at ${duration(t)}`;
+      const curve = data.curves[index - 1], {time, value, unit, name} = curve;
+      const i = last(time, t);
+      if (isBanded(curve)) text = pointed(curve, c, e, t);
+      else if (i >= 0) text = `${name} ${+value[i].toPrecision(4)} ${unit} at ${duration(t)}`;
     }
     tip.hidden = !text; tip.textContent = text;
     tip.style.left = Math.min(e.offsetX + 14, c.clientWidth - 260) + "px";
     tip.style.top = c.offsetTop + e.offsetY + 14 + "px";
   }
-  function draw() { drawNodes(); data.curves.forEach((curve, i) => drawCurve(curve, canvases[i + 1])); }
+  function draw() { drawNodes(); data.curves.forEach((curve, i) =>
+    (isBanded(curve) ? drawBanded : drawCurve)(curve, canvases[i + 1])); }
   const canvases = [canvas(rows + AXIS, "Who held which node"),
-                    ...data.curves.map(c => canvas(90, `${c.name} over time`))];
+                    ...data.curves.map(c => canvas(isBanded(c) ? BAND.height : 90, `${c.name} over time`))];
   root.append(tip);
   new ResizeObserver(draw).observe(root);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
