@@ -193,7 +193,7 @@ def _filled(text, leaving, choice):
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_a_large_machine(room, interleaved):
     """10^5 blocks on 1,000 workers, half of which leave: 0.2 to 0.4 s on a small machine."""
-    from time import perf_counter
+    from time import process_time
 
     blocks = [
         Block(("x", i // 300, i % 300), 100, (f"w{i % 1000 if interleaved else i // 100:04d}",))
@@ -202,8 +202,8 @@ def test_a_large_machine(room, interleaved):
     workers = [f"w{i:04d}" for i in range(1000)]
     times = []
     for _ in range(3):
-        since = perf_counter()
+        since = process_time()
         plan = evacuate(blocks, workers[:500], dict.fromkeys(workers, room))
-        times.append(perf_counter() - since)
+        times.append(process_time() - since)
     assert len(plan.moves) == (50_000 if room == 10**6 else 25_000)
     assert sorted(times)[1] < 1

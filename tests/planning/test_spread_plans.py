@@ -4,7 +4,7 @@ import random
 from functools import cache
 from itertools import accumulate, pairwise, permutations
 from statistics import mean
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -269,8 +269,8 @@ def test_a_large_machine(order, joined):
     row = [Block(("x", i // 300, i % 300), 100, (f"w{place(i):04d}",)) for i in range(100_000)]
     times = []
     for _ in range(3):
-        since = perf_counter()
+        since = process_time()
         plan = spread(row, rooms(f"w{i:04d}" for i in range(1000)))
-        times.append(perf_counter() - since)
+        times.append(process_time() - since)
     assert plan and min(times) < 1.5
     print(f"{order}, {joined} join: {min(times):.2f} s, {len(plan.moves)} moves")
