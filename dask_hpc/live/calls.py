@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.request import read_change, read_request, read_why, read_workers
 from dask_hpc.live.sizing import NO_CHANGE
-from dask_hpc.live.status import status_of, status_of_job, told
+from dask_hpc.live.status import status_of, status_of_job, status_of_power, told
 from dask_hpc.live.unit_facts import read_news, read_units
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.units import count_nodes
@@ -57,6 +57,7 @@ class Calls:
             "state": self._state(),
             "errors": plugin.errors,
             "results_lost": plugin.lost,
+            "power": status_of_power(plugin.control, plugin.power_trace),
         }
 
     def story(self) -> list[dict[str, Any]]:

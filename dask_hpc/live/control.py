@@ -24,6 +24,7 @@ from dask_hpc.model.errors import InputError
 from dask_hpc.model.explanation import Explanation
 from dask_hpc.model.indices import Indices
 from dask_hpc.model.node import Node
+from dask_hpc.model.power import Verdict
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.model.units import count_nodes, show_duration
@@ -66,6 +67,8 @@ class ControlLoop:
         self.memory: Any = None
         #: a job's communication over compute time on so many nodes, if there is enough evidence
         self.measure: Callable[[LiveJob, int], float | None] = lambda job, nodes: job.performance.mtct
+        #: what the policy last said of the power corridor
+        self.verdict: Verdict | None = None
         self._last_offered = -1
         self.nodes = Nodes(self.settings["node"])
         for address in compat.workers_by_name(scheduler):
@@ -254,7 +257,7 @@ class ControlLoop:
         self._limit_reads()
         if in_force.policy != self.policy:
             self.policy = in_force.policy
-            self.memory = None
+            self.memory = self.verdict = None
             self.indices.reorder(self.policy.queue.rank)
         self._tell("policy", reason=reason)
         self.wake()

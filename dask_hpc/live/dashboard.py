@@ -5,6 +5,7 @@ Bokeh is missing or the dashboard is off there is no page, and nobody is bothere
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dask_hpc.live import compat
 from dask_hpc.live.allotments import Allotments
 from dask_hpc.live.dashboard_html import COLOURS
+from dask_hpc.live.power_trace import PowerTrace
 from dask_hpc.live.status import told
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _EVERY = 500  # milliseconds between two looks of an open page
 _ROWS = 60  # of the story
+_MARKS = 500  # of what was done for the sake of power
 
 
 class Watched:
@@ -29,6 +32,8 @@ class Watched:
         self.plugin = plugin
         self.allotments = Allotments()
         self._numbers: dict[str, int] = {}
+        #: the newest rows of the story that were decided for the sake of power
+        self.for_power: deque[dict[str, Any]] = deque(maxlen=_MARKS)
         #: how much of the story has been read
         self.read = 0
         self.is_open = True
@@ -41,6 +46,9 @@ class Watched:
             self.allotments.add(row.time, row.decision, row.job, row.nodes, row.reason)
             if row.job:
                 self.colour(row.job)
+            why = self.plugin.story.explanation(row)
+            if why is not None and why.is_for_power:
+                self.for_power.append(told(self.plugin.story, row))
 
     def colour(self, job: str) -> str:
         """The job's colour on all pages; jobs that follow each other have different ones."""
@@ -50,6 +58,11 @@ class Watched:
     def now(self) -> float:
         """The time of the cluster's clock."""
         return self.plugin.clock()
+
+    @property
+    def trace(self) -> PowerTrace:
+        """How power was."""
+        return self.plugin.power_trace
 
     def status(self) -> dict[str, Any]:
         """As ``Manager.status()``, with the number of resizes."""
@@ -79,6 +92,7 @@ class Dashboard:
             "/individual-hpc-allotments": partial(_part, watched, "allotments"),
             "/individual-hpc-jobs": partial(_part, watched, "jobs"),
             "/individual-hpc-decisions": partial(_part, watched, "decisions"),
+            "/individual-hpc-power": partial(_part, watched, "power"),
         }
         try:
             self._served = compat.add_pages(self._plugin.scheduler, pages)
@@ -96,17 +110,20 @@ class Dashboard:
 
 
 def _whole_page(watched: Watched, scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
-    """Figures on top, then who holds which node, then jobs beside decisions."""
+    """Figures on top, then who holds which node, then power if it is known, then jobs beside decisions."""
     from bokeh.layouts import column, row
 
     from dask_hpc.live import dashboard_parts as parts
+    from dask_hpc.live.dashboard_power import PowerPlot
 
     figures, jobs, decisions = parts.Figures(), parts.Jobs(), parts.Decisions()
     allotments = parts.AllotmentsPlot()
+    power = PowerPlot(allotments.times)
     doc.add_root(
         column(
             figures.root,
             allotments.root,
+            power.root,
             row(jobs.root, decisions.root, sizing_mode="stretch_width", spacing=12),
             sizing_mode="stretch_width",
             margin=(0, 12, 12, 12),
@@ -117,17 +134,20 @@ def _whole_page(watched: Watched, scheduler: Any, extra: dict[str, Any], doc: An
     doc.template_variables.update(extra)
     doc.theme = theme
     doc.title = "Dask: HPC"
-    _keep_up(watched, doc, [figures.update, allotments.update, jobs.update, decisions.update])
+    parts_shown = (figures, allotments, power, jobs, decisions)
+    _keep_up(watched, doc, [part.update for part in parts_shown])
 
 
 def _part(watched: Watched, name: str, scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
     """One part, as large as the window."""
     from dask_hpc.live import dashboard_parts as parts
+    from dask_hpc.live.dashboard_power import PowerPlot
 
     kinds: dict[str, Any] = {
         "allotments": parts.AllotmentsPlot,
         "jobs": parts.Jobs,
         "decisions": parts.Decisions,
+        "power": PowerPlot,
     }
     part = kinds[name]()
     part.root.sizing_mode = "stretch_both"

@@ -1,10 +1,11 @@
 """The dashboard's figures and tables as HTML. Everything that comes from users is escaped here."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
+from math import inf
 from typing import Any
 
-from dask_hpc.model.units import count_nodes, show_duration
+from dask_hpc.model.units import count_nodes, show_bounds, show_duration, show_large
 
 #: Okabe and Ito's colours, which the colour-blind can tell apart, then lighter cousins
 COLOURS = (
@@ -20,7 +21,7 @@ CSS = """
 .cards { display: flex; flex-wrap: wrap; gap: 10px; }
 .card { background: #fff; border: 1px solid #e2e4e7; border-radius: 8px; padding: 7px 14px; min-width: 84px; }
 .card b { display: block; font-size: 21px; font-weight: 600; line-height: 1.25; white-space: nowrap; }
-.card span { color: #555; }
+.card span { color: #555; display: block; max-width: 330px; }
 .card.bad { background: #fdebe5; border-color: #eab8a3; } .card.bad b { color: #a33b00; }
 h3 { font-size: 15px; margin: 0; position: sticky; top: 0; background: #fff; padding: 9px 0 5px; }
 table { border-collapse: collapse; width: 100%; }
@@ -34,9 +35,16 @@ i.job { display: inline-block; width: 10px; height: 10px; border-radius: 2px; ma
 .what { font-weight: 600; white-space: nowrap; }
 .more, .none { color: #666; } .none { padding: 14px 0; }
 """
+#: along an axis of time, the code of ``show_clock`` for the browser
+CLOCK = """
+    const t = Math.max(0, tick), h = Math.floor(t / 3600), m = Math.floor(t % 3600 / 60), s = t % 60
+    const two = (x) => String(Math.floor(x)).padStart(2, "0")
+    const rest = s % 1 > 0.01 ? (s % 1).toFixed(1).slice(1) : ""
+    return (h ? h + ":" + two(m) : m) + ":" + two(s) + rest
+"""
 _SIGNS = {
     "start": "▶", "end": "■", "grow": "▲", "shrink": "▼", "submit": "+", "node-joined": "●", "node-left": "○",
-    "error": "!", "off": "!", "lost": "!",
+    "error": "!", "off": "!", "lost": "!", "hold": "‖", "cap": "▽", "give-back": "○", "corridor": "≈",
 }  # fmt: skip
 _NUMERIC = {"tasks left", "for", "time"}  # heads of right-aligned columns
 _NUMBERS = ' class="n"'
@@ -60,12 +68,32 @@ def cards(status: Mapping[str, Any], is_open: bool) -> str:
         (status["resizes"], "resizes", False),
         (status["results_lost"], "results lost", status["results_lost"] > 0),
         (status["errors"], "errors", status["errors"] > 0),
+        *_power_figures(status["power"]),
     ]
     parts = [
         f'<div class="card{" bad" if is_bad else ""}"><b>{_text(value)}</b><span>{_text(name)}</span></div>'
         for value, name, is_bad in figures
     ]
     return f'<div class="cards">{"".join(parts)}</div>'
+
+
+def _power_figures(power: Mapping[str, Any] | None) -> Iterator[tuple[object, str, bool]]:
+    """Of a cluster whose power is steered."""
+    if power is None or not power["is_steered"]:
+        return
+    doubt = f" ± {show_large(power['uncertainty'], 'W')}" if power["uncertainty"] else ""
+    yield show_large(power["watts"], "W"), f"power, {power['source']}{doubt}", power["is_outside"]
+    upper = inf if power["upper"] is None else power["upper"]
+    yield show_bounds(power["lower"], upper, "W"), "power corridor", False
+    verdict = power["verdict"]
+    if power["doubt"]:
+        yield "careful", f"power cannot be trusted: {power['doubt']}", True
+    elif verdict is not None and not verdict["is_kept"]:
+        yield "cannot be kept", verdict["reason"], True
+    else:
+        where = "outside" if power["is_outside"] else "inside"
+        seconds = show_duration(power["seconds_outside"])
+        yield where, f"the corridor; {power['violations']} violations, {seconds}", power["is_outside"]
 
 
 def jobs_table(status: Mapping[str, Any], now: float, colour: Callable[[str], str]) -> str:

@@ -21,7 +21,7 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from dask_hpc.live.allotments import Span
-from dask_hpc.live.dashboard_html import CSS, INK, cards, decisions_table, jobs_table, short
+from dask_hpc.live.dashboard_html import CLOCK, CSS, INK, cards, decisions_table, jobs_table, short
 
 if TYPE_CHECKING:
     from dask_hpc.live.dashboard import Watched
@@ -30,12 +30,6 @@ _SHOWN = 600.0  # seconds that are seen at first
 _MOST_NAMES = 40  # of nodes along the axis
 _PIXELS, _LETTER = 1000, 7.5  # a guess of the plot's width, and of a letter's
 _EMPTY = "No job has run yet: what is submitted in  with dask_hpc.job(...):  or by  dask-hpc run  shows here."
-_CLOCK = """
-    const t = Math.max(0, tick), h = Math.floor(t / 3600), m = Math.floor(t % 3600 / 60), s = t % 60
-    const two = (x) => String(Math.floor(x)).padStart(2, "0")
-    const rest = s % 1 > 0.01 ? (s % 1).toFixed(1).slice(1) : ""
-    return (h ? h + ":" + two(m) : m) + ":" + two(s) + rest
-"""
 _COLUMNS = (
     "left",
     "right",
@@ -98,12 +92,13 @@ class AllotmentsPlot:
         self._over = ColumnDataSource({name: [] for name in _COLUMNS})
         self._held = ColumnDataSource({name: [] for name in _COLUMNS})
         self._rows = Range1d(0, 1)
-        self._times = DataRange1d(follow="end", follow_interval=_SHOWN, range_padding=0)
+        #: the range along the axis of time
+        self.times = DataRange1d(follow="end", follow_interval=_SHOWN, range_padding=0)
         self.root = figure(
             title="Who holds which node",
             height=330,
             sizing_mode="stretch_width",
-            x_range=self._times,
+            x_range=self.times,
             y_range=self._rows,
             x_axis_label="time since control began",
             y_axis_label="node",
@@ -113,7 +108,7 @@ class AllotmentsPlot:
             min_border_right=20,
         )
         self.root.title.text_font_size = "15px"
-        self.root.xaxis.formatter = CustomJSTickFormatter(code=_CLOCK)
+        self.root.xaxis.formatter = CustomJSTickFormatter(code=CLOCK)
         self.root.grid.grid_line_color = None
         self.root.outline_line_color = None
         self.root.yaxis.major_tick_line_color = None

@@ -35,6 +35,9 @@ class Deeds:
             elif isinstance(deed, Resize):
                 self._resize(plan, deed)
         self._indices.pull_levers(plan)
+        if plan.verdict is not None:
+            control.verdict = plan.verdict
+            self._story.tell(Happening(plan.id, plan.time, "corridor", reason=str(plan.verdict)))
 
     def staying(self, running: Running) -> Iterator[str]:
         """Addresses of the workers on the nodes that the job is not giving up."""

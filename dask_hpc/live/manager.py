@@ -99,7 +99,8 @@ class Manager:
         return f"<Manager of {self._client.scheduler.address if self._client.scheduler else '?'}: {state}>"
 
     def status(self) -> Any:
-        """Nodes and who holds them; jobs, their state, and why those that wait do. Plain data."""
+        """Nodes and who holds them; jobs, their state, and why those that wait do; power and its corridor,
+        if somebody observes it. Plain data."""
         return self._client.sync(self._ask, "hpc_status")
 
     def story(self) -> Any:

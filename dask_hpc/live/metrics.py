@@ -41,7 +41,7 @@ class _Collector:
             kind = CounterMetricFamily if is_counter else GaugeMetricFamily
             family = kind(prefix + name, text, labels=["scheduler", *([label] if label else [])])
             for address, found in clusters:
-                for value, amount in found[name].items():
+                for value, amount in found.get(name, {}).items():
                     family.add_metric([address, *([value] if label else [])], amount)
             yield family
 
@@ -56,7 +56,20 @@ _FAMILIES = {
     "results_lost": (True, "Results that left with the only worker that had them", ""),
     "errors": (True, "Errors in our own code or in a policy", ""),
     "policy_cycle_seconds": (False, "How long the last decision took", ""),
+    "power_watts": (False, "Power of all nodes now, by how it is known", "source"),
+    "power_uncertainty_watts": (False, "Half-width of the 95 % interval of that power", ""),
+    "power_lower_watts": (False, "Where the power corridor begins", ""),
+    "power_upper_watts": (False, "Where the power corridor ends, if it does", ""),
+    "power_forecast_watts": (False, "The least and the most power that is forecast", "bound"),
+    "power_outside_seconds": (True, "How long power was outside its corridor", ""),
+    "power_outside_joules": (True, "Energy above or below the power corridor", ""),
+    "power_violations": (True, "Times that power stayed outside its corridor", ""),
+    "power_held_nodes": (False, "Nodes that start no work for the sake of power", ""),
+    "power_job_watts": (False, "Power of running jobs by name, the largest ones; the others together", "job"),
 }
+#: running jobs that are told apart by name: each one is a time series
+_MOST_JOBS = 50
+_OTHERS = "(others)"
 
 _collector = _Collector()
 
@@ -99,4 +112,28 @@ def _read(plugin: "HpcPlugin") -> dict[str, dict[str, float]]:
         "results_lost": {"": plugin.lost},
         "errors": {"": counts["error"]},
         "policy_cycle_seconds": {"": plugin.cycle},
+        **_read_power(status["power"], {job["id"]: job["name"] for job in status["jobs"]}),
+    }
+
+
+def _read_power(power: dict[str, Any] | None, names: dict[str, str]) -> dict[str, dict[str, float]]:
+    if power is None:
+        return {}
+    jobs: Counter[str] = Counter()
+    for job, (least, most) in power["jobs"].items():
+        jobs[names.get(job, job)] += (least + most) / 2
+    largest = dict(jobs.most_common(_MOST_JOBS))
+    if len(jobs) > len(largest):
+        largest[_OTHERS] = jobs.total() - sum(largest.values())
+    return {
+        "power_watts": {power["source"]: power["watts"]},
+        "power_uncertainty_watts": {"": power["uncertainty"]},
+        "power_lower_watts": {"": power["lower"]},
+        "power_upper_watts": {} if power["upper"] is None else {"": power["upper"]},
+        "power_forecast_watts": dict(zip(("least", "most"), power["forecast"] or (), strict=False)),
+        "power_outside_seconds": {"": power["seconds_outside"]},
+        "power_outside_joules": {"": power["joules_outside"]},
+        "power_violations": {"": power["violations"]},
+        "power_held_nodes": {"": power["held_nodes"]},
+        "power_job_watts": largest,
     }

@@ -14,6 +14,7 @@ from dask_hpc.live.calls import Calls
 from dask_hpc.live.control import ControlLoop
 from dask_hpc.live.dashboard import Dashboard
 from dask_hpc.live.farewell import Farewells
+from dask_hpc.live.power_trace import PowerTrace
 from dask_hpc.live.reloading import UNREADABLE, Rescue
 from dask_hpc.live.request import ANNOTATION, TOPIC
 from dask_hpc.live.sizing import Sizing
@@ -77,6 +78,8 @@ class HpcPlugin(SchedulerPlugin):
         self._since = monotonic()
         self.clock: Callable[[], float] = lambda: monotonic() - self._since
         self.story = Story(self._settings["story-length"])
+        #: how power was, for as long as somebody observes it
+        self.power_trace = PowerTrace()
         self._is_released = True
         #: results that left with their only worker
         self.lost = 0

@@ -9,7 +9,8 @@ from itertools import islice
 from math import inf
 from typing import NamedTuple
 
-from dask_hpc.model.power import PowerRange, PowerView, Source, Verdict
+from dask_hpc.model.power import PowerRange, PowerView, Source
+from dask_hpc.model.units import show_large
 
 
 class Sample(NamedTuple):
@@ -28,6 +29,12 @@ class Sample(NamedTuple):
     def is_outside(self) -> bool:
         """Whether power is not where it is to be."""
         return not self.lower <= self.watts <= self.upper
+
+    @property
+    def origin(self) -> str:
+        """How the figure came to be, and how sure it is: "measured ± 12 W"."""
+        doubt = f" ± {show_large(self.uncertainty, 'W')}" if self.uncertainty else ""
+        return self.source + doubt
 
 
 class PowerTrace:
@@ -48,8 +55,6 @@ class PowerTrace:
         self.seconds = self.outside_seconds = self.outside_energy = 0.0
         #: how many violations there ever were
         self.violation_count = 0
-        #: what the strategy last said of the corridor
-        self.verdict: Verdict | None = None
         self._since: float | None = None
         self._counts = False
 

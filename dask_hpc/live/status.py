@@ -5,6 +5,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from dask_hpc.live.jobs import LiveJob
+from dask_hpc.live.power_trace import PowerTrace
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.model.units import count_nodes
 
@@ -36,6 +37,40 @@ def status_of(control: "ControlLoop") -> dict[str, Any]:
         "scripts": sorted({request["id"] for request in control.script_of.values()}),
         **control.holds.as_status(),
     }
+
+
+def status_of_power(control: "ControlLoop", trace: PowerTrace) -> dict[str, Any] | None:
+    """Watts now and the corridor, if power is observed; no upper bound is None."""
+    view, now = control.indices.power, trace.last
+    if view is None or now is None:
+        return None
+    verdict = None
+    if control.verdict is not None:
+        verdict = _plain(asdict(control.verdict)) | {"text": str(control.verdict)}
+    return {
+        **_plain(now._asdict()),
+        "is_outside": now.is_outside,
+        "is_steered": control.policy.power is not None,
+        "idle_node": view.idle,
+        "jobs": {
+            name: view.per_node(name).times(len(running.nodes))
+            for name, running in control.indices.running.items()
+        },
+        "outside_nodes": view.outside_nodes,
+        "held_nodes": view.held,
+        "released_nodes": view.released,
+        "threads": view.threads,
+        "cap": view.cap,
+        "verdict": verdict,
+        "seconds_outside": trace.outside_seconds,
+        "joules_outside": trace.outside_energy,
+        "violations": trace.violation_count,
+    }
+
+
+def _plain(found: dict[str, Any]) -> dict[str, Any]:
+    """JSON knows no infinity."""
+    return {key: None if value == inf else value for key, value in found.items()}
 
 
 def status_of_job(control: "ControlLoop", job: LiveJob) -> dict[str, Any]:

@@ -21,6 +21,11 @@ class Explanation:
     inputs: Mapping[str, Any]
     rejected: tuple[str, ...]
 
+    @property
+    def is_for_power(self) -> bool:
+        """Whether the power strategy decided it."""
+        return self.rule.startswith("power:")
+
 
 def explain(snapshot: Snapshot, plan: Plan, rules: Mapping[str, str]) -> dict[str, Explanation]:
     """An explanation for every job that a plan speaks of, from the snapshot it was made from.

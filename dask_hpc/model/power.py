@@ -6,7 +6,7 @@ from math import inf
 from typing import Any, Literal, NamedTuple, get_args
 
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.units import parse_quantity
+from dask_hpc.model.units import parse_quantity, show_bounds
 
 #: how a figure came to be: read from a counter of what it speaks of, derived from a counter of a part of
 #: it, or computed from the use of the processor
@@ -109,3 +109,8 @@ class Verdict:
     highest: float
     #: what would make it possible, or where the power goes; for a person
     reason: str = ""
+
+    def __str__(self) -> str:
+        can = "can" if self.is_kept else "cannot"
+        why = f": {self.reason}" if self.reason else ""
+        return f"the corridor ({show_bounds(self.lower, self.upper, 'W')}) {can} be kept{why}"

@@ -119,6 +119,15 @@ def show_large(value: float, unit: str) -> str:
     return f"{value:.3g} {prefix}{unit}"
 
 
+def show_bounds(lower: float, upper: float, unit: str) -> str:
+    """Two bounds for a person: "1.7 kW to 2.5 kW", "at most 2.5 kW"; no lower one is 0."""
+    if lower <= 0:
+        return "no bounds" if upper == math.inf else f"at most {show_large(upper, unit)}"
+    if upper == math.inf:
+        return f"at least {show_large(lower, unit)}"
+    return f"{show_large(lower, unit)} to {show_large(upper, unit)}"
+
+
 def count_nodes(nodes: int, kind: str = "") -> str:
     """A number of nodes for a person: "1 node", "4 idle nodes"."""
     return f"{nodes} {kind}{' ' if kind else ''}node{'' if nodes == 1 else 's'}"

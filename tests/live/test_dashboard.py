@@ -3,6 +3,7 @@
 import json
 import re
 from importlib.util import find_spec
+from math import inf, isnan
 from time import monotonic
 
 import pytest
@@ -18,9 +19,19 @@ if not find_spec("bokeh"):
 
 from bokeh.document import Document
 
-from dask_hpc.live.dashboard_html import decisions_table, jobs_table, show_clock
+from dask_hpc.live.dashboard_html import cards, decisions_table, jobs_table, show_clock
+from dask_hpc.model.explanation import Explanation
+from dask_hpc.model.plan import Plan, Start
+from dask_hpc.model.power import PowerRange, PowerView
+from dask_hpc.model.story import Happening
 
-PAGES = ["/hpc", "/individual-hpc-allotments", "/individual-hpc-decisions", "/individual-hpc-jobs"]
+PAGES = [
+    "/hpc",
+    "/individual-hpc-allotments",
+    "/individual-hpc-decisions",
+    "/individual-hpc-jobs",
+    "/individual-hpc-power",
+]
 shown = gen_cluster(
     client=True,
     nthreads=[("", 1)] * 3,
@@ -150,6 +161,53 @@ async def test_what_a_page_tells(c, s, *workers):
 
 
 @shown
+async def test_power_is_drawn_as_it_was(c, s, *workers):
+    async with await dask_hpc.manage(c) as m:
+        document = opened(s, "/hpc")
+        (plot,) = (one for one in document.models if getattr(getattr(one, "title", 0), "text", 0) == "Power")
+        assert not plot.visible
+        plugin = plugin_of(s)
+
+        def sample(time, watts, lower, upper, **more):
+            view = plugin.control.indices.power = PowerView(watts, "measured", 5.0, **more)
+            plugin.power_trace.add(time, view, lower, upper)
+
+        sample(1.0, 100.0, 50.0, 120.0)
+        sample(2.0, 130.0, 50.0, 120.0)
+        why = Explanation("power: power-corridor", {}, ())
+        plugin.story.add(Plan(10**6, 2.1, (Start("<b>big</b>", 1, "more"),)), {"<b>big</b>": why})
+        plugin.story.tell(Happening(10**6, 2.1, "start", "<b>big</b>", ("n",), "more"))
+        plugin.story.tell(Happening(10**6, 2.6, "cap", reason="less", why=why))
+        plugin.story.tell(Happening(10**6, 2.7, "cap", reason="asked for"))
+        look(document)
+        sample(3.0, 110.0, 50.0, 120.0)
+        sample(4.0, 110.0, 50.0, inf, forecast=PowerRange(90.0, 140.0), doubt="frozen")
+        look(document)
+        assert plot.visible
+        drawn = [model.data for model in document.models if type(model).__name__ == "ColumnDataSource"]
+        (trace,) = (data for data in drawn if "red" in data)
+        (band,) = (data for data in drawn if len(data) == 4 and len(data.get("right", "")) == 2)
+        (ahead,) = (data for data in drawn if "least" in data)
+        (marks,) = (data for data in drawn if "sign" in data)
+        assert list(trace["watts"]) == [100, 130, 110, 110]
+        assert [not isnan(value) for value in trace["red"]] == [False, True, True, False]
+        assert list(trace["edge"]) == [100, 120, 110, 110]
+        assert "at least 50 W" in trace["said"][-1] and "frozen" in trace["said"][-1]
+        assert list(zip(band["left"], band["right"], band["bottom"], strict=True)) == [(1, 4, 50), (4, 4, 50)]
+        assert band["top"][0] == 120 and band["top"][1] > plot.y_range.end > 140
+        assert ahead["least"] == [110, 90] and ahead["most"] == [110, 140]
+        assert (marks["time"], marks["watts"], marks["sign"]) == (
+            [2.1, 2.6],
+            [130, 130],
+            ["triangle", "square"],
+        )
+        assert "&lt;b&gt;big" in marks["said"][0]
+        status = (await m.status())["power"]
+        assert status["upper"] is None and status["doubt"] == "frozen" and not status["is_steered"]
+        assert "power corridor" not in texts(document)  # a figure only where somebody steers
+
+
+@shown
 async def test_a_page_that_fails_harms_nobody(c, s, *workers):
     async with await dask_hpc.manage(c) as m:
         document = opened(s, "/hpc")
@@ -194,3 +252,22 @@ def test_tables():
     assert show_clock(7.55) == "0:07.5" and show_clock(3661) == "1:01:01" and show_clock(-1) == "0:00.0"
     assert "Nothing has been decided" in decisions_table([], str)
     assert "No job yet" in jobs_table({"jobs": []}, 0.0, str)
+
+
+def test_figures_of_power():
+    base = {"nodes": [], "jobs": [], "holds": [], "state": "on", "policy": "p", "resizes": 0, "errors": 0}
+    base["results_lost"] = 0
+    power = {"is_steered": True, "watts": 1830.0, "source": "measured", "uncertainty": 20.0, "lower": 1700.0}
+    power |= {"upper": None, "is_outside": False, "verdict": None, "doubt": "", "violations": 2}
+    power["seconds_outside"] = 12.0
+    assert "power" not in cards(base | {"power": None}, True)
+    assert "power" not in cards(base | {"power": power | {"is_steered": False}}, True)
+    shown = cards(base | {"power": power}, True)
+    assert "1.83 kW" in shown and "measured ± 20 W" in shown and "at least 1.7 kW" in shown
+    assert "inside" in shown and "2 violations, 12 s" in shown and "bad" not in shown
+    shown = cards(base | {"power": power | {"upper": 1800.0, "is_outside": True}}, True)
+    assert "1.7 kW to 1.8 kW" in shown and "outside" in shown and shown.count(" bad") == 2
+    verdict = {"is_kept": False, "reason": "no <work>"}
+    shown = cards(base | {"power": power | {"verdict": verdict}}, True)
+    assert "cannot be kept" in shown and "no &lt;work&gt;" in shown
+    assert "careful" in cards(base | {"power": power | {"doubt": "frozen"}}, True)

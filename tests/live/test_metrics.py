@@ -1,6 +1,7 @@
 """Metrics are on /metrics while a cluster is managed, say what is so, and are gone afterwards."""
 
 from importlib.util import find_spec
+from math import inf
 
 import pytest
 from distributed import Client, Event, LocalCluster, Scheduler, Worker
@@ -9,6 +10,8 @@ from small_cluster import blocked, plugin_of, until
 from tornado.httpclient import AsyncHTTPClient
 
 import dask_hpc
+from dask_hpc.live.metrics import _read_power
+from dask_hpc.model.power import PowerRange, PowerView
 
 if not find_spec("prometheus_client"):
     pytest.skip("prometheus_client is not installed", allow_module_level=True)
@@ -61,6 +64,43 @@ async def test_metrics_tell_what_is_so(c, s, *workers):
     assert found["state", "paused"] == 1
     await m.close()
     assert await scraped(s) == {}
+
+
+@cluster3
+async def test_power_is_there_if_somebody_observes_it(c, s, *workers):
+    async with await dask_hpc.manage(c, "fcfs") as m:
+        assert (await m.status())["power"] is None
+        assert not [name for name, *_ in await scraped(s) if name.startswith("power")]
+        with dask_hpc.job("a", nodes=2):
+            f = c.submit(blocked, "go")
+        await until(s, "a", "running")
+        plugin = plugin_of(s)
+        view = PowerView(500.0, "measured", 12.0, active=PowerRange(150, 250), forecast=PowerRange(450, 620))
+        plugin.control.indices.power = view
+        for time in range(4):
+            plugin.power_trace.add(float(time), view, 100.0, 450.0)
+        plugin.power_trace.add(4.0, view, 100.0, inf)
+        found = await scraped(s)
+        assert found["power_watts", "measured"] == 500 and found["power_uncertainty_watts",] == 12
+        assert found["power_lower_watts",] == 100 and ("power_upper_watts",) not in found
+        assert found["power_forecast_watts", "least"] == 450 and found["power_forecast_watts", "most"] == 620
+        assert found["power_outside_seconds_total",] == 4 and found["power_outside_joules_total",] == 200
+        assert found["power_violations_total",] == 1 and found["power_held_nodes",] == 0
+        assert found["power_job_watts", "a"] == 400
+        plugin.power_trace.add(5.0, view, 100.0, 480.0)
+        assert (await scraped(s))["power_upper_watts",] == 480
+        await Event("go").set()
+        await f
+
+
+def test_jobs_of_many_names_are_no_flood():
+    power = dict.fromkeys(("forecast", "upper", "uncertainty", "lower", "seconds_outside"), 0)
+    power |= dict.fromkeys(("joules_outside", "violations", "held_nodes", "watts"), 0) | {
+        "source": "measured"
+    }
+    power["jobs"] = {f"job{number}": (number, number) for number in range(60)}
+    watts = _read_power(power, {"job59": "twice", "job0": "twice"})["power_job_watts"]
+    assert len(watts) == 51 and watts["twice"] == 59 and watts["(others)"] == sum(range(1, 10))
 
 
 @gen_test()

@@ -1,9 +1,12 @@
 """Power ranges as people write them."""
 
+from dataclasses import replace
+from math import inf
+
 import pytest
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.power import PowerRange
+from dask_hpc.model.power import PowerRange, Verdict
 
 
 @pytest.mark.parametrize(
@@ -21,3 +24,9 @@ def test_one_quantity_or_a_pair(written, read):
 def test_anything_else_is_refused(written):
     with pytest.raises(InputError):
         PowerRange.read(written)
+
+
+def test_a_verdict_in_words():
+    verdict = Verdict(1700.0, inf, False, PowerRange(900, 1000), 500.0, 1200.0, "more work would be needed")
+    assert str(verdict) == "the corridor (at least 1.7 kW) cannot be kept: more work would be needed"
+    assert str(replace(verdict, is_kept=True, reason="")) == "the corridor (at least 1.7 kW) can be kept"

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.units import UNITS, parse_duration, parse_quantity, show_duration, write_quantity
+from dask_hpc.model.units import (
+    UNITS,
+    parse_duration,
+    parse_quantity,
+    show_bounds,
+    show_duration,
+    write_quantity,
+)
 
 units = st.sampled_from(sorted(UNITS))
 
@@ -97,3 +104,10 @@ def test_shown_durations():
     assert show_duration(4 * 86400) == "4.0 d"
     assert show_duration(math.inf) == "unlimited"
     assert show_duration(math.nan) == "-"
+
+
+def test_shown_bounds():
+    assert show_bounds(1700, 2500, "W") == "1.7 kW to 2.5 kW"
+    assert show_bounds(0, 2500, "W") == "at most 2.5 kW"
+    assert show_bounds(1700, math.inf, "W") == "at least 1.7 kW"
+    assert show_bounds(0, math.inf, "W") == "no bounds"
