@@ -29,7 +29,10 @@ from distributed import scheduler as ds
 from distributed.utils_test import async_poll_for, gen_cluster, gen_test, inc, slowinc
 from small_cluster import blocked, cluster2, half_shuffled
 
+import dask_hpc.model
+import dask_hpc.power
 from dask_hpc.live import compat
+from dask_hpc.live.power_plugin import PowerPlugin
 from dask_hpc.live.worker_plugin import FarewellPlugin
 
 one = gen_cluster(client=True, nthreads=[("", 1)])
@@ -889,6 +892,13 @@ async def test_a_plugin_by_value_goes_to_workers_and_away(c, s, a):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "FarewellPlugin\n", f"cloudpickle.register_pickle_by_value: {done.stderr}"
+    whole_rooms = compat.by_value(PowerPlugin(), dask_hpc.power, dask_hpc.model)
+    program = (
+        "import pickle, sys; sys.modules['dask_hpc'] = None;"
+        "print(type(pickle.load(sys.stdin.buffer)).__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], input=whole_rooms, capture_output=True)
+    assert done.stdout == b"PowerPlugin\n", f"cloudpickle.register_pickle_by_value of a room: {done.stderr}"
     await compat.remove_worker_plugin(s, "x")
     await compat.remove_worker_plugin(s, "x")
     assert "x" not in a.plugins and "x" not in s.worker_plugins

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -250,8 +251,8 @@ def is_closing(scheduler: Any) -> bool:
 
 def by_value(thing: Any, *parts: Any) -> bytes:
     """A pickle that needs nothing of ours where it is read, if the modules of ``thing`` and of its ``parts``
-    import nothing of ours."""
-    names = {type(one).__module__ for one in (thing, *parts) if one is not None}
+    import nothing of ours but each other. A part may also be a module; that of a room means all in it."""
+    names = {_module_of(one) for one in (thing, *parts) if one is not None}
     modules = [import_module(name) for name in names - cloudpickle.list_registry_pickle_by_value()]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
@@ -261,6 +262,10 @@ def by_value(thing: Any, *parts: Any) -> bytes:
     finally:
         for module in modules:
             cloudpickle.unregister_pickle_by_value(module)
+
+
+def _module_of(part: Any) -> str:
+    return str(part.__name__ if isinstance(part, ModuleType) else type(part).__module__)
 
 
 def scheduler_id(scheduler: Any) -> str:

@@ -1,0 +1,1 @@
+"""Meters of a node's power, and caps on it."""
