@@ -45,12 +45,13 @@ class PowerPlugin(WorkerPlugin):
         self._host = _host()
         self._over = threading.Event()
         threading.Thread(target=self._run, name=NAME, daemon=True).start()
-        worker.metrics[KEY] = self._tell
+        # Kept: a class that came by value can come again, and then has other functions.
+        self._metric = worker.metrics[KEY] = self._tell
 
     async def teardown(self, worker: Any) -> None:
         """The worker closes, or this plugin is removed."""
         self._over.set()  # the thread ends as soon as no sensor keeps it
-        if worker.metrics.get(KEY) == self._tell:  # else another plugin has taken our place
+        if worker.metrics.get(KEY) is self._metric:  # else another plugin has taken our place
             del worker.metrics[KEY]
 
     def _tell(self, worker: Any) -> dict[str, Any] | None:
