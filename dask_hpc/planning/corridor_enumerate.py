@@ -1,0 +1,72 @@
+"""The corridor's best distribution by looking at every one of them, those that are alike only once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_hpc.planning.corridor_problem import TINY, CorridorProblem, Part
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_FEW = 512  # are not worth a search for those that are alike
+
+
+def enumerate_all(problem: CorridorProblem, parts: Sequence[Part], limit: int) -> dict[str, int] | None:
+    """Sizes of the best distribution, or None if more than ``limit`` would have to be looked at.
+
+    Two ways to size some of the parts are alike if they use the same nodes and the same power; of these
+    only the one that changes fewest nodes can be part of an optimum.
+    """
+    used, changed = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    least, most = np.full(1, problem.constant.least), np.full(1, problem.constant.most)
+    # Parts of equal power side by side: what is alike is found at once.
+    order = sorted(parts, key=lambda part: (part.power, len(part.sizes)))
+    needed = sum(part.sizes[0] for part in order)
+    steps: list[tuple[Ints, Ints]] = []
+    for part in order:
+        if len(used) * len(part.sizes) > 4 * limit:
+            return None
+        sizes = np.asarray(part.sizes, np.int64)
+        needed -= part.sizes[0]
+        before, chosen = np.nonzero(used[:, None] + sizes + needed <= problem.nodes)
+        size = sizes[chosen]
+        used, changed = used[before] + size, changed[before] + abs(size - part.now)
+        least, most = least[before] + part.power.least * size, most[before] + part.power.most * size
+        if len(used) > _FEW:
+            keep = _unlike(used, least, most, changed)
+            used, changed, least, most = used[keep], changed[keep], least[keep], most[keep]
+            before, size = before[keep], size[keep]
+        if len(used) > limit:
+            return None
+        steps.append((before, size))
+    idle = problem.nodes - used
+    best = best_index(problem, idle, changed, least + idle * problem.idle, most + idle * problem.idle)
+    found: dict[str, int] = {}
+    for part, (before, size) in zip(reversed(order), reversed(steps), strict=True):
+        found[part.id] = int(size[best])
+        best = int(before[best])
+    return found
+
+
+def best_index(problem: CorridorProblem, idle: Ints, changed: Ints, least: Floats, most: Floats) -> int:
+    """The first in the order of the program: nearest to the corridor, fewest idle, fewest changed, slack."""
+    slack = np.minimum(least - problem.floor, problem.ceiling - most)
+    outside = np.where(slack >= -TINY, 0.0, -slack)
+    at = np.arange(len(idle))
+    for level in (outside, idle, changed, -slack):
+        values = level[at]
+        at = at[values <= values.min() + TINY]
+    return int(at[0])
+
+
+def _unlike(used: Ints, least: Floats, most: Floats, changed: Ints) -> Ints:
+    """One of each kind, the one that changes fewest nodes."""
+    keys: list[Any] = [np.rint(most / TINY), np.rint(least / TINY), used]
+    order = np.lexsort([changed, *keys])
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = np.logical_or.reduce([np.diff(key[order]) != 0 for key in keys])
+    kept: Ints = order[is_new]
+    return kept

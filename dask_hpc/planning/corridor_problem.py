@@ -1,0 +1,155 @@
+"""What the corridor's integer program is given and what it answers, in nodes and watts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite, isnan
+
+from dask_hpc.model.constraint import Constraint, is_legal
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.power import UNKNOWN, PowerRange
+from dask_hpc.model.units import count_nodes
+
+#: watts that count as nothing: rounding errors of sums, and the tolerance of solvers
+TINY = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One item whose size may be chosen, with its power per node.
+
+    ``sizes`` are all it may have, ascending, size constraint applied (see ``sizes_of``); a ``range`` of
+    step 1 is as good as a tuple and cheaper. ``now`` is its size today: what differs from it counts as
+    changed. A job that waits has ``now`` 0, and 0 among its sizes. Work outside of jobs is a part too.
+    """
+
+    id: str
+    power: PowerRange
+    sizes: Sequence[int]
+    now: int
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether every size between the least and the most is allowed."""
+        return self.sizes[-1] - self.sizes[0] + 1 == len(self.sizes)
+
+
+def sizes_of(constraint: Constraint, low: int, high: int, may_wait: bool = False) -> Sequence[int]:
+    """The sizes from ``low`` to ``high`` that satisfy the constraint, and 0 if the job may wait."""
+    low = max(low, 1)
+    if constraint == "any" and (not may_wait or low == 1):
+        return range(0 if may_wait else low, high + 1)
+    if constraint == "any":
+        legal: Sequence[int] = range(low, high + 1)
+    else:
+        legal = [size for size in range(low, high + 1) if is_legal(constraint, size)]
+    return (0, *legal) if may_wait else tuple(legal)
+
+
+@dataclass(frozen=True, slots=True)
+class CorridorProblem:
+    """Nodes to share among parts so that power stays from ``lower`` to ``upper``, ``margin`` inside.
+
+    ``nodes`` are those the parts share: the sizes and the idle nodes add up to them. Jobs that cannot
+    change are not parts; their power is in ``constant``. The lower bound is compared with the least power,
+    the upper one with the most. Power is never below 0 W, so a ``lower`` of 0 is no bound and has no edge
+    to keep a margin from.
+    """
+
+    nodes: int
+    idle: float
+    lower: float
+    upper: float
+    parts: tuple[Part, ...]
+    constant: PowerRange = UNKNOWN
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isnan(self.lower) or isnan(self.upper) or self.lower > self.upper or self.lower == inf:
+            raise InputError(
+                "corridor", f"found {self.lower:g} to {self.upper:g} W", "a lower bound, then an upper"
+            )
+        if not (isfinite(self.idle) and self.idle >= 0):
+            raise InputError("idle", f"found {shown(self.idle)}", "watts of an idle node, 0 or more")
+        if not (isfinite(self.margin) and self.margin >= 0):
+            raise InputError("margin", f"found {shown(self.margin)}", "watts, 0 or more")
+        need = 0
+        for part in self.parts:
+            if not part.sizes:
+                raise InputError(part.id, "no size is allowed", "at least one size")
+            need += part.sizes[0]
+        if need > self.nodes:
+            found = f"{count_nodes(self.nodes)} for parts that need {need} at least"
+            raise InputError("nodes", found, f"{need} or more")
+
+    @property
+    def floor(self) -> float:
+        """What the least power must reach."""
+        return self.lower + self.margin if self.lower > 0 else -inf
+
+    @property
+    def ceiling(self) -> float:
+        """What the most power must not exceed."""
+        return self.upper - self.margin
+
+    def power_of(self, sizes: Mapping[str, int]) -> PowerRange:
+        """The power of a distribution: constant, parts and idle nodes."""
+        idle = (self.nodes - sum(sizes.values())) * self.idle
+        least = self.constant.least + sum(part.power.least * sizes[part.id] for part in self.parts) + idle
+        most = self.constant.most + sum(part.power.most * sizes[part.id] for part in self.parts) + idle
+        return PowerRange(least, most)
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Who has how many nodes, and what is known of it.
+
+    ``changed`` counts nodes given and taken. ``slack`` is the distance from the nearer edge of the corridor
+    in watts, negative outside; it is infinite if there is no edge. ``outside`` is what it lacks to the
+    margin. ``is_optimal`` says that no better one exists: nearest to the corridor, then fewest idle nodes,
+    then fewest changed nodes, then the largest slack. If that is not proven, ``unproven`` names the first
+    of these four that might be better, and ``gap`` by how much of its value at most. ``how`` says what found
+    it.
+    """
+
+    sizes: dict[str, int]
+    idle_nodes: int
+    power: PowerRange
+    is_feasible: bool
+    is_optimal: bool
+    gap: float
+    changed: int
+    slack: float
+    outside: float
+    how: str
+    unproven: str = ""
+
+    @property
+    def levels(self) -> tuple[float, int, int, float]:
+        """What is compared, in this order; less is better."""
+        return self.outside, self.idle_nodes, self.changed, -self.slack
+
+
+def distribution(
+    problem: CorridorProblem,
+    sizes: Mapping[str, int],
+    how: str,
+    gap: float = 0.0,
+    unproven: str = "",
+) -> Distribution:
+    """The answer that gives the parts these sizes."""
+    power = problem.power_of(sizes)
+    below = power.least - problem.lower if problem.lower > 0 else inf
+    slack = min(below, problem.upper - power.most)
+    return Distribution(
+        sizes=dict(sizes),
+        idle_nodes=problem.nodes - sum(sizes.values()),
+        power=power,
+        is_feasible=slack >= problem.margin - TINY,
+        is_optimal=not unproven,
+        gap=gap,
+        changed=sum(abs(sizes[part.id] - part.now) for part in problem.parts),
+        slack=slack,
+        outside=0.0 if slack >= problem.margin - TINY else problem.margin - slack,
+        how=how,
+        unproven=unproven,
+    )
