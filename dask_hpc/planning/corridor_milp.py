@@ -20,8 +20,8 @@ def solve_milp(problem: CorridorProblem, solver: Solver, time_limit: float) -> D
     found: dict[str, int] | None = None
     unproven, gap = "", 0.0
     for level in _LEVELS:
-        if level == "slack" and not program.has_slack:
-            break
+        if level in ("outside", "slack") and not program.has_edges:
+            continue
         time_limit, bound = program.improve(level, time_limit)
         if program.is_solved:
             found = program.sizes()
@@ -59,7 +59,7 @@ class _Program:
             self._model += least + problem.constant.least + outside - slack >= problem.floor
         if isfinite(problem.ceiling):
             self._model += most + problem.constant.most - outside + slack <= problem.ceiling
-        self.has_slack = isfinite(problem.floor) or isfinite(problem.ceiling)
+        self.has_edges = isfinite(problem.floor) or isfinite(problem.ceiling)
         self._status = 0
 
     def _variable(self, name: str, low: float, high: float | None, kind: str = "Integer") -> Any:
@@ -127,7 +127,7 @@ class _Program:
         if level == "outside":
             is_inside = value <= TINY
             self._outside.upBound = 0 if is_inside else value + TINY
-            self.has_slack = self.has_slack and is_inside
+            self.has_edges = self.has_edges and is_inside
         elif level == "idle":
             self._idle.upBound = round(value)
         elif level == "changed":

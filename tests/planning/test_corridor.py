@@ -80,6 +80,6 @@ def test_the_solver_is_exact(problem):
 
 
 @given(problems())
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_the_other_solver_is_exact(problem):
     check(problem, solve(problem, how="CBC", time_limit=60))
