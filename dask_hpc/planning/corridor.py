@@ -11,16 +11,28 @@ settles the order where idle nodes draw nothing.
 from typing import Literal
 
 from dask_hpc.planning.corridor_enumerate import enumerate_all
+from dask_hpc.planning.corridor_help import what_would_help
 from dask_hpc.planning.corridor_milp import Solver, has_solver, solve_milp
 from dask_hpc.planning.corridor_problem import (
+    TINY,
     CorridorProblem,
     Distribution,
     Part,
     distribution,
     sizes_of,
 )
+from dask_hpc.planning.corridor_reach import reachable
 
-__all__ = ["CorridorProblem", "Distribution", "Part", "sizes_of", "solve"]
+__all__ = [
+    "CorridorProblem",
+    "Distribution",
+    "Part",
+    "guaranteed",
+    "reachable",
+    "sizes_of",
+    "solve",
+    "what_would_help",
+]
 
 How = Literal["auto", "fast", "HiGHS", "CBC"]
 
@@ -38,3 +50,14 @@ def solve(problem: CorridorProblem, time_limit: float = 1.0, how: How = "auto") 
     if found is None:
         return distribution(problem, {p.id: p.sizes[0] for p in problem.parts}, "least sizes", 1.0, "outside")
     return found
+
+
+def guaranteed(problem: CorridorProblem) -> tuple[bool, bool]:
+    """Whether the lower and whether the upper bound can be kept, each for itself (seed 000, 2.10).
+
+    The source's closed forms hold for jobs of 1 to all nodes only, and the one for the lower bound
+    has a factor too many; this is exact. That both bounds can be kept does not mean that they can be kept
+    at once: between the ends of what is reachable there may be holes. ``solve`` tells.
+    """
+    lowest, highest = reachable(problem)
+    return highest >= problem.floor - TINY, lowest <= problem.ceiling + TINY

@@ -1,12 +1,10 @@
 """The corridor's integer program written in PuLP, solved by HiGHS or CBC, one level after another."""
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from math import ceil, inf, isfinite
 from typing import Any, Literal
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.planning.corridor_problem import TINY, CorridorProblem, Distribution, Part, distribution
+from dask_hpc.planning.corridor_problem import TINY, CorridorProblem, Distribution, Part, distribution, runs
 
 Solver = Literal["HiGHS", "CBC"]
 _LEVELS = ("outside", "idle", "changed", "slack")
@@ -70,7 +68,7 @@ class _Program:
         if part.is_contiguous:
             return self._variable(f"size_{number}", part.sizes[0], part.sizes[-1])
         terms, chosen = [], []
-        for run, (low, high) in enumerate(_runs(part.sizes)):
+        for run, (low, high) in enumerate(runs(part.sizes)):
             is_chosen = self._variable(f"in_{number}_{run}", 0, 1)
             chosen.append(is_chosen)
             terms.append(low * is_chosen)
@@ -136,16 +134,6 @@ class _Program:
     def sizes(self) -> dict[str, int]:
         """What was found."""
         return {name: round(self._pulp.value(size)) for name, size in self._sizes.items()}
-
-
-def _runs(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First and last of each run of neighbouring sizes."""
-    low = sizes[0]
-    for size, following in pairwise(sizes):
-        if following != size + 1:
-            yield low, size
-            low = following
-    yield low, sizes[-1]
 
 
 def has_solver(solver: Solver) -> bool:

@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from dask_hpc.model.constraint import CONSTRAINTS
 from dask_hpc.model.power import PowerRange
-from dask_hpc.planning.corridor import CorridorProblem, Part, sizes_of, solve
+from dask_hpc.planning.corridor import CorridorProblem, Part, guaranteed, reachable, sizes_of, solve
 
 
-def best_of_every(problem):
-    """The order of the program, by looking at all."""
-    levels = []
+def every(problem):
+    """Sizes, idle nodes and power of all distributions there are."""
     for sizes in product(*(part.sizes for part in problem.parts)):
         idle = problem.nodes - sum(sizes)
         if idle < 0:
@@ -23,6 +22,13 @@ def best_of_every(problem):
         for part, size in zip(problem.parts, sizes, strict=True):
             least += part.power.least * size
             most += part.power.most * size
+        yield sizes, idle, least, most
+
+
+def best_of_every(problem):
+    """The order of the program, by looking at all."""
+    levels = []
+    for sizes, idle, least, most in every(problem):
         slack = problem.upper - most
         if problem.lower > 0:
             slack = min(slack, least - problem.lower)
@@ -83,3 +89,12 @@ def test_the_solver_is_exact(problem):
 @settings(max_examples=10, deadline=None)
 def test_the_other_solver_is_exact(problem):
     check(problem, solve(problem, how="CBC", time_limit=60))
+
+
+@given(problems())
+@settings(max_examples=200, deadline=None)
+def test_what_is_reachable_is_exact(problem):
+    powers = [(least, most) for _, _, least, most in every(problem)]
+    lowest, highest = min(most for _, most in powers), max(least for least, _ in powers)
+    assert reachable(problem) == pytest.approx((lowest, highest))
+    assert guaranteed(problem) == (highest >= problem.floor, lowest <= problem.ceiling)
