@@ -310,7 +310,10 @@ def _strategy(concern: str, found: Any) -> Any:
                 values[one.name] = one.read(found[one.name])
             except InputError as error:
                 raise error.at(f"{concern}.{one.name}") from None
-    return cls(**values)
+    try:
+        return cls(**values)
+    except InputError as error:  # each is fine, but not together
+        raise InputError(f"{concern}.{error.where}", error.found, error.allowed) from None
 
 
 def _written(strategy: Any) -> dict[str, Any]:

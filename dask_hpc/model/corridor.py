@@ -92,6 +92,11 @@ class Corridor:
             return steps[0]
         return steps
 
+    def coming(self, after: float, until: float) -> tuple[tuple[float, float, float], ...]:
+        """The steps that begin after one time, and at another or before."""
+        first, last = (bisect_right(self.steps, (time, inf, inf)) for time in (after, until))
+        return self.steps[max(first, 1) : last]
+
     def at(self, time: float) -> tuple[float, float]:
         """Lower and upper bound at ``time``."""
         index = bisect_right(self.steps, (time, inf, inf)) - 1

@@ -10,8 +10,11 @@ from functools import cache
 from math import inf
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.units import UNITS, parse_quantity, write_quantity
+
+_LONGEST = 4096  # characters of a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +22,15 @@ class Parameter:
     """Put into ``Annotated[type, Parameter(...)]`` on a strategy's field.
 
     ``unit`` is "s", "B" or "W" for quantities written with a unit, or any other word (or nothing)
-    for plain numbers. Bounds are inclusive.
+    for plain numbers. Bounds are inclusive. ``none`` is what the word "none" stands for, if anything.
+    A field of type ``Corridor | None`` is a schedule, one of type ``str`` any text in a line.
     """
 
     help: str
     unit: str = ""
     low: float = -inf
     high: float = inf
+    none: float | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,10 @@ class Declared:
             return ", ".join(self.choices)
         if self.type is bool:
             return "true, false"
+        if self.type is str:
+            return "text" if self.parameter.none is None else "none, or text"
+        if self.type is Corridor:
+            return "none, or a list of {at: TIME, lower: POWER, upper: POWER}"
         low, high = self.parameter.low, self.parameter.high
         if low == -inf and high == inf:
             return "any number"
@@ -58,6 +67,14 @@ class Declared:
         """The typed value of what a person wrote, or an ``InputError``."""
         if self.choices:
             if not isinstance(value, str) or value not in self.choices:
+                raise InputError("", f"found {shown(value)}", self.bounds)
+            return value
+        if self.parameter.none is not None and isinstance(value, str) and value.lower() == "none":
+            return self.parameter.none
+        if self.type is Corridor:
+            return _schedule(value)
+        if self.type is str:
+            if not isinstance(value, str) or not value.isprintable() or len(value) > _LONGEST:
                 raise InputError("", f"found {shown(value)}", self.bounds)
             return value
         if self.type is bool:
@@ -89,9 +106,19 @@ class Declared:
 
     def write(self, value: Any) -> Any:
         """The value as a policy file says it; ``read`` gives it back exactly."""
+        if self.type is Corridor:
+            return "none" if value is None else value.written()
+        if self.type is str and value == self.parameter.none:
+            return "none"
         if self.parameter.unit in UNITS:
             return write_quantity(float(value), self.parameter.unit)
         return value
+
+
+def _schedule(value: object) -> Corridor | None:
+    if value is None or (isinstance(value, str) and value.strip().lower() == "none"):
+        return None
+    return Corridor.parse(value) if isinstance(value, str) else Corridor.read(value)
 
 
 @cache
@@ -103,6 +130,7 @@ def declared(strategy: Any) -> tuple[Declared, ...]:
         kind, *notes = get_args(hints[field.name])
         parameter = next(note for note in notes if isinstance(note, Parameter))
         choices = get_args(kind) if get_origin(kind) is Literal else ()
+        kind = str if choices else Corridor if Corridor in get_args(kind) else kind
         default = None if field.default is dataclasses.MISSING else field.default
-        found.append(Declared(field.name, str if choices else kind, choices, default, parameter))
+        found.append(Declared(field.name, kind, choices, default, parameter))
     return tuple(found)

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.parameter import Parameter, declared
 
@@ -21,13 +23,18 @@ class Sample:
     free: Annotated[float, Parameter("anything")] = 0.0
     first: Annotated[Literal["small", "large"], Parameter("which first")] = "small"
     eager: Annotated[bool, Parameter("whether to hurry")] = False
+    limit: Annotated[float, Parameter("never beyond", "W", low=0, none=math.inf)] = math.inf
+    path: Annotated[str, Parameter("a file", none="")] = ""
+    bounds: Annotated[Corridor | None, Parameter("over time")] = None
 
 
 PARAMETERS = {one.name: one for one in declared(Sample)}
 
 
 def test_declarations():
-    assert list(PARAMETERS) == ["guard", "share", "depth", "cap", "free", "first", "eager"]
+    assert list(PARAMETERS) == [
+        "guard", "share", "depth", "cap", "free", "first", "eager", "limit", "path", "bounds",
+    ]  # fmt: skip
     assert {name: one.bounds for name, one in PARAMETERS.items()} == {
         "guard": "0 s or more",
         "share": "0 to 1",
@@ -36,6 +43,9 @@ def test_declarations():
         "free": "any number",
         "first": "small, large",
         "eager": "true, false",
+        "limit": "0 W or more",
+        "path": "none, or text",
+        "bounds": "none, or a list of {at: TIME, lower: POWER, upper: POWER}",
     }
     assert PARAMETERS["guard"].default == 60
     assert PARAMETERS["first"].type is str
@@ -48,6 +58,10 @@ def test_declarations():
         ("guard", "2 min", 120.0), ("guard", 5, 5.0), ("guard", "inf", math.inf),
         ("share", 1, 1.0), ("share", "0.25", 0.25), ("depth", "7", 7), ("depth", 7, 7),
         ("cap", "2.5 kW", 2500.0), ("first", "large", "large"), ("free", "-1e3", -1000.0),
+        ("limit", "none", math.inf), ("limit", "None", math.inf), ("limit", "2 kW", 2000.0),
+        ("path", "none", ""), ("path", "a b", "a b"), ("bounds", "none", None), ("bounds", None, None),
+        ("bounds", [{"at": "1 min", "upper": "2 kW"}], Corridor(((60, 0, 2000),))),
+        ("bounds", "[{at: 1 min, upper: 2 kW}]", Corridor(((60, 0, 2000),))),
         ("eager", True, True), ("eager", "No", False), ("eager", "TRUE", True),
     ],
 )  # fmt: skip
@@ -65,7 +79,8 @@ def test_reading(name, written, value):
         ("depth", 0), ("depth", 101), ("depth", 7.0), ("depth", "7.0"), ("depth", False), ("depth", 10**400),
         ("depth", "9" * 5000), ("share", 10**400), ("cap", "6 kW"), ("free", {}), ("free", math.nan),
         ("first", "Small"), ("first", 1), ("first", ["small"]), ("eager", 1), ("eager", "maybe"),
-        ("eager", None),
+        ("eager", None), ("limit", -1), ("path", 5), ("path", "a\nb"), ("path", "x" * 5000), ("path", None),
+        ("bounds", 5), ("bounds", []), ("bounds", "soon"), ("bounds", [{"at": "5 W"}]),
     ],
 )  # fmt: skip
 def test_refusing(name, written):
@@ -79,3 +94,16 @@ def test_refusing(name, written):
 def test_written_values_read_back(name, value):
     one = PARAMETERS[name]
     assert one.read(one.write(value)) == value
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("limit", math.inf), ("path", ""), ("path", "/etc/corridor.yaml"), ("bounds", None),
+        ("bounds", Corridor(((0, 1e3, 2e3), (60, 0, math.inf)))), ("bounds", Corridor.constant(0, math.inf)),
+    ],
+)  # fmt: skip
+def test_what_may_be_none_reads_back(name, value):
+    one = PARAMETERS[name]
+    assert one.read(one.write(value)) == value
+    assert yaml.safe_load(yaml.safe_dump(one.write(value))) == one.write(value)
