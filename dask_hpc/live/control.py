@@ -16,6 +16,7 @@ from dask_hpc.live.hand_over import HandOvers
 from dask_hpc.live.hold import Holds
 from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.leaving import Leaving
+from dask_hpc.live.levers import WHY, Levers
 from dask_hpc.live.nodes import Nodes
 from dask_hpc.live.request import read_request
 from dask_hpc.live.spread import Spreading
@@ -51,7 +52,7 @@ class ControlLoop:
         count_error: Callable[[str, Exception], None],
     ) -> None:
         self._scheduler = scheduler
-        self._clock = clock
+        self.clock = clock
         #: marks the loop dirty
         self.wake = wake
         self.policy = in_force.policy
@@ -60,7 +61,7 @@ class ControlLoop:
         #: whether somebody wants nothing to be decided
         self.is_paused = False
         self.story = story
-        self._count_error = count_error
+        self.count_error = count_error
         #: the newest decisions, each of which can be made again
         self.recorded: deque[Recorded] = deque(maxlen=_RECORDED)
         #: what the policy asked to remember
@@ -84,6 +85,7 @@ class ControlLoop:
             scheduler, self.gate.owner, self.holds.mover, self.tell, self._budget, count_error
         )
         self.spreading = Spreading(scheduler, self, count_error)
+        self.levers = Levers(scheduler, self)
         self.deeds = Deeds(self)
         #: all jobs by id, in order of submission; of those that are done only the newest
         self.jobs: dict[str, LiveJob] = {}
@@ -191,6 +193,7 @@ class ControlLoop:
     def worker_joins(self, address: str) -> None:
         """A worker connects: a new node, or more of one we have."""
         name, is_new = self.nodes.join(address, *compat.worker_identity(self._scheduler, address))
+        self.levers.caps.worker_joins(address)
         self.spreading.grown([address])
         if is_new:
             self.look_at_the_clock()
@@ -208,6 +211,7 @@ class ControlLoop:
     def worker_leaves(self, address: str) -> None:
         """A worker is gone: the job that holds it becomes smaller, or waits again if it was its last."""
         self.holds.worker_leaves(address)
+        self.levers.caps.worker_leaves(address)
         left = self.nodes.leave(address)
         if left is None:
             return
@@ -259,6 +263,8 @@ class ControlLoop:
             self.policy = in_force.policy
             self.memory = self.verdict = None
             self.indices.reorder(self.policy.queue.rank)
+            if self.policy.power is None:
+                self.levers.let_go()
         self._tell("policy", reason=reason)
         self.wake()
 
@@ -314,6 +320,7 @@ class ControlLoop:
             self.memory = self.policy.settle(
                 Snapshot(self.indices), self.memory, self.deeds.carry_out, self.recorded.append
             )
+        self.levers.keep()
         self.deeds.free_a_job_alone()
 
     def preview(self, policy: Policy | None = None) -> list[dict[str, Any]]:
@@ -327,14 +334,23 @@ class ControlLoop:
             indices.reorder(policy.queue.rank)
             plans = policy.preview(Snapshot(indices), None)
         return [
-            {"decision": decision, "job": one.job, "nodes": getattr(one, "nodes", 0), "reason": one.reason}
+            {
+                "decision": decision,
+                "job": getattr(one, "job", ""),
+                "nodes": getattr(one, "nodes", 0),
+                "reason": one.reason,
+            }
             for plan in plans
             for decision, ones in (
                 ("interrupt", plan.interrupts),
                 ("resize", plan.resizes),
                 ("start", plan.starts),
+                ("hold", (plan.hold,)),
+                ("cap", (plan.cap,)),
+                ("give-back", (plan.release,)),
             )
             for one in ones
+            if one is not None
         ]
 
     def _catch_up(self) -> None:
@@ -344,7 +360,7 @@ class ControlLoop:
         self._end_jobs()
         self.gate.nudge_freed()
         self._offer_jobs()
-        self.indices.withhold(self.holds.nodes(self.nodes))
+        self.indices.withhold(self.holds.nodes(self.nodes, besides=WHY))
         self._note_performance()
         self._push_ends()
 
@@ -353,6 +369,7 @@ class ControlLoop:
         ways = (
             self.hand_overs.close,
             self.leaving.close,
+            self.levers.let_go,
             self.holds.close,
             self.spreading.close,
             self.gate.lift_all,
@@ -362,11 +379,11 @@ class ControlLoop:
             try:  # whatever goes wrong with one of them, the others are not kept
                 let_go()
             except Exception as error:
-                self._count_error("letting go", error)
+                self.count_error("letting go", error)
         for job in self.jobs.values():
             if job.state != "done":
                 job.state = "done"
-                job.ended = self._clock()
+                job.ended = self.clock()
                 job.reason = reason
         self._tell(decision, reason=reason)
 
@@ -383,6 +400,7 @@ class ControlLoop:
         """The scheduler closes: nothing of ours goes on."""
         self.hand_overs.close()
         self.leaving.close()
+        self.levers.caps.cancel()
         self.holds.stop_timer()
         self.spreading.close()
         await self.leaving.settle()
@@ -398,7 +416,7 @@ class ControlLoop:
 
     def look_at_the_clock(self) -> None:
         """It is now."""
-        self.indices.now = self._clock()
+        self.indices.now = self.clock()
 
     def job_starts(self, took_over: bool) -> None:
         """A job starts, perhaps with tasks that other jobs had; somebody may have waited for that."""
@@ -416,7 +434,7 @@ class ControlLoop:
         self.wake()  # a node may be given away again, or no more
 
     def _job_of(self, request: Any, client: str) -> LiveJob | None:
-        now = self.indices.now = self._clock()
+        now = self.indices.now = self.clock()
         found = request.get("id") if isinstance(request, dict) else None
         job = self.jobs.get(found) if isinstance(found, str) else None
         if job is None:
@@ -566,7 +584,7 @@ class ControlLoop:
         why: Explanation | None = None,
     ) -> None:
         happening = Happening(
-            self.indices.revision, self._clock(), decision, job.id if job else "", nodes, reason, why
+            self.indices.revision, self.clock(), decision, job.id if job else "", nodes, reason, why
         )
         self.story.tell(happening)
 

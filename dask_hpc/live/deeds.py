@@ -23,6 +23,7 @@ class Deeds:
         self._indices = control.indices
         self._nodes = control.nodes
         self._story = control.story
+        self._levers = control.levers
 
     def carry_out(self, plan: Plan) -> None:
         """Nothing live fails a node yet, so there is nobody to interrupt for."""
@@ -35,6 +36,7 @@ class Deeds:
             elif isinstance(deed, Resize):
                 self._resize(plan, deed)
         self._indices.pull_levers(plan)
+        self._levers.pull(plan)
         if plan.verdict is not None:
             control.verdict = plan.verdict
             self._story.tell(Happening(plan.id, plan.time, "corridor", reason=str(plan.verdict)))
@@ -55,6 +57,7 @@ class Deeds:
 
     def _start(self, plan: Plan, start: Start) -> None:
         running = self._indices.start(start.job, start.nodes)
+        self._levers.give(running.nodes)
         job = self._control.jobs[start.job]
         job.state = "running"
         job.nodes = running.nodes
@@ -72,6 +75,7 @@ class Deeds:
         size = len(job.nodes)
         running = self._indices.begin_resize(resize.job, resize.nodes)
         if resize.nodes > size:
+            self._levers.give(running.nodes)
             self._resized(job, plan, "grow", resize.reason)
             return
         gives = {w for name in running.nodes[resize.nodes :] for w in self._nodes.workers(name)}

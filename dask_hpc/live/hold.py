@@ -18,7 +18,7 @@ runs there), it works on until the shuffle is over, and is held again. A task th
 on held workers only waits; status and story say so.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Any
 
 from dask_hpc.live import compat
@@ -71,7 +71,7 @@ class Holds:
         refused, new = {}, []
         for address in addresses:
             if address not in self.reasons:
-                refusal = self._refusal(address, for_good)
+                refusal = self.refusal([address], for_good=for_good)
                 if refusal is not None:
                     refused[address] = refusal
                     self._tell("hold-refused", f"worker {address} ({why}): {refusal}")
@@ -109,21 +109,23 @@ class Holds:
         """Whether a held worker works on because a plugin needs it."""
         return address in self._lent
 
-    def _refusal(self, address: str, for_good: bool) -> str | None:
-        status = compat.worker_status(self._scheduler, address)
-        if status is None:
-            return "no such worker"
-        if status not in ("running", "paused"):
-            return f"it is leaving already ({status})"
-        others = compat.running_workers(self._scheduler) - {address}
-        if not others:
-            return "no other worker runs"
-        if plugin := compat.veto(self._scheduler, address):
-            return f"{plugin} needs it where it is"
+    def refusal(self, together: Collection[str], *, for_good: bool = False) -> str | None:
+        """Why these workers cannot be held now, all of them; None if they can."""
+        others = compat.running_workers(self._scheduler).difference(together)
+        for address in together:
+            status = compat.worker_status(self._scheduler, address)
+            if status is None:
+                return "no such worker"
+            if status not in ("running", "paused"):
+                return f"it is leaving already ({status})"
+            if not others:
+                return "no other worker runs"
+            if plugin := compat.veto(self._scheduler, address):
+                return f"{plugin} needs it where it is"
         for job in () if for_good else self._running_jobs():
-            if job.unfinished and address in job.workers and not job.workers & others:
+            if job.unfinished and not job.workers.isdisjoint(together) and not job.workers & others:
                 return f"it is the last running worker of job {job.id}"
-        key = next(self._needing(address, others), None)
+        key = next(self._needing(set(together), others), None)
         return None if key is None else f"no other running worker may run {key!r}"
 
     def close(self) -> None:
@@ -175,10 +177,19 @@ class Holds:
         self._lent.discard(address)
         self._paused_themselves.discard(address)
 
-    def nodes(self, nodes: Nodes) -> set[str]:
-        """The nodes on which no worker may start anything."""
-        touched = {nodes.node_of(address) for address in self.reasons}
-        return {name for name in touched if self.reasons.keys() >= set(nodes.workers(name))}
+    def nodes(self, nodes: Nodes, besides: str) -> set[str]:
+        """The nodes on which no worker may start anything, for other reasons than that."""
+        held = {address for address, reasons in self.reasons.items() if reasons.keys() - {besides}}
+        touched = {nodes.node_of(address) for address in held}
+        return {name for name in touched if held.issuperset(nodes.workers(name))}
+
+    def in_the_way(self, why: str) -> Iterator[tuple[Hashable, set[str]]]:
+        """Tasks that only held workers could run, with those of them that are held for this reason alone."""
+        for key in self.stuck:
+            task = compat.find_task(self._scheduler, key)
+            alone = {address for address, reasons in self.reasons.items() if reasons.keys() == {why}}
+            if task is not None and (found := compat.permitted(self._scheduler, task, alone)):
+                yield key, found
 
     def as_status(self) -> dict[str, Any]:
         """Plain data for the status."""
@@ -189,13 +200,13 @@ class Holds:
 
     # inner workings
 
-    def _needing(self, address: str, others: set[str]) -> Iterator[Hashable]:
+    def _needing(self, there: set[str], others: set[str]) -> Iterator[Hashable]:
         """Restricted tasks that must still run, may run there, and on no other running worker."""
         for key in self._restricted:
             task = compat.find_task(self._scheduler, key)
             if task is not None and compat.is_unfinished(task):
-                with_it = compat.permitted(self._scheduler, task, others | {address})
-                if address in with_it and not compat.permitted(self._scheduler, task, others):
+                with_them = compat.permitted(self._scheduler, task, others | there)
+                if with_them & there and not compat.permitted(self._scheduler, task, others):
                     yield key
 
     def _worker_says(self, address: str, status: str) -> str:

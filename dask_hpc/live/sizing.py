@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
-from math import inf
+from math import floor, inf
 from typing import TYPE_CHECKING, Any
 
 from distributed.comm import get_address_host
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _SAMPLE = 100  # tasks whose expected duration stands for that of all that are queued
 _ASKERS = 8  # cluster objects that are remembered
+_MOST = 10**9  # units; more than that is no bound
 _LOOK = 2000  # tasks in no-worker that are looked through for those outside of jobs
 
 
@@ -115,20 +116,21 @@ class Sizing:
             there = [loads[name] for name in given.members if name in loads]
             known.update(load.name for load in there)
             units.append(_unit(given, there, holders, vetoes))
-            threads += sum(load.threads for load in there)
+            threads += sum(self._control.levers.caps.own_threads(load.address) for load in there)
             memory += sum(load.memory_limit for load in there)
             workers += len(there)
         per_unit = facts.members / workers if workers else 0.0
+        nodes_per_unit = self._nodes_per_unit(facts, loads)
         work, tasks, needs = self._demand(list(loads.values()), holders)
         return ClusterView(
             now=now,
             interval=facts.interval,
             units=tuple(units),
             minimum=facts.minimum,
-            maximum=facts.maximum,
+            maximum=self._most_units(facts, units, nodes_per_unit),
             threads=max(1, round(threads * per_unit) or facts.threads),
             memory=memory * per_unit or facts.memory or inf,
-            nodes_per_unit=self._nodes_per_unit(facts, loads),
+            nodes_per_unit=nodes_per_unit,
             work=work,
             tasks=tasks,
             dormant=compat.unfinished(self._scheduler),
@@ -136,6 +138,15 @@ class Sizing:
             steps=compat.steps(self._scheduler),
             jobs=needs,
         )
+
+    def _most_units(self, facts: Facts, units: list[Unit], nodes_per_unit: float) -> float:
+        """The maximum, and less for the sake of power; but nobody who works is sent away for that."""
+        levers = self._control.levers
+        idle = sum(bool(u.connected) and not (u.is_busy or u.pinned or u.is_leaving) for u in units)
+        spare = max(0, min(idle, len(units) - facts.minimum))
+        levers.adapts(facts.asker, facts.interval, floor(spare * nodes_per_unit))
+        most = levers.most_nodes() / nodes_per_unit
+        return min(facts.maximum, max(floor(min(most, _MOST)), len(units) - idle, facts.minimum))
 
     def _nodes_per_unit(self, facts: Facts, loads: Mapping[str, compat.WorkerLoad]) -> float:
         """How many nodes a unit makes: counted if one is there, else as its workers would be grouped."""

@@ -93,6 +93,8 @@ two = gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.work
         (ds.MemoryState, "unmanaged_old"),
         (ds.Scheduler, "request_acquire_replicas"),
         (ds.Scheduler, "request_remove_replicas"),
+        (ds.Scheduler, "check_idle_saturated"),
+        (Worker, "handle_stimulus"),
     ],
 )
 def test_name_exists(owner, name):
@@ -1005,3 +1007,64 @@ async def test_a_worker_is_heard_before_its_task_is_rescheduled(c, s, a):
 
     assert await c.submit(once, 1, key="x") == 1
     assert heard == ["processing"], "a Reschedule overtakes an event"
+
+
+@gen_cluster(client=True, nthreads=[("", 4), ("", 1)])
+async def test_a_worker_uses_fewer_threads_when_both_sides_change(c, s, a, b):
+    worker = s.workers[a.address]
+    assert compat.worker_threads(s, a.address) == 4, "WorkerState.nthreads is not a worker's threads"
+    before = len(s.total_nthreads_history)
+    compat.set_worker_threads(s, a.address, 2)
+    assert worker.nthreads == 2 and worker in s.idle_task_count, "WorkerState.nthreads cannot be set"
+    assert s.total_nthreads == 3, "Scheduler.total_nthreads is not the sum of threads"
+    assert s.host_info[worker.host]["nthreads"] == 3, "Scheduler.host_info has no nthreads by host"
+    assert len(s.total_nthreads_history) == before + 1, "Scheduler.total_nthreads_history is not a list"
+    a.state.nthreads = 2
+    futures = c.map(blocked, ["go"] * 20, range(20), pure=False)
+    await async_poll_for(lambda: b.state.executing_count and len(worker.processing) >= 2, 10)
+    assert s.queued and a.state.executing_count == 2, "WorkerState.nthreads of the worker bounds nothing"
+    assert worker not in s.idle_task_count, "Scheduler.check_idle_saturated does not look at nthreads"
+    a.state.nthreads = 4
+    compat.set_worker_threads(s, a.address, 4)
+    assert len(worker.processing) >= 4, "Scheduler.stimulus_queue_slots_maybe_opened sends nothing"
+    await async_poll_for(lambda: a.state.executing_count == 4, 10)
+    compat.set_worker_threads(s, a.address, 0)
+    assert worker.nthreads == 1, "0 threads, and Dask divides by them"
+    compat.set_worker_threads(s, a.address, 4)
+    await Event("go").set()
+    await c.gather(futures)
+    s.validate_state()
+
+
+@gen_cluster(client=True, nthreads=[("", 4)])
+async def test_a_plugin_takes_threads_from_a_worker_and_gives_them_back(c, s, a):
+    name = compat.ThreadsPlugin.name
+    await compat.replace_worker_plugin(s, name, compat.by_value(compat.ThreadsPlugin(0.25)))
+    assert a.state.nthreads == 1, "Worker.state.nthreads is gone"
+    futures = c.map(blocked, ["go"] * 4, range(4), pure=False)
+    await async_poll_for(lambda: a.state.executing_count == 1 and len(a.state.tasks) == 4, 10)
+    await compat.replace_worker_plugin(s, name, compat.by_value(compat.ThreadsPlugin(0.5)))
+    assert a.state.nthreads == 2, "Scheduler.register_worker_plugin does not replace a plugin of that name"
+    await async_poll_for(lambda: a.state.executing_count == 2, 10)
+    assert a.state.running is True, "Worker.state.running is gone"
+    await compat.remove_worker_plugin(s, name)
+    await async_poll_for(lambda: a.state.executing_count == 4, 10)  # UnpauseEvent starts what is ready
+    await Event("go").set()
+    await c.gather(futures)
+
+
+@one
+async def test_a_worker_says_what_it_has_and_how_long_it_will_take(c, s, a):
+    assert compat.backlog(s, a.address) == (0.0, 0) == compat.backlog(s, "tcp://nobody:1")
+    await c.submit(slowinc, 1, delay=0.3)
+    future = c.submit(blocked, "go", 1, pure=False, key="slowinc-2")
+    await async_poll_for(lambda: a.state.executing_count, 10)
+    seconds, tasks = compat.backlog(s, a.address)
+    assert tasks == 1 and 0 < seconds < 60, "WorkerState.processing or TaskPrefix.duration_average changed"
+    await a.heartbeat()
+    worker = s.workers[a.address]
+    await async_poll_for(lambda: worker.executing, 10)
+    worker.executing[s.tasks[future.key]] = 60.0
+    assert compat.backlog(s, a.address) == (0.0, 1), "WorkerState.executing is not seconds by task"
+    await Event("go").set()
+    await future

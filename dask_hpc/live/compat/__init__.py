@@ -104,6 +104,11 @@ from dask_hpc.live.compat.tasks import state as state
 from dask_hpc.live.compat.tasks import take_wishes as take_wishes
 from dask_hpc.live.compat.tasks import unrunnable as unrunnable
 from dask_hpc.live.compat.tasks import wished_addresses as wished_addresses
+from dask_hpc.live.compat.threads import backlog as backlog
+from dask_hpc.live.compat.threads import set_worker_threads as set_worker_threads
+from dask_hpc.live.compat.threads import worker_threads as worker_threads
+from dask_hpc.live.compat.threads_plugin import ThreadsPlugin as ThreadsPlugin
+from dask_hpc.live.compat.threads_plugin import share_of as share_of
 from dask_hpc.live.compat.workers import TaskMover as TaskMover
 from dask_hpc.live.compat.workers import add_worker_plugin as add_worker_plugin
 from dask_hpc.live.compat.workers import by_value as by_value
@@ -119,6 +124,7 @@ from dask_hpc.live.compat.workers import permitted as permitted
 from dask_hpc.live.compat.workers import processing as processing
 from dask_hpc.live.compat.workers import remove_worker_plugin as remove_worker_plugin
 from dask_hpc.live.compat.workers import replace_retirement as replace_retirement
+from dask_hpc.live.compat.workers import replace_worker_plugin as replace_worker_plugin
 from dask_hpc.live.compat.workers import running_workers as running_workers
 from dask_hpc.live.compat.workers import scheduler_id as scheduler_id
 from dask_hpc.live.compat.workers import set_worker_status as set_worker_status

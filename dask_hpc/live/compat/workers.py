@@ -278,6 +278,11 @@ async def add_worker_plugin(scheduler: Any, name: str, plugin: bytes) -> None:
     await scheduler.register_worker_plugin(None, plugin, name, idempotent=True)
 
 
+async def replace_worker_plugin(scheduler: Any, name: str, plugin: bytes) -> None:
+    """Give this plugin to all workers, now and later, in the place of the one of that name, if any."""
+    await scheduler.register_worker_plugin(None, plugin, name, idempotent=False)
+
+
 async def remove_worker_plugin(scheduler: Any, name: str) -> None:
     """Take it from them."""
     if name in scheduler.worker_plugins:

@@ -1,0 +1,201 @@
+"""The levers of power: nodes that start nothing, fewer threads, nodes that are done without.
+
+A plan says how many nodes are to be held, and that stays so until another plan says otherwise. Which ones
+is chosen here, of those that no job holds:
+
+1. Held nodes stay held. More are taken from those that have nothing to do, then from those that will be
+   done first with what they have; those that are done last are the first to work again.
+2. A node is held with all its workers or not at all. What ``Holds`` refuses (the last worker that runs, or
+   that may run some task; one that a shuffle needs) another node is held for, if there is one. If there
+   are too few, the story says so, and ``held`` is what is held indeed.
+3. A job may be given a held node; then it works again. So nodes that the user holds are withheld from
+   jobs, and these are not: how many nodes jobs may have is the policy's affair, which planned the holds.
+4. If only held nodes may run some task, one of them works again while that task is there.
+5. A held node that a shuffle borrows counts as working.
+
+What runs is never interrupted: a held node draws power until its tasks have ended. While nodes are held, an
+adaptive cluster does not grow, and nodes that a plan does without are given back as the cluster finds them
+idle. When control is paused everything stays as it is; when it ends, or the policy says nothing about
+power any more, all levers are let go.
+"""
+
+from collections.abc import Iterable
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from dask_hpc.live import compat
+from dask_hpc.live.caps import Caps
+from dask_hpc.model.plan import Plan
+from dask_hpc.model.power import Lever
+from dask_hpc.model.story import Happening
+from dask_hpc.model.units import count_nodes
+
+if TYPE_CHECKING:
+    from dask_hpc.live.control import ControlLoop
+
+WHY = "the power corridor"  # of holds
+_MISSED = 3.0  # intervals without a word, after which a cluster object is not adapted any more
+
+
+class Levers:
+    """What is done about power beside starts and sizes, for one control loop."""
+
+    def __init__(self, scheduler: Any, control: "ControlLoop") -> None:
+        self._scheduler = scheduler
+        self._control = control
+        self.caps = Caps(scheduler, control.count_error)
+        #: how many nodes are to be held, and those that are
+        self._wanted = 0
+        self._held: dict[str, None] = {}
+        #: what the story was last told of nodes that should be held and are not
+        self._short = ""
+        #: how many nodes are done without, and how many there may be for that
+        self.released = 0
+        self._most = inf
+        #: idle nodes that cluster objects could give back, by object: when it said so, for how long, how many
+        self._spare: dict[str, tuple[float, float, int]] = {}
+
+    def pull(self, plan: Plan) -> None:
+        """What a plan says is so from now on."""
+        if self._control.is_dry:
+            return
+        if plan.hold is not None and plan.hold.nodes != self._wanted:
+            self._wanted = plan.hold.nodes
+            self._tell(plan, "hold", f"{count_nodes(self._wanted)} to be held: {plan.hold.reason}")
+        if plan.cap is not None and plan.cap.threads != self.caps.threads:
+            self._tell(plan, "cap", f"{plan.cap.threads:.0%} of the threads: {plan.cap.reason}")
+            self.caps.set(plan.cap.threads)
+        if plan.release is not None and plan.release.nodes != self.released:
+            self._release(plan.release.nodes)
+            self._tell(plan, "give-back", f"{count_nodes(self.released)} less: {plan.release.reason}")
+        self.keep()
+
+    @property
+    def held(self) -> int:
+        """How many nodes that no job holds are held for the sake of power indeed."""
+        return sum(not self._works(name) for name in self._held)
+
+    @property
+    def threads(self) -> float:
+        """The share of their threads that nodes use."""
+        return self.caps.threads
+
+    @property
+    def available(self) -> frozenset[Lever]:
+        """What can be done here beside starts and sizes."""
+        levers: set[Lever] = {"hold", "threads"}
+        if self._adapted():
+            levers.add("release")
+        return frozenset(levers)
+
+    @property
+    def releasable(self) -> int:
+        """How many idle nodes could be given back now."""
+        return sum(spare for _, _, spare in self._adapted())
+
+    def most_nodes(self) -> float:
+        """How many nodes an adaptive cluster may have. With nodes that are held, no more than there are:
+        who works for jobs that wait is another matter."""
+        has_enough = self._wanted and not len(self._control.indices.waiting)
+        return min(self._most, len(self._control.nodes)) if has_enough else self._most
+
+    def adapts(self, asker: str, interval: float, spare: int) -> None:
+        """A cluster object asks what to do about its size, and could give so many idle nodes back."""
+        self._spare[asker] = (self._control.clock(), interval, spare)
+
+    def keep(self) -> None:
+        """What the last plan said is still so, whatever has happened since."""
+        if not self._wanted and not self._held:
+            return
+        free = self._control.indices.idle
+        needed = self._needed()
+        for name in [n for n in self._held if n not in free or n in needed or self._works(n)]:
+            self._let_work(name)
+        if len(self._held) > self._wanted:
+            for name in sorted(self._held, key=self._backlog)[self._wanted :]:
+                self._let_work(name)
+        if len(self._held) < self._wanted:
+            self._hold_more([name for name in free if name not in self._held and name not in needed])
+
+    def give(self, nodes: Iterable[str]) -> None:
+        """A job gets these nodes: they work for it."""
+        if self._held:
+            for name in self._held.keys() & set(nodes):
+                self._let_work(name)
+
+    def let_go(self) -> None:
+        """Of everything."""
+        self._wanted = 0
+        for name in list(self._held):
+            self._let_work(name)
+        self.caps.set(1.0)
+        self._release(0)
+
+    def _hold_more(self, free: list[str]) -> None:
+        refused = []
+        for name in sorted(free, key=self._backlog):
+            if len(self._held) == self._wanted:
+                break
+            workers = self._control.nodes.workers(name)
+            refusal = self._control.holds.refusal(workers)
+            if refusal is None:
+                self._held[name] = None
+                self._control.holds.hold(workers, WHY)
+            else:
+                refused.append(f"node {name}: {refusal}")
+        self._tell_if_short(refused)
+
+    def _tell_if_short(self, refused: list[str]) -> None:
+        missing = self._wanted - len(self._held)
+        why = "; ".join(refused[:3]) or "no other node is free"
+        short = f"{len(self._held)} of {count_nodes(self._wanted)}: {why}" if missing else ""
+        if short and short != self._short:
+            self._control.tell("hold-refused", short)
+        self._short = short
+
+    def _needed(self) -> set[str]:
+        """Held nodes that must work: one for each task that nobody else may run."""
+        needed: set[str] = set()
+        for key, addresses in self._control.holds.in_the_way(WHY):
+            names = {self._control.nodes.node_of(address) for address in addresses}
+            if names.isdisjoint(needed):
+                name = min(names, key=self._backlog)
+                needed.add(name)
+                self._control.tell("hold-ends", f"node {name} works: nobody else may run {key!r}")
+        return needed
+
+    def _let_work(self, name: str) -> None:
+        del self._held[name]
+        for address in self._control.nodes.workers(name):
+            self._control.holds.release(address, WHY)
+
+    def _works(self, name: str) -> bool:
+        """Whether a worker of a held node works all the same: for a shuffle, because it has just come, or
+        because somebody has released it."""
+        holds = self._control.holds
+        workers = self._control.nodes.workers(name)
+        return any(holds.is_lent(address) or address not in holds.reasons for address in workers)
+
+    def _adapted(self) -> list[tuple[float, float, int]]:
+        now = self._control.clock()
+        self._spare = {
+            asker: said for asker, said in self._spare.items() if now - said[0] <= _MISSED * said[1]
+        }
+        return list(self._spare.values())
+
+    def _backlog(self, name: str) -> tuple[float, int]:
+        """Those first that are done first."""
+        found = [compat.backlog(self._scheduler, address) for address in self._control.nodes.workers(name)]
+        return max((left for left, _ in found), default=0.0), sum(tasks for _, tasks in found)
+
+    def _release(self, nodes: int) -> None:
+        """As many nodes less as that is more than before."""
+        if nodes == 0:
+            self._most = inf
+        else:
+            here = min(self._most, len(self._control.nodes))
+            self._most = max(1.0, here - (nodes - self.released))
+        self.released = nodes
+
+    def _tell(self, plan: Plan, decision: str, reason: str) -> None:
+        self._control.story.tell(Happening(plan.id, plan.time, decision, reason=reason))
