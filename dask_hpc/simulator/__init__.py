@@ -10,7 +10,9 @@ from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.engine import Machine
 from dask_hpc.simulator.failures import Failures
+from dask_hpc.simulator.metering import Metering, NodeType
 from dask_hpc.simulator.platform import Platform
+from dask_hpc.simulator.power_trace import PowerTrace
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.result import Result
 from dask_hpc.simulator.study import Study, study
@@ -22,7 +24,10 @@ __all__ = [
     "Arrival",
     "Failures",
     "Machine",
+    "Metering",
+    "NodeType",
     "Platform",
+    "PowerTrace",
     "Record",
     "Result",
     "Study",

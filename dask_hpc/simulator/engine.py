@@ -5,6 +5,7 @@ What happens at one instant happens in this order, which is part of the definiti
 1. jobs that end or come to a new step, in the order in which those steps began (a job that reaches its
    walltime and its end at the same instant has ended, not been killed), then kills, then resizes and
    clean-ups that are over, then nodes that are back, then nodes that fail;
+   (a step of the power corridor comes last);
 2. jobs that are submitted, in the order of the workload;
 3. decisions of the policy, again and again until it has nothing more to say. No job is resized twice in
    one instant. Starts and growths take effect at once, shrinks when the resize is over.
@@ -18,10 +19,10 @@ from math import inf
 from typing import Any
 
 from dask_hpc.model.constraint import is_legal
+from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.indices import FAILED, INTERRUPTED, Indices, Running
 from dask_hpc.model.job import Job
-from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.story import Happening, Story
@@ -30,13 +31,14 @@ from dask_hpc.simulator.execution import Ask, Phased, Point, Steady, Transfer, W
 from dask_hpc.simulator.file_system import FileSystem
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.record import Record
+from dask_hpc.simulator.site_power import SitePower
 from dask_hpc.simulator.workload import Arrival
 
 _BETWEEN_REPORTS = 8192
 
 # Kinds of events, and their order within one instant.
-_END, _STEP, _KILL, _RESIZED, _CLEANED, _REPAIRED, _FAILS, _CANCELLED, _TICK = range(9)
-_RANK = (0, 0, 1, 2, 2, 3, 4, 5, 6)
+_END, _STEP, _KILL, _RESIZED, _CLEANED, _REPAIRED, _FAILS, _CANCELLED, _TICK, _CORRIDOR = range(10)
+_RANK = (0, 0, 1, 2, 2, 3, 4, 5, 6, 6)
 
 
 class _Life:
@@ -61,17 +63,23 @@ class Machine:
     """A simulated machine under one policy. Memory grows with live jobs only, unless recorded."""
 
     def __init__(
-        self, platform: Platform | int, policy: Policy, record: Record | None = None, *, story: int = 10_000
+        self,
+        platform: Platform | int,
+        policy: Policy,
+        record: Record | None = None,
+        *,
+        story: int = 10_000,
+        corridor: Corridor | None = None,
     ) -> None:
         self.platform = platform if isinstance(platform, Platform) else Platform(platform)
         self.policy = policy
-        powers = (self.platform.idle_power, self.platform.active_power)
-        nodes = (Node(str(i), *powers) for i in range(self.platform.nodes))
-        self.indices = Indices(nodes, policy.queue.rank)
+        nodes, rank = self.platform.node_list(), policy.queue.rank
+        self._power = power = SitePower.of(self.platform, policy, record, corridor)
+        self.indices = Indices(nodes, rank) if power is None else power.meter(nodes, rank)
         self.indices.overhead = self.platform.launch + self.platform.cleanup
         if self.platform.only_ticks:
             self.indices.overhead += self.platform.tick / 2  # nodes wait for the next decision
-        self.snapshot = Snapshot(self.indices)
+        self.snapshot = Snapshot(self.indices, None if power is None else power.corridor)
         self.story = Story(story)
         self.record = record
         self.file_system = FileSystem(self.platform.link, self.platform.file_system)
@@ -98,6 +106,7 @@ class Machine:
         transfers = file_system.transfers
         only_ticks = self.platform.only_ticks
         self._begin_failures()
+        self._expect_corridor()
         seen = len(self._live)
         rounds = 0
         while True:
@@ -132,15 +141,19 @@ class Machine:
                 progress(seen)
         if self.record is not None:
             self.record.transfer = file_system.mean_transfer
+        if self._power is not None:
+            self._power.end(indices.now if until == inf or not self._live else until)
         return seen
 
     def take_over(
         self, indices: Indices, running: list[tuple[Arrival, float]], waiting: list[Arrival]
     ) -> None:
         """Start from this state instead of an empty machine. ``running`` comes with the share done."""
-        self.indices = indices
         indices.reorder(self.policy.queue.rank)
-        self.snapshot = Snapshot(indices)
+        self.indices, self.snapshot = indices, Snapshot(indices)
+        if self._power is not None:
+            self.indices = indices = self._power.meter_on(indices)
+            self.snapshot = Snapshot(indices, self._power.corridor)
         for row, arrival in enumerate([arrival for arrival, _ in running] + waiting):
             if self.record is not None:
                 self.record.submitted(row, arrival.job)
@@ -186,6 +199,9 @@ class Machine:
                 ticks = True
                 self._ticking = False
                 self._tick_again()
+            elif kind == _CORRIDOR:
+                ticks = True  # a decision at once, whatever the ticks
+                self._expect_corridor()
             elif kind == _REPAIRED:
                 self._news = True
                 self.indices.add_node(what)
@@ -235,6 +251,14 @@ class Machine:
         if self.record is not None:
             self.record.ended(life.row, now, "cancelled")
 
+    def _expect_corridor(self) -> None:
+        """Write down the corridor of now, and come back when it changes."""
+        if self._power is not None:
+            self._power.note(self.indices.now)
+            time = self._power.next_change(self.indices.now)
+            if time < inf:
+                self._push(time, _CORRIDOR, None)
+
     # submission and end
 
     def _submit(self, arrival: Arrival, row: int) -> None:
@@ -249,6 +273,8 @@ class Machine:
         waiting = self.indices.waiting
         life = self._live[job.id] = _Life(arrival, row, waiting.arrivals)
         waiting.add(job)
+        if self._power is not None:
+            self._power.indices.expect(job)
         if arrival.cancelled < inf:
             self._push(max(arrival.cancelled, self.indices.now), _CANCELLED, life)
         self._tick_again()
@@ -303,6 +329,8 @@ class Machine:
     def _decide(self) -> None:
         self._news = False
         self.indices.push_overdue()
+        if self._power is not None:
+            self._power.indices.look()
         self._memory = self.policy.settle(self.snapshot, self._memory, self._carry_out)
         self.indices.failed = ()
 
@@ -316,7 +344,9 @@ class Machine:
                 self._resize(deed)
             else:
                 self._stop(self._live[deed.job], INTERRUPTED)
-        self.indices.pull_levers(plan)
+        if self._power is not None:
+            self._power.indices.look()
+            self.indices.pull_levers(plan)
 
     def _start(self, start: Start) -> None:
         life = self._live[start.job]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dask_hpc.simulator.platform import Platform
+from dask_hpc.simulator.power_trace import power_trace
 from dask_hpc.simulator.record import STATES, Record
 
 #: jobs shorter than this do not dominate the slowdown
@@ -38,6 +39,9 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "lost_node_hours": ("h", "work that failures and interrupts undid"),
     "mean_transfer": ("s", "one read or write of a job on the shared file system"),
     "energy": ("J", "of all nodes during the makespan, if the platform has powers"),
+    "violations": ("", "intervals outside the power corridor that last longer than one tick"),
+    "time_outside": ("s", "outside the power corridor, however briefly each time"),
+    "energy_outside": ("J", "above the corridor's upper or missing to its lower bound"),
 }
 _COUNTED = ("completed", "killed", "cancelled", "rejected")
 
@@ -54,6 +58,7 @@ def metrics(record: Record, platform: Platform) -> dict[str, float]:
     totals["restarts"] = float(sum(one.restarts for one in details))
     totals["lost_node_hours"] = sum(one.lost for one in details) / 3600.0
     totals["mean_transfer"] = record.transfer
+    totals |= _outside(record)
     start, end, submit = (np.frombuffer(c) for c in (record.start, record.end, record.submit))
     size = np.frombuffer(record.nodes, np.int32)
     used = node_seconds(record)
@@ -81,7 +86,21 @@ def metrics(record: Record, platform: Platform) -> dict[str, float]:
         "throughput": len(end) / makespan if makespan else float("inf"),
         "energy": platform.idle_power * platform.nodes * makespan + power,
     }
+    if record.drawn is not None:
+        values["energy"] = power_trace(record.drawn, float(np.frombuffer(record.submit).min())).energy
     return {name: (values | totals)[name] for name in METRICS}
+
+
+def _outside(record: Record) -> dict[str, float]:
+    """How well the corridor was kept; nan if there was none."""
+    if record.drawn is None or not record.drawn.bounds or not record.submit:
+        return {name: float("nan") for name in ("violations", "time_outside", "energy_outside")}
+    trace = power_trace(record.drawn, min(record.submit))
+    return {
+        "violations": float(len(trace.violations)),
+        "time_outside": trace.time_outside,
+        "energy_outside": trace.energy_outside,
+    }
 
 
 def node_seconds(record: Record) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import nan
 
 from dask_hpc.model.job import Job
+from dask_hpc.simulator.power_record import PowerRecord
 
 STATES = ("waiting", "running", "completed", "killed", "cancelled", "rejected")
 
@@ -28,7 +29,7 @@ class Record:
     nodes)``, with no nodes at the end.
     """
 
-    __slots__ = ("allotments", "details", "end", "id", "nodes", "power", "start", "state", "submit",
+    __slots__ = ("allotments", "details", "drawn", "end", "id", "nodes", "power", "start", "state", "submit",
                  "transfer")  # fmt: skip
 
     def __init__(self, *, allotments: bool = False) -> None:
@@ -42,6 +43,8 @@ class Record:
         self.details: dict[int, Details] = {}
         #: watts per node of jobs that say so
         self.power: dict[int, float] = {}
+        #: the machine's power over time, if that is followed
+        self.drawn: PowerRecord | None = None
         #: mean seconds of a read or write on the shared file system
         self.transfer = nan
 

@@ -15,10 +15,14 @@ _MOST_DECISIONS = 2_000
 #: metrics that are only worth a line if they are not zero everywhere
 _IF_ANY = {"killed", "cancelled", "rejected", "unfinished", "resizes", "moved_bytes", "restarts",
            "lost_node_hours", "mean_transfer", "energy"}  # fmt: skip
+#: and those that are, if there was something to keep
+_IF_THERE = {"violations", "time_outside", "energy_outside"}
 
 
 def worth_a_line(metric: str, values: Iterable[float]) -> bool:
     """Whether a table should show the metric at all."""
+    if metric in _IF_THERE:
+        return any(value == value for value in values)
     return metric not in _IF_ANY or any(value and value == value for value in values)
 
 

@@ -15,6 +15,7 @@ from dask_hpc.policy import Policy
 from dask_hpc.report.gantt import Held
 from dask_hpc.simulator.metrics import METRICS, metrics
 from dask_hpc.simulator.platform import Platform
+from dask_hpc.simulator.power_trace import PowerTrace, power_trace
 from dask_hpc.simulator.record import STATES, Record
 
 
@@ -57,7 +58,8 @@ class Result:
 
     @cached_property
     def trace(self) -> xr.Dataset:
-        """The jobs, and how many nodes were busy and jobs waited after each change.
+        """The jobs, and how many nodes were busy and jobs waited after each change; where power was followed
+        also the machine's watts and the corridor's bounds, from each ``power_time`` on.
 
         Jobs that changed size count with the nodes they asked for unless the allotments were recorded.
         """
@@ -77,7 +79,27 @@ class Result:
         )
         for name in ("submit", "start", "end"):
             trace[name].attrs.update(units)
+        if self.record.drawn is not None:
+            trace = trace.assign_coords(power_time=("power_time", self.power.time, units)).assign(
+                {
+                    name: ("power_time", values, {"units": "W"})
+                    for name, values in (
+                        ("power", self.power.watts),
+                        ("lower", self.power.lower),
+                        ("upper", self.power.upper),
+                    )
+                }
+            )
         return trace
+
+    @cached_property
+    def power(self) -> PowerTrace:
+        """Power and corridor over time, if they were followed: by a policy with a power strategy, or on a
+        platform with a ``metering``."""
+        if self.record.drawn is None:
+            allowed = "a policy with a power strategy, or Platform(metering=Metering())"
+            raise InputError("power", "was not followed", allowed)
+        return power_trace(self.record.drawn, min(self.record.submit, default=0.0))
 
     @cached_property
     def held(self) -> list[Held]:
@@ -122,7 +144,9 @@ def shown_metric(name: str, value: float) -> str:
         return f"{value * 3600:.4g}/h"
     if unit in ("J", "B"):
         return show_large(value, unit)
-    return f"{value:,.0f}" if unit == "jobs" else f"{value:.2f}" + (f" {unit}" if unit else "")
+    if unit == "jobs" or name == "violations":
+        return f"{value:,.0f}"
+    return f"{value:.2f}" + (f" {unit}" if unit else "")
 
 
 def _steps(record: Record) -> tuple[Any, Any, Any]:

@@ -7,6 +7,12 @@ platform:
   file_system: 48 GB/s         # for all together
   resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
+  idle_power: 71 W
+  active_power: 250 W
+  power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW}}    # {}: only record it
+
+Instead of nodes and their powers, ``machine: frontier`` (or another of ``machines``) takes those of a real
+one; where nodes differ, ``power: {types: [{count: 8, idle: 71 W, active: 250 W}, ...]}``.
 """
 
 import re
@@ -14,21 +20,28 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any
 
+from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.resize_cost import ResizeCost
 from dask_hpc.model.safe_yaml import check_keys
 from dask_hpc.model.units import parse_duration, parse_quantity
 from dask_hpc.simulator.failures import Failures
+from dask_hpc.simulator.machines import known_machine
+from dask_hpc.simulator.metering import Metering, NodeType
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.yaml_application import OPERATIONS
 
 _RATE = re.compile(r"(.*?[0-9.])\s*([A-Za-z]+)\s*(?:/\s*s|ps)", re.ASCII)
 _MOST_FAILURES = 1_000_000
+_MOST_TYPES = 1_000
 
 
 def read_platform(found: Any) -> Platform:
     """From a mapping; complaints name the key."""
     values = _read(found, _PLATFORM, "")
+    if found.get("machine") is not None:
+        known = known_machine(found["machine"])
+        values = {"nodes": known.nodes, "idle_power": known.idle, "active_power": known.active, **values}
     if "nodes" not in values:
         raise InputError("nodes", "is missing")
     if found.get("resize") is not None:
@@ -36,6 +49,8 @@ def read_platform(found: Any) -> Platform:
     if found.get("failures") is not None:
         failures = found["failures"]
         values["failures"] = _build(Failures, _read(failures, _FAILURES, "failures"), "")
+    if found.get("power") is not None:
+        values["metering"] = _build(Metering, _read(found["power"], _POWER, "power"), "")
     platform = Platform(**values)
     for time, node in platform.failures.trace if platform.failures else ():
         if node >= platform.nodes:
@@ -53,7 +68,7 @@ def _build(kind: Callable[..., Any], values: Mapping[str, Any], where: str) -> A
 
 
 def _read(found: Any, readers: Mapping[str, Callable[[Any], Any]], where: str) -> dict[str, Any]:
-    check_keys(found, (*readers, *(("resize", "failures") if readers is _PLATFORM else ())), where)
+    check_keys(found, (*readers, *(_PARTS if readers is _PLATFORM else ())), where)
     values = {}
     for key, read in readers.items():
         if found.get(key) is not None:
@@ -86,6 +101,32 @@ def read_rate(value: Any, unit: str) -> float:
 
 def _watts(value: Any) -> float:
     return parse_quantity(value, "W")
+
+
+def _share(value: Any) -> float:
+    if isinstance(value, str) and value.strip().endswith("%"):
+        try:
+            return float(value.strip()[:-1]) / 100.0
+        except ValueError:
+            raise InputError("", f"found {shown(value)}", '"3 %" or 0.03') from None
+    return _number(value)
+
+
+def _types(value: Any) -> tuple[NodeType, ...]:
+    """``[{count: 8, idle: 71 W, active: 250 W}, ...]``."""
+    if not isinstance(value, list) or not 1 <= len(value) <= _MOST_TYPES:
+        allowed = f"1 to {_MOST_TYPES:,} types of {{count, idle, active}}"
+        raise InputError("", f"found {shown(value)}", allowed)
+    types = []
+    for at, one in enumerate(value):
+        try:
+            check_keys(one, tuple(_TYPE), "")
+            if missing := [key for key in _TYPE if one.get(key) is None]:
+                raise InputError(missing[0], "is missing")
+            types.append(NodeType(**_read(one, _TYPE, "")))
+        except InputError as error:
+            raise error.at(f"[{at}]") from None
+    return tuple(types)
 
 
 def _whole(value: Any) -> int:
@@ -138,6 +179,15 @@ _PLATFORM: Mapping[str, Callable[[Any], Any]] = {
     "only_ticks": _flag,
     "launch": parse_duration,
     "cleanup": parse_duration,
+}
+_PARTS = ("resize", "failures", "power", "machine")
+_TYPE: Mapping[str, Callable[[Any], Any]] = {"count": _whole, "idle": _watts, "active": _watts}
+_POWER: Mapping[str, Callable[[Any], Any]] = {
+    "ramp": parse_duration,
+    "noise": _share,
+    "seed": _whole,
+    "types": _types,
+    "corridor": Corridor.read,
 }
 _RESIZE: Mapping[str, Callable[[Any], Any]] = {
     "fixed": parse_duration,
