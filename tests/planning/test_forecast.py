@@ -1,0 +1,179 @@
+"""The model that was best lately answers, with an interval that its errors justify."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_hpc.model.errors import InputError
+from dask_hpc.planning import forecast as module
+from dask_hpc.planning.forecast import Forecaster, forecast
+from dask_hpc.planning.forecast_models import BASELINES, MODELS, Unfit
+
+
+def samples(values, period=1.0):
+    return [(place * period, value) for place, value in enumerate(values)]
+
+
+def noise(count, seed=0, level=1000.0, spread=20.0):
+    return np.random.default_rng(seed).normal(level, spread, count)
+
+
+def wave(count, season=20):
+    return noise(count) + 200 * np.sin(2 * np.pi * np.arange(count) / season)
+
+
+def test_the_last_value_answers_alone():
+    found = forecast(samples(noise(200)), 10, models=["last value"])
+    assert found.model == "last value" and len(found.mean) == 10
+    assert found.times == tuple(200.0 + step for step in range(10))
+    assert all(
+        0 <= low <= mid <= high for low, mid, high in zip(found.lower, found.mean, found.upper, strict=True)
+    )
+    assert found.range.least <= min(found.mean) and found.range.most >= max(found.mean)
+    assert found.dropped == {}
+
+
+def test_a_season_is_found_and_used():
+    found = forecast(samples(wave(400)), 10, models=BASELINES)
+    assert (found.model, found.season) == ("seasonal naive", 20)
+    assert found.mape["seasonal naive"] < 0.5 * found.mape["last value"]
+
+
+def test_a_season_may_be_given():
+    assert forecast(samples(wave(400)), 10, models=BASELINES, season=40).season == 40
+
+
+def test_the_better_model_answers():
+    pytest.importorskip("statsmodels")
+    found = forecast(samples(wave(400)), 10)
+    assert found.model in ("sarimax", "holt-winters")
+    assert set(found.mape) == set(MODELS) and found.mape[found.model] == min(found.mape.values())
+    assert found.mape[found.model] < found.mape["seasonal naive"]
+    truth = 1000 + 200 * np.sin(2 * np.pi * np.arange(400, 410) / 20)
+    assert np.abs(np.array(found.mean) - truth).max() < 25
+
+
+def test_too_few_samples_are_no_forecast():
+    assert forecast([], 10) is None
+    assert forecast(samples(noise(25)), 10, models=["last value"]) is None
+    early = forecast(samples(wave(60)), 10, models=BASELINES)
+    assert early.model == "last value" and "too few errors" in early.dropped["seasonal naive"]
+    assert forecast(samples(noise(40)), 10, models=["last value"]) is not None
+
+
+def test_constant_power():
+    found = forecast(samples([250.0] * 200), 10)
+    assert found.model == "last value" and found.range == (250, 250)
+    assert set(found.mean) == {250.0} and found.mape["last value"] == 0
+    assert found.dropped["seasonal naive"] == "no season found"
+    if "statsmodels" in sys.modules:
+        assert found.dropped["arima"] == "the power is constant"
+
+
+def test_a_failing_fit_is_told_and_the_next_model_answers(monkeypatch):
+    best = forecast(samples(wave(400)), 10).model
+    real = module.fit
+
+    def fit(name, values, season, budget):
+        if name == best:
+            raise Unfit("did not converge")
+        return real(name, values, season, budget)
+
+    monkeypatch.setattr(module, "fit", fit)
+    found = forecast(samples(wave(400)), 10)
+    assert found.model != best and found.model == min(found.mape, key=found.mape.get)
+    assert found.dropped[best] == "did not converge"
+
+
+def test_a_model_that_was_dropped_comes_back_with_a_past(monkeypatch):
+    series = wave(600)
+    forecaster = Forecaster(10, models=BASELINES)
+    for time, watts in samples(series[:300]):
+        forecaster.add(time, watts)
+    real = module.fit
+    monkeypatch.setattr(module, "fit", lambda *given: (_ for _ in ()).throw(Unfit("no")))
+    forecaster.refit()
+    found = forecaster.forecast()
+    assert found.model == "last value" and found.dropped == {"seasonal naive": "no"}
+    monkeypatch.setattr(module, "fit", real)
+    forecaster.refit()
+    found = forecaster.forecast()
+    assert found.model == "seasonal naive" and found.dropped == {}
+
+
+def test_a_forecast_that_runs_away_is_dropped(monkeypatch):
+    real = module.fit
+
+    def explosive(name, values, season, budget):
+        model = real("last value", values, season, budget)
+        return model if name == "last value" else replace(model, move=model.move * 1e40)
+
+    monkeypatch.setattr(module, "fit", explosive)
+    forecaster = Forecaster(10, models=BASELINES, season=20)
+    with np.errstate(all="ignore"):
+        for time, watts in samples(noise(100)):
+            forecaster.add(time, watts)
+        forecaster.refit()
+        for time, watts in samples(noise(120))[100:]:
+            forecaster.add(time, watts)
+    found = forecaster.forecast()
+    assert found.model == "last value" and found.dropped == {"seasonal naive": "its forecast ran away"}
+
+
+def test_uneven_samples():
+    forecaster = Forecaster(5, period=2.0, models=["last value"])
+    for time, watts in [(10, 1), (12.4, 2), (12.6, 9), (13.9, 3), (18.2, 4), (18.0, 7), (15, 7)]:
+        forecaster.add(time, watts)
+    assert forecaster.values.tolist() == [1, 2, 3, 3, 4]
+    assert not forecaster.add(18.4, 5.0)  # of this step there is one already
+    assert not forecaster.add(20.0, float("nan")) and not forecaster.add(float("inf"), 1.0)
+    assert forecaster.add(20.0, 6.0)
+
+
+def test_a_long_gap_is_the_end_of_what_was_known():
+    forecaster = Forecaster(5, models=["last value"])
+    for time, watts in samples(noise(100)):
+        forecaster.add(time, watts)
+    assert forecaster.forecast() is not None
+    forecaster.add(150.0, 1000.0)
+    assert forecaster.values.tolist() == [1000.0] and forecaster.forecast() is None
+
+
+def test_the_same_samples_give_the_same_forecast():
+    assert forecast(samples(wave(300)), 10) == forecast(samples(wave(300)), 10)
+
+
+@pytest.mark.parametrize(
+    "parameters, where",
+    [
+        ({"horizon": 0}, "horizon"),
+        ({"horizon": 2.5}, "horizon"),
+        ({"level": 1.0}, "level"),
+        ({"level": float("nan")}, "level"),
+        ({"period": 0}, "period"),
+        ({"window": 50}, "window"),
+        ({"season": 1}, "season"),
+        ({"season": 500}, "season"),
+        ({"models": ["prophet"]}, "models"),
+        ({"budget": 0}, "budget"),
+    ],
+)
+def test_bad_parameters(parameters, where):
+    with pytest.raises(InputError) as caught:
+        Forecaster(**parameters)
+    assert caught.value.where == where
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.floats(0, 1e7) | st.sampled_from([0.0, 250.0]), min_size=60, max_size=150))
+def test_whatever_the_samples_the_answer_is_sound(values):
+    found = forecast(samples(values), 10, window=100, models=BASELINES)
+    numbers = [*found.lower, *found.mean, *found.upper, *found.range, *found.mape.values()]
+    assert np.isfinite(numbers).all() and min(numbers) >= 0
+    assert (np.diff([found.lower, found.mean, found.upper], axis=0) >= 0).all()
+    assert found.range.least <= found.range.most
+    assert found.model in found.mape and not set(found.mape) & set(found.dropped)
