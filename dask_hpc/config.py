@@ -12,6 +12,7 @@ from dask_hpc.model.units import parse_quantity
 
 FILE = Path(__file__).with_name("hpc.yaml")
 NODE_MODES = ("auto", "host", "worker")
+METERS = ("auto", "modelled", "simulated")
 
 # Puts a commented-out copy where people look for settings, as Dask's packages do; does nothing if it cannot.
 dask.config.ensure_file(source=str(FILE), comment=True)
@@ -66,6 +67,45 @@ def _directory(value: Any) -> Any:
     return None if value is None else str(Path(_word(value, "a directory, or null")).expanduser())
 
 
+def _interval(value: Any) -> Any:
+    seconds = parse_quantity(value, "s")
+    return _if(0.05 <= seconds <= 60, seconds, "50 ms to 1 min")
+
+
+#: what a simulated meter can be told, and in which unit; "" is a plain number
+_SIMULATED = {"idle": "W", "busy": "W", "lag": "s", "noise": "", "seed": ""}
+
+
+def _meter(value: Any) -> Any:
+    allowed = (
+        "auto, modelled, simulated, or {simulated: {" + ", ".join(f"{key}: ..." for key in _SIMULATED) + "}}"
+    )
+    if isinstance(value, Mapping) and set(value) == {"simulated"}:
+        found = value["simulated"]
+        _if(isinstance(found, Mapping) and set(found) <= set(_SIMULATED), value, allowed)
+        said = {
+            key: parse_quantity(one, unit) if (unit := _SIMULATED[key]) else one for key, one in found.items()
+        }
+        _if(all(is_number(one, 0, 1e6) for one in said.values()), value, allowed)
+        return {"simulated": said}
+    return _if(isinstance(value, str) and value in METERS, value, allowed)
+
+
+def _model(value: Any) -> Any:
+    if value is None:
+        return None
+    allowed = "null, or {idle: WATTS, busy: WATTS}, 0 < idle <= busy"
+    if not isinstance(value, Mapping) or set(value) != {"idle", "busy"}:
+        raise InputError("", f"found {shown(value)}", allowed)
+    idle, busy = (parse_quantity(value[key], "W") for key in ("idle", "busy"))
+    return _if(0 < idle <= busy <= 1e6, {"idle": idle, "busy": busy}, allowed)
+
+
+def _history(value: Any) -> Any:
+    word = value if value is None else _word(value, "a path, null, or default")
+    return word if word in (None, "default") else str(Path(word).expanduser())
+
+
 def _if(is_fine: bool, value: Any, allowed: str) -> Any:
     if not is_fine:
         raise InputError("", f"found {shown(value)}", allowed)
@@ -85,6 +125,11 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "farewell": _short,
     "io-lanes": _lanes,
     "rescue": _directory,
+    "power-watch": _yes_or_no,
+    "power-interval": _interval,
+    "power-meter": _meter,
+    "power-model": _model,
+    "power-history": _history,
 }
 #: the keys that can also be changed while a cluster is managed, by ``Manager.set``
 LIVE = ("drain", "fair-shares", "io-lanes", "spread")

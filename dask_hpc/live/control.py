@@ -18,6 +18,7 @@ from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.leaving import Leaving
 from dask_hpc.live.levers import WHY, Levers
 from dask_hpc.live.nodes import Nodes
+from dask_hpc.live.power import PowerWatch
 from dask_hpc.live.request import read_request
 from dask_hpc.live.spread import Spreading
 from dask_hpc.live.tuning import InForce
@@ -49,6 +50,7 @@ class ControlLoop:
         clock: Callable[[], float],
         wake: Callable[[], None],
         story: Story,
+        power: PowerWatch,
         count_error: Callable[[str, Exception], None],
     ) -> None:
         self._scheduler = scheduler
@@ -106,6 +108,9 @@ class ControlLoop:
             self.leaving.close()  # Dask's own retirement stays in force
         for name in self.nodes:
             self._tell("node-joined", nodes=(name,))
+        #: what is known of power, while somebody wants to know
+        self.power = power
+        power.attach(self)
 
     # what happened
 
@@ -265,6 +270,7 @@ class ControlLoop:
             self.indices.reorder(self.policy.queue.rank)
             if self.policy.power is None:
                 self.levers.let_go()
+        self.power.adjust()
         self._tell("policy", reason=reason)
         self.wake()
 
@@ -317,8 +323,10 @@ class ControlLoop:
         """One decision for everything that happened since the last."""
         self._catch_up()
         if not self.is_paused:
+            self.power.decides()
+            snapshot = Snapshot(self.indices, self.power.corridor)
             self.memory = self.policy.settle(
-                Snapshot(self.indices), self.memory, self.deeds.carry_out, self.recorded.append
+                snapshot, self.memory, self.deeds.carry_out, self.recorded.append
             )
         self.levers.keep()
         self.deeds.free_a_job_alone()
@@ -326,13 +334,15 @@ class ControlLoop:
     def preview(self, policy: Policy | None = None) -> list[dict[str, Any]]:
         """What would be decided now, by the policy in force or another, without doing it."""
         self._catch_up()
-        snapshot = Snapshot(self.indices)
+        snapshot = Snapshot(self.indices, self.power.corridor)
         if policy is None:
             plans = self.policy.preview(snapshot, self.memory)
         else:
             indices = snapshot.thaw()
             indices.reorder(policy.queue.rank)
-            plans = policy.preview(Snapshot(indices), None)
+            if policy.power is not None and indices.power is None:
+                indices.power = self.power.view()
+            plans = policy.preview(Snapshot(indices, self.power.corridor_of(policy)), None)
         return [
             {
                 "decision": decision,
@@ -363,10 +373,12 @@ class ControlLoop:
         self.indices.withhold(self.holds.nodes(self.nodes, besides=WHY))
         self._note_performance()
         self._push_ends()
+        self.power.refresh()
 
     def release_all(self, decision: str, reason: str) -> None:
         """Let go of everything: all tasks run as in plain Dask."""
         ways = (
+            self.power.close,
             self.hand_overs.close,
             self.leaving.close,
             self.levers.let_go,
@@ -398,6 +410,7 @@ class ControlLoop:
 
     async def settle(self) -> None:
         """The scheduler closes: nothing of ours goes on."""
+        self.power.cancel()
         self.hand_overs.close()
         self.leaving.close()
         self.levers.caps.cancel()

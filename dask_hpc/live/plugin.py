@@ -14,6 +14,7 @@ from dask_hpc.live.calls import Calls
 from dask_hpc.live.control import ControlLoop
 from dask_hpc.live.dashboard import Dashboard
 from dask_hpc.live.farewell import Farewells
+from dask_hpc.live.power import PowerWatch
 from dask_hpc.live.power_trace import PowerTrace
 from dask_hpc.live.reloading import UNREADABLE, Rescue
 from dask_hpc.live.request import ANNOTATION, TOPIC
@@ -80,6 +81,7 @@ class HpcPlugin(SchedulerPlugin):
         self.story = Story(self._settings["story-length"])
         #: how power was, for as long as somebody observes it
         self.power_trace = PowerTrace()
+        self.power = PowerWatch(scheduler, self.power_trace)
         self._is_released = True
         #: results that left with their only worker
         self.lost = 0
@@ -118,6 +120,7 @@ class HpcPlugin(SchedulerPlugin):
         """Let go of everything and leave the scheduler, and its workers, without a trace."""
         async with AsyncExitStack() as stack:  # from the last to the first, and all, whatever one may raise
             stack.push_async_callback(self.farewells.stop)
+            stack.push_async_callback(self.power.settle)
             stack.callback(self.rescue.close)
             stack.callback(self.walltime.close)
             if self.scheduler.plugins.get(NAME) is self:
@@ -315,7 +318,13 @@ class HpcPlugin(SchedulerPlugin):
         self._is_released = False
         self.is_on = True
         self.control = ControlLoop(
-            self.scheduler, self.history.now, lambda: self.clock(), self.wake, self.story, self.count_error
+            self.scheduler,
+            self.history.now,
+            lambda: self.clock(),
+            self.wake,
+            self.story,
+            self.power,
+            self.count_error,
         )
         self._owner = self.control.gate.owner
         self._held = self.control.holds.reasons

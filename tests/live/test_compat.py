@@ -61,6 +61,8 @@ two = gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.work
         (ds.WorkerState, "long_running"),
         (ds.WorkerState, "occupancy"),
         (ds.WorkerState, "nthreads"),
+        (ds.WorkerState, "last_seen"),
+        (ds.WorkerState, "metrics"),
         (ds.TaskState, "resource_restrictions"),
         (ds.TaskState, "group"),
         (ds.TaskState, "run_spec"),
@@ -1068,3 +1070,24 @@ async def test_a_worker_says_what_it_has_and_how_long_it_will_take(c, s, a):
     assert compat.backlog(s, a.address) == (0.0, 1), "WorkerState.executing is not seconds by task"
     await Event("go").set()
     await future
+
+
+@two
+async def test_use_of_workers(c, s, a, b):
+    a.metrics["test"] = lambda worker: {"x": 1}
+    seconds = compat.heartbeat_seconds(s)
+    assert 0 < seconds <= 60, "distributed.scheduler.heartbeat_interval answers otherwise"
+    futures = c.map(blocked, ["go"] * 3, range(3), workers=[a.address], pure=False)
+    await async_poll_for(lambda: len(s.workers[a.address].processing) == 3, 10)
+    before = {use.address: use for use in compat.worker_uses(s, "test")}
+    await a.heartbeat()
+    use = {use.address: use for use in compat.worker_uses(s, "test")}
+    assert (use[a.address].threads, use[a.address].tasks, use[a.address].running) == (1, 3, 1)
+    assert use[a.address].said == {"x": 1}, "WorkerState.metrics has no metrics of ours"
+    assert use[a.address].heard >= before[a.address].heard > 1e9, "WorkerState.last_seen is no POSIX time"
+    assert use[b.address][1:4] == (1, 0, 0) and use[b.address].said is None
+    number, sample = compat.given(s, a.address, 2)
+    assert number == 3 and len(sample) == 2, "WorkerState.processing is gone"
+    assert {compat.key(task) for task in sample} < {future.key for future in futures}
+    await Event("go").set()
+    await wait(futures)

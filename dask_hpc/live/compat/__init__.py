@@ -32,7 +32,10 @@ from dask_hpc.live.compat.graphs import cancel as cancel
 from dask_hpc.live.compat.graphs import follow_submitters as follow_submitters
 from dask_hpc.live.compat.graphs import submitter as submitter
 from dask_hpc.live.compat.load import WorkerLoad as WorkerLoad
+from dask_hpc.live.compat.load import WorkerUse as WorkerUse
 from dask_hpc.live.compat.load import expected_seconds as expected_seconds
+from dask_hpc.live.compat.load import given as given
+from dask_hpc.live.compat.load import heartbeat_seconds as heartbeat_seconds
 from dask_hpc.live.compat.load import is_restricted as is_restricted
 from dask_hpc.live.compat.load import key as key
 from dask_hpc.live.compat.load import queued as queued
@@ -41,6 +44,7 @@ from dask_hpc.live.compat.load import unfinished as unfinished
 from dask_hpc.live.compat.load import unwilling as unwilling
 from dask_hpc.live.compat.load import waiting_for_workers as waiting_for_workers
 from dask_hpc.live.compat.load import worker_loads as worker_loads
+from dask_hpc.live.compat.load import worker_uses as worker_uses
 from dask_hpc.live.compat.queue import BARRIER as BARRIER
 from dask_hpc.live.compat.queue import QueueExit as QueueExit
 from dask_hpc.live.compat.queue import RootRule as RootRule

@@ -3,6 +3,8 @@
 from itertools import islice
 from typing import Any, NamedTuple
 
+from distributed.scheduler import heartbeat_interval
+
 from dask_hpc.live.compat.tasks import UNFINISHED
 
 
@@ -89,6 +91,12 @@ def queued(scheduler: Any, most: int) -> tuple[int, list[Any]]:
     return len(scheduler.queued), list(islice(scheduler.queued, most))
 
 
+def given(scheduler: Any, address: str, most: int) -> tuple[int, list[Any]]:
+    """How many tasks a worker was given and has not ended, and some of them."""
+    processing = scheduler.workers[address].processing
+    return len(processing), list(islice(processing, most))
+
+
 def waiting_for_workers(scheduler: Any, most: int) -> tuple[int, list[Any]]:
     """How many tasks no running worker may run, and the first of them."""
     return len(scheduler.unrunnable), list(islice(scheduler.unrunnable, most))
@@ -98,3 +106,38 @@ def is_restricted(task: Any) -> tuple[bool, bool]:
     """Whether a task may run on certain workers only, and whether it needs a resource."""
     places = bool(task.worker_restrictions or task.host_restrictions) and not task.loose_restrictions
     return places, bool(task.resource_restrictions)
+
+
+class WorkerUse(NamedTuple):
+    """How a connected worker is used now, and what it says of itself."""
+
+    address: str
+    threads: int
+    #: tasks it was given, and those of them that run, as far as the scheduler can know
+    tasks: int
+    running: int
+    #: when it was last heard of (POSIX)
+    heard: float
+    #: what it said about the metric that was asked for; None if nothing
+    said: Any
+
+
+def worker_uses(scheduler: Any, metric: str) -> list[WorkerUse]:
+    """All connected workers, with what they said about this metric in their last heartbeat."""
+    return [
+        WorkerUse(
+            address,
+            worker.nthreads,
+            len(worker.processing),
+            min(worker.nthreads, len(worker.processing) - len(worker.long_running)),
+            worker.last_seen,
+            worker.metrics.get(metric),
+        )
+        for address, worker in scheduler.workers.items()
+    ]
+
+
+def heartbeat_seconds(scheduler: Any) -> float:
+    """How long after one heartbeat a worker of a cluster of this size sends the next."""
+    seconds: float = heartbeat_interval(len(scheduler.workers))
+    return seconds

@@ -1,0 +1,196 @@
+"""The corridor that holds now, where the policy says to follow a file or a signal.
+
+What is followed is looked at about once a second, beside the event loop. What cannot be used is refused as a
+whole and told once: a file that is half written, damaged or gone, a signal that fails or says nonsense. Then
+the corridor stays what it was; until there was a first one, it is what the policy's parameters say.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from importlib.metadata import entry_points
+from math import inf, isclose
+from pathlib import Path
+from time import time
+from typing import Any
+
+from dask_hpc.live.aside import aside
+from dask_hpc.model.corridor import Corridor
+from dask_hpc.model.errors import InputError, one_line, shown
+from dask_hpc.model.units import parse_duration, show_large
+
+GROUP = "dask_hpc.corridors"
+_SIGNAL = "signal:"
+_LIMIT = 1_000_000  # bytes of a file
+_NEWS = 0.01  # a share by which a bound changes
+
+
+class FollowedFile:
+    """A corridor as ``Corridor.parse`` reads it. A step's time is in seconds since control began, or a date
+    with a time and its zone. ``began`` is when control did (POSIX)."""
+
+    def __init__(self, path: str, began: float) -> None:
+        self._path = Path(path).expanduser()
+        self._began = began
+        #: what the file looked like when it was read last, and what was wrong with it then, if anything
+        self._stamp: tuple[int, ...] | None = None
+        self._problem: InputError | None = None
+
+    def look(self) -> Corridor | None:
+        """The corridor, if the file is another one than at the last look."""
+        try:
+            stamp = self._stamp_of(os.stat(self._path))
+            if stamp == self._stamp:
+                if self._problem is not None:
+                    raise self._problem
+                return None
+            with open(self._path, "rb") as file:
+                text = file.read(_LIMIT + 1)
+                after = self._stamp_of(os.fstat(file.fileno()))
+        except OSError as error:
+            self._stamp = None  # when it is back, it is to be read
+            raise InputError("", f"cannot be read: {error.strerror}", file=self._name) from None
+        if after != stamp:
+            return None  # somebody writes just now: the next look will tell
+        self._stamp, self._problem = stamp, None
+        try:
+            return Corridor.parse(text, self._seconds)
+        except InputError as error:
+            self._problem = error.in_file(self._name)
+            raise self._problem from None
+
+    @property
+    def _name(self) -> str:
+        return one_line(str(self._path))
+
+    @staticmethod
+    def _stamp_of(found: os.stat_result) -> tuple[int, ...]:
+        return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+
+    def _seconds(self, value: Any) -> float:
+        if isinstance(value, str) and "-" in value and ":" in value:
+            with suppress(ValueError):  # perhaps it is one of Slurm's durations
+                value = datetime.fromisoformat(value)
+        if not isinstance(value, datetime):
+            return parse_duration(value)
+        if value.tzinfo is None:
+            allowed = "a date and time with its zone, such as 2026-11-20T14:00:00+01:00"
+            raise InputError("", f"found {value.isoformat()}", allowed)
+        return value.timestamp() - self._began
+
+
+class FollowedSignal:
+    """A function of the POSIX time that answers lower and upper bound in watts: the entry point of that name
+    in the group ``dask_hpc.corridors``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._signal: Callable[[float], Any] | None = None
+        self._last: Corridor | None = None
+
+    def look(self) -> Corridor | None:
+        """The corridor, if it is another one than at the last look."""
+        where = f"signal {self._name}"
+        if self._signal is None:
+            known = {point.name: point for point in entry_points(group=GROUP)}
+            if self._name not in known:
+                raise InputError(
+                    where, f"no entry point of {GROUP} has that name", ", ".join(known) or "none"
+                )
+            self._signal = known[self._name].load()
+        found = self._signal(time())
+        try:
+            lower, upper = found
+            corridor = Corridor(((0.0, lower, upper),))
+        except (TypeError, ValueError):  # InputError is one
+            raise InputError(where, f"said {shown(found)}", "(lower, upper), 0 <= lower <= upper") from None
+        if corridor == self._last:
+            return None
+        self._last = corridor
+        return corridor
+
+
+class CorridorSource:
+    """Follows what one policy says. ``tell`` adds to the story, ``changed`` hears of a new corridor."""
+
+    def __init__(
+        self,
+        loop: Any,
+        follow: str,
+        clock: Callable[[], float],
+        tell: Callable[[str, str], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self.follow = follow
+        self._loop = loop
+        self._tell = tell
+        self._changed = changed
+        #: what was followed last; None until something usable was found
+        self.corridor: Corridor | None = None
+        self._told: Corridor | None = None
+        #: how often what is followed could not be used
+        self.refused = 0
+        #: why it cannot be used now, if so
+        self.problem = ""
+        self._is_looking = self._is_over = False
+        name = follow.removeprefix(_SIGNAL)
+        self._followed: FollowedFile | FollowedSignal = (
+            FollowedFile(follow, time() - clock()) if name == follow else FollowedSignal(name)
+        )
+
+    def look(self) -> None:
+        """Begin to look. One look at a time: a file system that stalls is not asked again."""
+        if not self._is_looking and not self._is_over:
+            self._is_looking = True
+            aside(self._loop, self._followed.look, self._seen)
+
+    def close(self) -> None:
+        """It is of no interest any more."""
+        self._is_over = True
+
+    def _seen(self, found: Corridor | None, problem: Exception | None) -> None:
+        self._is_looking = False
+        if self._is_over:
+            return
+        if problem is not None:
+            self._refuse(problem)
+            return
+        was_refused, self.problem = bool(self.problem), ""
+        if found is not None and found != self.corridor:
+            if was_refused or self._is_worth_telling(found):
+                self._told = found
+                self._tell("corridor", f"{self.follow} says {in_words(found)}")
+            self.corridor = found
+            self._changed()
+        elif was_refused:
+            self._tell("corridor", f"{self.follow} can be used again, and says what it said before")
+
+    def _refuse(self, problem: Exception) -> None:
+        self.refused += 1
+        is_input = isinstance(problem, InputError)
+        words = one_line(str(problem) if is_input else f"{self.follow}: {type(problem).__name__}: {problem}")
+        if words != self.problem:
+            self.problem = words
+            self._tell("corridor-refused", f"{words}; {self._instead}")
+
+    def _is_worth_telling(self, found: Corridor) -> bool:
+        """A signal may change a little every second: that is no news."""
+        if self._told is None or len(found.steps) != len(self._told.steps):
+            return True
+        pairs = zip(found.steps, self._told.steps, strict=True)
+        return not all(isclose(a, b, rel_tol=_NEWS) for pair in pairs for a, b in zip(*pair, strict=True))
+
+    @property
+    def _instead(self) -> str:
+        if self.corridor is None:
+            return "the corridor is what the policy's parameters say"
+        return "the corridor stays what it was"
+
+
+def in_words(corridor: Corridor) -> str:
+    """A corridor for a person."""
+    _, lower, upper = corridor.steps[0]
+    first = f"{show_large(lower, 'W')} to " + ("any power" if upper == inf else show_large(upper, "W"))
+    count = len(corridor.steps)
+    return first if count == 1 else f"{count} steps, the first {first}"

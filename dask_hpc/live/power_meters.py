@@ -1,0 +1,126 @@
+"""What workers tell of their machines' power with their heartbeats, as readings of sensors.
+
+A *sensor* speaks of one machine, which may be several nodes (on a local cluster), and is trusted or not as a
+whole. A *part* is what it says of one node.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from dask_hpc.live.compat import WorkerUse
+from dask_hpc.live.nodes import Nodes
+from dask_hpc.model.errors import InputError
+from dask_hpc.model.power import Source
+from dask_hpc.power.heartbeat import Heartbeat, of_each
+from dask_hpc.power.model import PowerModel, calibrate
+
+
+class NodeUse(NamedTuple):
+    """How one node is used now: tasks that run there, its workers, and the threads they came with."""
+
+    running: int
+    threads: int
+    workers: int
+    #: with those that do not run yet
+    tasks: int = 0
+
+    @property
+    def load(self) -> float:
+        """The share of its threads that work."""
+        return min(self.running / self.threads, 1.0) if self.threads else 0.0
+
+
+class Part(NamedTuple):
+    """Power of one node, with the half-width of its 95 % interval; and what it draws when nothing runs."""
+
+    watts: float
+    uncertainty: float
+    idle: float
+
+
+_NOTHING = Part(0.0, 0.0, 0.0)
+
+
+class Sensed(NamedTuple):
+    """What one sensor says now."""
+
+    #: another one with each new reading
+    number: Any
+    watts: float
+    source: Source
+    #: how busy the machine was, 0 to 1; its power should show that
+    load: float
+    parts: Mapping[str, Part]
+    #: why it cannot even be read
+    problem: str = ""
+    #: whether its error is chance, another one for each sensor; those of models are alike everywhere
+    is_chance: bool = False
+
+
+class Meter(Protocol):
+    """Where readings come from."""
+
+    #: seconds from one reading to the next
+    interval: float
+
+    def look(
+        self, now: float, workers: Mapping[str, WorkerUse], nodes: Nodes, uses: Mapping[str, NodeUse]
+    ) -> dict[str, Sensed]:
+        """The newest reading of each sensor, by the sensor's name."""
+
+    def model(self, use: NodeUse) -> PowerModel:
+        """Of a node of which no more is known than this."""
+
+
+class WorkerMeter:
+    """What the workers tell. ``interval`` is how often they look at their sensors; ``measured`` calibrates
+    the model, with pairs of use (0 to 1) and watts of a node."""
+
+    def __init__(self, interval: float, measured: Sequence[tuple[float, float]] = ()) -> None:
+        self.interval = interval
+        self._model = calibrate(measured) if measured else None
+
+    def look(
+        self, now: float, workers: Mapping[str, WorkerUse], nodes: Nodes, uses: Mapping[str, NodeUse]
+    ) -> dict[str, Sensed]:
+        """The newest reading of each machine's sensors, by the machine's name."""
+        machines: dict[str, dict[str, Heartbeat]] = {}
+        found = {}
+        for address, worker in workers.items():
+            if worker.said is None:
+                continue
+            try:
+                told = Heartbeat.read(worker.said)
+            except InputError as error:
+                part = {nodes.node_of(address): _NOTHING}
+                found[address] = Sensed(worker.heard, 0.0, "modelled", 0.0, part, str(error))
+            else:
+                machines.setdefault(told.host, {})[address] = told
+        for host, there in machines.items():
+            found[host] = _machine(there, workers, nodes)
+        return found
+
+    def model(self, use: NodeUse) -> PowerModel:
+        """Of a node of which nothing is known but its threads."""
+        return self._model or PowerModel.default(max(use.threads, 1))
+
+
+def _machine(told: Mapping[str, Heartbeat], workers: Mapping[str, WorkerUse], nodes: Nodes) -> Sensed:
+    """Several workers of one machine read the same sensors: they count once."""
+    # A worker may be silent while others of its machine are not: whoever looked last is right.
+    one = told[max(told, key=lambda address: workers[address].heard - told[address].age)]
+    parts: dict[str, Part] = {}
+    names = {nodes.node_of(address) for address in told}
+    if len(names) == 1:
+        parts[names.pop()] = Part(one.watts, one.uncertainty, one.idle)
+    else:
+        for address, (watts, uncertainty) in of_each(told).items():
+            name = nodes.node_of(address)
+            before = parts.get(name, _NOTHING)
+            parts[name] = Part(
+                before.watts + watts,
+                before.uncertainty + uncertainty,
+                before.idle + told[address].idle / len(told),
+            )
+    number = (one.pid, one.sequence)
+    return Sensed(number, one.watts, one.source, one.use, parts, is_chance=one.source == "measured")

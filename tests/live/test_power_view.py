@@ -1,0 +1,206 @@
+"""What a decision sees of power on a live cluster, and that nothing is there while nobody wants to see it."""
+
+import pickle
+
+import dask
+import pytest
+from distributed import Event
+from distributed.utils_test import async_poll_for
+from small_cluster import blocked, cluster2, cluster4, decisions, plugin_of, until
+
+import dask_hpc
+from dask_hpc.live.power_plugin import NAME
+from dask_hpc.model.power import PowerRange
+from dask_hpc.power.heartbeat import KEY
+
+SIMULATED = {
+    "hpc.policy": "power-corridor",
+    "hpc.power-interval": 0.05,
+    "hpc.power-meter": {"simulated": {"idle": 60, "busy": 140, "lag": 0, "noise": 0}},
+}
+MODELLED = SIMULATED | {"hpc.power-meter": "auto", "hpc.power-history": None, "hpc.power-interval": 0.1}
+
+
+def view_of(s):
+    return plugin_of(s).control.indices.power
+
+
+def watch_of(s):
+    return plugin_of(s).power
+
+
+async def looks(s, count):
+    """So many more looks at the sensors."""
+    trace = plugin_of(s).power_trace
+    goal = trace.count + count
+    await async_poll_for(lambda: trace.count >= goal, 10)
+
+
+@cluster2
+async def test_nothing_is_there_without_a_power_strategy(c, s, a, b):
+    async with await dask_hpc.manage(c, policy="elastic") as manager:
+        await c.submit(sum, [1, 2])
+        await a.heartbeat()
+        assert NAME not in a.plugins and KEY not in a.metrics and KEY not in s.workers[a.address].metrics
+        watch = watch_of(s)
+        assert watch._timer is None and watch.sight is None and watch.source is None
+        assert view_of(s) is None and plugin_of(s).power_trace.count == 0
+        assert (await manager.status())["power"] is None
+
+
+@cluster4
+async def test_watts_of_nodes_jobs_and_what_is_in_no_job(c, s, *workers):
+    with dask.config.set(SIMULATED):
+        manager = await dask_hpc.manage(c)
+    async with manager:
+        await looks(s, 5)
+        view = view_of(s)
+        assert view.watts == pytest.approx(240) and view.idle == pytest.approx(60)
+        assert view.source == "modelled" and view.doubt == ""
+        assert (view.outside_nodes, view.outside_wanted) == (0, 0)
+        with dask_hpc.job(nodes=2, name="two"):
+            futures = c.map(blocked, ["go"] * 2, range(2), pure=False)
+        job = await until(s, "two", "running")
+        outside = c.map(blocked, ["go"] * 3, range(3), pure=False)
+        await async_poll_for(lambda: len(s.tasks) >= 5, 10)
+        await looks(s, 10)
+        view = view_of(s)
+        assert view.jobs[job.id] == PowerRange(200, 200) == view.per_node(job.id)
+        busy = sum(bool(ws.processing) for ws in s.workers.values())
+        assert view.watts == pytest.approx(240 + 140 * busy)
+        assert view.active == view.outside == PowerRange(200, 200) and view.idle == 60
+        assert view.outside_nodes == busy - 2 and view.outside_wanted == 3
+        await Event("go").set()
+        await c.gather(futures + outside)
+        await looks(s, 3)
+        assert view_of(s).watts == pytest.approx(240)
+    assert "dask-hpc" not in s.plugins
+
+
+@pytest.mark.parametrize(("fault", "words"), [("freeze", "whatever the load is"), ("zero", "0 W")])
+def test_a_broken_sensor_is_replaced_and_told_once(fault, words):
+    @cluster2
+    async def body(c, s, a, b):
+        noisy = {"simulated": {"idle": 60, "busy": 140, "lag": 0.02, "noise": 0.03, "seed": 7}}
+        with dask.config.set(SIMULATED | {"hpc.power-meter": noisy}):
+            manager = await dask_hpc.manage(c)
+        async with manager:
+            watch = watch_of(s)
+            await looks(s, 6)
+            assert view_of(s).doubt == "" and view_of(s).watts == pytest.approx(120, rel=0.15)
+            before = view_of(s).uncertainty
+            watch.sight.meter.faults["0"] = fault
+            since = watch.sight.meter.readings
+            futures = c.map(blocked, ["go"] * 2, range(2), pure=False)
+            await async_poll_for(lambda: view_of(s).doubt, 10)
+            # One reading may have been taken before the tasks began.
+            assert watch.sight.meter.readings - since <= 4
+            view = view_of(s)
+            assert "node 0" in view.doubt and words in view.doubt and "node 1" not in view.doubt
+            assert view.uncertainty > before
+            await looks(s, 5)
+            # The model is right of this node; the other one is read.
+            assert view_of(s).watts == pytest.approx(400, rel=0.15)
+            del watch.sight.meter.faults["0"]
+            await async_poll_for(lambda: not view_of(s).doubt, 10)
+            await looks(s, 5)
+            assert [kind for kind, _ in decisions(s, "power-doubt", "power-trust")] == [
+                "power-doubt",
+                "power-trust",
+            ]
+            await Event("go").set()
+            await c.gather(futures)
+
+    body()
+
+
+@cluster2
+async def test_readings_come_from_the_workers_and_end_with_us(c, s, a, b):
+    with dask.config.set(MODELLED | {"hpc.power-model": {"idle": 100, "busy": 300}}):
+        manager = await dask_hpc.manage(c)
+    async with manager:
+        await async_poll_for(lambda: KEY in s.workers[b.address].metrics and watch_of(s).sight._seen, 10)
+        readings = watch_of(s).sight._seen
+        assert set(readings) <= {"0", "1"}
+        view = view_of(s)
+        # Two workers of one host share its idle power, and have little of this busy process's work.
+        assert 80 <= view.watts <= 320 and view.source == "modelled" and view.uncertainty > 0
+        assert view.idle == pytest.approx(50, rel=0.2) or view.idle == pytest.approx(100)
+    assert NAME not in a.plugins and KEY not in b.metrics and not s.worker_plugins.get(NAME)
+
+
+@cluster2
+async def test_a_strategy_that_comes_and_goes_takes_its_meter_along(c, s, a, b):
+    with dask.config.set(MODELLED):
+        manager = await dask_hpc.manage(c, policy="fcfs")
+    async with manager:
+        for _ in range(2):
+            await manager.set("power-corridor")
+            await async_poll_for(lambda: NAME in a.plugins and view_of(s) is not None, 10)
+            await manager.set("fcfs")
+            assert view_of(s) is None
+            await async_poll_for(lambda: NAME not in a.plugins and NAME not in b.plugins, 10)
+        await manager.set("power-corridor")  # the last word counts, however quickly they come
+        await manager.set("fcfs")
+        await manager.set("power-corridor")
+        await async_poll_for(lambda: watch_of(s)._changing is None, 10)
+        await async_poll_for(lambda: NAME in a.plugins and NAME in b.plugins, 10)
+    assert NAME not in a.plugins and NAME not in b.plugins and not s.worker_plugins.get(NAME)
+
+
+@cluster2
+async def test_another_corridor_counts_at_once_and_can_be_undone(c, s, a, b):
+    with dask.config.set(SIMULATED | {"hpc.power-interval": 60}):
+        manager = await dask_hpc.manage(c)
+    async with manager:
+        plugin = plugin_of(s)
+        await async_poll_for(lambda: plugin.power_trace.count, 10)  # the next look is in a minute
+        for change, bounds in (({"power.upper": "1 kW"}, (0, 1000)), ({"power.lower": "100 W"}, (100, 1000))):
+            await manager.set(**change)
+            await async_poll_for(lambda: plugin.power._decided is not None, 1)
+            assert plugin.power._decided[1] == bounds
+        await manager.undo()
+        await async_poll_for(lambda: plugin.power._decided is not None, 1)
+        assert plugin.power._decided[1] == (0, 1000)
+
+
+@cluster2
+async def test_decisions_can_be_made_again_with_their_power(c, s, a, b):
+    with dask.config.set(SIMULATED):
+        manager = await dask_hpc.manage(c)
+    async with manager:
+        await looks(s, 3)
+        await manager.set(**{"power.upper": "300 W"})
+        with dask_hpc.job(nodes=1, name="one"):
+            future = c.submit(blocked, "go", pure=False)
+        await until(s, "one", "running")
+        await looks(s, 3)
+        recorded = plugin_of(s).control.recorded
+        assert recorded and recorded[-1].snapshot.corridor.at(0) == (0, 300)
+        copies = pickle.loads(pickle.dumps(list(recorded)))
+        assert all(
+            one.snapshot.power == other.snapshot.power for one, other in zip(recorded, copies, strict=True)
+        )
+        assert all(one.is_repeatable for one in copies)
+        assert (await manager.replay())["different"] == []
+        await Event("go").set()
+        await future
+
+
+@cluster2
+async def test_previews_see_power_and_corridor(c, s, a, b):
+    with dask.config.set(SIMULATED):
+        manager = await dask_hpc.manage(c, policy="fcfs")
+    async with manager:
+        await manager.pause()
+        with dask_hpc.job(nodes=2, name="two"):
+            future = c.submit(sum, [1, 2], pure=False)
+        await async_poll_for(lambda: plugin_of(s).control.jobs, 10)
+        await manager.preview()
+        plain = await manager.preview("power-corridor")
+        assert [(one["decision"], one["nodes"]) for one in plain] == [("start", 2)]
+        tight = dask_hpc.Policy.load("power-corridor").with_(**{"power.upper": "130 W"})
+        assert await manager.preview(tight) == []
+        assert view_of(s) is None
+        await manager.resume()
+        await future
