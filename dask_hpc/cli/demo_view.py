@@ -37,7 +37,7 @@ def live_view(console: Console, run: Demo) -> Iterator[Callable[[], None]]:
 
     def tell() -> None:
         nonlocal told
-        lines = _lines(run)
+        lines = run.lines()
         for line in lines[told:]:
             console.print("  ".join(line), soft_wrap=True, highlight=False)
         told = len(lines)
@@ -73,7 +73,7 @@ def report_page(run: Demo) -> str:
             Section("What was done to the cluster meanwhile", table(("time", "what"), events)),
             Section("What the simulator had predicted", gantt_svg(predicted, nodes[:NODES], end)),
             Section("Jobs", table(_HEADS, _comparison(run))),
-            Section("What happened and why", table(("time", "what", "job", "nodes", "why"), _lines(run))),
+            Section("What happened and why", table(("time", "what", "job", "nodes", "why"), run.lines())),
             Section("The policy", f"<pre>{escape(run.policy.to_yaml())}</pre>"),
         ],
     )
@@ -93,7 +93,7 @@ def _renamed(one: Held, names: dict[str, str]) -> Held:
 
 
 def _picture(run: Demo) -> Panel:
-    names = {job["id"]: job["name"] for job in run.status["jobs"]}
+    names = run.names
     holds = {one["worker"] for one in run.status["holds"]}
     there = {node["name"]: node for node in run.status["nodes"]}
     nodes = Table.grid(padding=(0, 2))
@@ -111,28 +111,12 @@ def _picture(run: Demo) -> Panel:
             why = Text(run.named(row["waiting_because"]))
             waiting.add_row(Text(row["name"], style=_COLOURS[row["name"]]), why)
     latest = Table.grid(padding=(0, 2))
-    for line in _lines(run)[-8:]:
+    for line in run.lines()[-8:]:
         latest.add_row(*line)
     heading = [Text(word, style="bold") for word in ("waiting", "latest")]
     progress = ProgressBar(total=run.tally.submitted, completed=run.tally.done)
     body = Group(nodes, "", heading[0], waiting, "", heading[1], latest, "", progress)
     return Panel(body, title=f"{run.now:.0f} s", width=110)
-
-
-def _lines(run: Demo) -> list[tuple[str, ...]]:
-    """Time, what, job, nodes, why: for everything in the story since the first job came."""
-    names = {job["id"]: job["name"] for job in run.status.get("jobs", ())}
-    return [
-        (
-            f"{row['time'] - run.zero:.1f} s",
-            row["decision"],
-            names.get(row["job"], "-"),
-            str(len(row["nodes"])) if row["nodes"] else "-",
-            run.named(row["reason"]),
-        )
-        for row in run.story
-        if row["time"] > run.zero
-    ]
 
 
 def _comparison(run: Demo) -> list[tuple[str, ...]]:
