@@ -229,6 +229,8 @@ class Policy:
             wanted = [*starts], [*resizes]
             (starts, resizes, *pulled), power = self.power.decide(snapshot, *wanted, power)
             levers = dict(zip(("hold", "cap", "release", "verdict"), pulled, strict=True))
+            wishes = {*wanted[0], *wanted[1]}
+            levers["for_power"] = frozenset(one.job for one in (*starts, *resizes) if one not in wishes)
             if [*starts] != wanted[0]:  # what does not start now is to be thought of again
                 queue = before.queue
             if [*resizes] != wanted[1]:

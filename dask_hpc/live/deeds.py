@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dask_hpc.live.jobs import LiveJob
-from dask_hpc.model.explanation import explain
+from dask_hpc.model.explanation import explain, explain_levers
 from dask_hpc.model.indices import Running
 from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.story import Happening
@@ -36,10 +36,13 @@ class Deeds:
             elif isinstance(deed, Resize):
                 self._resize(plan, deed)
         self._indices.pull_levers(plan)
-        self._levers.pull(plan)
+        why = None
+        if plan.hold or plan.cap or plan.release or plan.verdict:
+            why = explain_levers(control.recorded[-1].snapshot, control.policy.rules)
+        self._levers.pull(plan, why)
         if plan.verdict is not None:
             control.verdict = plan.verdict
-            self._story.tell(Happening(plan.id, plan.time, "corridor", reason=str(plan.verdict)))
+            self._story.tell(Happening(plan.id, plan.time, "corridor", reason=str(plan.verdict), why=why))
 
     def staying(self, running: Running) -> Iterator[str]:
         """Addresses of the workers on the nodes that the job is not giving up."""

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_hpc.live import compat
 from dask_hpc.live.caps import Caps
+from dask_hpc.model.explanation import Explanation
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.power import Lever
 from dask_hpc.model.story import Happening
@@ -55,19 +56,19 @@ class Levers:
         #: idle nodes that cluster objects could give back, by object: when it said so, for how long, how many
         self._spare: dict[str, tuple[float, float, int]] = {}
 
-    def pull(self, plan: Plan) -> None:
+    def pull(self, plan: Plan, why: Explanation | None = None) -> None:
         """What a plan says is so from now on."""
         if self._control.is_dry:
             return
         if plan.hold is not None and plan.hold.nodes != self._wanted:
             self._wanted = plan.hold.nodes
-            self._tell(plan, "hold", f"{count_nodes(self._wanted)} to be held: {plan.hold.reason}")
+            self._tell(plan, why, "hold", f"{count_nodes(self._wanted)} to be held: {plan.hold.reason}")
         if plan.cap is not None and plan.cap.threads != self.caps.threads:
-            self._tell(plan, "cap", f"{plan.cap.threads:.0%} of the threads: {plan.cap.reason}")
+            self._tell(plan, why, "cap", f"{plan.cap.threads:.0%} of the threads: {plan.cap.reason}")
             self.caps.set(plan.cap.threads)
         if plan.release is not None and plan.release.nodes != self.released:
             self._release(plan.release.nodes)
-            self._tell(plan, "give-back", f"{count_nodes(self.released)} less: {plan.release.reason}")
+            self._tell(plan, why, "give-back", f"{count_nodes(self.released)} less: {plan.release.reason}")
         self.keep()
 
     @property
@@ -197,5 +198,5 @@ class Levers:
             self._most = max(1.0, here - (nodes - self.released))
         self.released = nodes
 
-    def _tell(self, plan: Plan, decision: str, reason: str) -> None:
-        self._control.story.tell(Happening(plan.id, plan.time, decision, reason=reason))
+    def _tell(self, plan: Plan, why: Explanation | None, decision: str, reason: str) -> None:
+        self._control.story.tell(Happening(plan.id, plan.time, decision, reason=reason, why=why))

@@ -30,14 +30,10 @@ class Explanation:
 def explain(snapshot: Snapshot, plan: Plan, rules: Mapping[str, str]) -> dict[str, Explanation]:
     """An explanation for every job that a plan speaks of, from the snapshot it was made from.
 
-    ``rules`` names the strategy behind each kind of decision: start, resize, request, interrupt.
+    ``rules`` names the strategy behind each kind of decision: start, resize, request, interrupt, power.
     """
-    machine: dict[str, Any] = {
-        "nodes": snapshot.size,
-        "idle": snapshot.idle,
-        "waiting": len(snapshot.waiting),
-        "running": len(snapshot.running),
-    }
+    machine = _machine(snapshot)
+    power = _power(snapshot) if plan.for_power else {}
     found = {}
     not_started = tuple(_not_started(snapshot, plan)) if plan.starts else ()
     not_resized = tuple(_not_resized(snapshot, plan)) if plan.resizes else ()
@@ -45,7 +41,10 @@ def explain(snapshot: Snapshot, plan: Plan, rules: Mapping[str, str]) -> dict[st
         job = snapshot.waiting[start.job]
         walltime = None if job.walltime == inf else job.walltime
         inputs = machine | {"asks": job.nodes, "walltime": walltime, "waited": plan.time - job.submitted}
-        found[start.job] = Explanation(rules["start"], inputs, not_started)
+        rule = "start"
+        if start.job in plan.for_power:
+            rule, inputs = "power", inputs | power
+        found[start.job] = Explanation(rules[rule], inputs, not_started)
     for resize in plan.resizes:
         running = snapshot.running[resize.job]
         inputs = machine | {
@@ -56,11 +55,45 @@ def explain(snapshot: Snapshot, plan: Plan, rules: Mapping[str, str]) -> dict[st
         }
         if resize.job in snapshot.mtct:
             inputs["mtct"] = snapshot.mtct[resize.job]
-        rule = rules["request" if resize.job in snapshot.requests else "resize"]
-        found[resize.job] = Explanation(rule, inputs, not_resized)
+        rule = "request" if resize.job in snapshot.requests else "resize"
+        if resize.job in plan.for_power:
+            rule, inputs = "power", inputs | power
+        found[resize.job] = Explanation(rules[rule], inputs, not_resized)
     for interrupt in plan.interrupts:
         inputs = machine | {"from": len(snapshot.running[interrupt.job].nodes)}
         found[interrupt.job] = Explanation(rules["interrupt"], inputs, ())
+    return found
+
+
+def explain_levers(snapshot: Snapshot, rules: Mapping[str, str]) -> Explanation:
+    """Why nodes are held, capped or given back, and where the verdict on the corridor comes from."""
+    return Explanation(rules["power"], _machine(snapshot) | _power(snapshot), ())
+
+
+def _machine(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "nodes": snapshot.size,
+        "idle": snapshot.idle,
+        "waiting": len(snapshot.waiting),
+        "running": len(snapshot.running),
+    }
+
+
+def _power(snapshot: Snapshot) -> dict[str, Any]:
+    """What was known of power, in watts; nothing of what was not."""
+    view = snapshot.power
+    if view is None:
+        return {}
+    found: dict[str, Any] = {"watts": view.watts, "source": view.source, "uncertainty": view.uncertainty}
+    if snapshot.corridor is not None:
+        lower, upper = snapshot.corridor.at(snapshot.now)
+        found |= {"lower": lower, "upper": None if upper == inf else upper}
+    if view.forecast is not None:
+        found["forecast"] = tuple(view.forecast)
+    if view.held:
+        found["held"] = view.held
+    if view.doubt:
+        found["doubt"] = view.doubt
     return found
 
 

@@ -79,6 +79,8 @@ class Plan:
     release: Release | None = None
     #: whether the power corridor can be kept, when that has changed
     verdict: Verdict | None = None
+    #: jobs whose start or resize the power strategy made, or made other than it was wished
+    for_power: frozenset[str] = frozenset()
 
     def in_order(self, size_of: Callable[[str], int]) -> Iterator[Interrupt | Resize | Start]:
         """The decisions in that order. ``size_of`` is asked for a running job's size when its turn comes."""

@@ -1,13 +1,21 @@
 """Every decision of a plan is explained by its rule, its inputs and what was not done instead."""
 
-from dask_hpc.model.explanation import explain
+from dask_hpc.model.corridor import Corridor
+from dask_hpc.model.explanation import explain, explain_levers
 from dask_hpc.model.indices import Indices
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Interrupt, Plan, Resize, Start
+from dask_hpc.model.power import PowerView
 from dask_hpc.model.snapshot import Snapshot
 
-RULES = {"start": "queue: q", "resize": "malleability: m", "request": "asked", "interrupt": "failure: f"}
+RULES = {
+    "start": "queue: q",
+    "resize": "malleability: m",
+    "request": "asked",
+    "interrupt": "failure: f",
+    "power": "power: p",
+}
 
 
 def machine(*waiting, running=()):
@@ -56,3 +64,30 @@ def test_resizes_and_interrupts():
     assert found["m"].inputs["mtct"] == 0.5 and "mtct" not in found["e"].inputs
     assert found["m"].rejected == ("resize n instead: stays at 2 nodes of 1 to 8",)
     assert found["r"].rule == "failure: f" and found["r"].inputs["from"] == 1
+
+
+def test_what_was_done_for_power_says_what_was_known_of_it():
+    indices = machine(malleable("w"), running=[malleable("m"), malleable("n")])
+    indices.power = PowerView(2600.0, "measured", 25.0, held=2, doubt="frozen")
+    snapshot = Snapshot(indices, Corridor.constant(1000.0, 2500.0))
+    plan = Plan(
+        0, 0.0, (Start("w", 1, ""),), (Resize("m", 1, ""), Resize("n", 3, "")), for_power=frozenset("wm")
+    )
+    found = explain(snapshot, plan, RULES)
+    assert found["w"].is_for_power and found["m"].rule == "power: p" and found["n"].rule == "malleability: m"
+    assert found["m"].inputs["from"] == 2 and "watts" not in found["n"].inputs
+    levers = explain_levers(snapshot, RULES)
+    assert levers.is_for_power and levers.inputs.items() <= found["m"].inputs.items()
+    known = {"watts": 2600.0, "source": "measured", "uncertainty": 25.0, "lower": 1000.0, "upper": 2500.0}
+    assert known.items() <= levers.inputs.items()
+    assert (
+        levers.inputs["held"] == 2 and levers.inputs["doubt"] == "frozen" and "forecast" not in levers.inputs
+    )
+
+
+def test_little_is_said_where_little_is_known():
+    snapshot = Snapshot(machine(), Corridor.constant(1.0))
+    assert "upper" not in explain_levers(snapshot, RULES).inputs
+    indices = machine()
+    indices.power = PowerView(1.0)
+    assert explain_levers(Snapshot(indices, Corridor.constant(1.0)), RULES).inputs["upper"] is None

@@ -124,3 +124,10 @@ def test_starts_are_untouched_where_only_running_jobs_matter():
     strategy = PowerCorridor(upper=100, scope="running")
     powered, _ = decided(machine(waiting=[rigid("a")]), strategy, [Start("a", 2, "why")])
     assert sizes(powered.starts) == {"a": 2}
+
+
+def test_a_plan_names_the_jobs_that_it_changed_for_power():
+    policy = Policy.load("power-corridor-queue-aware").with_(**{"power.upper": 80 + 4 * 90})
+    waiting = [rigid("a", 2), Job(id="b", nodes=4, min_nodes=1, max_nodes=4, kind="moldable")]
+    plan, _ = policy.decide(Snapshot(machine(waiting=waiting), policy.power.corridor), None)
+    assert sizes(plan.starts) == {"a": 2, "b": 2} and plan.for_power == {"b"}
