@@ -11,8 +11,10 @@ settles the order where idle nodes draw nothing.
 from typing import Literal
 
 from dask_hpc.planning.corridor_enumerate import enumerate_all
+from dask_hpc.planning.corridor_fast import search
+from dask_hpc.planning.corridor_groups import Groups
 from dask_hpc.planning.corridor_help import what_would_help
-from dask_hpc.planning.corridor_milp import Solver, has_solver, solve_milp
+from dask_hpc.planning.corridor_milp import has_solver, solve_milp
 from dask_hpc.planning.corridor_problem import (
     TINY,
     CorridorProblem,
@@ -26,6 +28,7 @@ from dask_hpc.planning.corridor_reach import reachable
 __all__ = [
     "CorridorProblem",
     "Distribution",
+    "How",
     "Part",
     "guaranteed",
     "reachable",
@@ -36,20 +39,39 @@ __all__ = [
 
 How = Literal["auto", "fast", "HiGHS", "CBC"]
 
-_LIMIT = 200_000  # ways to size some of the parts that are looked at
+_LIMIT = 20_000  # ways to size some of the parts that are looked at
 
 
 def solve(problem: CorridorProblem, time_limit: float = 1.0, how: How = "auto") -> Distribution:
-    """The best distribution; ``time_limit`` seconds are for a solver, which "auto" asks only if it must."""
-    if how == "auto" or how == "fast":
-        sizes = enumerate_all(problem, problem.parts, _LIMIT)
+    """The best distribution.
+
+    "fast" needs no solver. "auto" is that too, and asks HiGHS, if it is installed, for at most ``time_limit``
+    seconds only where bounds do not prove the answer: up to the number of changed nodes, or if nothing
+    was found. Tiny problems are proven by looking at every distribution.
+    """
+    if how == "HiGHS" or how == "CBC":
+        return solve_milp(problem, how, time_limit) or _as_little_as_possible(problem)
+    if not problem.parts:
+        return distribution(problem, {}, "fast")
+    groups = Groups(problem)
+    found = search(groups.merged)
+    if found is None or not found.is_optimal or found.gap:
+        sizes = enumerate_all(groups.merged, groups.merged.parts, _LIMIT)
         if sizes is not None:
-            return distribution(problem, sizes, "enumeration")
-    solver: Solver = "CBC" if how == "CBC" else "HiGHS"
-    found = solve_milp(problem, solver, time_limit) if how != "fast" and has_solver(solver) else None
+            return distribution(problem, groups.split(sizes), "fast")
+    if how == "auto" and (found is None or found.unproven not in ("", "slack")) and has_solver("HiGHS"):
+        solved = solve_milp(groups.merged, "HiGHS", time_limit)
+        if solved is not None and (found is None or solved.is_optimal or solved.levels < found.levels):
+            found = solved
     if found is None:
-        return distribution(problem, {p.id: p.sizes[0] for p in problem.parts}, "least sizes", 1.0, "outside")
-    return found
+        return _as_little_as_possible(problem)
+    return distribution(problem, groups.split(found.sizes), found.how, found.gap, found.unproven)
+
+
+def _as_little_as_possible(problem: CorridorProblem) -> Distribution:
+    """What always fits."""
+    least = {part.id: part.sizes[0] for part in problem.parts}
+    return distribution(problem, least, "least sizes", 1.0, "outside")
 
 
 def guaranteed(problem: CorridorProblem) -> tuple[bool, bool]:

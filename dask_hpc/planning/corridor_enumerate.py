@@ -11,7 +11,7 @@ from dask_hpc.planning.corridor_problem import TINY, CorridorProblem, Part
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_FEW = 512  # are not worth a search for those that are alike
+_FEW = 20_000  # are not worth a search for those that are alike
 
 
 def enumerate_all(problem: CorridorProblem, parts: Sequence[Part], limit: int) -> dict[str, int] | None:

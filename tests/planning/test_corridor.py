@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dask_hpc.model.constraint import CONSTRAINTS
 from dask_hpc.model.power import PowerRange
 from dask_hpc.planning.corridor import CorridorProblem, Part, guaranteed, reachable, sizes_of, solve
+from dask_hpc.planning.corridor_fast import search
 
 
 def every(problem):
@@ -35,6 +36,9 @@ def best_of_every(problem):
         changed = sum(abs(size - part.now) for part, size in zip(problem.parts, sizes, strict=True))
         levels.append((0.0 if slack >= problem.margin else problem.margin - slack, idle, changed, -slack))
     return min(levels)
+
+
+LEVELS = ("outside", "idle", "changed", "slack")
 
 
 @st.composite
@@ -98,3 +102,16 @@ def test_what_is_reachable_is_exact(problem):
     lowest, highest = min(most for _, most in powers), max(least for least, _ in powers)
     assert reachable(problem) == pytest.approx((lowest, highest))
     assert guaranteed(problem) == (highest >= problem.floor, lowest <= problem.ceiling)
+
+
+@given(problems())
+@settings(max_examples=300, deadline=None)
+def test_what_bounds_prove_is_true(problem):
+    found = search(problem) if problem.parts else None
+    if found is not None:
+        best = best_of_every(problem)
+        proven = LEVELS.index(found.unproven) if found.unproven else len(LEVELS)
+        assert found.levels[:proven] == pytest.approx(best[:proven], abs=1e-3)
+        if proven < len(LEVELS):  # the best is not better than the gap says
+            value, bound = found.levels[proven], best[proven]
+            assert value - bound <= found.gap * max(abs(value), abs(bound), 1.0) + 1e-5
