@@ -2,12 +2,13 @@
 
 Every part may have any size between its least and its most here, so the optimum is never worse than that
 of the program. With M the middle and W the half-width of a distribution's power, C and H those of the
-corridor, the watts outside are W + |M - C| - H. By duality that is the largest of W + s (M - C) - H over s from -1
-(the lower bound alone) to 1 (the upper bound alone), and for each s the least of it is found by
+corridor, the watts outside are W + |M - C| - H. By duality that is the largest of W + s (M - C) - H over s
+from -1 (the lower bound alone) to 1 (the upper bound alone), and for each s the least of it is found by
 giving nodes to the parts with the least W + s M per node. What is found that way has whole numbers.
 """
 
 from dataclasses import dataclass
+
 import numpy as np
 
 from dask_hpc.planning.corridor_enumerate import Floats, Ints

@@ -1,4 +1,4 @@
-"""The corridor's best distribution without a solver: bounds say how good it can be, a small search gets there.
+"""The corridor's best distribution without a solver: bounds say how good it can be, a search gets there.
 
 Level by level (watts outside, idle nodes, changed nodes, slack) the relaxed program gives a bound (see
 corridor_bounds). It is sharpened by what whole nodes can do: with the number of idle nodes fixed, power moves
