@@ -35,6 +35,7 @@ from dask_hpc.simulator.site_power import SitePower
 from dask_hpc.simulator.workload import Arrival
 
 _BETWEEN_REPORTS = 8192
+_PATIENCE = 10_000  # ticks on an empty machine before those who wait are given up
 
 # Kinds of events, and their order within one instant.
 _END, _STEP, _KILL, _RESIZED, _CLEANED, _REPAIRED, _FAILS, _CANCELLED, _TICK, _CORRIDOR = range(10)
@@ -90,6 +91,7 @@ class Machine:
         self._failures: Iterator[tuple[float, int]] = iter(())
         self._at_point: list[_Life] = []
         self._ticking = False
+        self._empty_ticks = 0
         #: whether anything has happened that a policy might want to know
         self._news = False
 
@@ -198,7 +200,10 @@ class Machine:
             elif kind == _TICK:
                 ticks = True
                 self._ticking = False
-                self._tick_again()
+                # Nothing runs and nothing else is to come: time alone lets a job start, or nothing does.
+                self._empty_ticks = 0 if self.indices.running or events else self._empty_ticks + 1
+                if self._empty_ticks < _PATIENCE:
+                    self._tick_again()
             elif kind == _CORRIDOR:
                 ticks = True  # a decision at once, whatever the ticks
                 self._expect_corridor()

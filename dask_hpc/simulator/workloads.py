@@ -9,6 +9,7 @@ from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.simulator.builtin.esp import esp
 from dask_hpc.simulator.builtin.io_intensity import io_intensity
 from dask_hpc.simulator.builtin.mebf import mebf
+from dask_hpc.simulator.builtin.power_batch import power_batch
 from dask_hpc.simulator.builtin.small import five_jobs, node_stealing, ten_jobs
 from dask_hpc.simulator.builtin.synthetic import synthetic
 from dask_hpc.simulator.workload import Workload
@@ -20,6 +21,7 @@ BUILT_IN: Mapping[str, Callable[..., Workload]] = {
     "io-intensity": io_intensity,
     "mebf": mebf,
     "node-stealing": node_stealing,
+    "power-batch": power_batch,
     "synthetic": synthetic,
     "ten-jobs": ten_jobs,
 }
