@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from time import monotonic
 from typing import Any
 
@@ -61,19 +61,17 @@ class PowerPlugin(WorkerPlugin):
     # in the thread
 
     def _run(self) -> None:
-        meter = this_node(self._root, self._measured)
-        processors = Processors()
-        pause, sequence = min(_SOON, self._interval), 0
-        with suppress(Exception):
-            _sample(meter, processors)
-        while not self._over.wait(pause):
-            pause = self._interval
-            try:
-                busy, power = _sample(meter, processors)
-            except Exception:  # a sequence that stands still tells the scheduler
-                continue
-            sequence += 1
-            self._latest = (power.reading.time, self._words(sequence, busy, power))
+        with closing(this_node(self._root, self._measured)) as meter:
+            processors = Processors()
+            pause, sequence = min(_SOON, self._interval), 0
+            with suppress(Exception):
+                _sample(meter, processors)
+            while not self._over.wait(pause):
+                pause = self._interval
+                with suppress(Exception):  # a sequence that stands still tells the scheduler
+                    busy, power = _sample(meter, processors)
+                    sequence += 1
+                    self._latest = (power.reading.time, self._words(sequence, busy, power))
 
     def _words(self, sequence: int, busy: Busy, power: NodePower) -> dict[str, Any]:
         # The processor time of a process says nothing of single workers in it: they get equal parts.

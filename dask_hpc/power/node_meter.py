@@ -63,6 +63,13 @@ class NodeMeter:
         reading = Reading(self.node, now, watts, uncertainty, source)
         return NodePower(reading, idle, names, self._problem(source, rows, used), rows)
 
+    def close(self) -> None:
+        """Let go of what the meters hold."""
+        for meter in self.meters:
+            close = getattr(meter, "close", None)
+            if close is not None:
+                close()
+
     def _sense(self, meter: Meter, now: float, use: float) -> Sequence[Sensed]:
         try:
             return meter.sense(now, use)

@@ -25,7 +25,9 @@ class Sensed(NamedTuple):
 
 
 class Meter(Protocol):
-    """A kind of sensor. Never raises; where it finds none it says why, in one row without watts."""
+    """A kind of sensor. Never raises; where it finds none it says why, in one row without watts. One that
+    holds something has a method ``close`` as well.
+    """
 
     def sense(self, now: float, use: float) -> list[Sensed]:
         """All of them now (seconds of a clock that only goes forward), the processors having been busy for

@@ -1,0 +1,119 @@
+"""A cap on the power of a node's packages, through ``constraint_0_power_limit_uw`` of RAPL.
+
+Nothing is written until a cap is asked for. What was there before is written back by ``close``, and when the
+interpreter exits; only a process that is killed leaves its cap behind.
+"""
+
+import atexit
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.power.files import read_text, why_not
+from dask_hpc.power.one_process import OneProcess
+from dask_hpc.power.rapl import PLACE
+
+_LIMIT = "constraint_0_power_limit_uw"
+_LEAST_SHARE = 0.3  # of what a package may use: below this, processors hardly run
+
+Write = Callable[[str, str], None]
+
+
+class CannotCap(Exception):
+    """There is no cap here, and this is why."""
+
+
+class PackageCaps:
+    """Caps all packages of this node alike. One process of a machine at a time can."""
+
+    def __init__(self, root: str = "/", write: "Write | None" = None, one: str = "dask-hpc-cap") -> None:
+        self._place = os.path.join(root, PLACE)
+        self._write = write or write_text
+        self._one = OneProcess(one)
+        #: by file, as they were before us
+        self._before: dict[str, str] = {}
+
+    def why_not(self) -> str:
+        """Why no cap can be set here; empty if one can."""
+        try:
+            self._limits(check=True)
+        except CannotCap as error:
+            return str(error)
+        return ""
+
+    def bounds(self) -> tuple[float, float]:
+        """The least and the most watts that ``set`` takes, of all packages together."""
+        limits = {path: float(text) / 1e6 for path, text in self._limits().items()}
+        least = [max(_LEAST_SHARE * watts, self._lowest(path)) for path, watts in limits.items()]
+        return sum(least), sum(limits.values())
+
+    def set(self, watts: float) -> None:
+        """Let all packages together use so many watts, each the same share of what it may. All are set, or
+        none is. ``InputError`` if the watts are not within ``bounds``."""
+        limits = self._limits(check=True)
+        least, most = self.bounds()
+        if not least <= watts <= most:
+            raise InputError("cap", f"found {shown(watts)} W", f"{least:g} W to {most:g} W for the packages")
+        if not self._one.take():
+            raise CannotCap("another process of this machine caps its packages already")
+        if not self._before:
+            self._before = limits
+            atexit.register(self.close)
+        try:
+            for path, text in limits.items():
+                self._write(path, str(round(float(text) * watts / most)))
+        except OSError as error:
+            self.close()
+            raise CannotCap(f"the cap was not taken: {why_not(error, path)}") from None
+
+    def close(self) -> None:
+        """What was there before is there again."""
+        before, self._before = self._before, {}
+        for path, text in before.items():
+            with suppress(OSError):  # it has gone
+                self._write(path, text)
+        self._one.release()
+        atexit.unregister(self.close)
+
+    def _limits(self, check: bool = False) -> dict[str, str]:
+        """What each package may use without us, in microwatts, by the file that says so."""
+        if self._before:
+            return self._before
+        try:
+            names = sorted(os.listdir(self._place))
+        except OSError as error:
+            raise CannotCap(why_not(error, self._place)) from None
+        found = {}
+        for name in names:
+            folder = os.path.join(self._place, name)
+            path = os.path.join(folder, _LIMIT)
+            if name.count(":") != 1 or "mmio" in name or not os.path.exists(path):
+                continue
+            try:
+                if read_text(os.path.join(folder, "name")).strip() == "psys":
+                    continue
+                text = read_text(path).strip()
+                if float(text) > 0:
+                    found[path] = text
+                if check and not os.access(path, os.W_OK):
+                    raise PermissionError(13, "permission denied (caps need root)")
+            except (OSError, ValueError) as error:
+                raise CannotCap(why_not(error, path)) from None
+        if not found:
+            raise CannotCap(f"no package with a limit in {self._place}")
+        return found
+
+    def _lowest(self, path: str) -> float:
+        with suppress(OSError, ValueError):
+            return float(read_text(path.replace("power_limit", "min_power"))) / 1e6
+        return 0.0
+
+
+def write_text(path: str, text: str) -> None:
+    """Into a file of the kernel's that is there."""
+    file = os.open(path, os.O_WRONLY | os.O_TRUNC)  # never made anew
+    try:
+        os.write(file, text.encode("ascii"))
+    finally:
+        os.close(file)
