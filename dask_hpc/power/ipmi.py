@@ -10,7 +10,6 @@ from dask_hpc.power.sensed import Sensed
 
 _COMMAND = ("dcmi", "power", "reading")
 _ANSWER = re.compile(r"Instantaneous power reading:\s*(\d+)\s*Watts")
-_PATIENCE = 5.0  # seconds that the controller may take
 _EVERY = 10.0  # seconds between questions: an answer costs a process, and the controller is slow
 _AGAIN = 300.0  # seconds until the next question after one that failed
 _DOUBT = 0.05  # of the watts
@@ -18,9 +17,18 @@ _DEVICES = ("dev/ipmi0", "dev/ipmi/0", "dev/ipmidev/0")
 
 
 class Ipmi:
-    """Asks every ten seconds, and answers the same in between; blocks while it asks."""
+    """Asks every ten seconds, and answers the same in between; blocks while it asks, for ``patience``
+    seconds at most.
+    """
 
-    def __init__(self, root: str = "/", command: str = "ipmitool", one: str = "dask-hpc-ipmi") -> None:
+    def __init__(
+        self,
+        root: str = "/",
+        command: str = "ipmitool",
+        one: str = "dask-hpc-ipmi",
+        patience: float = 5.0,
+    ) -> None:
+        self._patience = patience
         self._root = root
         self._command = command
         self._one = OneProcess(one)  # it is a slow controller
@@ -49,10 +57,14 @@ class Ipmi:
             return row._replace(problem="another process of this machine asks already")
         try:
             told = subprocess.run(
-                [path, *_COMMAND], capture_output=True, text=True, timeout=_PATIENCE, stdin=subprocess.DEVNULL
+                [path, *_COMMAND],
+                capture_output=True,
+                text=True,
+                timeout=self._patience,
+                stdin=subprocess.DEVNULL,
             )
         except subprocess.TimeoutExpired:
-            return row._replace(problem=f"no answer in {_PATIENCE:g} s")
+            return row._replace(problem=f"no answer in {self._patience:g} s")
         except (OSError, subprocess.SubprocessError) as error:
             return row._replace(problem=f"{self._command}: {error}")
         found = _ANSWER.search(told.stdout)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from dask_hpc.power import ipmi
 from dask_hpc.power.ipmi import Ipmi
 
 ANSWER = (
@@ -25,8 +24,8 @@ def stand_in(tmp_path):
     return make
 
 
-def ipmi_of(tmp_path, command):
-    return Ipmi(str(tmp_path), command, one=str(tmp_path)[-90:])
+def ipmi_of(tmp_path, command, **more):
+    return Ipmi(str(tmp_path), command, one=str(tmp_path)[-90:], **more)
 
 
 def runs(tmp_path):
@@ -61,9 +60,8 @@ def test_only_one_process_asks(tmp_path, stand_in):
         ("exec sleep 60", "no answer in 0.2 s"),
     ],
 )
-def test_a_controller_that_does_not_answer(tmp_path, stand_in, monkeypatch, script, problem):
-    monkeypatch.setattr(ipmi, "_PATIENCE", 0.2)
-    meter = ipmi_of(tmp_path, stand_in(script))
+def test_a_controller_that_does_not_answer(tmp_path, stand_in, script, problem):
+    meter = ipmi_of(tmp_path, stand_in(script), patience=0.2)
     for now in (0, 20):
         (row,) = meter.sense(float(now), 0)
         assert row.watts is None and problem in row.problem
