@@ -7,6 +7,7 @@ The power of an interval is known only if no other number of wraps than the one 
 from typing import NamedTuple
 
 _TOO_SOON = 0.01  # seconds; the counters themselves move every millisecond
+_STEP = 1e-3  # joules; counters go in steps, of which the largest in use is smaller than this
 _FROZEN = 3.0  # seconds without a change, and
 _WORKING = 0.02  # of the processors at work, make a counter frozen
 
@@ -54,7 +55,7 @@ class EnergyCounter:
         if self._span is not None:
             if difference < 0:
                 difference += self._span
-            if difference + self._span <= most:
+            if difference + self._span <= most + _STEP:
                 return Power(None, f"it may have wrapped more than once in {seconds:.3g} s")
         if difference == 0:
             self._unchanged += seconds
@@ -63,6 +64,6 @@ class EnergyCounter:
                 return Power(None, f"frozen: it has not changed for {still}")
             return Power(None, f"it has not changed for {self._unchanged:.3g} s")
         self._unchanged = 0.0
-        if not 0 < difference <= most:
+        if not 0 < difference <= most + _STEP:
             return Power(None, "it jumped: it was set back, or wrapped more than once")
         return Power(difference / seconds)
