@@ -28,6 +28,11 @@ class Caps:
         self._told = 1.0
         self._telling: asyncio.Task[None] | None = None
 
+    @property
+    def has_effect(self) -> bool:
+        """Whether anybody has a thread to spare."""
+        return any(self.own_threads(one) > 1 for one in compat.workers_by_name(self._scheduler))
+
     def set(self, threads: float) -> None:
         """From now on this share."""
         if threads == self.threads:

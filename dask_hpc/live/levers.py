@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dask_hpc.live.control import ControlLoop
 
 WHY = "the power corridor"  # of holds
+_NAMED = 3  # nodes that cannot be held, in the story
 _MISSED = 3.0  # intervals without a word, after which a cluster object is not adapted any more
 
 
@@ -84,7 +85,9 @@ class Levers:
     @property
     def available(self) -> frozenset[Lever]:
         """What can be done here beside starts and sizes."""
-        levers: set[Lever] = {"hold", "threads"}
+        levers: set[Lever] = {"hold"}
+        if self.caps.has_effect:
+            levers.add("threads")
         if self._adapted():
             levers.add("release")
         return frozenset(levers)
@@ -147,9 +150,9 @@ class Levers:
         self._tell_if_short(refused)
 
     def _tell_if_short(self, refused: list[str]) -> None:
-        missing = self._wanted - len(self._held)
-        why = "; ".join(refused[:3]) or "no other node is free"
-        short = f"{len(self._held)} of {count_nodes(self._wanted)}: {why}" if missing else ""
+        is_short = refused and len(self._held) < self._wanted
+        why = "; ".join(refused[:_NAMED])
+        short = f"{len(self._held)} of {count_nodes(self._wanted)}: {why}" if is_short else ""
         if short and short != self._short:
             self._control.tell("hold-refused", short)
         self._short = short

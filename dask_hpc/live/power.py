@@ -180,7 +180,9 @@ class PowerWatch:
             return
         control.look_at_the_clock()
         now = control.indices.now
-        self.sight.look(now, {name: running.nodes for name, running in control.indices.running.items()})
+        jobs = control.indices.running.values()
+        given_up = {name for one in jobs if one.target is not None for name in one.nodes[one.target :]}
+        self.sight.look(now, {one.job.id: one.nodes for one in jobs}, given_up)
         for job_id in self.sight.levels.jobs.keys() - control.indices.running.keys():
             self.job_ends(control.jobs.get(job_id), job_id)
         self._seen_at = -1.0

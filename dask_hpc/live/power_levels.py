@@ -5,7 +5,7 @@ Power follows load with some delay, so a node counts as idle, or as at work, onl
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 from dask_hpc.live.power_meters import NodeUse
@@ -138,8 +138,10 @@ class Levels:
         readings: Mapping[str, NodeReading],
         uses: Mapping[str, NodeUse],
         jobs: Mapping[str, tuple[str, ...]],
+        given_up: Container[str] = (),
     ) -> None:
-        """One look: what each node draws, how it is used, and who holds which nodes."""
+        """One look: what each node draws, how it is used, and who holds which nodes. Those that jobs are
+        giving up say nothing of them any more: they idle one by one."""
         held = {name for nodes in jobs.values() for name in nodes}
         busy, outside = [], []
         for name, reading in readings.items():
@@ -156,7 +158,8 @@ class Levels:
                 window.add(now, watts)
         for name in self._nodes.keys() - readings.keys():
             del self._nodes[name]
-        for job, nodes in jobs.items():
+        for job, holds in jobs.items():
+            nodes = tuple(name for name in holds if name not in given_up)
             there = [readings[name].watts for name in nodes if name in readings]
             if there:
                 self.jobs.setdefault(job, JobLevel()).add(now, nodes, sum(there) / len(there))

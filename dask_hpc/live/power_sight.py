@@ -1,6 +1,6 @@
 """Readings and occupancy, put together: what each node draws, what a job's node does, and what all do."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from math import sqrt
 from typing import Any
 
@@ -29,8 +29,9 @@ class Sight:
         self._threads: dict[str, int] = {}
         self._seen: dict[str, NodeReading] = {}
 
-    def look(self, now: float, jobs: Mapping[str, tuple[str, ...]]) -> None:
-        """Read all sensors, and learn what nodes draw, and jobs: by id, with the nodes they hold."""
+    def look(self, now: float, jobs: Mapping[str, tuple[str, ...]], given_up: Container[str] = ()) -> None:
+        """Read all sensors, and learn what nodes draw, and jobs: by id, with the nodes they hold; of these,
+        the ones that they are giving up."""
         workers = {one.address: one for one in compat.worker_uses(self._scheduler, KEY)}
         uses = self._by_node(workers)
         sensed = self.meter.look(now, workers, self._nodes, uses)
@@ -46,7 +47,7 @@ class Sight:
         for name, use in uses.items():
             if name not in self._seen and doubts[name]:
                 self._seen[name] = self._modelled(name, use, doubts[name])
-        self.levels.add(now, self._seen, uses, jobs)
+        self.levels.add(now, self._seen, uses, jobs, given_up)
 
     def uses(self) -> dict[str, NodeUse]:
         """How each node is used now."""

@@ -10,6 +10,7 @@ from small_cluster import blocked, cluster2, cluster4, decisions, plugin_of, unt
 
 import dask_hpc
 from dask_hpc.live.power_plugin import NAME
+from dask_hpc.model.plan import Plan, Resize
 from dask_hpc.model.power import PowerRange
 from dask_hpc.power.heartbeat import KEY
 
@@ -204,3 +205,28 @@ async def test_previews_see_power_and_corridor(c, s, a, b):
         assert view_of(s) is None
         await manager.resume()
         await future
+
+
+@cluster4
+async def test_nodes_that_a_job_is_giving_up_say_nothing_of_its_power(c, s, *workers):
+    """They idle one by one, while the job waits for the last of its tasks there."""
+    with dask.config.set(SIMULATED):
+        manager = await dask_hpc.manage(c)
+    async with manager:
+        with dask_hpc.job(nodes=4, min_nodes=2, max_nodes=4, name="four"):
+            futures = [c.submit(blocked, f"go{n}", n, workers=[w.address]) for n, w in enumerate(workers)]
+        job = await until(s, "four", "running")
+        await looks(s, 8)
+        control = plugin_of(s).control
+        control.deeds._resize(Plan(1, 0.0), Resize(job.id, 2, "a test wants it"))
+        running = control.indices.running[job.id]
+        assert running.target == 2 and len(running.nodes) == 4
+        gone = [number for number, w in enumerate(workers) if w.address not in control.deeds.staying(running)]
+        await Event(f"go{gone[0]}").set()
+        await async_poll_for(lambda: sum(bool(ws.processing) for ws in s.workers.values()) == 3, 10)
+        await looks(s, 10)
+        assert control.indices.running[job.id].target == 2
+        assert view_of(s).jobs[job.id] == PowerRange(200, 200)
+        for number in range(4):
+            await Event(f"go{number}").set()
+        await c.gather(futures)

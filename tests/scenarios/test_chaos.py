@@ -1,4 +1,4 @@
-"""Chaos: resizes, policy swaps, killed workers, holds and clients that vanish, all at random.
+"""Chaos: resizes, policy swaps, power bounds, killed workers, holds and clients that vanish, all at random.
 
 Whatever happens, every answer is right, nothing hangs, nothing is left over, and the story is consistent.
 ``DASK_HPC_CHAOS`` sets the seconds, ``DASK_HPC_SEED`` the order of events.
@@ -20,6 +20,11 @@ import dask_hpc
 SECONDS = float(os.environ.get("DASK_HPC_CHAOS", "300"))
 SEED = int(os.environ.get("DASK_HPC_SEED", "20261120"))
 POLICIES = ["fcfs", "easy-backfill", "fpsma-pwma", "egs-prma", "performance-aware", "elastic"]
+POWER = {  # 60 W of an idle worker, 200 W of a busy one, by a made-up meter
+    "hpc.power-meter": "simulated",
+    "hpc.power-interval": "0.2s",
+    "hpc.power-history": None,
+}
 PATIENCE = 120.0  # seconds for what is left when the chaos is over
 
 
@@ -44,6 +49,7 @@ class Chaos:
         self.done = {}
         self.submitted = 0
         self.last_kill = 0.0
+        self.is_bounded = False
 
     def step(self):
         things = [
@@ -51,6 +57,7 @@ class Chaos:
             (self.submit_outside, 2),
             (self.resize_cluster, 1),
             (self.swap_policy, 2),
+            (self.move_corridor, 2),
             (self.kill_worker, 1),
             (self.hold, 1),
             (self.release, 1),
@@ -93,9 +100,22 @@ class Chaos:
     def swap_policy(self):
         if self.random.random() < 0.3:
             with suppress(dask_hpc.InputError):  # there may be nothing to undo
-                self.manager.undo()
+                self.is_bounded = self.manager.undo()["name"] == "power-corridor"
         else:
             self.manager.set(policy=self.random.choice(POLICIES))
+            self.is_bounded = False
+
+    def move_corridor(self):
+        """Bounds that can be kept, and bounds that cannot."""
+        lower, upper = sorted(self.random.choices(range(200, 1500, 50), k=2))
+        self.manager.set(policy="power-corridor", **{"power.lower": lower, "power.upper": upper})
+        self.is_bounded = True
+
+    def lift_bounds(self):
+        """There may be too little power for a job that somebody is going to wait for."""
+        if self.is_bounded:
+            self.manager.set(policy="elastic")
+            self.is_bounded = False
 
     def kill_worker(self):
         if time.monotonic() - self.last_kill < 4:
@@ -123,6 +143,7 @@ class Chaos:
 
     def client_vanishes(self):
         self.release()  # while this waits for an answer nobody else would
+        self.lift_bounds()
         with Client(self.cluster.scheduler_address, set_as_default=False) as other:
             with dask_hpc.job(f"gone{self.submitted}", nodes=1, client=other):
                 future, answer = self.work(other, 5)
@@ -139,6 +160,7 @@ class Chaos:
 
     def finish(self):
         self.release()
+        self.lift_bounds()
         not_done = wait(list(self.expected), timeout=PATIENCE).not_done
         assert not not_done
         for future, answer in [*self.expected.items(), *self.kept]:
@@ -166,7 +188,11 @@ def check_story(rows, state):
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 3 * PATIENCE)
 def test_chaos(report):
-    settings = {"distributed.scheduler.allowed-failures": 100, "hpc.story-length": 100_000, "hpc.drain": "2s"}
+    settings = POWER | {
+        "distributed.scheduler.allowed-failures": 100,
+        "hpc.story-length": 100_000,
+        "hpc.drain": "2s",
+    }
     with (
         dask.config.set(settings),
         LocalCluster(n_workers=4, threads_per_worker=2, dashboard_address=":0", memory_limit=0) as cluster,
@@ -206,6 +232,7 @@ def remains(client):
             "stream": sorted(dask_scheduler.stream_handlers),
             "worker plugins": sorted(dask_scheduler.worker_plugins),
             "periodic": sorted(dask_scheduler.periodic_callbacks),
+            "threads": sorted({worker.nthreads for worker in dask_scheduler.workers.values()}),
             "restricted": [t.key for t in dask_scheduler.tasks.values() if t.worker_restrictions],
         }
 
