@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from importlib.metadata import entry_points
 from math import inf, isclose
 from pathlib import Path
 from time import time
@@ -17,11 +16,10 @@ from typing import Any
 
 from dask_hpc.live.aside import aside
 from dask_hpc.model.corridor import Corridor
-from dask_hpc.model.errors import InputError, one_line, shown
+from dask_hpc.model.corridor_signal import PREFIX, CorridorSignal
+from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.units import parse_duration, show_large
 
-GROUP = "dask_hpc.corridors"
-_SIGNAL = "signal:"
 _LIMIT = 1_000_000  # bytes of a file
 _NEWS = 0.01  # a share by which a bound changes
 
@@ -81,30 +79,18 @@ class FollowedFile:
 
 
 class FollowedSignal:
-    """A function of the POSIX time that answers lower and upper bound in watts: the entry point of that name
-    in the group ``dask_hpc.corridors``."""
+    """A function of the POSIX time, looked for at the first look."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._signal: Callable[[float], Any] | None = None
+        self._signal: CorridorSignal | None = None
         self._last: Corridor | None = None
 
     def look(self) -> Corridor | None:
         """The corridor, if it is another one than at the last look."""
-        where = f"signal {self._name}"
         if self._signal is None:
-            known = {point.name: point for point in entry_points(group=GROUP)}
-            if self._name not in known:
-                raise InputError(
-                    where, f"no entry point of {GROUP} has that name", ", ".join(known) or "none"
-                )
-            self._signal = known[self._name].load()
-        found = self._signal(time())
-        try:
-            lower, upper = found
-            corridor = Corridor(((0.0, lower, upper),))
-        except (TypeError, ValueError):  # InputError is one
-            raise InputError(where, f"said {shown(found)}", "(lower, upper), 0 <= lower <= upper") from None
+            self._signal = CorridorSignal.find(self._name)
+        corridor = self._signal.at(time())
         if corridor == self._last:
             return None
         self._last = corridor
@@ -134,7 +120,7 @@ class CorridorSource:
         #: why it cannot be used now, if so
         self.problem = ""
         self._is_looking = self._is_over = False
-        name = follow.removeprefix(_SIGNAL)
+        name = follow.removeprefix(PREFIX)
         self._followed: FollowedFile | FollowedSignal = (
             FollowedFile(follow, time() - clock()) if name == follow else FollowedSignal(name)
         )

@@ -31,7 +31,7 @@ from dask_hpc.simulator.execution import Ask, Phased, Point, Steady, Transfer, W
 from dask_hpc.simulator.file_system import FileSystem
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.record import Record
-from dask_hpc.simulator.site_power import SitePower
+from dask_hpc.simulator.site_power import SitePower, with_tick
 from dask_hpc.simulator.workload import Arrival
 
 _BETWEEN_REPORTS = 8192
@@ -72,7 +72,8 @@ class Machine:
         story: int = 10_000,
         corridor: Corridor | None = None,
     ) -> None:
-        self.platform = platform if isinstance(platform, Platform) else Platform(platform)
+        platform = platform if isinstance(platform, Platform) else Platform(platform)
+        self.platform = with_tick(platform, policy)
         self.policy = policy
         nodes, rank = self.platform.node_list(), policy.queue.rank
         self._power = power = SitePower.of(self.platform, policy, record, corridor)
@@ -200,6 +201,7 @@ class Machine:
             elif kind == _TICK:
                 ticks = True
                 self._ticking = False
+                self._listen(now)
                 # Nothing runs and nothing else is to come: time alone lets a job start, or nothing does.
                 self._empty_ticks = 0 if self.indices.running or events else self._empty_ticks + 1
                 if self._empty_ticks < _PATIENCE:
@@ -255,6 +257,12 @@ class Machine:
         del self._live[job_id]
         if self.record is not None:
             self.record.ended(life.row, now, "cancelled")
+
+    def _listen(self, now: float) -> None:
+        """Who follows a signal asks it again."""
+        if self._power is not None and self._power.listen(now):
+            self.snapshot.corridor = self._power.corridor
+            self._power.note(now)
 
     def _expect_corridor(self) -> None:
         """Write down the corridor of now, and come back when it changes."""

@@ -1,17 +1,19 @@
 """What a simulated machine does about power: whether it is followed at all, and which corridor holds when.
 
 It is followed if the policy has a power strategy or the platform a ``metering``. The corridor is the
-strategy's (the file that it follows is read once: its times are on the simulation's clock), or the
-platform's if the strategy has no bounds of its own.
+strategy's, or the platform's if the strategy has no bounds of its own. A file that it follows is read once,
+its times are on the simulation's clock; a signal is asked at every tick for that clock's seconds.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from dask_hpc.model.corridor import Corridor
+from dask_hpc.model.corridor_signal import PREFIX, CorridorSignal
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.indices import Indices
 from dask_hpc.model.job import Job
@@ -24,6 +26,7 @@ from dask_hpc.simulator.power_record import PowerRecord
 from dask_hpc.simulator.record import Record
 
 _LIMIT = 1_000_000  # bytes
+_TICK = 60.0  # seconds, where the platform says nothing
 
 
 class SitePower:
@@ -33,7 +36,11 @@ class SitePower:
         self, platform: Platform, strategy: Any, record: Record | None, known: Corridor | None
     ) -> None:
         self.metering = platform.metering or Metering()
-        self.corridor = _corridor(strategy, self.metering.corridor or known, known)
+        self._signal = _signal(strategy) if known is None else None
+        if self._signal is not None:
+            self.corridor: Corridor | None = self._signal.at(0.0)
+        else:
+            self.corridor = _corridor(strategy, self.metering.corridor or known, known)
         self.indices: Metered
         self.record: PowerRecord | None = None
         if record is not None:
@@ -63,6 +70,13 @@ class SitePower:
             return None
         return cls(platform, policy.power, record, known)
 
+    def listen(self, now: float) -> bool:
+        """Ask the signal, if there is one; whether it says something new."""
+        if self._signal is None:
+            return False
+        before, self.corridor = self.corridor, self._signal.at(now)
+        return before != self.corridor
+
     def note(self, now: float) -> None:
         """Write down the corridor that holds from now on."""
         if self.record is not None and self.corridor is not None:
@@ -76,6 +90,19 @@ class SitePower:
         # The first step also holds before its time, so nothing changes at it.
         index = max(1, bisect_right(steps, (now, inf, inf)))
         return steps[index][0] if index < len(steps) else inf
+
+
+def with_tick(platform: Platform, policy: Policy) -> Platform:
+    """A signal is asked at ticks, so there must be some."""
+    if platform.tick or not getattr(policy.power, "follow", "").startswith(PREFIX):
+        return platform
+    return replace(platform, tick=_TICK)
+
+
+def _signal(strategy: Any) -> CorridorSignal | None:
+    if strategy is None or not strategy.follow.startswith(PREFIX):
+        return None
+    return CorridorSignal.find(strategy.follow.removeprefix(PREFIX))
 
 
 def _corridor(strategy: Any, otherwise: Corridor | None, known: Corridor | None) -> Corridor | None:

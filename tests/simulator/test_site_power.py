@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 
@@ -85,6 +86,37 @@ def test_a_file_that_cannot_be_followed(tmp_path):
     path.write_text("[{at: 0, lower: 3 kW, upper: 2 kW}]")
     with pytest.raises(InputError, match=r"corridor.yaml: .*lower <= upper"):
         played(follow=str(path))
+
+
+class Points(list):
+    """Entry points of one group, as ``importlib.metadata`` would find them."""
+
+    def __call__(self, group):
+        assert group == "dask_hpc.corridors"
+        return self
+
+
+@pytest.fixture
+def tariff(monkeypatch):
+    point = SimpleNamespace(name="tariff", load=lambda: lambda seconds: (100, 500 + seconds // 60))
+    monkeypatch.setattr("dask_hpc.model.corridor_signal.entry_points", Points([point]))
+
+
+def test_a_signal_is_asked_at_every_tick(tariff):
+    machine, record = played(follow="signal:tariff", tick=50.0)
+    assert times(machine) == [0, 50, 100]
+    assert record.drawn.bounds == [(0, 100, 500), (100, 100, 501)]
+    machine, _ = played(follow="signal:tariff")
+    assert times(machine) == [0, 60, 100], "there must be ticks: one a minute"
+
+
+def test_a_signal_that_says_nonsense(tariff, monkeypatch):
+    with pytest.raises(InputError, match=r"signal price: no entry point .*; allowed: tariff"):
+        played(follow="signal:price")
+    point = SimpleNamespace(name="price", load=lambda: lambda seconds: (3, 2))
+    monkeypatch.setattr("dask_hpc.model.corridor_signal.entry_points", Points([point]))
+    with pytest.raises(InputError, match=r"signal price: said \(3, 2\)"):
+        played(follow="signal:price")
 
 
 def test_what_waits_for_a_better_corridor_is_not_given_up():
