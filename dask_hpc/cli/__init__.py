@@ -12,6 +12,7 @@ __all__ = ["cli", "main"]
 #: command -> what --help says of it; the command NAME is the object NAME of dask_hpc/cli/NAME.py
 COMMANDS = {
     "demo": "Show on a small live cluster what a policy does.",
+    "plan": "Plan for a machine described in a file: sizes that keep a power corridor.",
     "policies": "List, show and check policies.",
     "reproduce": "Print what papers published beside what we get.",
     "run": "Run a Dask script under control, on this machine, on Slurm, or on a cluster there is.",

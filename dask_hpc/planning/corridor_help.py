@@ -41,7 +41,7 @@ def _too_much(problem: CorridorProblem, lowest: float) -> str:
     ]
     if held:
         saved, job = max(held)
-        ways.append(f"have {job} wait (saves {_watts(saved)})")
+        ways.append(f"run without {job} (saves {_watts(saved)})")
     return ", or ".join([text, *ways])
 
 
