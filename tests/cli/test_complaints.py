@@ -84,7 +84,7 @@ def test_hints():
     def line(*args):
         return said(CliRunner().invoke(cli, args, prog_name="dask-hpc"))
 
-    assert "there are: demo, policies" in line("nonsense")
+    assert "there are: demo, plan, policies" in line("nonsense")
     assert "Did you mean '--json'" in line("policies", "--jsno")
     assert "Try 'dask-hpc policies show --help'" in line("policies", "show")
     assert "no policy is named 'fcsf' (nearest: fcfs)" in line("policies", "show", "fcsf")
