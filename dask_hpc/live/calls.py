@@ -6,6 +6,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
 from dask_hpc.live.jobs import LiveJob
+from dask_hpc.live.power_status import power_of
 from dask_hpc.live.request import read_change, read_request, read_why, read_workers
 from dask_hpc.live.sizing import NO_CHANGE
 from dask_hpc.live.status import status_of, status_of_job, status_of_power, told
@@ -29,6 +30,7 @@ class Calls:
         """The calls by the names they are called by."""
         calls = {
             "hpc_status": self.status,
+            "hpc_power": self.power,
             "hpc_story": self.story,
             "hpc_story_since": self.story_since,
             "hpc_script": self.script,
@@ -59,6 +61,10 @@ class Calls:
             "results_lost": plugin.lost,
             "power": status_of_power(plugin.control, plugin.power_trace),
         }
+
+    def power(self) -> dict[str, Any]:
+        """Watts of everything now, and the corridor."""
+        return power_of(self._plugin.control)
 
     def story(self) -> list[dict[str, Any]]:
         """What was decided and what happened, oldest first. Decisions come with the rule that spoke, what

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from math import inf, isclose
+from math import isclose
 from pathlib import Path
 from time import time
 from typing import Any
@@ -18,7 +18,7 @@ from dask_hpc.live.aside import aside
 from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.corridor_signal import PREFIX, CorridorSignal
 from dask_hpc.model.errors import InputError, one_line
-from dask_hpc.model.units import parse_duration, show_large
+from dask_hpc.model.units import parse_duration, show_bounds
 
 _LIMIT = 1_000_000  # bytes of a file
 _NEWS = 0.01  # a share by which a bound changes
@@ -98,7 +98,8 @@ class FollowedSignal:
 
 
 class CorridorSource:
-    """Follows what one policy says. ``tell`` adds to the story, ``changed`` hears of a new corridor."""
+    """Follows what one policy says, and looks ``every`` so many seconds. ``tell`` adds to the story,
+    ``changed`` hears of a new corridor."""
 
     def __init__(
         self,
@@ -107,11 +108,14 @@ class CorridorSource:
         clock: Callable[[], float],
         tell: Callable[[str, str], None],
         changed: Callable[[], None],
+        every: float = 1.0,
     ) -> None:
         self.follow = follow
         self._loop = loop
         self._tell = tell
         self._changed = changed
+        self._every = every
+        self._timer: Any = None
         #: what was followed last; None until something usable was found
         self.corridor: Corridor | None = None
         self._told: Corridor | None = None
@@ -119,26 +123,29 @@ class CorridorSource:
         self.refused = 0
         #: why it cannot be used now, if so
         self.problem = ""
-        self._is_looking = self._is_over = False
+        self._is_over = False
         name = follow.removeprefix(PREFIX)
         self._followed: FollowedFile | FollowedSignal = (
             FollowedFile(follow, time() - clock()) if name == follow else FollowedSignal(name)
         )
 
     def look(self) -> None:
-        """Begin to look. One look at a time: a file system that stalls is not asked again."""
-        if not self._is_looking and not self._is_over:
-            self._is_looking = True
+        """Begin to look; the next look comes some time after the answer, so one that stalls is the last."""
+        self._timer = None
+        if not self._is_over:
             aside(self._loop, self._followed.look, self._seen)
 
     def close(self) -> None:
         """It is of no interest any more."""
         self._is_over = True
+        if self._timer is not None:
+            self._loop.remove_timeout(self._timer)
+            self._timer = None
 
     def _seen(self, found: Corridor | None, problem: Exception | None) -> None:
-        self._is_looking = False
         if self._is_over:
             return
+        self._timer = self._loop.call_later(self._every, self.look)
         if problem is not None:
             self._refuse(problem)
             return
@@ -146,11 +153,11 @@ class CorridorSource:
         if found is not None and found != self.corridor:
             if was_refused or self._is_worth_telling(found):
                 self._told = found
-                self._tell("corridor", f"{self.follow} says {in_words(found)}")
+                self._tell("new-corridor", f"{self.follow} says {in_words(found)}")
             self.corridor = found
             self._changed()
         elif was_refused:
-            self._tell("corridor", f"{self.follow} can be used again, and says what it said before")
+            self._tell("new-corridor", f"{self.follow} can be used again, and says what it said before")
 
     def _refuse(self, problem: Exception) -> None:
         self.refused += 1
@@ -177,6 +184,6 @@ class CorridorSource:
 def in_words(corridor: Corridor) -> str:
     """A corridor for a person."""
     _, lower, upper = corridor.steps[0]
-    first = f"{show_large(lower, 'W')} to " + ("any power" if upper == inf else show_large(upper, "W"))
+    first = show_bounds(lower, upper, "W")
     count = len(corridor.steps)
     return first if count == 1 else f"{count} steps, the first {first}"

@@ -103,6 +103,12 @@ class Manager:
         if somebody observes it. Plain data."""
         return self._client.sync(self._ask, "hpc_status")
 
+    def power(self) -> Any:
+        """Power now, in watts, what it is known by and how well: of the machine, of every node, of every job;
+        the corridor and whether it can be kept. Plain data. While power is not watched (no power strategy
+        is in force, and ``hpc.power-watch`` is off) it is what the model says."""
+        return self._client.sync(self._ask, "hpc_power")
+
     def story(self) -> Any:
         """What was decided and what happened, oldest first: a list of plain dicts."""
         return self._client.sync(self._ask, "hpc_story")

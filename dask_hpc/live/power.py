@@ -16,6 +16,7 @@ from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.metering import Metering
 from dask_hpc.live.outside import outside_nodes
 from dask_hpc.live.power_history import PowerHistory, default_path
+from dask_hpc.live.power_levels import NodeReading
 from dask_hpc.live.power_meters import Meter, WorkerMeter
 from dask_hpc.live.power_sight import Sight, in_doubt, total
 from dask_hpc.live.power_trace import PowerTrace
@@ -28,8 +29,10 @@ from dask_hpc.policy import Policy
 if TYPE_CHECKING:
     from dask_hpc.live.control import ControlLoop
 
+_PATIENCE = 5.0  # seconds that a disk has when control ends
 _FRESH = 0.05  # seconds that a view is good for while nothing changes hands
 _NEWS = 0.02  # of the watts: a change that is worth a decision
+_FOLLOW = 1.0  # seconds between two looks at what is followed
 _AT_LEAST = 5.0  # seconds after which there is a decision in any case: some wait for their time to come
 
 
@@ -48,7 +51,7 @@ class PowerWatch:
         self._metering: Metering | None = None
         self._changing: asyncio.Task[None] | None = None
         self._timer: Any = None
-        self._is_writing = False
+        self._writing: asyncio.Future[None] | None = None
         self._seen_at = -1.0
         self._revision = -1
         #: the view and the bounds that the last decision saw, and when
@@ -73,8 +76,9 @@ class PowerWatch:
             self.source.close()
             self.source = None
         if follow and self.source is None:
+            every = min(_FOLLOW, control.settings["power-interval"])
             self.source = CorridorSource(
-                self._scheduler.loop, follow, control.clock, control.tell, self._corridor_changes
+                self._scheduler.loop, follow, control.clock, control.tell, self._corridor_changes, every
             )
             self.source.look()
         if self.sight is None:
@@ -109,15 +113,18 @@ class PowerWatch:
             self._metering.cancel()
         if self._changing is not None:
             self._changing.cancel()
+        self._write_history()
 
     async def settle(self) -> None:
         """What ``close`` began is done."""
         while self._changing is not None:
             await asyncio.wait([self._changing])
+        if self._writing is not None:
+            await asyncio.wait([self._writing], timeout=_PATIENCE)
 
     def _start(self) -> None:
         control = self._control
-        meter, metering = self._meter()
+        meter = self._meter()
         self.sight = Sight(self._scheduler, control.nodes, meter, control.tell)
         path = control.settings["power-history"]
         is_made_up = isinstance(meter, SimulatedMeter)
@@ -125,19 +132,24 @@ class PowerWatch:
             path = None if is_made_up else default_path()
         self.history = PowerHistory(None if path is None else Path(path))
         aside(self._scheduler.loop, self.history.read, self._history_read)
-        self._change(metering)
+        if not is_made_up:
+            interval = control.settings["power-interval"]
+            self._change(Metering(self._scheduler, interval, self._measured, control.count_error))
         self._timer = self._scheduler.loop.call_later(0, self._tick)
 
-    def _meter(self) -> tuple[Meter, Metering | None]:
-        settings, control = self._control.settings, self._control
+    def _meter(self) -> Meter:
+        settings = self._control.settings
         kind, interval = settings["power-meter"], settings["power-interval"]
         if kind == "simulated" or isinstance(kind, Mapping):
             said = {} if kind == "simulated" else kind["simulated"]
-            return SimulatedMeter(interval=interval, **said), None
-        model = settings["power-model"]
-        measured = [] if model is None else [(0.0, model["idle"]), (1.0, model["busy"])]
-        metering = Metering(self._scheduler, interval, measured, control.count_error)
-        return WorkerMeter(interval, measured), metering
+            return SimulatedMeter(interval=interval, **said)
+        return WorkerMeter(interval, self._measured)
+
+    @property
+    def _measured(self) -> list[tuple[float, float]]:
+        """What somebody measured to calibrate the model: pairs of use and watts."""
+        model = self._control.settings["power-model"]
+        return [] if model is None else [(0.0, model["idle"]), (1.0, model["busy"])]
 
     def _change(self, metering: Metering | None) -> None:
         """Workers are to have this meter from now on. One change at a time, in order."""
@@ -170,9 +182,14 @@ class PowerWatch:
         except Exception as error:
             self._control.count_error("a look at power", error)
         if self.sight is not None:
-            self._timer = self._scheduler.loop.call_later(
-                self._control.settings["power-interval"], self._tick
-            )
+            self._timer = self._scheduler.loop.call_later(self._until_next(), self._tick)
+
+    def _until_next(self) -> float:
+        """Seconds until the next look: sooner if the corridor changes before."""
+        interval: float = self._control.settings["power-interval"]
+        now, corridor = self._control.clock(), self.corridor
+        steps = () if corridor is None else corridor.coming(now, now + interval)
+        return steps[0][0] - now if steps else interval
 
     def _look(self) -> None:
         control = self._control
@@ -191,8 +208,6 @@ class PowerWatch:
         assert view is not None
         corridor = self.corridor
         self._trace.add(now, view, *(() if corridor is None else corridor.at(now)))
-        if self.source is not None:
-            self.source.look()
         self._write_history()
         if self._is_news(view):
             control.wake()
@@ -251,10 +266,26 @@ class PowerWatch:
         found: Corridor = policy.power.corridor
         return found
 
+    @property
+    def meter_name(self) -> str:
+        """Which meter the settings ask for."""
+        kind: Any = self._control.settings["power-meter"]
+        return kind if isinstance(kind, str) else next(iter(kind))
+
+    def readings(self) -> dict[str, NodeReading]:
+        """What each node draws."""
+        sight = self._looking()
+        return sight.readings(sight.uses())
+
+    def _looking(self) -> Sight:
+        """Who looks; while nobody does, somebody who knows no more than the model."""
+        control = self._control
+        return self.sight or Sight(self._scheduler, control.nodes, self._meter(), control.tell)
+
     def view(self) -> PowerView:
         """Power as of now; by the model alone while nobody watches."""
         control, indices = self._control, self._control.indices
-        sight = self.sight or Sight(self._scheduler, control.nodes, self._meter()[0], control.tell)
+        sight = self._looking()
         uses = sight.uses()
         readings = sight.readings(uses)
         watts, uncertainty, source = total(readings)
@@ -315,15 +346,16 @@ class PowerWatch:
             self.history.learn(found)
 
     def _write_history(self) -> None:
-        if self.history.is_due and not self._is_writing:
-            self._is_writing = True
+        if self.history.is_due and self._writing is None:
+            self._writing = asyncio.get_running_loop().create_future()
             aside(self._scheduler.loop, self.history.write, self._history_written)
 
     def _history_written(self, found: Any, problem: Exception | None) -> None:
-        self._is_writing = False
+        assert self._writing is not None
+        if not self._writing.done():
+            self._writing.set_result(None)
+        self._writing = None
         if problem is not None:
-            path = self.history.path
-            self._control.tell(
-                "warning", one_line(f"{path}: cannot be written: {problem}; power is not remembered")
-            )
+            words = f"{self.history.path}: cannot be written: {problem}; power is not remembered"
+            self._control.tell("warning", one_line(words))
             self.history.path = None

@@ -69,12 +69,17 @@ class JobLevel:
         self._settled = 0
         self._skip, self._skipped = 1, 0
 
-    def add(self, now: float, nodes: tuple[str, ...], watts: float) -> None:
-        """One look at the nodes it holds: the mean of their watts."""
+    def add(self, now: float, nodes: tuple[str, ...], watts: float, doubt: float = 0.0) -> None:
+        """One look at the nodes it holds: the mean of their watts, and by how much it may be wrong because
+        of sensors that are not trusted."""
         if nodes != self._allotment:
             self._allotment, self._settled = nodes, 0
         self._settled += 1
         if self._settled <= _SETTLED:
+            return
+        if doubt:
+            self.window.add(now, max(watts - doubt, 0.0))
+            self.window.add(now, watts + doubt)
             return
         self.window.add(now, watts)
         self._skipped += 1
@@ -160,9 +165,11 @@ class Levels:
             del self._nodes[name]
         for job, holds in jobs.items():
             nodes = tuple(name for name in holds if name not in given_up)
-            there = [readings[name].watts for name in nodes if name in readings]
+            there = [readings[name] for name in nodes if name in readings]
             if there:
-                self.jobs.setdefault(job, JobLevel()).add(now, nodes, sum(there) / len(there))
+                watts = sum(one.watts for one in there) / len(there)
+                doubt = sum(one.uncertainty for one in there if one.doubt) / len(there)
+                self.jobs.setdefault(job, JobLevel()).add(now, nodes, watts, doubt)
 
     def idle(self, name: str, model: PowerModel) -> float:
         """Watts of the node when nothing runs there: as seen, else by the model."""

@@ -1,10 +1,13 @@
 """What a decision sees of power on a live cluster, and that nothing is there while nobody wants to see it."""
 
+import json
 import pickle
+import tempfile
+from pathlib import Path
 
 import dask
 import pytest
-from distributed import Event
+from distributed import Client, Event, LocalCluster
 from distributed.utils_test import async_poll_for
 from small_cluster import blocked, cluster2, cluster4, decisions, plugin_of, until
 
@@ -230,3 +233,100 @@ async def test_nodes_that_a_job_is_giving_up_say_nothing_of_its_power(c, s, *wor
         for number in range(4):
             await Event(f"go{number}").set()
         await c.gather(futures)
+
+
+@cluster2
+async def test_a_rerun_is_expected_to_draw_what_the_first_run_did(c, s, a, b):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "power.json")
+        with dask.config.set(SIMULATED | {"hpc.power-history": str(path)}):
+            for run in range(2):
+                async with await dask_hpc.manage(c):
+                    if run:
+                        await async_poll_for(lambda: watch_of(s).history.jobs, 10)
+                    with dask_hpc.job(nodes=2, name="cfd"):
+                        first = c.map(blocked, [f"go{run}"] * 2, range(2), pure=False)
+                    await until(s, "cfd", "running")
+                    await looks(s, 8)
+                    with dask_hpc.job(nodes=1, name="cfd"):
+                        rerun = c.submit(blocked, f"go{run}", pure=False)
+                    with dask_hpc.job(nodes=1, name="new", power=("70 W", "90 W")):
+                        said = c.submit(blocked, f"go{run}", pure=False)
+                    with dask_hpc.job(nodes=1, name="nobody knows"):
+                        unknown = c.submit(blocked, f"go{run}", pure=False)
+                    await until(s, "nobody knows", "waiting")
+                    await async_poll_for(lambda: len(plugin_of(s).control.indices.waiting) == 3, 10)
+                    await looks(s, 1)
+                    names = {job.id: job.name for job in plugin_of(s).control.jobs.values()}
+                    waiting = {job.id for job in plugin_of(s).control.indices.waiting}
+                    jobs = {names[job]: power for job, power in view_of(s).jobs.items() if job in waiting}
+                    assert jobs["new"] == (70, 90)
+                    assert jobs["nobody knows"] == (60, 200)
+                    assert jobs["cfd"] == ((200, 200) if run else (60, 200))
+                    await Event(f"go{run}").set()
+                    await c.gather([*first, rerun, said, unknown])
+                    await async_poll_for(lambda: path.exists(), 10)
+                assert set(json.loads(path.read_text())["jobs"]["cfd"]) >= {"2"}
+
+
+@cluster2
+async def test_a_worker_that_falls_silent_is_doubted_and_forgiven(c, s, a, b):
+    with dask.config.set(MODELLED | {"hpc.node": "worker"}):
+        manager = await dask_hpc.manage(c)
+    async with manager:
+        await async_poll_for(lambda: all(KEY in s.workers[w.address].metrics for w in (a, b)), 10)
+        for worker in (a, b):  # both are on one machine: while one of them speaks, its sensor does
+            worker.periodic_callbacks["heartbeat"].stop()
+        await async_poll_for(lambda: "no new reading" in view_of(s).doubt, 10)
+        assert "node 0" in view_of(s).doubt and "node 1" in view_of(s).doubt
+        power = await manager.power()
+        assert all(node["doubt"] for node in power["nodes"]) and power["source"] == "modelled"
+        for worker in (a, b):
+            worker.periodic_callbacks["heartbeat"].start()
+        await async_poll_for(lambda: not view_of(s).doubt, 20)
+        assert [kind for kind, _ in decisions(s, "power-doubt", "power-trust")] == [
+            "power-doubt",
+            "power-trust",
+        ]
+
+
+@cluster2
+async def test_power_as_plain_data(c, s, a, b):
+    with dask.config.set(SIMULATED | {"hpc.policy": "fcfs"}):
+        manager = await dask_hpc.manage(c)
+    async with manager:
+        power = await manager.power()  # nobody watches: the model answers
+        assert (power["is_watched"], power["watts"]) == (False, 120)
+        assert power["corridor"]["upper"] is None and view_of(s) is None
+        await manager.set("power-corridor", **{"power.upper": "900 W", "power.lower": "100 W"})
+        with dask_hpc.job(nodes=1, name="one"):
+            future = c.submit(blocked, "go", pure=False)
+        job = await until(s, "one", "running")
+        await looks(s, 8)
+        power = await manager.power()
+        assert power["is_watched"] and power["meter"] == "simulated" and power["source"] == "modelled"
+        assert power["watts"] == pytest.approx(260)
+        assert (power["corridor"]["lower"], power["corridor"]["upper"]) == (100, 900)
+        assert power["corridor"]["is_kept"] and power["corridor"]["steps"] == {
+            "lower": "100 W",
+            "upper": "900 W",
+        }
+        (node,) = [node for node in power["nodes"] if node["job"] == job.id]
+        assert node["watts"] == pytest.approx(200) and node["doubt"] == ""
+        assert power["jobs"] == [
+            {"id": job.id, "name": "one", "nodes": 1, "per_node": [200.0, 200.0], "watts": [200.0, 200.0]}
+        ]
+        assert "hold" in power["levers"]
+        json.dumps(power, allow_nan=False)
+        await Event("go").set()
+        await future
+
+
+def test_power_from_a_synchronous_program():
+    with (
+        dask.config.set(SIMULATED),
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        dask_hpc.manage(client) as manager,
+    ):
+        assert manager.power()["watts"] == pytest.approx(120)
