@@ -16,8 +16,9 @@ from dask_hpc.cli.progress import progress_bar
 from dask_hpc.cli.simulate_table import print_result_table, print_study_table
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.policy import Policy
-from dask_hpc.simulator import Result, Study, Workload, load_workload, study
+from dask_hpc.simulator import Platform, Result, Study, Workload, load_workload, study
 from dask_hpc.simulator import simulate as run
+from dask_hpc.simulator.machines import platform_of
 from dask_hpc.simulator.overlay import malleable_overlay
 from dask_hpc.simulator.report import report_page
 
@@ -25,6 +26,7 @@ from dask_hpc.simulator.report import report_page
 @click.command()
 @click.argument("workload")
 @click.option("--nodes", type=int, help="Nodes of the machine; default: what the workload says.")
+@click.option("--machine", metavar="NAME", help="Nodes and powers of a known machine, such as frontier.")
 @click.option("--policy", "policies", multiple=True, metavar="NAME", help="Name or file; may be repeated.")
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a parameter of all policies."
@@ -50,6 +52,7 @@ from dask_hpc.simulator.report import report_page
 def simulate(
     workload: str,
     nodes: int | None,
+    machine: str | None,
     policies: tuple[str, ...],
     settings: tuple[str, ...],
     sweeps: tuple[str, ...],
@@ -73,12 +76,17 @@ def simulate(
       dask-hpc simulate trace.swf.gz --nodes 512 --policy fcfs --policy easy-backfill
       dask-hpc simulate builtin:esp --malleable 0.5 --policy elastic --report esp.html
       dask-hpc simulate builtin:esp --seeds 20 --policy egs-pwma --sweep malleability.guard=0s,60s
+      dask-hpc simulate trace.swf.gz --machine marconi100 --policy power-corridor --set power.upper=1MW
     """
+    platform = None if machine is None else platform_of(machine, nodes)
+    if platform is not None:
+        nodes = platform.nodes
     chosen = _policies(policies or ("easy-backfill",), settings)
     if seeds is not None or sweeps or cluster or resume:
         if jobs_csv or out or report:
             raise InputError("", "--jobs-csv, --out and --report need a single run", "no --seeds or --sweep")
-        found = _study(workload, chosen, nodes, malleable, seeds or 1, _sweep(sweeps), cluster, resume)
+        sweep = _sweep(sweeps)
+        found = _study(workload, chosen, nodes, platform, malleable, seeds or 1, sweep, cluster, resume)
         _print_study(found, as_json)
         return
     with ExitStack() as files:
@@ -96,7 +104,16 @@ def simulate(
         results = []
         for policy in chosen:
             with progress_bar(policy.name, len(loaded)) as progress:
-                results.append(run(loaded, nodes, policy, progress=progress, allotments=report is not None))
+                results.append(
+                    run(
+                        loaded,
+                        nodes,
+                        policy,
+                        platform=platform,
+                        progress=progress,
+                        allotments=report is not None,
+                    )
+                )
         if csv_path is not None:
             _jobs_table(results).to_csv(csv_path, index=False)
         if trace_path is not None:
@@ -136,6 +153,7 @@ def _study(
     workload: str,
     policies: list[Policy],
     nodes: int | None,
+    platform: Platform | None,
     malleable: float | None,
     seeds: int,
     sweep: dict[str, list[str]],
@@ -148,6 +166,7 @@ def _study(
             workload,
             policies,
             nodes=nodes,
+            platform=platform,
             malleable=malleable,
             seeds=seeds,
             sweep=sweep,

@@ -15,6 +15,7 @@ from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.power_trace import PowerTrace
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.result import Result
+from dask_hpc.simulator.site_power import check_powers
 from dask_hpc.simulator.study import Study, study
 from dask_hpc.simulator.synthetic import synthetic_day
 from dask_hpc.simulator.what_if import machine_from
@@ -119,7 +120,9 @@ def simulate(
         until = snapshot.now + horizon
     else:
         name = workload.name if isinstance(workload, Workload) else "workload"
-        machine = Machine(platform_for(workload, nodes, platform), policy, record)
+        platform = platform_for(workload, nodes, platform)
+        check_powers(workload, platform, policy)
+        machine = Machine(platform, policy, record)
         until = horizon
     # What exists already is not garbage of ours: not looking through it again and again saves a tenth.
     gc.freeze()

@@ -24,6 +24,7 @@ from dask_hpc.simulator.metering import Metering
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.power_record import PowerRecord
 from dask_hpc.simulator.record import Record
+from dask_hpc.simulator.workload import Workload
 
 _LIMIT = 1_000_000  # bytes
 _TICK = 60.0  # seconds, where the platform says nothing
@@ -92,6 +93,21 @@ class SitePower:
         return steps[index][0] if index < len(steps) else inf
 
 
+def check_powers(workload: object, platform: Platform, policy: Policy) -> None:
+    """Complain about a corridor on a machine of which nobody says what it draws. Jobs that stream are not
+    looked at."""
+    strategy = policy.power
+    if strategy is None or platform.has_powers or not isinstance(workload, Workload):
+        return
+    is_asked = strategy.follow or _is_bounded(strategy.corridor)
+    if is_asked and all(arrival.job.power is None for arrival in workload):
+        raise InputError(
+            "power",
+            f"{policy.name} has a corridor, but nothing says what the machine draws",
+            "--machine NAME, idle_power and active_power of the platform, or power of jobs",
+        )
+
+
 def with_tick(platform: Platform, policy: Policy) -> Platform:
     """A signal is asked at ticks, so there must be some."""
     if platform.tick or not getattr(policy.power, "follow", "").startswith(PREFIX):
@@ -111,8 +127,11 @@ def _corridor(strategy: Any, otherwise: Corridor | None, known: Corridor | None)
     if strategy.follow:
         return known or read_corridor(strategy.follow)
     corridor: Corridor = strategy.corridor
-    is_said = any(lower > 0 or upper < inf for _, lower, upper in corridor.steps)
-    return corridor if is_said or otherwise is None else otherwise
+    return corridor if otherwise is None or _is_bounded(corridor) else otherwise
+
+
+def _is_bounded(corridor: Corridor) -> bool:
+    return any(lower > 0 or upper < inf for _, lower, upper in corridor.steps)
 
 
 def read_corridor(path: str) -> Corridor:

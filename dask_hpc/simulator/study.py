@@ -25,6 +25,7 @@ from dask_hpc.simulator.metrics import METRICS, metrics
 from dask_hpc.simulator.overlay import malleable_overlay
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.record import Record
+from dask_hpc.simulator.site_power import check_powers
 from dask_hpc.simulator.workload import Workload, load_workload, platform_for
 from dask_hpc.simulator.workloads import with_seed
 
@@ -64,6 +65,7 @@ class Trial:
         platform = platform_for(workload, self.nodes, self.platform)
         if platform.failures is not None:
             platform = replace(platform, failures=replace(platform.failures, seed=self.seed))
+        check_powers(workload, platform, self.policy)
         machine = Machine(platform, self.policy, Record(), story=0)
         machine.run(workload)
         assert machine.record is not None

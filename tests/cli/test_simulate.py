@@ -111,6 +111,23 @@ def test_built_in_workload(run):
     assert (found["jobs"], found["nodes"]) == (5, 16)
 
 
+def test_a_known_machine_and_its_power_corridor(run):
+    words = (
+        "builtin:five-jobs",
+        "--machine",
+        "supermuc-ng-partition",
+        "--policy",
+        "power-corridor",
+        "--json",
+    )
+    found = json.loads(run(*words, "--set", "power.upper=3 kW").stdout)
+    figures = found["policies"]["power-corridor"]
+    assert found["nodes"] == 16 and figures["violations"] == 0 and figures["energy"] > 0
+    assert run(*words, "--nodes", "4", "--malleable", "1").exit_code == 0
+    table = run("builtin:power-batch", "--policy", "easy-backfill").stdout
+    assert "violations" in table and "energy outside" in table
+
+
 def test_set_changes_a_parameter(run):
     assert run("w.yaml", "--policy", "easy-backfill", "--set", "queue.depth=0", "--json").exit_code == 0
 
@@ -139,6 +156,11 @@ def test_set_changes_a_parameter(run):
         (["w.yaml", "--cluster", "tcp://127.0.0.1:1"], "--cluster: found 'tcp://127.0.0.1:1'"),
         (["builtin:espp"], "nearest: esp"),
         (["builtin:esp?malleabel=1"], "malleable"),
+        (["w.yaml", "--machine", "fronteir"], "no machine is named 'fronteir' (nearest: frontier)"),
+        (
+            ["w.yaml", "--policy", "power-corridor", "--set", "power.upper=2kW"],
+            "nothing says what the machine",
+        ),
         ([], "Missing argument"),
     ],
 )

@@ -163,3 +163,21 @@ def test_parameters_from_python_are_checked_too():
     for values in ({"malleable": "0.5"}, {"seed": 1.0}, {"constraints": 1}, {"malleable": None}):
         with pytest.raises(InputError, match="builtin:esp"):
             built_in("esp", **values)
+
+
+def test_power_batch():
+    """Digest 3.3.3: what the source gives, and lengths with which backfilling needs what it printed."""
+    workload = built_in("power-batch", seed=3)
+    jobs = [arrival.job for arrival in workload]
+    assert [job.submitted for job in jobs] == [2.0 * n for n in range(20)]
+    assert sorted(job.user for job in jobs) == ["heat"] * 10 + ["pi"] * 10
+    assert {(job.user, job.power) for job in jobs} == {("pi", (170, 170)), ("heat", (250, 250))}
+    assert all(1 <= job.nodes <= 4 and (job.min_nodes, job.max_nodes) == (1, 14) for job in jobs)
+    for seed in range(3):
+        static = simulate(built_in("power-batch", seed=seed), policy="easy-backfill").metrics
+        assert static["makespan"] == pytest.approx(13.75 * 60, abs=1e-3)
+        assert static["resizes"] == 0
+    longer = built_in("power-batch", seed=3, speedup=1.0)
+    assert [a.runtime for a in longer] == [a.runtime for a in workload], "scaling does not touch start sizes"
+    with pytest.raises(InputError, match="0 < second < third"):
+        built_in("power-batch", second=900.0)

@@ -1,6 +1,7 @@
 """Twenty jobs of two kinds in a power corridor that moves twice (seed 000, 9.2.4; digest 3.3.3)."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 from dask_hpc.model.corridor import Corridor
@@ -76,7 +77,7 @@ def power_batch(
     return jobs(_mean_length(jobs, platform))
 
 
-def _mean_length(jobs, platform: Platform) -> float:
+def _mean_length(jobs: Callable[[float], Workload], platform: Platform) -> float:
     """With which backfilling needs as long as the source says."""
     # The simulator reads workloads, so it cannot be imported above this one.
     from dask_hpc.policy import Policy
