@@ -10,6 +10,7 @@ is chosen here, of those that no job holds:
    are too few, the story says so, and ``held`` is what is held indeed.
 3. A job may be given a held node; then it works again. So nodes that the user holds are withheld from
    jobs, and these are not: how many nodes jobs may have is the policy's affair, which planned the holds.
+   Of so many nodes that are to start nothing, those that the user holds are the first.
 4. If only held nodes may run some task, one of them works again while that task is there.
 5. A held node that a shuffle borrows counts as working.
 
@@ -49,6 +50,8 @@ class Levers:
         #: how many nodes are to be held, and those that are
         self._wanted = 0
         self._held: dict[str, None] = {}
+        #: nodes that could not be held when it was tried, and still cannot
+        self._refusing: set[str] = set()
         #: what the story was last told of nodes that should be held and are not
         self._short = ""
         #: how many nodes are done without, and how many there may be for that
@@ -74,8 +77,13 @@ class Levers:
 
     @property
     def held(self) -> int:
-        """How many nodes that no job holds are held for the sake of power indeed."""
-        return sum(not self._works(name) for name in self._held)
+        """How many of the nodes that are to be held start nothing indeed."""
+        return min(self._wanted, self._withheld + sum(not self._works(name) for name in self._held))
+
+    @property
+    def holdable(self) -> int:
+        """How many of the nodes that no job holds can be held, as far as that was tried."""
+        return self._withheld + len(self._control.indices.idle) - len(self._refusing)
 
     @property
     def threads(self) -> float:
@@ -110,16 +118,19 @@ class Levers:
     def keep(self) -> None:
         """What the last plan said is still so, whatever has happened since."""
         if not self._wanted and not self._held:
+            self._refusing.clear()
             return
-        free = self._control.indices.idle
+        free = dict.fromkeys(self._control.indices.idle)
         needed = self._needed()
         for name in [n for n in self._held if n not in free or n in needed or self._works(n)]:
             self._let_work(name)
-        if len(self._held) > self._wanted:
-            for name in sorted(self._held, key=self._backlog)[self._wanted :]:
+        wanted = max(0, self._wanted - self._withheld)
+        if len(self._held) > wanted:
+            for name in sorted(self._held, key=self._backlog)[wanted:]:
                 self._let_work(name)
-        if len(self._held) < self._wanted:
-            self._hold_more([name for name in free if name not in self._held and name not in needed])
+        self._refusing = {n for n in self._refusing if n in free and self._refusal(n)} | needed & free.keys()
+        if len(self._held) < wanted:
+            self._hold_more([n for n in free if n not in self._held and n not in needed], wanted)
 
     def give(self, nodes: Iterable[str]) -> None:
         """A job gets these nodes: they work for it."""
@@ -130,29 +141,40 @@ class Levers:
     def let_go(self) -> None:
         """Of everything."""
         self._wanted = 0
+        self._refusing.clear()
         for name in list(self._held):
             self._let_work(name)
         self.caps.set(1.0)
         self._release(0)
 
-    def _hold_more(self, free: list[str]) -> None:
+    @property
+    def _withheld(self) -> int:
+        """Nodes of no job that others hold: the user, or because they are leaving."""
+        indices = self._control.indices
+        of_jobs = sum(len(running.nodes) for running in indices.running.values())
+        return len(indices.nodes) - len(indices.idle) - of_jobs
+
+    def _hold_more(self, free: list[str], wanted: int) -> None:
         refused = []
         for name in sorted(free, key=self._backlog):
-            if len(self._held) == self._wanted:
+            if len(self._held) == wanted:
                 break
-            workers = self._control.nodes.workers(name)
-            refusal = self._control.holds.refusal(workers)
+            refusal = self._refusal(name)
             if refusal is None:
                 self._held[name] = None
-                self._control.holds.hold(workers, WHY)
+                self._control.holds.hold(self._control.nodes.workers(name), WHY)
             else:
+                self._refusing.add(name)
                 refused.append(f"node {name}: {refusal}")
-        self._tell_if_short(refused)
+        self._tell_if_short(refused, wanted)
 
-    def _tell_if_short(self, refused: list[str]) -> None:
-        is_short = refused and len(self._held) < self._wanted
+    def _refusal(self, name: str) -> str | None:
+        return self._control.holds.refusal(self._control.nodes.workers(name))
+
+    def _tell_if_short(self, refused: list[str], wanted: int) -> None:
+        is_short = refused and len(self._held) < wanted
         why = "; ".join(refused[:_NAMED])
-        short = f"{len(self._held)} of {count_nodes(self._wanted)}: {why}" if is_short else ""
+        short = f"{len(self._held)} of {count_nodes(wanted)}: {why}" if is_short else ""
         if short and short != self._short:
             self._control.tell("hold-refused", short)
         self._short = short

@@ -227,7 +227,15 @@ class PowerWatch:
             return True
         return abs(view.watts - before.watts) > _NEWS * before.watts or any(
             getattr(view, name) != getattr(before, name)
-            for name in ("doubt", "outside_nodes", "outside_wanted", "held", "levers", "releasable")
+            for name in (
+                "doubt",
+                "outside_nodes",
+                "outside_wanted",
+                "held",
+                "holdable",
+                "levers",
+                "releasable",
+            )
         )
 
     def _corridor_changes(self) -> None:
@@ -304,6 +312,7 @@ class PowerWatch:
             outside_nodes=working,
             outside_wanted=wanted,
             held=levers.held,
+            holdable=levers.holdable,
             threads=levers.threads,
             levers=levers.available,
             releasable=levers.releasable,

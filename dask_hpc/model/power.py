@@ -76,6 +76,8 @@ class PowerView:
     outside_wanted: int = 0
     #: how many of the nodes that no job holds are held for the sake of power now
     held: int = 0
+    #: how many of them can be held, as far as a body knows; None: all
+    holdable: int | None = None
     #: the share of their threads that nodes may use now, and the cap of each node's power, if there is one
     threads: float = 1.0
     cap: float | None = None

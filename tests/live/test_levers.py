@@ -215,17 +215,37 @@ async def test_never_in_the_middle_of_a_shuffle(c, s, *workers):
 
 
 @cluster4
-async def test_what_the_user_holds_is_no_node_of_ours(c, s, a, *others):
+async def test_nodes_that_the_user_holds_count(c, s, a, *others):
     async with await dask_hpc.manage(c) as manager:
         await manager.hold(a.address)
         hold(s, 1)
-        assert control_of(s).levers.held == 1 and a.address not in held(s)
+        assert control_of(s).levers.held == 1 and not held(s)  # one starts nothing, as it should be
+        hold(s, 2)
+        assert control_of(s).levers.held == 2 and len(held(s)) == 1 and a.address not in held(s)
         (ours,) = held(s)
         assert (await manager.hold(ours))["held"] == [ours]  # now it is the user's
         await decided(s)
-        assert len(held(s)) == 1 and ours not in held(s)
+        assert control_of(s).levers.held == 2 and not held(s)
         await manager.release([a.address, ours])
-        assert control_of(s).levers.held == 1
+        await decided(s)
+        assert control_of(s).levers.held == len(held(s)) == 2
+
+
+@cluster4
+async def test_how_many_can_be_held(c, s, a, b, *others):
+    async with await dask_hpc.manage(c):
+        levers = control_of(s).levers
+        assert levers.holdable == 4
+        future = c.submit(blocked, "go", workers=[a.address], pure=False)
+        await async_poll_for(lambda: a.state.executing_count, 10)
+        hold(s, 4)
+        assert levers.holdable == levers.held == 3 and a.address not in held(s)
+        await Event("go").set()
+        await future
+        await decided(s)
+        assert levers.holdable == 3  # one must run in any case
+        hold(s, 1)
+        assert levers.holdable == 4 and levers.held == 1
 
 
 @cluster4
@@ -236,14 +256,14 @@ async def test_a_job_may_have_held_nodes_but_not_those_of_the_user(c, s, a, *oth
         with dask_hpc.job("three", nodes=3):
             future = c.submit(blocked, "go", pure=False)
         job = await until(s, "three", "running")
-        assert job.workers == {worker.address for worker in others} and control_of(s).levers.held == 0
+        assert job.workers == {worker.address for worker in others} and not held(s)
         assert all(s.workers[address].status.name == "running" for address in job.workers)
         await async_poll_for(lambda: any(w.state.executing_count for w in others), 10)
         await Event("go").set()
         assert await future != a.address
         await until(s, "three", "done")
         await decided(s)
-        assert control_of(s).levers.held == 2  # nothing runs but what the user holds: one must stay
+        assert control_of(s).levers.held == 2 and len(held(s)) == 1  # and the user's
 
 
 @cluster4
@@ -376,13 +396,13 @@ def test_whatever_happens_exactly_so_many_are_held(steps):
                     await Event("go").clear()
                 await decided(s)
                 assert control.levers.held <= wanted
-                free = set(control.indices.idle)
+                idle = set(control.indices.idle)
                 ours = {control.nodes.node_of(address) for address in held(s)}
-                assert ours <= free
+                assert ours <= idle
                 runs = {w.address for w in s.workers.values() if w.status.name == "running"}
                 assert runs
-                if control.levers.held < min(wanted, len(free)):  # because nobody else can be
-                    rest = [control.nodes.workers(name) for name in free - ours]
+                if control.levers.held < min(wanted, len(idle)):  # because nobody else can be
+                    rest = [control.nodes.workers(name) for name in idle - ours]
                     assert all(control.holds.refusal(there) for there in rest)
             hold(s, 0)
             await manager.release(list(users), why=None) if users else None
