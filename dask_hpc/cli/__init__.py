@@ -14,6 +14,7 @@ COMMANDS = {
     "demo": "Show on a small live cluster what a policy does.",
     "plan": "Plan for a machine described in a file: sizes that keep a power corridor.",
     "policies": "List, show and check policies.",
+    "power": "Show what this machine can measure of its power, and watch it.",
     "reproduce": "Print what papers published beside what we get.",
     "run": "Run a Dask script under control, on this machine, on Slurm, or on a cluster there is.",
     "simulate": "Play a workload under one or more policies and compare.",

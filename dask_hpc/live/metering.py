@@ -18,7 +18,7 @@ _PATIENCE = 5.0  # seconds that workers have to take or give back our plugin whe
 
 class Metering:
     """Has all workers, now and later, sample their power every ``interval`` seconds. ``measured`` calibrates
-    the model: pairs of use (0 to 1) and watts of a node, or nothing.
+    the model: pairs of use (0 to 1) and watts of a node, or nothing. Without ``sensors`` there is only that.
     """
 
     def __init__(
@@ -27,10 +27,11 @@ class Metering:
         interval: float,
         measured: Sequence[tuple[float, float]],
         count_error: Callable[[str, Exception], None],
+        sensors: bool = True,
     ) -> None:
         self._scheduler = scheduler
         self._count_error = count_error
-        plugin = PowerPlugin(interval, measured)
+        plugin = PowerPlugin(interval, measured, sensors)
         self._plugin = compat.by_value(plugin, dask_hpc.power, dask_hpc.model)
         self._giving: asyncio.Task[None] | None = None
 

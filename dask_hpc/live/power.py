@@ -133,8 +133,8 @@ class PowerWatch:
         self.history = PowerHistory(None if path is None else Path(path))
         aside(self._scheduler.loop, self.history.read, self._history_read)
         if not is_made_up:
-            interval = control.settings["power-interval"]
-            self._change(Metering(self._scheduler, interval, self._measured, control.count_error))
+            interval, sensors = control.settings["power-interval"], control.settings["power-meter"] == "auto"
+            self._change(Metering(self._scheduler, interval, self._measured, control.count_error, sensors))
         self._timer = self._scheduler.loop.call_later(0, self._tick)
 
     def _meter(self) -> Meter:

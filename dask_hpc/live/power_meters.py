@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from dask_hpc.live.compat import WorkerUse
 from dask_hpc.live.nodes import Nodes
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.power import Source
+from dask_hpc.model.power import SOURCES, Source
 from dask_hpc.power.heartbeat import Heartbeat, of_each
 from dask_hpc.power.model import PowerModel, calibrate
 
@@ -37,6 +37,8 @@ class Part(NamedTuple):
     uncertainty: float
     idle: float
 
+
+_LATELY = 3.0  # seconds
 
 _NOTHING = Part(0.0, 0.0, 0.0)
 
@@ -107,20 +109,31 @@ class WorkerMeter:
 
 def _machine(told: Mapping[str, Heartbeat], workers: Mapping[str, WorkerUse], nodes: Nodes) -> Sensed:
     """Several workers of one machine read the same sensors: they count once."""
-    # A worker may be silent while others of its machine are not: whoever looked last is right.
-    one = told[max(told, key=lambda address: workers[address].heard - told[address].age)]
+    # A worker may be silent while others of its machine are not: whoever looked last is right. But only one
+    # of them may ask the machine's controller, so of those who looked lately it is whoever knows best.
+    looked = {address: workers[address].heard - said.age for address, said in told.items()}
+    lately = max(looked.values()) - _LATELY
+    best = min(
+        (address for address in told if looked[address] >= lately),
+        key=lambda address: (SOURCES.index(told[address].source), -looked[address]),
+    )
+    one = told[best]
     parts: dict[str, Part] = {}
     names = {nodes.node_of(address) for address in told}
     if len(names) == 1:
         parts[names.pop()] = Part(one.watts, one.uncertainty, one.idle)
     else:
-        for address, (watts, uncertainty) in of_each(told).items():
+        alike = {
+            address: said._replace(watts=one.watts, uncertainty=one.uncertainty, idle=one.idle)
+            for address, said in told.items()
+        }
+        for address, (watts, uncertainty) in of_each(alike).items():
             name = nodes.node_of(address)
             before = parts.get(name, _NOTHING)
             parts[name] = Part(
                 before.watts + watts,
                 before.uncertainty + uncertainty,
-                before.idle + told[address].idle / len(told),
+                before.idle + one.idle / len(told),
             )
     number = (one.pid, one.sequence)
     return Sensed(number, one.watts, one.source, one.use, parts, is_chance=one.source == "measured")

@@ -15,10 +15,10 @@ from typing import Any
 
 from distributed import WorkerPlugin
 
-from dask_hpc.power.every_meter import this_node
 from dask_hpc.power.heartbeat import KEY
-from dask_hpc.power.node_meter import NodeMeter, NodePower
-from dask_hpc.power.processors import Busy, Processors
+from dask_hpc.power.node_meter import NodePower
+from dask_hpc.power.processors import Busy
+from dask_hpc.power.this_node import ThisNode
 
 NAME = "dask-hpc-power"
 _SOON = 0.1  # seconds until the first sample: counters need two looks
@@ -26,16 +26,22 @@ _SOON = 0.1  # seconds until the first sample: counters need two looks
 
 class PowerPlugin(WorkerPlugin):
     """Samples every ``interval`` seconds. ``measured`` calibrates the model: pairs of use (0 to 1) and watts
-    of a node. ``root`` is where the file tree of the sensors begins.
+    of a node. ``root`` is where the file tree of the sensors begins; without ``sensors`` there is only the
+    model.
     """
 
     name = NAME
 
     def __init__(
-        self, interval: float = 1.0, measured: Sequence[tuple[float, float]] = (), root: str = "/"
+        self,
+        interval: float = 1.0,
+        measured: Sequence[tuple[float, float]] = (),
+        sensors: bool = True,
+        root: str = "/",
     ) -> None:
         self._interval = interval
         self._measured = tuple(measured)
+        self._sensors = sensors
         self._root = root
         #: when the last sample was taken, and what it says
         self._latest: tuple[float, dict[str, Any]] | None = None
@@ -61,15 +67,14 @@ class PowerPlugin(WorkerPlugin):
     # in the thread
 
     def _run(self) -> None:
-        with closing(this_node(self._root, self._measured)) as meter:
-            processors = Processors()
+        with closing(ThisNode(self._root, self._measured, self._sensors)) as node:
             pause, sequence = min(_SOON, self._interval), 0
             with suppress(Exception):
-                _sample(meter, processors)
+                node.sample(monotonic())
             while not self._over.wait(pause):
                 pause = self._interval
                 with suppress(Exception):  # a sequence that stands still tells the scheduler
-                    busy, power = _sample(meter, processors)
+                    busy, power = node.sample(monotonic())
                     sequence += 1
                     self._latest = (power.reading.time, self._words(sequence, busy, power))
 
@@ -89,12 +94,6 @@ class PowerPlugin(WorkerPlugin):
             "meters": list(power.used),
             "problem": " ".join(power.problem.split()),
         }
-
-
-def _sample(meter: NodeMeter, processors: Processors) -> tuple[Busy, NodePower]:
-    now = monotonic()
-    busy = processors.look(now)
-    return busy, meter.read(now, busy.use)
 
 
 def _host() -> str:

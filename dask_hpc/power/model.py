@@ -33,7 +33,7 @@ class PowerModel:
     def default(cls, processors: int) -> "PowerModel":
         """Of a node with so many logical processors, of which nothing else is known."""
         idle, busy = IDLE_WATTS * processors, BUSY_WATTS * processors
-        origin = f"a typical server with {processors} logical processors"
+        origin = f"typical for {processors} logical processors"
         return cls(idle, busy, _DEFAULT_DOUBT * idle, _DEFAULT_DOUBT * busy, origin)
 
     def watts(self, use: float) -> float:

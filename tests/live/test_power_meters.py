@@ -50,6 +50,20 @@ def test_the_freshest_worker_speaks_for_a_machine():
     assert found["h1"].watts == 200
 
 
+def test_the_worker_that_may_ask_the_controller_speaks_for_a_machine():
+    """Only one process of a machine asks its IPMI controller; the others tell what they can."""
+    modelled = told(source="modelled", meters=[], watts=240.0, uncertainty=80.0, share=0.25)
+    for order in (("a", "b"), ("b", "a")):
+        said = dict(zip(order, (told(share=0.5), modelled), strict=True))
+        found = look("host", said)
+        assert (found["h1"].watts, found["h1"].source) == (200, "measured")
+        parts = look("worker", said)["h1"].parts
+        assert parts[order[0]] == pytest.approx((100, 5, 40))
+        assert parts[order[1]] == pytest.approx((70, 3.5, 40))
+    silent = look("host", {"a": told(age=30.0), "b": modelled})
+    assert (silent["h1"].watts, silent["h1"].source) == (240, "modelled")
+
+
 def test_models_err_alike():
     found = look("host", {"a": told(source="modelled", meters=[])})
     assert not found["h1"].is_chance and found["h1"].source == "modelled"

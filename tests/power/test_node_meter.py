@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_tree import SPAN, MadeUpTree, denying
 
-from dask_hpc.power.every_meter import this_node
 from dask_hpc.power.hwmon import Hwmon
 from dask_hpc.power.model import PowerModel
 from dask_hpc.power.node_meter import NodeMeter
 from dask_hpc.power.rapl import Rapl
 from dask_hpc.power.sensed import Sensed
+from dask_hpc.power.this_node import ThisNode
 
 MODEL = PowerModel(100, 400, 20, 80)
 REST, MEMORY = 0.21 * 400, 0.18 * 400
@@ -158,7 +158,11 @@ def test_a_machine_through_its_troubles(tmp_path):
 
 
 def test_this_machine_has_a_power(tmp_path):
-    meter = this_node(str(tmp_path), [(0, 50), (1, 150)])
-    found = meter.read(0, 0.5)
-    meter.close()
-    assert found.reading.watts >= 100 and found.rows
+    node = ThisNode(str(tmp_path), [(0, 50), (1, 150)])
+    busy, found = node.sample(0)
+    node.close()
+    assert found.reading.watts >= 50 + 100 * busy.use and {row.meter for row in found.rows} >= {
+        "rapl",
+        "nvml",
+    }
+    assert ThisNode(sensors=False).sample(0)[1].rows == ()
