@@ -26,12 +26,15 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LineChart:
-    """As wide as the console. The newest ``seconds`` are seen; in ``band`` are bounds from each time on, and
-    parts of lines that are not within them have another colour. ``marks`` are signs and styles by time."""
+    """As wide as the console. The newest ``seconds`` are seen, or what lies between the times of ``span``.
+
+    In ``band`` are bounds from each time on; parts of lines that are not within them have another colour.
+    ``marks`` are signs and styles by time."""
 
     lines: Sequence[Line]
     unit: str = "W"
     seconds: float = inf
+    span: tuple[float, float] | None = None
     height: int = 12
     band: Sequence[tuple[float, float, float]] = ()
     marks: Mapping[float, tuple[str, str]] = field(default_factory=dict)
@@ -43,9 +46,7 @@ class LineChart:
 
     def rows(self, width: int, has_colour: bool = True) -> Iterator[Text]:
         """The chart from the top down, so many characters wide beside what stands at its left."""
-        times = [time for line in self.lines for time in line.time]
-        end = max(times, default=1.0)
-        begin = max(min(times, default=0.0), end - self.seconds)
+        begin, end = self.span or self._newest()
         end = max(end, begin + 1e-9)
         low, high = self._scale(begin, end)
         canvas = _Canvas(self, width, begin, end, low, high)
@@ -58,6 +59,11 @@ class LineChart:
             yield canvas.marks()
         left, right = show_duration(begin), show_duration(end)
         yield Text(" " * _LABEL + left + right.rjust(width - len(left)), style="dim")
+
+    def _newest(self) -> tuple[float, float]:
+        times = [time for line in self.lines for time in line.time]
+        end = max(times, default=1.0)
+        return max(min(times, default=0.0), end - self.seconds), end
 
     def _scale(self, begin: float, end: float) -> tuple[float, float]:
         """From where to where the axis reaches: what is seen, and the band."""
@@ -145,6 +151,8 @@ class _Canvas:
             return False
         time = self._begin + (column + 0.5) / self._width * (self._end - self._begin)
         lower, upper = self._bounds(time)
+        if lower <= 0 and upper == inf:
+            return False
         middle = self._high - (row + 0.5) / self._chart.height * (self._high - self._low)
         return lower <= middle <= upper
 

@@ -22,6 +22,7 @@ from dask_hpc.model.units import parse_duration, show_bounds
 
 _LIMIT = 1_000_000  # bytes of a file
 _NEWS = 0.01  # a share by which a bound changes
+_SAID = 3  # steps that are said
 
 
 class FollowedFile:
@@ -182,8 +183,9 @@ class CorridorSource:
 
 
 def in_words(corridor: Corridor) -> str:
-    """A corridor for a person."""
+    """A corridor for a person: its first steps."""
     _, lower, upper = corridor.steps[0]
-    first = show_bounds(lower, upper, "W")
-    count = len(corridor.steps)
-    return first if count == 1 else f"{count} steps, the first {first}"
+    words = [show_bounds(lower, upper, "W")]
+    words += [f"from {time:.1f} s on {show_bounds(a, b, 'W')}" for time, a, b in corridor.steps[1:_SAID]]
+    more = len(corridor.steps) - len(words)
+    return ", ".join(words) + (f" and {more} more steps" if more else "")

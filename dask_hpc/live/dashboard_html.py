@@ -84,6 +84,8 @@ def _power_figures(power: Mapping[str, Any] | None) -> Iterator[tuple[object, st
     doubt = f" ± {show_large(power['uncertainty'], 'W')}" if power["uncertainty"] else ""
     yield show_large(power["watts"], "W"), f"power, {power['source']}{doubt}", power["is_outside"]
     upper = inf if power["upper"] is None else power["upper"]
+    if power["lower"] <= 0 and upper == inf:
+        return
     yield show_bounds(power["lower"], upper, "W"), "power corridor", False
     verdict = power["verdict"]
     if power["doubt"]:
@@ -92,8 +94,7 @@ def _power_figures(power: Mapping[str, Any] | None) -> Iterator[tuple[object, st
         yield "cannot be kept", verdict["reason"], True
     else:
         where = "outside" if power["is_outside"] else "inside"
-        seconds = show_duration(power["seconds_outside"])
-        yield where, f"the corridor; {power['violations']} violations, {seconds}", power["is_outside"]
+        yield where, f"the corridor; violations: {power['violations']}", power["is_outside"]
 
 
 def jobs_table(status: Mapping[str, Any], now: float, colour: Callable[[str], str]) -> str:

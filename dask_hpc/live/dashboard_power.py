@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ _SIGNS = {
     "grow": ("triangle", _GREEN),
     "shrink": ("inverted_triangle", _ORANGE),
     "hand-over": ("inverted_triangle", _ORANGE),
+    "corridor": ("circle", "#888888"),
 }
 _OTHER = ("square", "#cc79a7")
 
@@ -103,8 +105,10 @@ class PowerPlot:
             line_color="white",
         )  # fmt: skip
         items = [("power", line), ("corridor", band), ("outside", red), ("forecast", ahead)]
+        entries = [LegendItem(label=label, renderers=[drawn]) for label, drawn in items]
+        self._forecast = entries[-1]
         legend = Legend(
-            items=[LegendItem(label=label, renderers=[drawn]) for label, drawn in items],
+            items=entries,
             orientation="horizontal", location="top_left", border_line_color=None, padding=2,
             label_text_font_size="12px", spacing=14, glyph_height=14, background_fill_alpha=0,
         )  # fmt: skip
@@ -129,6 +133,7 @@ class PowerPlot:
         self._scale(samples)
         self._band.data = _corridor(samples, self._watts.end)
         self._ahead.data = _cone(new[-1])
+        self._forecast.visible = new[-1].forecast is not None
         self._marks.data = _marks(watched.for_power, samples)
 
     def _scale(self, samples: Sequence[Sample]) -> None:
@@ -170,19 +175,16 @@ def _said(one: Sample) -> str:
     return "<br>".join(parts)
 
 
-def _corridor(samples: Iterable[Sample], top: float) -> dict[str, list[float]]:
-    """One block for as long as the bounds stay what they are."""
-    blocks: list[list[float]] = []
-    before: Sample | None = None
-    for one in samples:
-        if before is not None and (one.lower, one.upper) == (before.lower, before.upper):
-            blocks[-1][1] = one.time
-        else:
-            if blocks:
-                blocks[-1][1] = one.time
-            # no bound is one that is out of sight
-            blocks.append([one.time, one.time, one.lower, min(one.upper, 2 * top)])
-        before = one
+def _corridor(samples: Sequence[Sample], top: float) -> dict[str, list[float]]:
+    """One block for as long as the bounds stay what they are; none where there are none."""
+    pairs = pairwise((None, *samples))
+    steps = [one for before, one in pairs if one and (before is None or one[2:4] != before[2:4])]
+    ends = [*(one.time for one in steps[1:]), samples[-1].time]
+    blocks = [
+        (one.time, end, one.lower, min(one.upper, 2 * top))  # no upper bound is one that is out of sight
+        for one, end in zip(steps, ends, strict=True)
+        if one.lower > 0 or one.upper < inf
+    ]
     return {name: [block[number] for block in blocks] for number, name in enumerate(_BAND)}
 
 

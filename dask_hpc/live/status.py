@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.power_trace import PowerTrace
 from dask_hpc.model.story import Happening, Story
-from dask_hpc.model.units import count_nodes
+from dask_hpc.model.units import count_nodes, show_large
 
 if TYPE_CHECKING:
     from dask_hpc.live.control import ControlLoop
@@ -130,4 +130,18 @@ def _waiting_because(control: "ControlLoop", job: LiveJob) -> str:
     first = control.indices.waiting.first
     if first is not None and first.id != job.id:
         return f"{count_nodes(idle)} idle, but the policy keeps the order: job {first.id} is first"
-    return "the next decision will look at it"
+    return _power_in_the_way(control, job) or "the next decision will look at it"
+
+
+def _power_in_the_way(control: "ControlLoop", job: LiveJob) -> str:
+    """What a job that would fit waits for, if that is room below the power corridor's upper bound."""
+    view, corridor = control.indices.power, control.power.corridor
+    if view is None or corridor is None:
+        return ""
+    _, upper = corridor.at(control.indices.now)
+    nodes = job.model.nodes if job.model.kind == "rigid" else job.model.min_nodes
+    more = nodes * (view.per_node(job.id).most - view.idle)
+    if view.watts + view.uncertainty + more <= upper:
+        return ""
+    watts, most, asked = (show_large(value, "W") for value in (view.watts, upper, more))
+    return f"{count_nodes(nodes)} more would draw {asked}; power is {watts} and is to stay below {most}"

@@ -6,7 +6,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dask_hpc import config
+from dask_hpc.live.corridor_source import in_words
 from dask_hpc.live.request import check_word
+from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.policy import Policy, ready_made
 
@@ -73,8 +75,7 @@ def difference(old: InForce, new: InForce) -> str:
     if before.name != after.name or _strategies(before) != _strategies(after):
         words.append(f"{after.name} from now on")
     else:
-        were = {path: one.write(value) for path, one, value in before.parameters()}
-        are = {path: one.write(value) for path, one, value in after.parameters()}
+        were, are = _shown(before), _shown(after)
         words += [f"{path} is {are[path]}, was {was}" for path, was in were.items() if was != are[path]]
     words += [
         f"{key} is {value}, was {old.settings[key]}"
@@ -82,6 +83,14 @@ def difference(old: InForce, new: InForce) -> str:
         if value != old.settings[key]
     ]
     return "; ".join(words)
+
+
+def _shown(policy: Policy) -> dict[str, Any]:
+    """Its parameters as people say them, by path."""
+    return {
+        path: in_words(value) if isinstance(value, Corridor) else one.write(value)
+        for path, one, value in policy.parameters()
+    }
 
 
 def _strategies(policy: Policy) -> list[type]:

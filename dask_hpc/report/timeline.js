@@ -167,7 +167,7 @@ function timeline(root, data) {
       g.closePath();
     };
     if (at.length) {
-      area(at, lower, upper);
+      area(at, lower, upper.map((b, i) => b === null && !lower[i] ? 0 : b));  // no bounds at all: no band
       g.globalAlpha = dark ? 0.22 : 0.16; g.fillStyle = "#009e73"; g.fill();
       g.globalAlpha = 0.8; g.strokeStyle = "#009e73"; g.lineWidth = 1;
       for (const edge of [lower, upper]) { g.beginPath(); steps(g, c, Y, at, edge); g.stroke(); }

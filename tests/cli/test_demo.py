@@ -4,6 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
+
+from dask_hpc.cli import cli
 
 
 @pytest.mark.slow
@@ -21,3 +24,8 @@ def test_demo_ends_by_itself_and_writes_its_report(tmp_path):
     page = report.read_text()
     assert page.count('class="gantt"') == 2 and "so that job urgent can start" in page
     assert "http://" not in page.replace('xmlns="http://www.w3.org/2000/svg"', "")
+
+
+def test_a_corridor_needs_a_policy_that_keeps_it():
+    done = CliRunner().invoke(cli, ["demo", "--corridor", "--policy", "fcfs"])
+    assert done.exit_code == 2 and "power-corridor" in done.output
