@@ -110,7 +110,7 @@ def test_times_in_a_file_are_on_the_clock_of_control_or_dates(tmp_path):
 
 def test_in_words():
     assert in_words(Corridor.constant(0, 1500)) == "at most 1.5 kW"
-    assert in_words(Corridor(((0, 1, 2), (5, 3, 4)))) == "2 steps, the first 1 W to 2 W"
+    assert in_words(Corridor(((0, 1, 2), (5, 3, 4)))) == "1 W to 2 W, from 5.0 s on 3 W to 4 W"
 
 
 # the signal
