@@ -1,5 +1,6 @@
 """The corridor's integer program written in PuLP, solved by HiGHS or CBC, one level after another."""
 
+from collections.abc import Sequence
 from math import ceil, inf, isfinite
 from typing import Any, Literal
 
@@ -7,17 +8,24 @@ from dask_hpc.model.errors import InputError
 from dask_hpc.planning.corridor_problem import TINY, CorridorProblem, Distribution, Part, distribution, runs
 
 Solver = Literal["HiGHS", "CBC"]
-_LEVELS = ("outside", "idle", "changed", "slack")
+LEVELS = ("outside", "idle", "changed", "slack")
 
 
-def solve_milp(problem: CorridorProblem, solver: Solver, time_limit: float) -> Distribution | None:
-    """The optimum, or the best found in ``time_limit`` seconds, or None if nothing was found in that time."""
+def solve_milp(
+    problem: CorridorProblem, solver: Solver, time_limit: float, levels: Sequence[str] = LEVELS
+) -> Distribution | None:
+    """The optimum, or the best found in ``time_limit`` seconds, or None if nothing was found in that time.
+
+    Only ``levels`` count; without "outside" what is outside is no answer. The source's program is "idle".
+    """
     if not problem.parts:
         return distribution(problem, {}, solver)
     program = _Program(problem, solver)
+    if "outside" not in levels:
+        program.forbid_outside()
     found: dict[str, int] | None = None
     unproven, gap = "", 0.0
-    for level in _LEVELS:
+    for level in levels:
         if level in ("outside", "slack") and not program.has_edges:
             continue
         time_limit, bound = program.improve(level, time_limit)
@@ -101,6 +109,10 @@ class _Program:
         if self._solver == "HiGHS":
             bound = float(self._model.solverModel.getInfo().mip_dual_bound)
         return time_limit - float(self._model.solutionTime), bound
+
+    def forbid_outside(self) -> None:
+        """Only what is inside the corridor is an answer."""
+        self._outside.upBound = 0
 
     @property
     def is_solved(self) -> bool:

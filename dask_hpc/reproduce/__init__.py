@@ -50,6 +50,8 @@ EXPERIMENTS: Mapping[str, Experiment] = {
                    "MEBF against EASY for computing, reading, writing and mixed jobs.", 30),
         Experiment("io-intensity", "002_fcde25df97b1d30f.txt, 4.2.5",
                    "4,000 jobs: start those that balance computing and writing.", 7),
+        Experiment("corridor-solve-time", "000_e95d529633a3559e.txt, 5.2, 9.2.4",
+                   "How long the power corridor's program takes, with PuLP and without.", 316, 0),
     )
 }  # fmt: skip
 
