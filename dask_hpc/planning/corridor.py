@@ -56,16 +56,23 @@ def solve(problem: CorridorProblem, time_limit: float = 1.0, how: How = "auto") 
     groups = Groups(problem)
     found = search(groups.merged)
     if found is None or not found.is_optimal or found.gap:
-        sizes = enumerate_all(groups.merged, groups.merged.parts, _LIMIT)
+        proven = found if found is not None and found.unproven in ("", "changed", "slack") else None
+        sizes = enumerate_all(groups.merged, groups.merged.parts, _LIMIT, proven)
         if sizes is not None:
             return distribution(problem, groups.split(sizes), "fast")
     if how == "auto" and (found is None or found.unproven not in ("", "slack")) and has_solver("HiGHS"):
-        solved = solve_milp(groups.merged, "HiGHS", time_limit)
-        if solved is not None and (found is None or solved.is_optimal or solved.levels < found.levels):
+        solved = solve_milp(groups.merged, "HiGHS", time_limit, known=found)
+        if solved is not None and (found is None or solved.is_optimal or _order(solved) < _order(found)):
             found = solved
     if found is None:
         return _as_little_as_possible(problem)
     return distribution(problem, groups.split(found.sizes), found.how, found.gap, found.unproven)
+
+
+def _order(found: Distribution) -> tuple[float, int, int, float]:
+    """Its levels, without differences that are the solver's tolerance."""
+    outside, idle, changed, slack = found.levels
+    return round(outside, 3), idle, changed, slack
 
 
 def _as_little_as_possible(problem: CorridorProblem) -> Distribution:

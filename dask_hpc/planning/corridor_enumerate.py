@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_hpc.planning.corridor_problem import TINY, CorridorProblem, Part
+from dask_hpc.planning.corridor_problem import TINY, CorridorProblem, Distribution, Part
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -14,25 +14,38 @@ Floats = NDArray[np.float64]
 _FEW = 20_000  # are not worth a search for those that are alike
 
 
-def enumerate_all(problem: CorridorProblem, parts: Sequence[Part], limit: int) -> dict[str, int] | None:
+def enumerate_all(
+    problem: CorridorProblem, parts: Sequence[Part], limit: int, proven: Distribution | None = None
+) -> dict[str, int] | None:
     """Sizes of the best distribution, or None if more than ``limit`` would have to be looked at.
 
     Two ways to size some of the parts are alike if they use the same nodes and the same power; of these
-    only the one that changes fewest nodes can be part of an optimum.
+    only the one that changes fewest nodes can be part of an optimum. ``proven`` has as few idle nodes as the
+    optimum: then that number is not looked for, nor what changes more nodes.
     """
+    idle_nodes = None if proven is None else proven.idle_nodes
+    most_changed = np.inf if proven is None else proven.changed
     used, changed = np.zeros(1, np.int64), np.zeros(1, np.int64)
     least, most = np.full(1, problem.constant.least), np.full(1, problem.constant.most)
-    # Parts of equal power side by side: what is alike is found at once.
-    order = sorted(parts, key=lambda part: (part.power, len(part.sizes)))
+    most_sizes = max((len(part.sizes) for part in parts), default=0)
+    # The size of the last follows from the number of idle nodes. Equal power side by side: alike at once.
+    order = sorted(parts, key=lambda part: (len(part.sizes) == most_sizes, part.power))
     needed = sum(part.sizes[0] for part in order)
     steps: list[tuple[Ints, Ints]] = []
     for part in order:
-        if len(used) * len(part.sizes) > 4 * limit:
-            return None
         sizes = np.asarray(part.sizes, np.int64)
         needed -= part.sizes[0]
-        before, chosen = np.nonzero(used[:, None] + sizes + needed <= problem.nodes)
-        size = sizes[chosen]
+        if part is order[-1] and idle_nodes is not None:
+            size = problem.nodes - idle_nodes - used
+            before = np.flatnonzero(np.isin(size, sizes))
+            size = size[before]
+        elif len(used) * len(sizes) > 4 * limit:
+            return None
+        else:
+            before, chosen = np.nonzero(used[:, None] + sizes + needed <= problem.nodes)
+            size = sizes[chosen]
+        allowed = changed[before] + abs(size - part.now) <= most_changed
+        before, size = before[allowed], size[allowed]
         used, changed = used[before] + size, changed[before] + abs(size - part.now)
         least, most = least[before] + part.power.least * size, most[before] + part.power.most * size
         if len(used) > _FEW:

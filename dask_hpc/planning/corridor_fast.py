@@ -16,6 +16,7 @@ from dask_hpc.planning.corridor_bounds import Bounds, Edges
 from dask_hpc.planning.corridor_core import PARTS, best_near, crossing
 from dask_hpc.planning.corridor_enumerate import Floats, Ints
 from dask_hpc.planning.corridor_lattice import common_step, down_to, node_step, slack_on_steps
+from dask_hpc.planning.corridor_polish import polished
 from dask_hpc.planning.corridor_problem import TINY, CorridorProblem, Distribution, distribution
 
 _TRIES = 6  # numbers of idle nodes, and of changed nodes, for which a distribution is looked for in vain
@@ -113,9 +114,21 @@ class _Search:
             if best is not None:
                 fewest = self._must_change + exchange.least_up + exchange.least_down + 2 * extra
                 slack = -exchange.outside(self._edges, extra)[0] + self._problem.margin
-                self._best = self._proved(best, fewest, slack)
+                proved = self._proved(best, fewest, slack)
+                if proved.unproven == "slack":
+                    proved = self._proved(self._polished(best), fewest, slack)
+                self._best = proved
                 return True
         return False
+
+    def _polished(self, found: Distribution) -> Distribution:
+        """The same idle and changed nodes, and more slack if that is found."""
+        parts = self._problem.parts
+        can_step = np.array([n for n, part in enumerate(parts) if part.is_contiguous], np.int64)
+        sizes = np.array([found.sizes[part.id] for part in parts], np.int64)
+        sizes = polished(self._bounds, sizes, found.idle_nodes, can_step)
+        named = {part.id: int(size) for part, size in zip(parts, sizes, strict=True)}
+        return min(found, distribution(self._problem, named, "fast"), key=lambda one: one.levels)
 
     def _near(self, sizes: Ints, pair: tuple[int, ...], turn: int) -> Distribution | None:
         """The best distribution near these sizes; it is kept if there was none better."""

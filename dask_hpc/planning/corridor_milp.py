@@ -1,32 +1,42 @@
 """The corridor's integer program written in PuLP, solved by HiGHS or CBC, one level after another."""
 
 from collections.abc import Sequence
-from math import ceil, inf, isfinite
+from math import inf, isfinite
 from typing import Any, Literal
 
 from dask_hpc.model.errors import InputError
 from dask_hpc.planning.corridor_problem import TINY, CorridorProblem, Distribution, Part, distribution, runs
 
 Solver = Literal["HiGHS", "CBC"]
+#: watts outside within which an answer counts as the nearest, and the share of the slack that does not matter
+_CLOSE = 1e-4
 LEVELS = ("outside", "idle", "changed", "slack")
 
 
 def solve_milp(
-    problem: CorridorProblem, solver: Solver, time_limit: float, levels: Sequence[str] = LEVELS
+    problem: CorridorProblem,
+    solver: Solver,
+    time_limit: float,
+    levels: Sequence[str] = LEVELS,
+    known: Distribution | None = None,
 ) -> Distribution | None:
     """The optimum, or the best found in ``time_limit`` seconds, or None if nothing was found in that time.
 
     Only ``levels`` count; without "outside" what is outside is no answer. The source's program is "idle".
+    Levels that ``known`` proves are not solved again.
     """
     if not problem.parts:
         return distribution(problem, {}, solver)
     program = _Program(problem, solver)
     if "outside" not in levels:
-        program.forbid_outside()
+        program.keep("outside", 0.0)
     found: dict[str, int] | None = None
     unproven, gap = "", 0.0
     for level in levels:
         if level in ("outside", "slack") and not program.has_edges:
+            continue
+        if known is not None and level in LEVELS[: _first_unproven(known)]:
+            program.keep(level, dict(zip(LEVELS, known.levels, strict=True))[level])
             continue
         time_limit, bound = program.improve(level, time_limit)
         if program.is_solved:
@@ -34,8 +44,12 @@ def solve_milp(
         if not program.is_proven:
             unproven, gap = level, program.gap(level, bound)
             break
-        program.keep(level)
+        program.keep(level, program.value(level))
     return None if found is None else distribution(problem, found, solver, gap, unproven)
+
+
+def _first_unproven(known: Distribution) -> int:
+    return LEVELS.index(known.unproven) if known.unproven else len(LEVELS)
 
 
 class _Program:
@@ -98,9 +112,10 @@ class _Program:
         """Minimise one level; answer the seconds that are left and the best bound on the level's value."""
         self._slack.upBound = None if level == "slack" else 0
         self._model.setObjective(self._values[level])
-        options = {"msg": False, "timeLimit": max(time_limit, 0.01), "gapRel": 0.0}
+        share = _CLOSE if level == "slack" else 0.0
+        options = {"msg": False, "timeLimit": max(time_limit, 0.01), "gapRel": share}
         if self._solver == "HiGHS":
-            engine = self._pulp.HiGHS(**options, gapAbs=TINY / 10)
+            engine = self._pulp.HiGHS(**options, gapAbs=_CLOSE)
         else:
             engine = self._pulp.COIN_CMD(path=self._pulp.PULP_CBC_CMD.pulp_cbc_path, **options)
         self._model.solve(engine)
@@ -109,10 +124,6 @@ class _Program:
         if self._solver == "HiGHS":
             bound = float(self._model.solverModel.getInfo().mip_dual_bound)
         return time_limit - float(self._model.solutionTime), bound
-
-    def forbid_outside(self) -> None:
-        """Only what is inside the corridor is an answer."""
-        self._outside.upBound = 0
 
     @property
     def is_solved(self) -> bool:
@@ -124,24 +135,27 @@ class _Program:
         """Whether it says that there is none better."""
         return bool(self._status == self._pulp.LpSolutionOptimal)
 
+    def value(self, level: str) -> float:
+        """Of what was found."""
+        return float(self._pulp.value(self._values[level]) or 0.0)
+
     def gap(self, level: str, bound: float) -> float:
         """How much better the level could be, as a share of its value."""
         if not self.is_solved:
             return inf
-        value = float(self._pulp.value(self._values[level]))
+        value = self.value(level)
         return max(0.0, value - bound) / max(abs(value), TINY)
 
-    def keep(self, level: str) -> None:
-        """From now on this level stays as good as it is."""
-        value = float(self._pulp.value(self._values[level]) or 0.0)
+    def keep(self, level: str, value: float) -> None:
+        """From now on this level stays as good as that."""
         if level == "outside":
             is_inside = value <= TINY
-            self._outside.upBound = 0 if is_inside else value + TINY
+            self._outside.upBound = 0 if is_inside else value + _CLOSE
             self.has_edges = self.has_edges and is_inside
         elif level == "idle":
             self._idle.upBound = round(value)
         elif level == "changed":
-            self._model += self._values["changed"] <= ceil(value - 0.5) + 0.5
+            self._model += self._values["changed"] <= round(value) + 0.5
 
     def sizes(self) -> dict[str, int]:
         """What was found."""

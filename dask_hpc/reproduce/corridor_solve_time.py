@@ -50,8 +50,8 @@ def run(bench: Bench) -> Outcome:
             longest = 1e3 * max(times[name, jobs])
             beside.append(Figure(f"longest solve time for K = {jobs}, {name}", longest, "ms", note=_OURS))
     assumptions = (
-        "The source's machine is not ours, and its program is not given: it is ours with idle nodes as the only "
-        "aim, each solved once with PuLP and CBC; a corridor that cannot be kept counts as well.",
+        "The source's machine is not ours, and its program is not given: it is ours with idle nodes as the "
+        "only aim, each solved once with PuLP and CBC; a corridor that cannot be kept counts as well.",
         f"K jobs of 170 and 250 W per node on {_NODES} nodes, sizes 1 to {_NODES}, idle nodes at 71 W; the "
         "corridor is a tenth of what is reachable wide and lies anywhere in it.",
         "In the batch study: 14 nodes, every third number of Pi and heat jobs, all three corridors.",
