@@ -22,8 +22,8 @@ from dask_hpc.planning.linear_models import Array, LinearModel
 from dask_hpc.planning.seasons import season_length
 from dask_hpc.planning.track_record import TrackRecord
 
-_LATELY = 0.5  # of the window: so much of the past counts in a choice and in an interval
-_HELD_BACK = 3  # a model without a past is fitted to all but the newest third, and its errors there count
+_LATELY = 0.5  # of the window: so much of the past counts in a choice; all of it does in an interval
+_HELD_BACK = 2  # a model without a past is fitted to the older half, and its errors in the newer count
 LEAST_ERRORS = 20  # at each step of the horizon, before an interval is dared
 _FLOOR = 0.01  # of the mean: what a share of a smaller value is taken of, or zeros would rule MAPE
 _NEW = "too few errors of it are known yet"
@@ -103,7 +103,7 @@ class Forecaster:
         self.dropped: dict[str, str] = dict.fromkeys(self.models, "not fitted yet")
         self.season = self._season
         self._edges = [Edge(sign, self.horizon, miss) for sign in (-1, 1)]
-        self._ends = [Edge(sign, 1, miss) for sign in (-1, 1)]
+        self._ends = [Edge(sign, 1, miss, self.horizon / 2) for sign in (-1, 1)]
         # What was answered: a row for each of the newest places, a column for each step ahead of them.
         self._answered = np.full((2, self.horizon, self.horizon), np.nan)
         self._answered_range = np.full((2, self.horizon), np.nan)
@@ -115,6 +115,11 @@ class Forecaster:
     def values(self) -> Array:
         """The window, one value for each period."""
         return np.array(self._values)
+
+    @property
+    def paths(self) -> dict[str, Array]:
+        """What each model in use says of the coming steps."""
+        return {name: record.path for name, record in self._records.items()}
 
     def add(self, time: float, watts: float) -> bool:
         """A sample; whether it was used. Of several in one period the first counts; a short gap is filled
@@ -204,7 +209,7 @@ class Forecaster:
             record.see(place, float(values[-1]), least, most, floor)
 
     def _record(self, model: LinearModel) -> TrackRecord:
-        return TrackRecord(model, self.horizon, int(_LATELY * self.window))
+        return TrackRecord(model, self.horizon, self.window, int(_LATELY * self.window))
 
     def _replayed(self, model: LinearModel, values: Array, past: int) -> TrackRecord:
         """A model that was fitted without the newest values, and its errors on them."""
@@ -258,8 +263,8 @@ class Forecaster:
 
 
 def forecast(samples: Iterable[tuple[float, float]], horizon: int = 30, **parameters: Any) -> Forecast | None:
-    """Of samples (time, watts), with the parameters of ``Forecaster``. The models are fitted to the older two
-    thirds of the window and calibrated on the rest. None if there are too few samples."""
+    """Of samples (time, watts), with the parameters of ``Forecaster``. Models are fitted to the older half of
+    the window and calibrated on the newer. None if there are too few samples."""
     forecaster = Forecaster(horizon, **parameters)
     for time, watts in samples:
         forecaster.add(time, watts)

@@ -11,15 +11,15 @@ class TrackRecord:
     All tables are rings: the row of a value is its place in the series modulo the length of the table.
     """
 
-    def __init__(self, model: LinearModel, horizon: int, memory: int) -> None:
+    def __init__(self, model: LinearModel, horizon: int, memory: int, lately: int) -> None:
         self._steps = np.arange(horizon)
         self._said = np.full((horizon, horizon), np.nan)
         #: value less forecast; a row for each of the newest values, a column for each step of the horizon
         self.errors = np.full((memory, horizon), np.nan)
         #: the least of ``horizon`` values less the least forecast of them, and the same of the most
         self.extremes = np.full((2, memory, 1), np.nan)
-        #: the absolute errors as a share of the value, averaged over the steps
-        self.shares = np.full(memory, np.nan)
+        #: the absolute errors as a share of the value, averaged over the steps; of fewer values
+        self.shares = np.full(lately, np.nan)
         self.take(model)
 
     def take(self, model: LinearModel) -> None:
@@ -43,7 +43,7 @@ class TrackRecord:
         self.errors[row] = errors
         known = errors[~np.isnan(errors)]
         share = np.abs(known).mean() / max(abs(value), floor) if len(known) else np.nan
-        self.shares[row] = share
+        self.shares[place % len(self.shares)] = share
         whole = self._said[place % horizon]
         self.extremes[:, row, 0] = least - whole.min(), most - whole.max()
         self.model = self.model.after(value)

@@ -60,7 +60,7 @@ def test_the_better_model_answers():
 def test_too_few_samples_are_no_forecast():
     assert forecast([], 10) is None
     assert forecast(samples(noise(25)), 10, models=["last value"]) is None
-    early = forecast(samples(wave(60)), 10, models=BASELINES)
+    early = forecast(samples(wave(58)), 10, models=BASELINES, season=10)
     assert early.model == "last value" and "too few errors" in early.dropped["seasonal naive"]
     assert forecast(samples(noise(40)), 10, models=["last value"]) is not None
 
