@@ -43,6 +43,8 @@ class Balance:
     bias: float = 0.0
     extra: PowerRange = UNKNOWN
     held: int = 0
+    #: watts that caps and releases of a moment ago are going to save
+    cut: float = 0.0
     #: nobody is trusted to draw less than a node that works usually does
     is_wary: bool = False
     jobs: Sum = field(default_factory=Sum)
@@ -54,14 +56,18 @@ class Balance:
         balance = cls(view, snapshot.size, held=view.held, **more)  # type: ignore[arg-type]
         for job_id, running in snapshot.running.items():
             power, nodes = balance.per_node(job_id), len(running.nodes)
-            balance.peak_jobs.add(nodes, power)
+            balance.peak_jobs.add(nodes, balance.at_worst(job_id))
             balance.jobs.add(nodes if running.target is None else running.target, power)
         return balance
 
     def per_node(self, job_id: str) -> PowerRange:
         """What is to be expected of one node of a job."""
-        power, active = self.view.per_node(job_id), self.view.active
-        return PowerRange(power.least, max(power.most, active.most)) if self.is_wary else power
+        return self.view.per_node(job_id)
+
+    def at_worst(self, job_id: str) -> PowerRange:
+        """What one node may draw at most: where readings are in doubt, what working nodes usually do."""
+        power = self.view.per_node(job_id)
+        return PowerRange(power.least, max(power.most, self.view.active.most)) if self.is_wary else power
 
     @property
     def outside_power(self) -> PowerRange:
@@ -86,7 +92,28 @@ class Balance:
     @property
     def peak(self) -> float:
         """The most that may be drawn until then."""
-        return self._total(self.peak_jobs, max(self.view.outside_nodes, self.outside)).most
+        return self.with_outside(max(self.view.outside_nodes, self.outside))
+
+    def with_outside(self, nodes: int) -> float:
+        """The most that may be drawn until then with so many nodes at work outside of jobs."""
+        return self._total(self.peak_jobs, nodes).most
+
+    @property
+    def working(self) -> int:
+        """Nodes that work, until then."""
+        outside = max(self.view.outside_nodes, self.outside)
+        return self.peak_jobs.nodes + min(outside, self.size - self.peak_jobs.nodes)
+
+    @property
+    def resting(self) -> float:
+        """Watts of all nodes that do not, and whatever has no node."""
+        return (self.size - self.working) * self.view.idle + self.bias + self.extra.most
+
+    @property
+    def active(self) -> float:
+        """Watts that work adds to the planned power."""
+        outside = self.outside * (self.outside_power.most - self.view.idle)
+        return self.jobs.most - self.jobs.nodes * self.view.idle + outside
 
     @property
     def now(self) -> PowerRange:
@@ -100,7 +127,7 @@ class Balance:
         free = self.size - jobs.nodes
         outside = min(outside, free)
         power = self.outside_power
-        rest = (free - outside) * self.view.idle + self.bias
+        rest = (free - outside) * self.view.idle + self.bias - self.cut
         return PowerRange(
             jobs.least + outside * power.least + rest - self.extra.least,
             jobs.most + outside * power.most + rest + self.extra.most,
@@ -108,28 +135,25 @@ class Balance:
 
     def book(self, job_id: str, before: int, after: int) -> None:
         """A job is to have another size. What it gives up it draws until it is gone."""
-        power = self.per_node(job_id)
-        self.jobs.add(after - before, power)
+        self.jobs.add(after - before, self.per_node(job_id))
         if after > before:
-            self.peak_jobs.add(after - before, power)
+            self.peak_jobs.add(after - before, self.at_worst(job_id))
 
     def fits(self, job_id: str, before: int, after: int, ceiling: float) -> bool:
         """Whether a job may grow so far, or start so large, without exceeding a bound on the way."""
         if ceiling == inf:
             return True
         peak = self.peak
-        self.book(job_id, before, after)
+        self.peak_jobs.add(after - before, self.at_worst(job_id))
         fits = self.peak <= max(ceiling, peak) + TINY  # who adds nothing does no harm
-        power = self.per_node(job_id)
-        for sums in (self.jobs, self.peak_jobs):
-            sums.add(before - after, power)
+        self.peak_jobs.add(before - after, self.at_worst(job_id))
         return fits
 
     def largest(self, job: Job, before: int, wanted: int, ceiling: float) -> int:
         """The largest size up to the wanted one that fits; ``before``, 0 for a job that waits, if none."""
         if self.fits(job.id, before, wanted, ceiling):
             return wanted
-        step = self.per_node(job.id).most - self.view.idle
+        step = self.at_worst(job.id).most - self.view.idle
         room = max(0.0, ceiling - self.peak)
         least = max(before + 1, job.min_nodes)
         high = min(wanted - 1, before + floor((room + TINY) / step)) if step > 0 else wanted - 1

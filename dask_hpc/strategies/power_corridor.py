@@ -1,54 +1,57 @@
-"""Power corridor: sizes and starts keep the machine's power between two bounds.
+"""Power corridor: sizes, starts and levers keep the machine's power between two bounds."""
 
-Seed 000, 2.9 to 2.14 (Algorithm 4 there), with the corrections of its digest: power per node, a balance of
-nodes, a solution also with an empty queue.
-"""
-
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.job import Job
 from dask_hpc.model.parameter import Parameter
-from dask_hpc.model.plan import Resize, Start
-from dask_hpc.model.power import PowerView, Verdict
+from dask_hpc.model.plan import Cap, Hold, Release, Resize, Start
+from dask_hpc.model.power import PowerRange, PowerView, Verdict
 from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.model.units import count_nodes, write_quantity
+from dask_hpc.model.units import count_nodes, show_large, write_quantity
+from dask_hpc.planning.corridor import Distribution, reachable, what_would_help
+from dask_hpc.planning.corridor_problem import distribution
+from dask_hpc.strategies.power_admission import Admission, smallest_start
 from dask_hpc.strategies.power_balance import TINY, Balance
+from dask_hpc.strategies.power_bounds import Bounds, Coming, Side, common
+from dask_hpc.strategies.power_learning import learn
+from dask_hpc.strategies.power_levers import Levers, pulled_since
+from dask_hpc.strategies.power_memory import Memory, Seen, Told
+from dask_hpc.strategies.power_repair import Repair
+from dask_hpc.strategies.resizing import malleable
 from dask_hpc.strategies.strategy import Powered, Resizes, Starts
 
 _WARY = 0.05  # share of a bound that is kept free besides, when readings cannot be trusted
 
 
-class Memory(NamedTuple):
-    """What the strategy remembers."""
-
-    #: bounds and kind of the last verdict that was told
-    told: tuple[float, float, bool, bool] | None = None
-
-
-class Bounds(NamedTuple):
-    """The corridor now, and how far inside of it decisions stay."""
-
-    lower: float
-    upper: float
-    edge: float
-
-    @property
-    def ceiling(self) -> float:
-        """What decisions stay below."""
-        return self.upper - self.edge if self.upper < inf else inf
-
-    @property
-    def floor(self) -> float:
-        """What they stay above."""
-        return self.lower + self.edge if self.lower > 0 else 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class PowerCorridor:
-    """Keep the power of the machine in a corridor."""
+    """Keep the power of the machine in a corridor, by what its nodes, jobs and idle nodes draw.
+
+    With ``redistribute``, ``sharing: equal`` and one ``mode`` this is the scheduler of seed 000, 5.1 and 5.2
+    (digest 2.9 to 2.14): a broken corridor holds all starts, and the program there gives all malleable
+    jobs new sizes, shrinks first, growths when the nodes are free; with ``scope: queue`` waiting jobs
+    are offered to it one after the other, and while the corridor holds they share idle nodes equally.
+    Where we deviate, as the digest recommends: figures are per node; nodes are balanced; an empty queue
+    is solved, too; when power is too high the variant that starts nobody comes first; the program runs for a
+    new corridor even if the old one was intact, and breaks ties by fewest changed nodes.
+
+    Otherwise it is ours, for a corridor *and* throughput. Other strategies say what starts and who grows;
+    that passes as far as it fits, moldable and malleable jobs smaller if need be, rigid ones later. Only if
+    power would leave the corridor all the same, as few nodes as possible change hands. Room is kept for
+    what cannot be interrupted: who shrinks counts with the larger size until it is done, coming bounds count
+    ``lookahead`` before their time, and nodes are held from work outside of jobs that would take too much.
+
+    Decisions stay ``margin`` and the uncertainty of the readings inside, but act only outside: that, and the
+    time until something is undone (``dwell``), keep noise from turning into resizes. Measured power corrects
+    the figures slowly, and only while nothing changes. Readings in doubt are not followed: then jobs
+    count as a working node does, and more margin is kept.
+    """
 
     concern: ClassVar[str] = "power"
     name: ClassVar[str] = "power-corridor"
@@ -74,6 +77,13 @@ class PowerCorridor:
     ] = 16
     favour_elastic: Annotated[
         bool, Parameter("of the waiting jobs, offer only malleable ones to a broken corridor")
+    ] = False
+    sharing: Annotated[
+        Literal["asked", "equal"],
+        Parameter("who starts on idle nodes: whom the queue names, or the first that fit, in equal shares"),
+    ] = "asked"
+    redistribute: Annotated[
+        bool, Parameter("give all malleable jobs new sizes for a broken corridor, not only a few")
     ] = False
     margin: Annotated[
         float, Parameter("kept from both edges, beside the uncertainty of readings", unit="W", low=0.0)
@@ -108,80 +118,258 @@ class PowerCorridor:
     def decide(
         self, snapshot: Snapshot, starts: Starts, resizes: Resizes, memory: Memory | None
     ) -> tuple[Powered, Memory]:
-        """Let pass what fits and make the rest smaller."""
+        """Let pass what fits, repair what is broken, pull what is left to pull, and say how it is."""
         view = snapshot.power
         assert view is not None
         memory = memory or Memory()
-        bounds = self._bounds(snapshot, view)
-        balance = Balance.of(snapshot, view, is_wary=bool(view.doubt))
-        kept_resizes = self._resizes(snapshot, balance, bounds, resizes)
-        kept_starts = starts
-        if self.scope == "queue":
-            kept_starts = _starts(snapshot, balance, bounds, starts)
-        else:
-            for start in starts:
-                balance.book(start.job, 0, start.nodes)
-        verdict, memory = self._verdict(view, balance, bounds, memory)
-        return Powered(kept_starts, kept_resizes, verdict=verdict), memory
-
-    def _bounds(self, snapshot: Snapshot, view: PowerView) -> Bounds:
-        lower, upper = (snapshot.corridor or self.corridor).at(snapshot.now)
+        corridor = snapshot.corridor or self.corridor
         edge = self.margin + view.uncertainty
+        bounds = Bounds.around(*corridor.at(snapshot.now), edge)
+        ahead = self.lookahead if self.mode != "reactive" else 0.0
+        if bounds.is_open and not corridor.coming(snapshot.now, snapshot.now + ahead):
+            is_pulled = view.held or view.released or view.threads < 1.0 or view.cap is not None
+            if not is_pulled and memory.told == Told():
+                return Powered(starts, resizes), memory
         if view.doubt:
-            edge += _WARY * (upper if upper < inf else lower)
-        return Bounds(lower, upper, min(edge, (upper - lower) / 4))
-
-    def _resizes(self, snapshot: Snapshot, balance: Balance, bounds: Bounds, resizes: Resizes) -> Resizes:
-        """Shrinks first, as bodies do; growths as far as they fit."""
-        kept = {}
-        size_of = {resize.job: len(snapshot.running[resize.job].nodes) for resize in resizes}
-        for resize in resizes:
-            before = size_of[resize.job]
-            if resize.nodes < before:
-                balance.book(resize.job, before, resize.nodes)
-                kept[resize.job] = resize
-        for resize in resizes:
-            before = size_of[resize.job]
-            if resize.nodes > before:
-                job = snapshot.running[resize.job].job
-                size = balance.largest(job, before, resize.nodes, bounds.ceiling)
-                if size > before:
-                    balance.book(resize.job, before, size)
-                    kept[resize.job] = resize if size == resize.nodes else _less(resize, size, bounds)
-        return [kept[resize.job] for resize in resizes if resize.job in kept]
-
-    def _verdict(
-        self, view: PowerView, balance: Balance, bounds: Bounds, memory: Memory
-    ) -> tuple[Verdict | None, Memory]:
-        expected = balance.planned
-        is_kept = bounds.lower - TINY <= expected.least and expected.most <= bounds.upper + TINY
-        key = (bounds.lower, bounds.upper, is_kept, bool(view.doubt))
-        if key == (memory.told or (0.0, inf, True, False)):
-            return None, memory
-        reason = f"careful, because {view.doubt}" if view.doubt else ""
-        verdict = Verdict(bounds.lower, bounds.upper, is_kept, expected, 0.0, inf, reason)
-        return verdict, memory._replace(told=key)
+            edge += _WARY * (bounds.upper if bounds.upper < inf else bounds.lower)
+            bounds = Bounds.around(bounds.lower, bounds.upper, edge)
+        decision = _Decision(self, snapshot, view, corridor, bounds, edge, ahead, memory)
+        return decision.decide(starts, resizes)
 
 
-def _starts(snapshot: Snapshot, balance: Balance, bounds: Bounds, starts: Starts) -> Starts:
-    kept = []
-    for start in starts:
-        job = snapshot.waiting[start.job]
-        if job.kind == "rigid":
-            size = start.nodes if balance.fits(job.id, 0, start.nodes, bounds.ceiling) else 0
-        else:
-            size = balance.largest(job, 0, start.nodes, bounds.ceiling)
-        if size:
-            balance.book(job.id, 0, size)
-            kept.append(start if size == start.nodes else _less(start, size, bounds))
-    return (
-        starts
-        if len(kept) == len(starts) and all(a is b for a, b in zip(kept, starts, strict=True))
-        else kept
-    )
+class _Decision:
+    """One of them, step by step."""
 
+    def __init__(
+        self,
+        strategy: PowerCorridor,
+        snapshot: Snapshot,
+        view: PowerView,
+        corridor: Corridor,
+        bounds: Bounds,
+        edge: float,
+        ahead: float,
+        memory: Memory,
+    ) -> None:
+        self.strategy, self.snapshot, self.view, self.bounds = strategy, snapshot, view, bounds
+        now = self.now = snapshot.now
+        dwell = strategy.dwell
+        pulled = pulled_since(memory.pulled, now, dwell)
+        cut = memory.cut if pulled.keys() & {"cap", "release"} else 0.0
+        learned = memory.learned
+        self.balance = balance = Balance.of(
+            snapshot, view, bias=learned.bias, extra=learned.extra, cut=cut, is_wary=bool(view.doubt)
+        )
+        learned = learn(learned, snapshot, view, balance.now, dwell, strategy.mode != "reactive")
+        balance.bias, balance.extra = learned.bias, learned.extra
+        self.has_changed = memory.bounds is not None and memory.bounds != bounds[:2]
+        gave = {job: when for job, when in memory.gave.items() if now - when < dwell}
+        self.memory = memory._replace(
+            learned=learned, pulled=pulled, cut=cut, gave=gave, bounds=(bounds.lower, bounds.upper)
+        )
+        common_bounds = common(corridor, now, ahead, edge)
+        #: the corridors that are to hold, the strictest first
+        self.corridors = (bounds,) if common_bounds is None else (common_bounds, bounds)
+        self.admission = Admission(
+            snapshot,
+            balance,
+            self.corridors[0],
+            Coming(snapshot, balance, corridor, now + ahead, edge),
+            strategy.hysteresis,
+            gave,
+            strategy.candidates,
+        )
 
-def _less(one: Any, size: int, bounds: Bounds) -> Any:
-    """The same decision with fewer nodes."""
-    more = f"{one.reason}; {count_nodes(one.nodes - size)} less, to stay below {bounds.upper:g} W"
-    return Start(one.job, size, more) if isinstance(one, Start) else Resize(one.job, size, more)
+    def decide(self, starts: Starts, resizes: Resizes) -> tuple[Powered, Memory]:
+        """All that is to be done now."""
+        strategy, admission, memory = self.strategy, self.admission, self.memory
+        seen = self._seen(starts, resizes)
+        if memory.quiet is not None and memory.quiet.is_like(seen, strategy.hysteresis, self.now):
+            return Powered((), ()), memory
+        goal = self._pursue({} if self.has_changed else memory.goal)
+        is_broken = any(self._side(bounds) for bounds in self.corridors) or self.has_changed
+        if strategy.scope == "running":
+            admission.pass_starts(starts)
+        elif strategy.sharing == "asked":
+            admission.take_starts(starts)
+        elif not is_broken and not goal and not self.snapshot.is_resizing:
+            admission.share_equally(strategy.candidates)
+        admission.take_resizes(resizes)
+        self.memory = memory = memory._replace(goal=goal)
+        is_patient = bool(goal) or self._repair()
+        hold, cap, release = self._levers()
+        verdict = None
+        if not admission.starts and not admission.resizes:
+            verdict = self._verdict(is_patient)
+        powered = Powered(admission.starts, list(admission.resizes.values()), hold, cap, release, verdict)
+        is_quiet = not any(powered)
+        return powered, self.memory._replace(quiet=self._seen(starts, resizes) if is_quiet else None)
+
+    def _seen(self, starts: Starts, resizes: Resizes) -> Seen:
+        memory, dwell = self.memory, self.strategy.dwell
+        times = (*memory.gave.values(), *memory.pulled.values(), memory.turned_at)
+        until = min((when + dwell for when in times if when + dwell > self.now), default=inf)
+        wishes = tuple(starts), tuple(resizes)
+        return Seen.now(self.snapshot, self.balance, self.corridors, wishes, until)
+
+    def _side(self, bounds: Bounds) -> Side:
+        """Where the corridor is broken, as far as this mode minds."""
+        side = bounds.side(self.balance.planned)
+        if side and self.strategy.mode == "reactive" and not self.view.doubt:
+            measured = PowerRange(self.view.watts, self.view.watts)
+            return side if bounds.side(measured) == side else ""
+        return side
+
+    # sizes
+
+    def _pursue(self, goal: Mapping[str, int]) -> dict[str, int]:
+        """Growths and starts that wait for nodes; answers those that still do."""
+        snapshot, admission = self.snapshot, self.admission
+        left: dict[str, int] = {}
+        may = {running.job.id for running in malleable(snapshot)} if goal else set()
+        for job_id, target in goal.items():
+            reason = self._reason(f"has {count_nodes(target)} now that they are free", "")
+            if job_id in snapshot.waiting:
+                job = snapshot.waiting[job_id]
+                if target > admission.idle or not admission.start(job, target, Start(job_id, target, reason)):
+                    left[job_id] = target
+            elif job_id in may:
+                size = len(snapshot.running[job_id].nodes)
+                if size < target and admission.grow(Resize(job_id, target, reason)) < target:
+                    left[job_id] = target
+            elif job_id in snapshot.running and len(snapshot.running[job_id].nodes) < target:
+                left[job_id] = target
+        is_moving = snapshot.is_resizing or admission.starts or admission.resizes
+        return left if is_moving else {}
+
+    def _repair(self) -> bool:
+        """New sizes if power would be outside; answers whether to wait and see is all there is to do."""
+        strategy, memory, snapshot = self.strategy, self.memory, self.snapshot
+        for bounds in self.corridors:
+            side = self._side(bounds)
+            if not side and not (self.has_changed and strategy.redistribute):
+                continue
+            if strategy.redistribute and snapshot.is_resizing:
+                return True
+            has_turned = memory.turned == "upper" and self.now - memory.turned_at < strategy.dwell
+            if side == "lower" and has_turned and not self.has_changed:
+                return True
+            found = self._solve(bounds, side)
+            if found is not None and (found.is_feasible or bounds is self.bounds):
+                self._carry_out(found, side)
+                return False
+        return False
+
+    def _solve(self, bounds: Bounds, side: Side) -> Distribution | None:
+        strategy, snapshot, admission = self.strategy, self.snapshot, self.admission
+        movable = [
+            (running.job, len(running.nodes))
+            for running in malleable(snapshot)
+            if running.job.id not in admission.resizes
+        ]
+        repair = Repair(snapshot, self.balance, bounds, movable, strategy.time_limit)
+        waiting = self._candidates()
+        if strategy.redistribute:
+            return repair.anew(side, waiting)
+        found = repair.fewest_changes(side, waiting)
+        if (found is None or not found.is_feasible) and self.view.levers & {"threads", "cap"}:
+            return repair.finely(waiting) or found
+        return found
+
+    def _candidates(self) -> list[Job]:
+        """The waiting jobs that the program may start."""
+        strategy, snapshot = self.strategy, self.snapshot
+        if strategy.scope == "running":
+            return []
+        started = {start.job for start in self.admission.starts}
+        waiting = (job for job in snapshot.waiting if job.id not in started)
+        if strategy.favour_elastic:
+            waiting = (job for job in waiting if job.kind == "malleable")
+        return list(islice(waiting, strategy.candidates))
+
+    def _carry_out(self, found: Distribution, side: Side) -> None:
+        """Shrinks at once; starts and growths as far as nodes are idle and power allows it, later the rest."""
+        snapshot, admission, balance = self.snapshot, self.admission, self.balance
+        gave, goal = dict(self.memory.gave), {}
+        grows: list[tuple[str, int]] = []
+        for job_id, size in found.sizes.items():
+            running = snapshot.running.get(job_id)
+            if running is None:
+                if size and job_id in snapshot.waiting:
+                    grows.insert(0, (job_id, size))
+            elif size < len(running.nodes):
+                given = count_nodes(len(running.nodes) - size)
+                admission.resize(Resize(job_id, size, self._reason(f"gives {given}", side)))
+                gave[job_id] = self.now
+            elif size > len(running.nodes):
+                grows.append((job_id, size))
+        for job_id, size in grows:
+            if job_id in snapshot.waiting:
+                reason = self._reason(f"starts on {count_nodes(size)}", side)
+                fits = size <= admission.idle and balance.fits(job_id, 0, size, admission.bounds.ceiling)
+                job = snapshot.waiting[job_id]
+                if not fits or not admission.start(job, size, Start(job_id, size, reason)):
+                    goal[job_id] = size
+            else:
+                reason = self._reason(f"takes {count_nodes(size - len(snapshot.running[job_id].nodes))}", side)
+                if admission.grow(Resize(job_id, size, reason)) < size:
+                    goal[job_id] = size
+        self.memory = self.memory._replace(gave=gave, goal=goal)
+        if admission.resizes or admission.starts:
+            self.memory = self.memory._replace(turned=side, turned_at=self.now)
+
+    def _reason(self, what: str, side: Side) -> str:
+        lower, upper = (show_large(watts, "W") for watts in (self.bounds.lower, self.bounds.upper))
+        why = {"upper": f"to stay below {upper}", "lower": f"to stay above {lower}", "": ""}[side]
+        return f"power: {what} {why or f'in a corridor of {lower} to {upper}'}"
+
+    # levers and verdict
+
+    def _levers(self) -> tuple[Hold | None, Cap | None, Release | None]:
+        levers = Levers(
+            self.now,
+            self.balance,
+            self.bounds,
+            self.strategy.hysteresis,
+            self.strategy.dwell,
+            dict(self.memory.pulled),
+            self._reserve(),
+        )
+        hold = levers.hold()
+        cap = levers.cap(self._side(self.bounds) == "upper")
+        release = levers.release(self._side(self.bounds) == "upper")
+        self.memory = self.memory._replace(pulled=levers.pulled, cut=self.balance.cut)
+        return hold, cap, release
+
+    def _reserve(self) -> float:
+        """Watts that work outside of jobs is to make room for, if it can: jobs go first."""
+        job, balance = self.admission.held, self.balance
+        if job is None or "hold" not in self.view.levers or balance.outside < 2:
+            return 0.0
+        need = smallest_start(job) * (balance.at_worst(job.id).most - self.view.idle)
+        return need if balance.with_outside(1) + need <= self.bounds.ceiling else 0.0
+
+    def _verdict(self, is_patient: bool) -> Verdict | None:
+        """Whether the corridor can be kept, if that was not told yet."""
+        bounds, memory = self.bounds, self.memory
+        is_kept = is_patient or not self._side(bounds)
+        told = Told(bounds.lower, bounds.upper, is_kept, bool(self.view.doubt))
+        if told == memory.told:
+            return None
+        self.memory = memory._replace(told=told)
+        movable = [
+            (running.job, running.target or len(running.nodes))
+            for running in self.snapshot.running.values()
+            if running.job.kind == "malleable"
+        ]
+        repair = Repair(self.snapshot, self.balance, bounds, movable, self.strategy.time_limit)
+        problem = repair.problem("any", self._candidates())
+        expected = self.balance.planned
+        lowest, highest, help_ = expected.most, expected.least, ""
+        if problem is not None:
+            lowest, highest = reachable(problem)
+            if not is_kept:
+                help_ = what_would_help(problem, distribution(problem, {p.id: p.now for p in problem.parts}))
+        doubt = f"careful, because {self.view.doubt}" if self.view.doubt else ""
+        reason = "; ".join(words for words in (help_, doubt) if words)
+        return Verdict(bounds.lower, bounds.upper, is_kept, expected, lowest, highest, reason)
