@@ -63,11 +63,10 @@ class Admission:
         high = largest_legal(job.constraint, smallest_start(job), min(nodes, self.idle)) or 0
         if job.kind in ("rigid", "evolving") and high < nodes:
             high = 0
-        size = high
-        if high and not self.balance.fits(job.id, 0, high, self.bounds.ceiling):
-            size = 0
-            if job.kind not in ("rigid", "evolving"):
-                size = self.balance.largest(job, 0, high, self.bounds.ceiling)
+        if high and job.kind in ("rigid", "evolving"):
+            size = high if self.balance.fits(job.id, 0, high, self.bounds.ceiling) else 0
+        else:
+            size = self.balance.largest(job, 0, high, self.bounds.ceiling)
         if not size or not self.coming.admits(job, size):
             if high and self.held is None:
                 self.held = job
@@ -83,7 +82,9 @@ class Admission:
         for job in islice(self.snapshot.waiting, candidates):
             least = smallest_start(job)
             if least <= idle:
-                if self.balance.fits(job.id, 0, least, self.bounds.ceiling) and self.coming.admits(job, least):
+                if self.balance.fits(job.id, 0, least, self.bounds.ceiling) and self.coming.admits(
+                    job, least
+                ):
                     picked.append(job)
                     idle -= least
                     self.balance.book(job.id, 0, least)
@@ -147,10 +148,8 @@ class Admission:
         before = len(running.nodes)
         if resize.job in self.resting:
             return before
-        high = largest_legal(running.job.constraint, before, min(resize.nodes, before + self.idle)) or before
-        size = before
-        if high > before:
-            size = self.balance.largest(running.job, before, high, self.bounds.ceiling - hysteresis)
+        high = min(resize.nodes, before + self.idle)
+        size = self.balance.largest(running.job, before, high, self.bounds.ceiling - hysteresis)
         if size > before:
             self.resize(resize if size == resize.nodes else self._less(resize, size))
         return size

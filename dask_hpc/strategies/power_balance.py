@@ -150,13 +150,14 @@ class Balance:
         return fits
 
     def largest(self, job: Job, before: int, wanted: int, ceiling: float) -> int:
-        """The largest size up to the wanted one that fits; ``before``, 0 for a job that waits, if none."""
-        if self.fits(job.id, before, wanted, ceiling):
-            return wanted
+        """The largest legal size up to the wanted one that fits; ``before`` (0: it waits) if none does."""
+        least = max(before + 1, job.min_nodes)
+        size = largest_legal(job.constraint, least, wanted)
+        if size is None or self.fits(job.id, before, size, ceiling):
+            return size or before
         step = self.at_worst(job.id).most - self.view.idle
         room = max(0.0, ceiling - self.peak)
-        least = max(before + 1, job.min_nodes)
-        high = min(wanted - 1, before + floor((room + TINY) / step)) if step > 0 else wanted - 1
+        high = min(size - 1, before + floor((room + TINY) / step)) if step > 0 else size - 1
         while high >= least:
             size = largest_legal(job.constraint, least, high)
             if size is None:

@@ -17,7 +17,7 @@ from dask_hpc.model.units import count_nodes, show_large, write_quantity
 from dask_hpc.planning.corridor import Distribution, reachable, what_would_help
 from dask_hpc.planning.corridor_problem import distribution
 from dask_hpc.strategies.power_admission import Admission, smallest_start
-from dask_hpc.strategies.power_balance import TINY, Balance
+from dask_hpc.strategies.power_balance import Balance
 from dask_hpc.strategies.power_bounds import Bounds, Coming, Side, common
 from dask_hpc.strategies.power_learning import learn
 from dask_hpc.strategies.power_levers import Levers, pulled_since
@@ -288,7 +288,7 @@ class _Decision:
         return list(islice(waiting, strategy.candidates))
 
     def _carry_out(self, found: Distribution, side: Side) -> None:
-        """Shrinks at once; starts and growths as far as nodes are idle and power allows it, later the rest."""
+        """Shrinks at once; starts and growths as far as nodes and power are free now, later the rest."""
         snapshot, admission, balance = self.snapshot, self.admission, self.balance
         gave, goal = dict(self.memory.gave), {}
         grows: list[tuple[str, int]] = []
@@ -311,7 +311,9 @@ class _Decision:
                 if not fits or not admission.start(job, size, Start(job_id, size, reason)):
                     goal[job_id] = size
             else:
-                reason = self._reason(f"takes {count_nodes(size - len(snapshot.running[job_id].nodes))}", side)
+                reason = self._reason(
+                    f"takes {count_nodes(size - len(snapshot.running[job_id].nodes))}", side
+                )
                 if admission.grow(Resize(job_id, size, reason)) < size:
                     goal[job_id] = size
         self.memory = self.memory._replace(gave=gave, goal=goal)
@@ -369,7 +371,9 @@ class _Decision:
         if problem is not None:
             lowest, highest = reachable(problem)
             if not is_kept:
-                help_ = what_would_help(problem, distribution(problem, {p.id: p.now for p in problem.parts}))
+                help_ = what_would_help(
+                    problem, distribution(problem, {p.id: p.now for p in problem.parts}, "as it is")
+                )
         doubt = f"careful, because {self.view.doubt}" if self.view.doubt else ""
         reason = "; ".join(words for words in (help_, doubt) if words)
         return Verdict(bounds.lower, bounds.upper, is_kept, expected, lowest, highest, reason)

@@ -34,9 +34,7 @@ def learn(
     """What is known after this look. ``figures``: what the machine as it is should draw."""
     now, settles = snapshot.now, max(dwell, _SETTLES)
     is_same = before.revision == snapshot.revision
-    after = before._replace(
-        revision=snapshot.revision, time=now, since=before.since if is_same else now
-    )
+    after = before._replace(revision=snapshot.revision, time=now, since=before.since if is_same else now)
     if view.doubt:
         return after._replace(bias=max(0.0, before.bias))
     if view.source == "modelled":

@@ -50,9 +50,15 @@ class Levers:
             if allowed >= may_work:
                 return None
             watts = show_large(bounds.upper, "W")
-            reason = f"power: with more than {count_nodes(allowed)} at work outside of jobs, {watts} are exceeded"
+            reason = (
+                f"power: with more than {count_nodes(allowed)} at work outside of jobs, {watts} are exceeded"
+            )
             return self._hold(free - allowed, reason)
-        if not balance.held or (view.outside_wanted <= may_work and not bounds.is_open) or self._rests("hold"):
+        if (
+            not balance.held
+            or (view.outside_wanted <= may_work and not bounds.is_open)
+            or self._rests("hold")
+        ):
             return None
         allowed = self._allowed(bounds.ceiling - self.reserve - self.hysteresis)
         if allowed <= may_work and free:

@@ -70,7 +70,9 @@ class Repair:
         high = now if way == "less" else max(now, min(view.outside_wanted, nodes))
         return Part(OUTSIDE, self.balance.outside_power, range(low, high + 1), now)
 
-    def solve(self, way: Way, candidates: Iterable[Job] = (), must_start: bool = False) -> Distribution | None:
+    def solve(
+        self, way: Way, candidates: Iterable[Job] = (), must_start: bool = False
+    ) -> Distribution | None:
         """The best distribution, if there is anything to choose."""
         problem = self.problem(way, candidates, must_start)
         return solve(problem, self.time_limit) if problem is not None and problem.parts else None

@@ -1,6 +1,8 @@
 """What holds for every strategy on every machine."""
 
 import pickle
+from math import inf
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -8,10 +10,12 @@ from hypothesis import strategies as st
 
 from dask_hpc import Policy
 from dask_hpc.model.constraint import CONSTRAINTS, is_legal, largest_legal, smallest_legal
+from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.indices import Indices
 from dask_hpc.model.io_demand import IoDemand
 from dask_hpc.model.job import KINDS, Job
 from dask_hpc.model.node import Node
+from dask_hpc.model.power import SOURCES, Lever, PowerRange, PowerView
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.speedup import Amdahl, PowerLaw
 from dask_hpc.policy import ready_made
@@ -19,6 +23,8 @@ from dask_hpc.strategies import strategies
 
 SEED_POLICIES = sorted(ready_made())
 MALLEABILITY = sorted(strategies("malleability"))
+LEVERS = sorted(get_args(Lever))
+BOUNDS = [(0.0, inf), (0.0, 700.0), (500.0, inf), (600.0, 900.0), (1000.0, 1010.0), (0.0, 50.0)]
 #: parameters that are not the default and change what is done
 VARIANTS = [
     ("egs", {"shares": "capped"}),
@@ -27,6 +33,8 @@ VARIANTS = [
     ("malleable-easy", {"victims": "all", "exact": True, "sharing_factor": 0.1}),
     ("io-aware", {"shrink": "better"}),
     ("io-aware", {"shrink": "queued", "denominator": "cluster"}),
+    ("power-corridor", {"mode": "reactive", "sharing": "equal", "dwell": 0.0}),
+    ("power-corridor", {"redistribute": True, "favour_elastic": True, "margin": 20.0, "hysteresis": 50.0}),
     ("elastic", {"bias": 1.0, "cost": 3.0, "fairness": 2.0, "patience": 10.0}),
 ]
 
@@ -81,8 +89,38 @@ def machines(draw, rank):
     return indices
 
 
-def check(indices, policy):
-    snapshot = Snapshot(indices)
+@st.composite
+def powers(draw, indices):
+    """What may be known of the power of a machine, plausible or not."""
+    watts = st.sampled_from([0.0, 10.0, 50.0, 100.0, 250.0])
+    ranges = st.tuples(watts, watts).map(lambda pair: PowerRange(*sorted(pair)))
+    free = len(indices.idle)
+    indices.power = PowerView(
+        watts=draw(st.sampled_from([0.0, 400.0, 1000.0, 5000.0])),
+        source=draw(st.sampled_from(SOURCES)),
+        uncertainty=draw(st.sampled_from([0.0, 30.0])),
+        idle=draw(watts),
+        active=draw(ranges),
+        jobs={name: draw(ranges) for name in indices.running if draw(st.booleans())},
+        outside=draw(ranges),
+        outside_nodes=draw(st.integers(0, free)),
+        outside_wanted=draw(st.integers(0, 2 * free)),
+        held=draw(st.integers(0, free)),
+        threads=draw(st.sampled_from([1.0, 0.5])),
+        cap=draw(st.sampled_from([None, 80.0])),
+        levers=draw(st.frozensets(st.sampled_from(LEVERS))),
+        releasable=draw(st.integers(0, free)),
+        released=draw(st.integers(0, 3)),
+        forecast=draw(st.none() | ranges.map(lambda one: one.times(10))),
+        doubt=draw(st.sampled_from(["", "a sensor is silent"])),
+    )
+    lower, upper = draw(st.sampled_from(BOUNDS))
+    later = draw(st.sampled_from(BOUNDS))
+    return Corridor(((0.0, lower, upper), (60.0, *later)))
+
+
+def check(indices, policy, corridor=None):
+    snapshot = Snapshot(indices, corridor)
     frozen = snapshot.freeze()
     plan, memory = policy.decide(snapshot, None)
     assert policy.decide(snapshot, None)[0] == plan
@@ -105,16 +143,19 @@ def check(indices, policy):
         one, size = running.job, len(running.nodes)
         assert resize.job in may and resize.nodes != size
         assert one.min_nodes <= resize.nodes <= one.max_nodes and is_legal(one.constraint, resize.nodes)
-        if resize.nodes < size and resize.job not in snapshot.requests:
+        if resize.nodes < size and resize.job not in {*snapshot.requests, *plan.for_power}:
             assert getattr(policy.malleability, "priority", "waiting") == "waiting"
         taken += max(0, resize.nodes - size)
     assert taken <= snapshot.idle
     for interrupt in plan.interrupts:
         assert interrupt.job in snapshot.running
-    again(indices, policy, plan, memory)
+    assert plan.hold is None or (plan.hold.reason and 0 <= plan.hold.nodes <= snapshot.size)
+    assert plan.release is None or (plan.release.reason and plan.release.nodes >= 0)
+    assert plan.cap is None or (plan.cap.reason and 0 < plan.cap.threads <= 1)
+    again(indices, policy, plan, memory, corridor)
 
 
-def again(indices, policy, plan, memory):
+def again(indices, policy, plan, memory, corridor):
     """Carried out at once, and asked until nothing more is to be done: that comes soon."""
     for _ in range(60):
         for interrupt in plan.interrupts:
@@ -129,7 +170,8 @@ def again(indices, policy, plan, memory):
             if resize.nodes > len(indices.running[resize.job].nodes):
                 indices.begin_resize(resize.job, resize.nodes)
                 indices.finish_resize(resize.job)
-        plan, memory = policy.decide(Snapshot(indices), memory)
+        indices.pull_levers(plan)
+        plan, memory = policy.decide(Snapshot(indices, corridor), memory)
         if plan is None:
             return
     raise AssertionError(f"{policy.name} does not settle: {plan}")
@@ -140,7 +182,8 @@ def again(indices, policy, plan, memory):
 @settings(max_examples=60, deadline=None)
 def test_every_policy(name, data):
     policy = Policy.load(name)
-    check(data.draw(machines(policy.queue.rank)), policy)
+    indices = data.draw(machines(policy.queue.rank))
+    check(indices, policy, data.draw(powers(indices)) if policy.power is not None else None)
 
 
 @pytest.mark.parametrize("queue", sorted(strategies("queue")))
@@ -157,8 +200,14 @@ def test_every_pair(queue, name, data):
 @settings(max_examples=60, deadline=None)
 def test_every_variant(name, parameters, data):
     queue = strategies("queue").get(name, strategies("queue")["fcfs"])()
-    policy = Policy("variant", queue, strategies("malleability")[name](**parameters))
-    check(data.draw(machines(policy.queue.rank)), policy)
+    if name in strategies("power"):
+        others = data.draw(st.sampled_from(MALLEABILITY))
+        power = strategies("power")[name](**parameters)
+        policy = Policy("variant", queue, strategies("malleability")[others](), power=power)
+    else:
+        policy = Policy("variant", queue, strategies("malleability")[name](**parameters))
+    indices = data.draw(machines(policy.queue.rank))
+    check(indices, policy, data.draw(powers(indices)) if policy.power is not None else None)
 
 
 @pytest.mark.parametrize("name", SEED_POLICIES)

@@ -1,6 +1,7 @@
 """Power corridor: what is let through, what is made smaller, what is changed, and what is told."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -127,7 +128,237 @@ def test_starts_are_untouched_where_only_running_jobs_matter():
 
 
 def test_a_plan_names_the_jobs_that_it_changed_for_power():
-    policy = Policy.load("power-corridor-queue-aware").with_(**{"power.upper": 80 + 4 * 90})
+    policy = Policy.parse("queue: {strategy: fcfs}\npower: {strategy: power-corridor, upper: 440 W}")
     waiting = [rigid("a", 2), Job(id="b", nodes=4, min_nodes=1, max_nodes=4, kind="moldable")]
     plan, _ = policy.decide(Snapshot(machine(waiting=waiting), policy.power.corridor), None)
     assert sizes(plan.starts) == {"a": 2, "b": 2} and plan.for_power == {"b"}
+
+
+# -- an instant, carried out ---------------------------------------------------------------------
+
+
+def policy(name="power-corridor", **power):
+    return Policy.load(name).with_(**{f"power.{key}": value for key, value in power.items()})
+
+
+def draws(indices):
+    """What the machine draws by its figures."""
+    view, running = indices.power, indices.running
+    busy = sum(len(r.nodes) for r in running.values())
+    idle = (len(indices.nodes) - busy) * view.idle
+    outside = view.outside_nodes * (view.outside.most - view.idle)
+    return idle + outside + sum(len(r.nodes) * view.per_node(j).most for j, r in running.items())
+
+
+def settled(indices, policy, memory=None, corridor=None):
+    """Everything that is decided now, carried out at once; the plans, and what is remembered."""
+    plans = []
+    indices.power = replace(indices.power, watts=draws(indices))
+
+    def carry_out(plan):
+        plans.append(plan)
+        for deed in plan.in_order(lambda name: len(indices.running[name].nodes)):
+            if isinstance(deed, Start):
+                indices.start(deed.job, deed.nodes)
+            else:
+                indices.begin_resize(deed.job, deed.nodes)
+                indices.finish_resize(deed.job)
+        indices.pull_levers(plan)
+        indices.power = replace(indices.power, watts=draws(indices))
+
+    memory = policy.settle(Snapshot(indices, corridor or policy.power.corridor), memory, carry_out)
+    return plans, memory
+
+
+def held(indices):
+    return {name: len(running.nodes) for name, running in indices.running.items()}
+
+
+def verdicts(plans):
+    return [plan.verdict for plan in plans if plan.verdict is not None]
+
+
+PUBLISHED = ["power-corridor-reactive", "power-corridor-proactive", "power-corridor-queue-aware"]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_all_sizes_at_once(name):
+    """Shrinks first, growths when their nodes are free: the jobs that draw little get the nodes."""
+    jobs = [job("a", 12, most=24, power=(300, 300)), job("b", 2, most=24, power=(110, 110))]
+    indices = machine(32, running=jobs, idle=71.0)
+    plans, _ = settled(indices, policy(name, lower="3 kW", upper="4 kW"))
+    assert 3000 <= draws(indices) <= 4000
+    assert held(indices)["b"] == 24 and held(indices)["a"] < 8
+    assert sizes(plans[0].resizes).keys() == {"a"} and sizes(plans[1].resizes) == {"b": 24}
+    (verdict,) = verdicts(plans)
+    assert verdict.is_kept
+
+
+@pytest.mark.parametrize("name", [*PUBLISHED, "power-corridor"])
+def test_a_corridor_that_moves(name):
+    """Seed 000, 9.2.3: one job of 110 W per node follows four corridors on 16 nodes."""
+    steps = ((0, 100, 600), (240, 700, 1200), (480, 1300, 1900), (720, 100, 600))
+    schedule = [{"at": at, "lower": lower, "upper": upper} for at, lower, upper in steps]
+    chosen = policy(name, schedule=schedule)
+    indices = machine(16, running=[job("p", 1, most=16, power=(110, 110))], idle=20.0)
+    memory, resized = None, 0
+    for time in range(0, 960, 20):
+        indices.now = float(time + 1)
+        before = held(indices)
+        _, memory = settled(indices, chosen, memory)
+        resized += held(indices) != before
+        lower, upper = chosen.power.corridor.at(indices.now)
+        assert lower <= draws(indices) <= upper
+    assert resized == (4 if name == "power-corridor" else 3)  # ours makes the most of the first at once
+    assert held(indices) == {"p": 3}
+
+
+def test_only_as_few_as_needed_shrink():
+    indices = machine(16, running=[job("a", 8), job("b", 6)])
+    plans, _ = settled(indices, policy(upper="1.1 kW", lower=0))
+    assert sum(held(indices).values()) == 10
+    assert len([r for plan in plans for r in plan.resizes]) == 1
+    assert plans[0].resizes[0].reason == "power: gives 4 nodes to stay below 1.1 kW"
+    assert plans[0].for_power
+
+
+def test_too_little_starts_who_waits():
+    """The queue itself would not start it: its head does not fit."""
+    indices = machine(8, running=[rigid("r", 2)], waiting=[rigid("large", 7), job("w", 4, 1, 8)])
+    indices.waiting.remove("large")
+    indices.waiting.add(rigid("large", 7), ahead=3)
+    chosen = Policy.parse("queue: {strategy: fcfs}\npower: {strategy: power-corridor, lower: 700 W}")
+    plans, _ = settled(indices, chosen)
+    assert held(indices) == {"r": 2, "w": 6}
+    assert "to stay above 700 W" in plans[0].starts[0].reason
+    assert verdicts(plans)[-1].is_kept
+
+
+def test_there_is_no_work_to_be_had():
+    indices = machine(8, running=[job("m", 2, 1, 2)])
+    chosen = policy(lower="700 W")
+    plans, memory = settled(indices, chosen)
+    (verdict,) = verdicts(plans)
+    assert not verdict.is_kept and (verdict.lowest, verdict.highest) == (170, 260)
+    assert "start a job" in verdict.reason
+    for _ in range(5):
+        indices.now += 7
+        plans, memory = settled(indices, chosen, memory)
+        assert not plans, "once is enough"
+    indices.waiting.add(job("w", 5))
+    plans, memory = settled(indices, chosen, memory)
+    assert held(indices) == {"m": 2, "w": 6} and verdicts(plans)[-1].is_kept
+
+
+def test_too_much_for_any_sizes():
+    indices = machine(8, running=[rigid("r", 4)])
+    chosen = policy(upper="300 W")
+    plans, memory = settled(indices, chosen)
+    (verdict,) = verdicts(plans)
+    assert not verdict.is_kept and verdict.lowest == 440 and "raise the upper bound" in verdict.reason
+    indices.now += 60
+    assert settled(indices, chosen, memory)[0] == []
+    plans, memory = settled(indices, chosen, memory, Corridor.constant(0, 500))
+    assert [verdict.is_kept for verdict in verdicts(plans)] == [True]
+
+
+def test_the_nearest_that_can_be_reached():
+    indices = machine(8, running=[rigid("r", 2), job("m", 4)])
+    plans, _ = settled(indices, policy(upper="300 W"))
+    assert held(indices) == {"r": 2, "m": 1}
+    assert not verdicts(plans)[-1].is_kept
+    indices = machine(8, running=[rigid("r", 2), job("m", 4)])
+    settled(indices, policy("power-corridor-reactive", upper="300 W"))
+    assert held(indices) == {"r": 2, "m": 4}, "as published: what is not feasible is left alone"
+
+
+# -- under way -----------------------------------------------------------------------------------
+
+
+def test_who_shrinks_counts_with_the_larger_size_until_it_is_done():
+    indices = machine(8, running=[job("m", 6)], waiting=[rigid("w", 2)])
+    indices.begin_resize("m", 2)
+    starts = [Start("w", 2, "why")]
+    powered, _ = decided(indices, PowerCorridor(upper=700), starts)
+    assert not powered.starts and not powered.resizes, "on its way: neither room yet nor another violation"
+    indices.finish_resize("m")
+    powered, _ = decided(indices, PowerCorridor(upper=700), starts)
+    assert powered.starts == starts
+
+
+def test_one_violation_is_answered_once():
+    indices = machine(8, running=[job("a", 4), job("b", 4)])
+    strategy = PowerCorridor(upper=600)
+    powered, memory = decided(indices, strategy)
+    (resize,) = powered.resizes
+    indices.begin_resize(resize.job, resize.nodes)
+    for _ in range(3):
+        indices.now += 1
+        powered, memory = decided(indices, strategy, memory=memory)
+        assert not powered.resizes
+
+
+def test_coming_bounds_hold_starts():
+    later = Corridor(((0, 0, 1000), (120, 0, 300)))
+    indices = machine(
+        8, waiting=[rigid("long", 3, walltime=60.0), rigid("short", 3, walltime=15.0), job("m", 3)]
+    )
+    starts = [Start("long", 3, ""), Start("short", 3, ""), Start("m", 2, "")]
+    snapshot = Snapshot(indices, later)
+    powered, _ = PowerCorridor(mode="reactive").decide(snapshot, starts, (), None)
+    assert powered.starts == starts
+    powered, _ = PowerCorridor(lookahead=10.0).decide(snapshot, starts, (), None)
+    assert powered.starts == starts
+    powered, _ = PowerCorridor(lookahead=30.0).decide(snapshot, starts, (), None)
+    assert sizes(powered.starts) == {"m": 2}, "now already no more than 300 W"
+
+
+def test_bounds_that_have_nothing_in_common():
+    """Until the step the old ones hold; but who starts must leave the new ones possible."""
+    later = Corridor(((0, 600, 1000), (120, 0, 500)))
+    jobs = [rigid("long", 5, walltime=60.0), rigid("short", 3, walltime=15.0), job("m", 5, most=6)]
+    indices = machine(8, waiting=jobs, now=100.0)
+    strategy = PowerCorridor(lookahead=30.0)
+    for wanted, allowed in (("long", False), ("short", True), ("m", True)):
+        start = Start(wanted, indices.waiting[wanted].nodes, "")
+        powered, _ = strategy.decide(Snapshot(indices, later), [start], (), None)
+        assert (start in powered.starts) == allowed
+
+
+# -- resizes that others want --------------------------------------------------------------------
+
+
+def test_shrinks_that_help_nobody_do_not_pass():
+    indices = machine(8, running=[job("m", 6)], waiting=[rigid("w", 4, power=(500, 500))])
+    shrink = [Resize("m", 2, "gives 4 nodes so that job w can start")]
+    powered, _ = decided(indices, PowerCorridor(upper=1000), (), shrink)
+    assert not powered.resizes, "job w may not start anyway"
+    powered, _ = decided(indices, PowerCorridor(upper=2500), (), shrink)
+    assert powered.resizes == shrink
+    indices.waiting.remove("w")
+    powered, _ = decided(indices, PowerCorridor(lower=500), (), shrink)
+    assert not powered.resizes, "too little would be drawn"
+    powered, _ = decided(indices, PowerCorridor(lower=100), (), shrink)
+    assert powered.resizes == shrink
+
+
+def test_what_a_job_gives_back_passes():
+    indices = machine(8, running=[job("e", 6, kind="evolving")])
+    indices.requests["e"] = 2
+    shrink = [Resize("e", 2, "it asked")]
+    powered, _ = decided(indices, PowerCorridor(lower=500), (), shrink)
+    assert powered.resizes == shrink
+
+
+def test_who_gave_for_power_takes_nothing_for_a_while():
+    strategy = PowerCorridor(upper=500, dwell=30)
+    indices = machine(8, running=[job("m", 8)])
+    powered, memory = decided(indices, strategy)
+    assert sizes(powered.resizes) == {"m": 4}
+    indices.begin_resize("m", 4)
+    indices.finish_resize("m")
+    growth, wide = [Resize("m", 8, "why")], Corridor.constant(0, 900)
+    for time, allowed in ((110, False), (129, False), (130, True)):
+        indices.now = float(time)
+        powered, _ = strategy.decide(Snapshot(indices, wide), (), growth, memory)
+        assert bool(powered.resizes) == allowed
