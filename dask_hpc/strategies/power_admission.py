@@ -55,8 +55,13 @@ class Admission:
 
     def take_starts(self, starts: Starts) -> None:
         """In their order: those that fit, and those that can start smaller."""
-        for start in starts:
+        for start in self._undecided(starts):
             self.start(self.snapshot.waiting[start.job], start.nodes, start)
+
+    def _undecided(self, starts: Starts) -> Starts:
+        """Nobody starts twice."""
+        started = {start.job for start in self.starts}
+        return [start for start in starts if start.job not in started] if started else starts
 
     def start(self, job: Job, nodes: int, start: Start) -> bool:
         """Start it on so many nodes, or fewer if that fits and it can."""
@@ -79,7 +84,9 @@ class Admission:
         shared equally among them."""
         picked: list[Job] = []
         idle = self.idle
-        for job in islice(self.snapshot.waiting, candidates):
+        started = {start.job for start in self.starts}
+        waiting = (job for job in self.snapshot.waiting if job.id not in started)
+        for job in islice(waiting, candidates):
             least = smallest_start(job)
             if least <= idle:
                 if self.balance.fits(job.id, 0, least, self.bounds.ceiling) and self.coming.admits(
@@ -107,6 +114,7 @@ class Admission:
 
     def take_resizes(self, resizes: Resizes) -> None:
         """Shrinks that help somebody or cost nothing; growths as far as they fit."""
+        resizes = [resize for resize in resizes if resize.job not in self.resizes]
         sizes = {resize.job: len(self.snapshot.running[resize.job].nodes) for resize in resizes}
         for resize in self._shrinks([r for r in resizes if r.nodes < sizes[r.job]], sizes):
             self.resize(resize)

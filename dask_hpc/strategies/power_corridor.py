@@ -186,13 +186,13 @@ class _Decision:
         seen = self._seen(starts, resizes)
         if memory.quiet is not None and memory.quiet.is_like(seen, strategy.hysteresis, self.now):
             return Powered((), ()), memory
-        goal = self._pursue({} if self.has_changed else memory.goal)
         is_broken = any(self._side(bounds) for bounds in self.corridors) or self.has_changed
         if strategy.scope == "running":
             admission.pass_starts(starts)
-        elif strategy.sharing == "asked":
+        goal = self._pursue({} if self.has_changed else memory.goal)
+        if strategy.scope == "queue" and strategy.sharing == "asked":
             admission.take_starts(starts)
-        elif not is_broken and not goal and not self.snapshot.is_resizing:
+        elif strategy.scope == "queue" and not is_broken and not goal and not self.snapshot.is_resizing:
             admission.share_equally(strategy.candidates)
         admission.take_resizes(resizes)
         self.memory = memory = memory._replace(goal=goal)

@@ -158,6 +158,8 @@ def check(indices, policy, corridor=None):
 def again(indices, policy, plan, memory, corridor):
     """Carried out at once, and asked until nothing more is to be done: that comes soon."""
     for _ in range(60):
+        names = [d.job for part in (plan.starts, plan.resizes, plan.interrupts) for d in part]
+        assert len(names) == len(set(names))
         for interrupt in plan.interrupts:
             indices.requeue(interrupt.job, 0, ahead=1)
         for resize in plan.resizes:
