@@ -79,9 +79,9 @@ class Admission:
         self._start(job, start if size == start.nodes else self._less(start, size))
         return True
 
-    def share_equally(self, candidates: int) -> None:
+    def share_equally(self, candidates: int, starts: Starts) -> None:
         """Seed 000, Algorithm 4: waiting jobs that fit are picked in priority order, and the idle nodes are
-        shared equally among them."""
+        shared equally among them. Whose share is what the queue asked for starts as it asked."""
         picked: list[Job] = []
         idle = self.idle
         started = {start.job for start in self.starts}
@@ -108,9 +108,10 @@ class Admission:
                     self.balance.book(job.id, size, sizes[job.id])
                     idle -= sizes[job.id] - size
         self.idle = idle
-        for job in picked:
-            reason = f"power: an equal share of {count_nodes(self.snapshot.idle, 'idle')}"
-            self.starts.append(Start(job.id, sizes[job.id], reason))
+        asked = {(start.job, start.nodes): start for start in starts}
+        reason = f"power: an equal share of {count_nodes(self.snapshot.idle, 'idle')}"
+        for one in sizes.items():
+            self.starts.append(asked.get(one) or Start(*one, reason))
 
     def take_resizes(self, resizes: Resizes) -> None:
         """Shrinks that help somebody or cost nothing; growths as far as they fit."""

@@ -193,7 +193,7 @@ class _Decision:
         if strategy.scope == "queue" and strategy.sharing == "asked":
             admission.take_starts(starts)
         elif strategy.scope == "queue" and not is_broken and not goal and not self.snapshot.is_resizing:
-            admission.share_equally(strategy.candidates)
+            admission.share_equally(strategy.candidates, starts)
         admission.take_resizes(resizes)
         self.memory = memory = memory._replace(goal=goal)
         is_patient = bool(goal) or self._repair()
