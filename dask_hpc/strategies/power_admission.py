@@ -1,6 +1,6 @@
 """Starts and resizes are let through as far as they fit into the corridor, and booked at once."""
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf
@@ -39,6 +39,8 @@ class Admission:
     resting: Container[str] = ()
     #: how many waiting jobs are looked at
     depth: int = 16
+    #: the starts that the queue would like: who starts just so starts as it asked
+    asked: Mapping[tuple[str, int], Start] = field(default_factory=dict)
     starts: list[Start] = field(default_factory=list)
     resizes: dict[str, Resize] = field(default_factory=dict)
     #: the first job that could start if there were more power
@@ -76,12 +78,13 @@ class Admission:
             if high and self.held is None:
                 self.held = job
             return False
-        self._start(job, start if size == start.nodes else self._less(start, size))
+        asked = self.asked.get((job.id, size))
+        self._start(job, asked or (start if size == start.nodes else self._less(start, size)))
         return True
 
-    def share_equally(self, candidates: int, starts: Starts) -> None:
+    def share_equally(self, candidates: int) -> None:
         """Seed 000, Algorithm 4: waiting jobs that fit are picked in priority order, and the idle nodes are
-        shared equally among them. Whose share is what the queue asked for starts as it asked."""
+        shared equally among them."""
         picked: list[Job] = []
         idle = self.idle
         started = {start.job for start in self.starts}
@@ -108,10 +111,9 @@ class Admission:
                     self.balance.book(job.id, size, sizes[job.id])
                     idle -= sizes[job.id] - size
         self.idle = idle
-        asked = {(start.job, start.nodes): start for start in starts}
         reason = f"power: an equal share of {count_nodes(self.snapshot.idle, 'idle')}"
         for one in sizes.items():
-            self.starts.append(asked.get(one) or Start(*one, reason))
+            self.starts.append(self.asked.get(one) or Start(*one, reason))
 
     def take_resizes(self, resizes: Resizes) -> None:
         """Shrinks that help somebody or cost nothing; growths as far as they fit."""

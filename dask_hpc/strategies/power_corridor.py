@@ -186,6 +186,7 @@ class _Decision:
         seen = self._seen(starts, resizes)
         if memory.quiet is not None and memory.quiet.is_like(seen, strategy.hysteresis, self.now):
             return Powered((), ()), memory
+        admission.asked = {(start.job, start.nodes): start for start in starts}
         is_broken = any(self._side(bounds) for bounds in self.corridors) or self.has_changed
         if strategy.scope == "running":
             admission.pass_starts(starts)
@@ -193,7 +194,7 @@ class _Decision:
         if strategy.scope == "queue" and strategy.sharing == "asked":
             admission.take_starts(starts)
         elif strategy.scope == "queue" and not is_broken and not goal and not self.snapshot.is_resizing:
-            admission.share_equally(strategy.candidates, starts)
+            admission.share_equally(strategy.candidates)
         admission.take_resizes(resizes)
         self.memory = memory = memory._replace(goal=goal)
         is_patient = bool(goal) or self._repair()
