@@ -2,6 +2,7 @@
 
 from time import monotonic
 
+import dask
 import pytest
 from distributed import Client, LocalCluster, SchedulerPlugin, wait
 from distributed.utils_test import async_poll_for, gen_test
@@ -135,9 +136,21 @@ async def scaled_without_room(how):
     local = LocalCluster(
         n_workers=3, threads_per_worker=1, asynchronous=True, dashboard_address=":0", memory_limit="480 MiB"
     )
+    # Nothing is spilled, nobody pauses or is killed: how much would be, depends on the moment.
+    steps = ("target", "spill", "pause", "terminate")
+    in_memory = dask.config.set({f"distributed.worker.memory.{step}": False for step in steps})
+    with in_memory:
+        return await _scaled_without_room(how, local)
+
+
+async def _scaled_without_room(how, local):
     async with local as cluster, Client(cluster, asynchronous=True) as c:
         manager = await controlled(how, cluster, c)
-        futures = c.map(produce, range(11), [80_000_000] * 11)
+        workers = list(cluster.scheduler.workers)  # four results for each, or one could have little to take
+        futures = [
+            c.submit(produce, x, 70_000_000, workers=[workers[x % 3]], allow_other_workers=True)
+            for x in range(12)
+        ]
         await wait(futures)
         cluster.scale(2)
         await cluster
