@@ -72,20 +72,16 @@ def summary(run: CorridorDemo) -> list[str]:
     settled, tally = run.settled(), run.tally
     inside = sum(one.is_inside for one in settled)
     outside = INTERVAL * sum(not one.is_inside for one in run.points)
-    resizes = f"{run.count('shrink')} shrinks, {run.count('grow')} growths, {run.count('hold')} holds"
+    long = {0: "never", 1: "once"}.get(run.violations, f"{run.violations} times")
     return [
         f"The corridor moved twice, once announced and once not. Power ({_MADE_UP}) was inside in "
         f"{inside} of {len(settled)} samples ({inside / max(len(settled), 1):.0%}) after settling, for which "
         f"the start and each move have {SETTLING:.1f} s.",
         f"Outside for {show_duration(outside)} of {show_duration(run.seconds)} in all; "
-        f"longer than a second {_times(run.violations)}. {resizes}.",
+        f"{long} for longer than a second. Shrinks: {run.count('shrink')}, growths: {run.count('grow')}.",
         f"{tally.done} of {tally.submitted} tasks done, every result checked: "
         f"{tally.submitted - tally.right} lost or wrong, {tally.executed - tally.submitted} executed twice.",
     ]
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 def report_page(run: CorridorDemo) -> str:
