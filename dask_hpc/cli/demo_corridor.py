@@ -28,8 +28,8 @@ METER = {"idle": 70.0, "busy": 130.0, "lag": 0.4, "noise": 0.02, "seed": 1}
 INTERVAL = 0.25  # seconds between two readings
 #: what a change of the corridor may take: tasks that run run on, power has to follow, and has to be seen
 SETTLING = TASK + 3 * METER["lag"] + 2 * INTERVAL
-#: (share of the time, lower, upper): at first there is room for two to four of the nodes to work, then for one
-#: or two, then for four or five. The first two have room in common, so that who knows can be there in time
+#: (share of the time, lower, upper): at first there is room for two to four of the nodes to work, then for
+#: one or two, then for four or five. The first two have room in common: who knows can be there in time
 CORRIDOR = ((0.0, 620.0, 1000.0), (1 / 3, 480.0, 800.0), (2 / 3, 860.0, 1150.0))
 _AHEAD = 2.0  # seconds that a change is prepared before it comes, if it was announced
 _UNITS = 30.0  # how many units of time the demo takes

@@ -1,5 +1,6 @@
 """The demo as a person runs it."""
 
+import re
 import subprocess
 import sys
 
@@ -24,6 +25,33 @@ def test_demo_ends_by_itself_and_writes_its_report(tmp_path):
     page = report.read_text()
     assert page.count('class="gantt"') == 2 and "so that job urgent can start" in page
     assert "http://" not in page.replace('xmlns="http://www.w3.org/2000/svg"', "")
+
+
+@pytest.mark.slow
+def test_the_corridor_moves_twice_and_is_kept(tmp_path):
+    report = tmp_path / "corridor.html"
+    command = [
+        sys.executable,
+        "-m",
+        "dask_hpc",
+        "demo",
+        "--corridor",
+        "--seconds",
+        "15",
+        "--report",
+        str(report),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert any("0 lost or wrong, 0 executed twice" in line for line in lines)
+    inside, of = map(int, re.search(r"inside in (\d+) of (\d+) samples", done.stdout).groups())
+    assert of > 15 and inside >= 0.95 * of, done.stdout
+    assert any("  shrink  " in line for line in lines) and any("  grow  " in line for line in lines)
+    page = report.read_text()
+    assert "simulated power" in page and ",480,800]" in page
+    assert "http://" not in page
 
 
 def test_a_corridor_needs_a_policy_that_keeps_it():
