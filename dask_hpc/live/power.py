@@ -4,32 +4,29 @@ Power is watched while a policy with a power strategy is in force, or if the set
 it. Else nothing is installed anywhere, and nothing costs anything.
 """
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from time import time
 from typing import TYPE_CHECKING, Any
 
-from dask_hpc.live.aside import aside
 from dask_hpc.live.corridor_source import CorridorSource
-from dask_hpc.live.jobs import LiveJob
+from dask_hpc.live.forecasting import Forecasting
+from dask_hpc.live.meter_changes import MeterChanges
 from dask_hpc.live.metering import Metering
 from dask_hpc.live.outside import outside_nodes
-from dask_hpc.live.power_history import PowerHistory, default_path
+from dask_hpc.live.power_history import default_path
+from dask_hpc.live.power_jobs import JobPowers
 from dask_hpc.live.power_levels import NodeReading
 from dask_hpc.live.power_meters import Meter, WorkerMeter
 from dask_hpc.live.power_sight import Sight, in_doubt, total
 from dask_hpc.live.power_trace import PowerTrace
 from dask_hpc.live.simulated_meter import SimulatedMeter
 from dask_hpc.model.corridor import Corridor
-from dask_hpc.model.errors import one_line
-from dask_hpc.model.power import PowerRange, PowerView
+from dask_hpc.model.power import PowerView
 from dask_hpc.policy import Policy
 
 if TYPE_CHECKING:
     from dask_hpc.live.control import ControlLoop
 
-_PATIENCE = 5.0  # seconds that a disk has when control ends
 _FRESH = 0.05  # seconds that a view is good for while nothing changes hands
 _NEWS = 0.02  # of the watts: a change that is worth a decision
 _FOLLOW = 1.0  # seconds between two looks at what is followed
@@ -40,6 +37,7 @@ class PowerWatch:
     """One per managed cluster, for one control loop after the other. ``trace`` keeps what was."""
 
     _control: "ControlLoop"
+    jobs: JobPowers
 
     def __init__(self, scheduler: Any, trace: PowerTrace) -> None:
         self._scheduler = scheduler
@@ -47,11 +45,9 @@ class PowerWatch:
         #: what is seen through the meter; None while nobody watches
         self.sight: Sight | None = None
         self.source: CorridorSource | None = None
-        self.history = PowerHistory(None)
-        self._metering: Metering | None = None
-        self._changing: asyncio.Task[None] | None = None
+        self._meters = MeterChanges()
+        self._forecasting: Forecasting | None = None
         self._timer: Any = None
-        self._writing: asyncio.Future[None] | None = None
         self._seen_at = -1.0
         self._revision = -1
         #: the view and the bounds that the last decision saw, and when
@@ -62,6 +58,7 @@ class PowerWatch:
     def attach(self, control: "ControlLoop") -> None:
         """Watch for this control loop from now on."""
         self._control = control
+        self.jobs = JobPowers(self._scheduler.loop, control, None)
         self.adjust()
 
     def adjust(self) -> None:
@@ -83,44 +80,48 @@ class PowerWatch:
             self.source.look()
         if self.sight is None:
             self._start()
+        # A strategy may say that it does not look ahead.
+        self._forecast(strategy is not None and getattr(strategy, "mode", "") != "reactive")
         self._decided = None
 
     def close(self) -> None:
         """Watch no more; leave nothing behind. ``settle`` waits for what that takes."""
-        if self._timer is not None:
-            self._scheduler.loop.remove_timeout(self._timer)
-            self._timer = None
-        if self.source is not None:
-            self.source.close()
-            self.source = None
+        self._stop()
         if self.sight is None:
             return
-        for job_id in list(self.sight.levels.jobs):
-            self.job_ends(self._control.jobs.get(job_id))
-        self.sight = None
+        self.jobs.note_ended(self.sight.levels, {})
+        self.sight = self.source = None
         self._control.indices.power = None
-        self._write_history()
-        self._change(None)
+        self._meters.want(None, self._control.count_error)
 
     def cancel(self) -> None:
         """The scheduler closes: nothing of ours goes on."""
+        self._stop()
+        self._meters.cancel()
+        if self.sight is not None:
+            self.jobs.note_ended(self.sight.levels, {})
+
+    async def settle(self) -> None:
+        """What ``close`` began is done."""
+        await self._meters.settle()
+        await self.jobs.settle()
+
+    def _stop(self) -> None:
         if self._timer is not None:
             self._scheduler.loop.remove_timeout(self._timer)
             self._timer = None
         if self.source is not None:
             self.source.close()
-        if self._metering is not None:
-            self._metering.cancel()
-        if self._changing is not None:
-            self._changing.cancel()
-        self._write_history()
+        self._forecast(False)
 
-    async def settle(self) -> None:
-        """What ``close`` began is done."""
-        while self._changing is not None:
-            await asyncio.wait([self._changing])
-        if self._writing is not None:
-            await asyncio.wait([self._writing], timeout=_PATIENCE)
+    def _forecast(self, is_wanted: bool) -> None:
+        control = self._control
+        if is_wanted and self._forecasting is None:
+            period = control.settings["power-interval"]
+            self._forecasting = Forecasting(control.tell, control.count_error, period=period)
+        elif self._forecasting is not None and not is_wanted:
+            self._forecasting.close()
+            self._forecasting = None
 
     def _start(self) -> None:
         control = self._control
@@ -130,11 +131,11 @@ class PowerWatch:
         is_made_up = isinstance(meter, SimulatedMeter)
         if path == "default":  # what was made up says nothing about real jobs
             path = None if is_made_up else default_path()
-        self.history = PowerHistory(None if path is None else Path(path))
-        aside(self._scheduler.loop, self.history.read, self._history_read)
+        self.jobs = JobPowers(self._scheduler.loop, control, None if path is None else Path(path))
         if not is_made_up:
             interval, sensors = control.settings["power-interval"], control.settings["power-meter"] == "auto"
-            self._change(Metering(self._scheduler, interval, self._measured, control.count_error, sensors))
+            metering = Metering(self._scheduler, interval, self._measured, control.count_error, sensors)
+            self._meters.want(metering, control.count_error)
         self._timer = self._scheduler.loop.call_later(0, self._tick)
 
     def _meter(self) -> Meter:
@@ -150,28 +151,6 @@ class PowerWatch:
         """What somebody measured to calibrate the model: pairs of use and watts."""
         model = self._control.settings["power-model"]
         return [] if model is None else [(0.0, model["idle"]), (1.0, model["busy"])]
-
-    def _change(self, metering: Metering | None) -> None:
-        """Workers are to have this meter from now on. One change at a time, in order."""
-        before, self._metering = self._metering, metering
-        if before is not None or metering is not None:
-            self._changing = asyncio.ensure_future(self._hand_over(self._changing, before, metering))
-
-    async def _hand_over(
-        self, earlier: "asyncio.Task[None] | None", before: Metering | None, after: Metering | None
-    ) -> None:
-        try:
-            if earlier is not None:
-                await asyncio.wait([earlier])
-            if before is not None:
-                await before.stop()
-            if after is not None and after is self._metering:
-                after.start()
-        except Exception as error:
-            self._control.count_error("the power meter", error)
-        finally:
-            if self._changing is asyncio.current_task():
-                self._changing = None
 
     # once a second
 
@@ -200,15 +179,12 @@ class PowerWatch:
         jobs = control.indices.running.values()
         given_up = {name for one in jobs if one.target is not None for name in one.nodes[one.target :]}
         self.sight.look(now, {one.job.id: one.nodes for one in jobs}, given_up)
-        for job_id in self.sight.levels.jobs.keys() - control.indices.running.keys():
-            self.job_ends(control.jobs.get(job_id), job_id)
-        self._seen_at = -1.0
-        self.refresh()
-        view = control.indices.power
-        assert view is not None
+        self.jobs.note_ended(self.sight.levels, control.indices.running)
+        view = self._renew()
+        if self._forecasting is not None:
+            self._forecasting.add(now, view.watts)
         corridor = self.corridor
         self._trace.add(now, view, *(() if corridor is None else corridor.at(now)))
-        self._write_history()
         if self._is_news(view):
             control.wake()
 
@@ -250,8 +226,13 @@ class PowerWatch:
             return
         is_same = indices.revision == self._revision and indices.power is not None
         if not is_same or not 0 <= indices.now - self._seen_at < _FRESH:
-            indices.power = self.view()
-            self._seen_at, self._revision = indices.now, indices.revision
+            self._renew()
+
+    def _renew(self) -> PowerView:
+        indices = self._control.indices
+        view = indices.power = self.view()
+        self._seen_at, self._revision = indices.now, indices.revision
+        return view
 
     def decides(self) -> None:
         """A decision is made from the view as it is now."""
@@ -301,13 +282,14 @@ class PowerWatch:
         held = {name for running in indices.running.values() for name in running.nodes}
         working, wanted = outside_nodes(self._scheduler, control.nodes, uses, held, control.gate.owner)
         levers = control.levers
+        forecast = None if self._forecasting is None else self._forecasting.latest(indices.now)
         return PowerView(
             watts=watts,
             source=source,
             uncertainty=uncertainty,
             idle=idle,
             active=active,
-            jobs=self._of_jobs(sight, idle, active),
+            jobs=self.jobs.now(sight.levels, idle, active),
             outside=sight.levels.outside or active,
             outside_nodes=working,
             outside_wanted=wanted,
@@ -317,54 +299,6 @@ class PowerWatch:
             levers=levers.available,
             releasable=levers.releasable,
             released=levers.released,
+            forecast=None if forecast is None else forecast.range,
             doubt=in_doubt(readings),
         )
-
-    def _of_jobs(self, sight: Sight, idle: float, active: PowerRange) -> dict[str, PowerRange]:
-        """Watts per node of jobs that run or wait: as measured, said, or remembered; else the worst."""
-        control, found = self._control, {}
-        worst = PowerRange(
-            min(idle, active.least), max(self.history.highest, sight.levels.highest, active.most)
-        )
-        for job_id, running in control.indices.running.items():
-            level = sight.levels.jobs.get(job_id)
-            seen = None if level is None else level.window.range
-            found[job_id] = seen or self._expected(control.jobs[job_id], len(running.nodes)) or active
-        for model in control.indices.waiting:
-            found[model.id] = self._expected(control.jobs[model.id], model.nodes) or worst
-        return found
-
-    def _expected(self, job: LiveJob, nodes: int) -> PowerRange | None:
-        return job.model.power or self.history.expected(job.name, nodes)
-
-    # what jobs drew
-
-    def job_ends(self, job: LiveJob | None, job_id: str = "") -> None:
-        """Remember what it drew, for the next job of its name."""
-        if self.sight is None:
-            return
-        level = self.sight.levels.jobs.pop(job.id if job is not None else job_id, None)
-        seen = None if level is None else level.whole_life
-        if job is not None and level is not None and seen is not None:
-            self.history.note(job.name, level.nodes, seen, time())
-
-    def _history_read(self, found: Any, problem: Exception | None) -> None:
-        if problem is not None:
-            self._control.tell("warning", one_line(f"{problem}; goes without a history of power"))
-        elif found is not None:
-            self.history.learn(found)
-
-    def _write_history(self) -> None:
-        if self.history.is_due and self._writing is None:
-            self._writing = asyncio.get_running_loop().create_future()
-            aside(self._scheduler.loop, self.history.write, self._history_written)
-
-    def _history_written(self, found: Any, problem: Exception | None) -> None:
-        assert self._writing is not None
-        if not self._writing.done():
-            self._writing.set_result(None)
-        self._writing = None
-        if problem is not None:
-            words = f"{self.history.path}: cannot be written: {problem}; power is not remembered"
-            self._control.tell("warning", one_line(words))
-            self.history.path = None
