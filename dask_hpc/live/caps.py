@@ -5,14 +5,11 @@ worker plugin a moment later. What runs is not interrupted, and no worker is lef
 that comes back is a new one to Dask: it comes with all its threads and is capped as it joins.
 """
 
-import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from dask_hpc.live import compat
-
-_PATIENCE = 5.0  # seconds that workers have to hear of a cap
+from dask_hpc.live.worker_setting import WorkerSetting
 
 
 class Caps:
@@ -20,13 +17,17 @@ class Caps:
 
     def __init__(self, scheduler: Any, count_error: Callable[[str, Exception], None]) -> None:
         self._scheduler = scheduler
-        self._count_error = count_error
-        #: the share that is in force
-        self.threads = 1.0
+        self._setting = WorkerSetting(
+            scheduler, compat.ThreadsPlugin.name, 1.0, compat.ThreadsPlugin, count_error
+        )
         #: the threads that workers came with
         self._own: dict[str, int] = {}
-        self._told = 1.0
-        self._telling: asyncio.Task[None] | None = None
+
+    @property
+    def threads(self) -> float:
+        """The share that is in force."""
+        share: float = self._setting.value
+        return share
 
     @property
     def has_effect(self) -> bool:
@@ -37,11 +38,9 @@ class Caps:
         """From now on this share."""
         if threads == self.threads:
             return
-        self.threads = threads
+        self._setting.set(threads)
         for address in compat.workers_by_name(self._scheduler):
             self.worker_joins(address)
-        if self._telling is None:
-            self._telling = asyncio.ensure_future(self._tell_workers())
 
     def worker_joins(self, address: str) -> None:
         """It gets its share."""
@@ -62,30 +61,8 @@ class Caps:
 
     async def settle(self) -> None:
         """The workers have heard of it, or had time to."""
-        if self._telling is not None:
-            await asyncio.wait([self._telling], timeout=_PATIENCE)
+        await self._setting.settle()
 
     def cancel(self) -> None:
         """The scheduler closes: nothing of ours goes on."""
-        if self._telling is not None:
-            self._telling.cancel()
-
-    async def _tell_workers(self) -> None:
-        try:
-            while self._told != self.threads:
-                self._told = self.threads
-                with suppress(TimeoutError, OSError):  # a worker that does not answer, or has gone
-                    async with asyncio.timeout(_PATIENCE):
-                        await self._tell(self._told)
-        except Exception as error:
-            self._count_error("a cap of threads", error)
-        finally:
-            self._telling = None
-
-    async def _tell(self, threads: float) -> None:
-        name = compat.ThreadsPlugin.name
-        if threads < 1:
-            plugin = compat.by_value(compat.ThreadsPlugin(threads))
-            await compat.replace_worker_plugin(self._scheduler, name, plugin)
-        else:
-            await compat.remove_worker_plugin(self._scheduler, name)
+        self._setting.cancel()

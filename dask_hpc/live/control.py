@@ -413,7 +413,7 @@ class ControlLoop:
         self.power.cancel()
         self.hand_overs.close()
         self.leaving.close()
-        self.levers.caps.cancel()
+        self.levers.cancel()
         self.holds.stop_timer()
         self.spreading.close()
         await self.leaving.settle()

@@ -25,7 +25,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from dask_hpc.live import compat
+from dask_hpc.live.cap_plugin import CapPlugin
 from dask_hpc.live.caps import Caps
+from dask_hpc.live.worker_setting import WorkerSetting
 from dask_hpc.model.explanation import Explanation
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.power import Lever
@@ -47,6 +49,8 @@ class Levers:
         self._scheduler = scheduler
         self._control = control
         self.caps = Caps(scheduler, control.count_error)
+        #: watts that each node may draw; None is as many as it can
+        self.watts = WorkerSetting(scheduler, CapPlugin.name, None, CapPlugin, control.count_error)
         #: how many nodes are to be held, and those that are
         self._wanted = 0
         self._held: dict[str, None] = {}
@@ -70,6 +74,10 @@ class Levers:
         if plan.cap is not None and plan.cap.threads != self.caps.threads:
             self._tell(plan, why, "cap", f"{plan.cap.threads:.0%} of the threads: {plan.cap.reason}")
             self.caps.set(plan.cap.threads)
+        if plan.cap is not None and plan.cap.watts != self.watts.value:
+            most = "as much as they can" if plan.cap.watts is None else f"{plan.cap.watts:.0f} W at most"
+            self._tell(plan, why, "cap", f"nodes draw {most}: {plan.cap.reason}")
+            self.watts.set(plan.cap.watts)
         if plan.release is not None and plan.release.nodes != self.released:
             self._release(plan.release.nodes)
             self._tell(plan, why, "give-back", f"{count_nodes(self.released)} less: {plan.release.reason}")
@@ -145,7 +153,18 @@ class Levers:
         for name in list(self._held):
             self._let_work(name)
         self.caps.set(1.0)
+        self.watts.set(None)
         self._release(0)
+
+    async def settle(self) -> None:
+        """The workers have heard of what was let go, or had time to."""
+        await self.caps.settle()
+        await self.watts.settle()
+
+    def cancel(self) -> None:
+        """The scheduler closes: nothing of ours goes on."""
+        self.caps.cancel()
+        self.watts.cancel()
 
     @property
     def _withheld(self) -> int:

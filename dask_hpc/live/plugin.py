@@ -128,7 +128,7 @@ class HpcPlugin(SchedulerPlugin):
             stack.callback(self._show_no_more)
             stack.callback(self._end_following)
             stack.callback(compat.remove_handlers, self.scheduler, self._handlers)
-            stack.push_async_callback(self.control.levers.caps.settle)
+            stack.push_async_callback(self.control.levers.settle)
             stack.callback(self._release, "closed", "control was closed")
 
     # what people change

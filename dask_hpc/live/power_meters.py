@@ -57,6 +57,8 @@ class Sensed(NamedTuple):
     problem: str = ""
     #: whether its error is chance, another one for each sensor; those of models are alike everywhere
     is_chance: bool = False
+    #: whether this machine is one node whose power can be capped
+    can_cap: bool = False
 
 
 class Meter(Protocol):
@@ -136,4 +138,12 @@ def _machine(told: Mapping[str, Heartbeat], workers: Mapping[str, WorkerUse], no
                 before.idle + one.idle / len(told),
             )
     number = (one.pid, one.sequence)
-    return Sensed(number, one.watts, one.source, one.use, parts, is_chance=one.source == "measured")
+    return Sensed(
+        number,
+        one.watts,
+        one.source,
+        one.use,
+        parts,
+        is_chance=one.source == "measured",
+        can_cap=len(parts) == 1 and any(said.cap is not None for said in told.values()),
+    )

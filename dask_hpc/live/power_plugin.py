@@ -1,5 +1,7 @@
 """The worker's half of the power meter: read this node's sensors, and tell with every heartbeat.
 
+While there is a ``CapPlugin`` as well, the node's packages are capped to what that says, if they can be.
+
 Travels by value, as ``worker_plugin`` does, together with the meters of ``dask_hpc.power``. What it tells is
 described in ``dask_hpc.power.heartbeat``. Sampling has a thread of its own: some sensors answer late, and the
 worker's event loop must not wait for them. Nothing that goes wrong here reaches the user.
@@ -15,7 +17,9 @@ from typing import Any
 
 from distributed import WorkerPlugin
 
+from dask_hpc.live.cap_plugin import NAME as CAP
 from dask_hpc.power.heartbeat import KEY
+from dask_hpc.power.node_cap import NodeCap
 from dask_hpc.power.node_meter import NodePower
 from dask_hpc.power.processors import Busy
 from dask_hpc.power.this_node import ThisNode
@@ -48,6 +52,7 @@ class PowerPlugin(WorkerPlugin):
 
     async def setup(self, worker: Any) -> None:
         """Tasks of this worker start when this is over, so nothing here waits."""
+        self._worker = worker
         self._host = _host()
         self._over = threading.Event()
         threading.Thread(target=self._run, name=NAME, daemon=True).start()
@@ -67,7 +72,10 @@ class PowerPlugin(WorkerPlugin):
     # in the thread
 
     def _run(self) -> None:
-        with closing(ThisNode(self._root, self._measured, self._sensors)) as node:
+        with (
+            closing(ThisNode(self._root, self._measured, self._sensors)) as node,
+            closing(NodeCap(self._root)) as cap,
+        ):
             pause, sequence = min(_SOON, self._interval), 0
             with suppress(Exception):
                 node.sample(monotonic())
@@ -75,10 +83,12 @@ class PowerPlugin(WorkerPlugin):
                 pause = self._interval
                 with suppress(Exception):  # a sequence that stands still tells the scheduler
                     busy, power = node.sample(monotonic())
+                    wanted = self._worker.plugins.get(CAP)
+                    cap.follow(None if wanted is None else wanted.watts, power)
                     sequence += 1
-                    self._latest = (power.reading.time, self._words(sequence, busy, power))
+                    self._latest = (power.reading.time, self._words(sequence, busy, power, cap))
 
-    def _words(self, sequence: int, busy: Busy, power: NodePower) -> dict[str, Any]:
+    def _words(self, sequence: int, busy: Busy, power: NodePower, cap: NodeCap) -> dict[str, Any]:
         # The processor time of a process says nothing of single workers in it: they get equal parts.
         here = sum(thread.name == NAME for thread in threading.enumerate())
         return {
@@ -93,6 +103,8 @@ class PowerPlugin(WorkerPlugin):
             "share": busy.share / max(1, here),
             "meters": list(power.used),
             "problem": " ".join(power.problem.split()),
+            "cap": cap.bounds and list(cap.bounds),
+            "capped": cap.watts,
         }
 
 

@@ -28,6 +28,8 @@ class Sight:
         #: the threads that workers came with: they may be given fewer
         self._threads: dict[str, int] = {}
         self._seen: dict[str, NodeReading] = {}
+        #: whether the power of each node can be capped
+        self.can_cap = False
 
     def look(self, now: float, jobs: Mapping[str, tuple[str, ...]], given_up: Container[str] = ()) -> None:
         """Read all sensors, and learn what nodes draw, and jobs: by id, with the nodes they hold; of these,
@@ -37,6 +39,7 @@ class Sight:
         sensed = self.meter.look(now, workers, self._nodes, uses)
         interval = max(self.meter.interval, compat.heartbeat_seconds(self._scheduler))
         doubts = self._trust.look(now, sensed, uses, interval)
+        self.can_cap = 0 < sum(one.can_cap for one in sensed.values()) == len(uses)
         self._seen = {}
         for sensor in sensed.values():
             for name, part in sensor.parts.items():

@@ -51,12 +51,18 @@ class PackageCaps:
     def set(self, watts: float) -> None:
         """Let all packages together use so many watts, each the same share of what it may. All are set, or
         none is. ``InputError`` if the watts are not within ``bounds``."""
-        limits = self._limits(check=True)
-        least, most = self.bounds()
-        if not least <= watts <= most:
-            raise InputError("cap", f"found {shown(watts)} W", f"{least:g} W to {most:g} W for the packages")
         if not self._one.take():
             raise CannotCap("another process of this machine caps its packages already")
+        try:  # after the one before us has put back what was there
+            limits = self._limits(check=True)
+            least, most = self.bounds()
+            if not least <= watts <= most:
+                allowed = f"{least:g} W to {most:g} W for the packages"
+                raise InputError("cap", f"found {shown(watts)} W", allowed)
+        except BaseException:
+            if not self._before:
+                self._one.release()
+            raise
         if not self._before:
             self._before = limits
             atexit.register(self.close)

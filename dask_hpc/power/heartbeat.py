@@ -19,6 +19,8 @@ use           float   0 to 1: how busy the processors of the host were since the
 share         float   0 to 1: the part of that work that was done by this worker and its child processes
 meters        list    names of the sensors that ``watts`` comes from; empty if modelled
 problem       str     why nothing better is used, in words; empty if all is well
+cap           list    the least and the most watts the host can be capped to now; None if it cannot be
+capped        float   the watts it is capped to by this worker; None if it is not
 ============= ======= ==================================================================================
 
 Where each worker is a node of its own (a local cluster), ``of_each`` divides a host's power among them.
@@ -50,6 +52,8 @@ class Heartbeat(NamedTuple):
     share: float
     meters: list[str]
     problem: str
+    cap: list[float] | None = None
+    capped: float | None = None
 
     @classmethod
     def read(cls, value: Any) -> "Heartbeat":
@@ -57,11 +61,12 @@ class Heartbeat(NamedTuple):
         if not isinstance(value, Mapping):
             raise InputError(KEY, f"found {shown(value)}", "a dict")
         for name, (allowed, is_fine) in _FIELDS.items():
-            found = value.get(name)
-            if not is_fine(found):
-                raise InputError(f"{KEY}: {name}", f"found {shown(found)}", allowed)
-        found = {name: value[name] for name in _FIELDS}
-        return cls(**found | {"meters": list(found["meters"])})  # on the way a list may become a tuple
+            if not is_fine(value.get(name)):
+                raise InputError(f"{KEY}: {name}", f"found {shown(value.get(name))}", allowed)
+        found: dict[str, Any] = {name: value.get(name) for name in _FIELDS}
+        for name in ("meters", "cap"):  # on the way a list may become a tuple
+            found[name] = found[name] and list(found[name])
+        return cls(**found)
 
 
 def of_each(told: Mapping[str, Heartbeat]) -> dict[str, tuple[float, float]]:
@@ -80,6 +85,10 @@ def of_each(told: Mapping[str, Heartbeat]) -> dict[str, tuple[float, float]]:
 
 def _watts(value: Any) -> bool:
     return is_number(value, 0, MOST) and not isinstance(value, bool)
+
+
+def _pair(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(_watts, value))
 
 
 def _text(value: Any) -> bool:
@@ -104,4 +113,6 @@ _FIELDS = {
     "share": ("0 to 1", _share),
     "meters": ("a list of names", lambda value: isinstance(value, list | tuple) and all(map(_text, value))),
     "problem": ("one line of text", _text),
+    "cap": ("two watts, or None", lambda value: value is None or _pair(value)),
+    "capped": ("watts, or None", lambda value: value is None or _watts(value)),
 }  # fmt: skip

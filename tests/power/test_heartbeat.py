@@ -10,11 +10,13 @@ from dask_hpc.power.heartbeat import Heartbeat, of_each
 TOLD = {
     "host": "h", "pid": 1, "sequence": 3, "age": 0.5, "watts": 200.0, "uncertainty": 20.0,
     "source": "measured", "idle": 100.0, "use": 0.5, "share": 0.25, "meters": ["rapl psys"], "problem": "",
+    "cap": [150.0, 300.0], "capped": None,
 }  # fmt: skip
 
 
 def test_what_is_told_is_read():
     assert Heartbeat.read(TOLD)._asdict() == TOLD
+    assert Heartbeat.read(TOLD | {"cap": (150.0, 300.0)})._asdict() == TOLD
     assert Heartbeat.read(TOLD | {"more": 1})._asdict() == TOLD
 
 
@@ -25,11 +27,14 @@ def test_what_is_told_is_read():
         ("watts", float("nan")), ("watts", -1), ("watts", 1e9), ("watts", True), ("watts", None),
         ("uncertainty", float("inf")), ("source", "guessed"), ("source", []), ("idle", "100"), ("use", 1.5),
         ("share", -0.1), ("meters", "rapl"), ("meters", [1]), ("problem", "two\nlines"), ("problem", None),
+        ("cap", [1]), ("cap", [1, -1]), ("cap", 3), ("capped", -1),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(name, bad):
     with pytest.raises(InputError, match=f"hpc_power: {name}: found"):
         Heartbeat.read(TOLD | {name: bad})
+    if name in ("cap", "capped"):
+        return
     missing = {key: value for key, value in TOLD.items() if key != name}
     with pytest.raises(InputError, match=name):
         Heartbeat.read(missing)
