@@ -30,7 +30,9 @@ class MadeUpTree:
 
     def count(self, folder, joules, span=SPAN):
         """The counter of a zone stands at so many joules, wrapped."""
-        (self.powercap / folder / "energy_uj").write_text(f"{round(joules * 1e6) % round(span * 1e6)}\n")
+        draft = self.powercap / folder / "draft"
+        draft.write_text(f"{round(joules * 1e6) % round(span * 1e6)}\n")
+        draft.replace(draft.with_name("energy_uj"))  # at once, as the kernel would
 
     def remove(self, folder):
         shutil.rmtree(self.powercap / folder)
