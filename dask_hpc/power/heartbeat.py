@@ -64,8 +64,9 @@ class Heartbeat(NamedTuple):
             if not is_fine(value.get(name)):
                 raise InputError(f"{KEY}: {name}", f"found {shown(value.get(name))}", allowed)
         found: dict[str, Any] = {name: value.get(name) for name in _FIELDS}
-        for name in ("meters", "cap"):  # on the way a list may become a tuple
-            found[name] = found[name] and list(found[name])
+        # On the way a list may become a tuple.
+        found["meters"] = list(found["meters"])
+        found["cap"] = None if found["cap"] is None else list(found["cap"])
         return cls(**found)
 
 

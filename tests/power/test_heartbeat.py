@@ -16,7 +16,8 @@ TOLD = {
 
 def test_what_is_told_is_read():
     assert Heartbeat.read(TOLD)._asdict() == TOLD
-    assert Heartbeat.read(TOLD | {"cap": (150.0, 300.0)})._asdict() == TOLD
+    assert Heartbeat.read(TOLD | {"cap": (150.0, 300.0), "meters": ("rapl psys",)})._asdict() == TOLD
+    assert Heartbeat.read(TOLD | {"meters": ()}).meters == []
     assert Heartbeat.read(TOLD | {"more": 1})._asdict() == TOLD
 
 
