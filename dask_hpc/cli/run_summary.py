@@ -1,6 +1,7 @@
 """What happened while a script ran: time, nodes, resizes, losses, and the decisions with their reasons."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.text import Text
 from dask_hpc.cli.run_child import Child
 from dask_hpc.cli.run_cluster import RunCluster
 from dask_hpc.cli.story_lines import clock, named_nodes
-from dask_hpc.live.allotments import Allotments
+from dask_hpc.live.allotments import Allotments, Span
 from dask_hpc.model.errors import one_line
 from dask_hpc.model.units import show_duration
 
@@ -32,7 +33,7 @@ def print_summary(console: Console, cluster: RunCluster, child: Child) -> None:
         return
     used = nodes_over_time(rows, cluster.began, status["time"])
     mean = sum(used) / len(used)
-    console.print(Text(f"nodes used    {picture(used)}  {mean:.1f} on average, {max(used):.0f} at most"))
+    console.print(Text(f"nodes used    {picture(used)}  {mean:.1f} on average, {most_nodes(rows)} at most"))
     counts = [sum(row["decision"] == kind for row in rows) for kind in ("grow", "shrink")]
     console.print(f"resizes       {sum(counts)} ({counts[0]} larger, {counts[1]} smaller)")
     console.print(f"results lost  {_lost(rows)}")
@@ -43,16 +44,30 @@ def print_summary(console: Console, cluster: RunCluster, child: Child) -> None:
 
 def nodes_over_time(rows: Iterable[Mapping[str, Any]], start: float, end: float) -> list[float]:
     """The mean number of nodes held, in ``_WIDTH`` equal parts of the time."""
-    allotments = Allotments(length=1_000_000)
-    for row in rows:
-        allotments.add(row["time"], row["decision"], row["job"], row["nodes"], row["reason"])
     step = max(end - start, 1e-9) / _WIDTH
     used = [0.0] * _WIDTH
-    for span in allotments.spans():
+    for span in _spans(rows):
         began, over = (span.start - start) / step, ((span.end or end) - start) / step
         for part in range(max(0, int(began)), min(_WIDTH, int(over) + 1)):
             used[part] += max(0.0, min(over, part + 1) - max(began, part))
     return used
+
+
+def most_nodes(rows: Iterable[Mapping[str, Any]]) -> int:
+    """The most nodes held at one time, however short that was."""
+    changes = []
+    for span in _spans(rows):
+        changes.append((span.start, 1))
+        if span.end is not None:
+            changes.append((span.end, -1))
+    return max(accumulate(change for _, change in sorted(changes)), default=0)
+
+
+def _spans(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
+    allotments = Allotments(length=1_000_000)
+    for row in rows:
+        allotments.add(row["time"], row["decision"], row["job"], row["nodes"], row["reason"])
+    return allotments.spans()
 
 
 def picture(used: list[float]) -> str:

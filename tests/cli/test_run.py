@@ -12,7 +12,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import dask_hpc
-from dask_hpc.cli.run_summary import nodes_over_time, picture
+from dask_hpc.cli.run_summary import most_nodes, nodes_over_time, picture
 
 pytestmark = pytest.mark.slow
 
@@ -231,3 +231,4 @@ def test_nodes_over_time():
     assert picture(used) == "█" * 30 + "▄" * 20 + " " * 10
     assert picture([0.0, 0.01, 8.0]) == " ▁█"
     assert sum(nodes_over_time(rows, 0.0, 20.0)) * 20 / 60 == pytest.approx(2 * 6 + 4)
+    assert most_nodes(rows) == 2 and most_nodes([]) == 0
