@@ -16,7 +16,7 @@ from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies import CONCERNS, strategies
 from dask_hpc.strategies.demand import Demand
 from dask_hpc.strategies.evolving import answers
-from dask_hpc.strategies.strategy import Outlook, outlook_after
+from dask_hpc.strategies.strategy import Outlook, Starts, outlook_after
 
 _KEYS = ("summary", "source", *CONCERNS)
 _MOST_ROUNDS = 10_000
@@ -216,27 +216,37 @@ class Policy:
                 plan = Plan(snapshot.revision, snapshot.now, interrupts=tuple(interrupts))
                 return plan, Remembered(queue, malleability, failure, power)
         starts, queue = self.queue.decide(snapshot, queue)
+        resizes, malleability = self._resizes(snapshot, starts, before.malleability)
+        levers: dict[str, Any] = {}
+        if self.power is not None and snapshot.power is not None:
+            powered, memory = self.power.decide(snapshot, starts, resizes, power)
+            if len(powered.starts) < len(starts):
+                # those who may not start are in nobody's way: what would be done without their starts?
+                resizes, malleability = self._resizes(snapshot, powered.starts, before.malleability)
+                powered, memory = self.power.decide(snapshot, starts, resizes, power)
+            power = memory
+            wishes = {*starts, *resizes}
+            if [*powered.starts] != [*starts]:  # what does not start now is to be thought of again
+                queue = before.queue
+            if [*powered.resizes] != resizes:
+                malleability = before.malleability
+            starts, resizes, *pulled = powered
+            levers = dict(zip(("hold", "cap", "release", "verdict"), pulled, strict=True))
+            levers["for_power"] = frozenset(one.job for one in (*starts, *resizes) if one not in wishes)
+        plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **levers)
+        return plan or None, Remembered(queue, malleability, failure, power)
+
+    def _resizes(self, snapshot: Snapshot, starts: Starts, memory: Any) -> tuple[list[Resize], Any]:
+        """The resizes that jobs ask for, and those of the malleability strategy, beside these starts."""
         outlook = outlook_after(snapshot, starts)
         resizes: list[Resize] = answers(snapshot, outlook.idle)
         if self.malleability is not None:
             answered = {resize.job for resize in resizes}
             gained = sum(max(0, r.nodes - len(snapshot.running[r.job].nodes)) for r in resizes)
             outlook = Outlook(outlook.head, outlook.idle - gained)
-            more, malleability = self.malleability.decide(snapshot, outlook, malleability)
+            more, memory = self.malleability.decide(snapshot, outlook, memory)
             resizes += [resize for resize in more if resize.job not in answered]
-        levers: dict[str, Any] = {}
-        if self.power is not None and snapshot.power is not None:
-            wanted = [*starts], [*resizes]
-            (starts, resizes, *pulled), power = self.power.decide(snapshot, *wanted, power)
-            levers = dict(zip(("hold", "cap", "release", "verdict"), pulled, strict=True))
-            wishes = {*wanted[0], *wanted[1]}
-            levers["for_power"] = frozenset(one.job for one in (*starts, *resizes) if one not in wishes)
-            if [*starts] != wanted[0]:  # what does not start now is to be thought of again
-                queue = before.queue
-            if [*resizes] != wanted[1]:
-                malleability = before.malleability
-        plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **levers)
-        return plan or None, Remembered(queue, malleability, failure, power)
+        return resizes, memory
 
     @property
     def _only_queues(self) -> bool:

@@ -96,6 +96,7 @@ class Admission:
                     job, least
                 ):
                     picked.append(job)
+                    self.coming.book(job, least)
                     idle -= least
                     self.balance.book(job.id, 0, least)
                 elif self.held is None:
@@ -122,7 +123,7 @@ class Admission:
         for resize in self._shrinks([r for r in resizes if r.nodes < sizes[r.job]], sizes):
             self.resize(resize)
         for resize in resizes:
-            if resize.nodes > sizes[resize.job]:
+            if resize.nodes > sizes[resize.job] and resize.job not in self.resting:
                 self.grow(resize, self.hysteresis)
 
     def _shrinks(self, shrinks: list[Resize], sizes: dict[str, int]) -> list[Resize]:
@@ -140,7 +141,8 @@ class Admission:
         for job in waiting:
             nodes = smallest_start(job)
             more = nodes * (balance.per_node(job.id).most - view.idle)
-            if nodes <= idle and peak + more <= self.bounds.ceiling + TINY:
+            fits = nodes <= idle and peak + more <= self.bounds.ceiling + TINY
+            if fits and self.coming.admits(job, nodes):
                 return shrinks
         if not waiting and least >= self.bounds.lower - TINY:
             return shrinks
@@ -157,8 +159,6 @@ class Admission:
         """As far as it fits; answers the new size."""
         running = self.snapshot.running[resize.job]
         before = len(running.nodes)
-        if resize.job in self.resting:
-            return before
         high = min(resize.nodes, before + self.idle)
         size = self.balance.largest(running.job, before, high, self.bounds.ceiling - hysteresis)
         if size > before:
@@ -167,6 +167,7 @@ class Admission:
 
     def _start(self, job: Job, start: Start) -> None:
         self.balance.book(job.id, 0, start.nodes)
+        self.coming.book(job, start.nodes)
         self.idle -= start.nodes
         self.starts.append(start)
 

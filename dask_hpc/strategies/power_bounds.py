@@ -80,13 +80,16 @@ class Coming:
 
     def admits(self, job: Job, nodes: int) -> bool:
         """Whether a job that starts now on so many nodes leaves all of these bounds possible, or at least
-        as possible as they are; if so it counts from now on."""
+        as possible as they are."""
         watts = self._above_idle((job, _least(job, nodes)))
         ends = self._now + job.walltime_on(nodes)
-        if any(time < ends and watts > max(room, 0.0) + TINY for time, room in self._room):
-            return watts <= 0
+        return watts <= 0 or all(time >= ends or watts <= max(room, 0.0) + TINY for time, room in self._room)
+
+    def book(self, job: Job, nodes: int) -> None:
+        """It starts: from now on it counts."""
+        watts = self._above_idle((job, _least(job, nodes)))
+        ends = self._now + job.walltime_on(nodes)
         self._room = [(time, room - watts if time < ends else room) for time, room in self._room]
-        return True
 
 
 def _floor(snapshot: Snapshot, time: float) -> Iterator[tuple[Job, int]]:

@@ -44,8 +44,9 @@ class PowerCorridor:
     Otherwise it is ours, for a corridor *and* throughput. Other strategies say what starts and who grows;
     that passes as far as it fits, moldable and malleable jobs smaller if need be, rigid ones later. Only if
     power would leave the corridor all the same, as few nodes as possible change hands. Room is kept for
-    what cannot be interrupted: who shrinks counts with the larger size until it is done, coming bounds count
-    ``lookahead`` before their time, and nodes are held from work outside of jobs that would take too much.
+    what cannot be interrupted: who shrinks counts with the larger size until it is done, nobody starts who
+    would make bounds to come impossible, and nodes are held from work outside of jobs that would take too
+    much.
 
     Decisions stay ``margin`` and the uncertainty of the readings inside, but act only outside: that, and the
     time until something is undone (``dwell``), keep noise from turning into resizes. Measured power corrects
@@ -94,9 +95,12 @@ class PowerCorridor:
     dwell: Annotated[
         float, Parameter("least time before what was done for power is undone", unit="s", low=0.0)
     ] = 30.0
-    lookahead: Annotated[float, Parameter("how far ahead coming bounds count already", unit="s", low=0.0)] = (
-        30.0
-    )
+    lookahead: Annotated[
+        float, Parameter("how far ahead coming bounds count for who starts and will still run", "s", low=0.0)
+    ] = 3600.0
+    lead: Annotated[
+        float, Parameter("how long before coming bounds sizes change for them", unit="s", low=0.0)
+    ] = 30.0
     time_limit: Annotated[
         float, Parameter("the longest that a solver may take", unit="s", low=0.01, high=60.0)
     ] = 1.0
@@ -125,15 +129,15 @@ class PowerCorridor:
         corridor = snapshot.corridor or self.corridor
         edge = self.margin + view.uncertainty
         bounds = Bounds.around(*corridor.at(snapshot.now), edge)
-        ahead = self.lookahead if self.mode != "reactive" else 0.0
-        if bounds.is_open and not corridor.coming(snapshot.now, snapshot.now + ahead):
+        ahead = snapshot.now + max(self.lookahead, self.lead)
+        if bounds.is_open and not corridor.coming(snapshot.now, ahead):
             is_pulled = view.held or view.released or view.threads < 1.0 or view.cap is not None
             if not is_pulled and memory.told == Told():
                 return Powered(starts, resizes), memory
         if view.doubt:
             edge += _WARY * (bounds.upper if bounds.upper < inf else bounds.lower)
             bounds = Bounds.around(bounds.lower, bounds.upper, edge)
-        decision = _Decision(self, snapshot, view, corridor, bounds, edge, ahead, memory)
+        decision = _Decision(self, snapshot, view, corridor, bounds, edge, memory)
         return decision.decide(starts, resizes)
 
 
@@ -148,7 +152,6 @@ class _Decision:
         corridor: Corridor,
         bounds: Bounds,
         edge: float,
-        ahead: float,
         memory: Memory,
     ) -> None:
         self.strategy, self.snapshot, self.view, self.bounds = strategy, snapshot, view, bounds
@@ -164,17 +167,19 @@ class _Decision:
         balance.bias, balance.extra = learned.bias, learned.extra
         self.has_changed = memory.bounds is not None and memory.bounds != bounds[:2]
         gave = {job: when for job, when in memory.gave.items() if now - when < dwell}
+        if self.has_changed:  # what was done for other bounds is no reason to wait
+            gave, memory = {}, memory._replace(turned="")
         self.memory = memory._replace(
             learned=learned, pulled=pulled, cut=cut, gave=gave, bounds=(bounds.lower, bounds.upper)
         )
-        common_bounds = common(corridor, now, ahead, edge)
+        common_bounds = common(corridor, now, strategy.lead, edge) if strategy.mode != "reactive" else None
         #: the corridors that are to hold, the strictest first
         self.corridors = (bounds,) if common_bounds is None else (common_bounds, bounds)
         self.admission = Admission(
             snapshot,
             balance,
             self.corridors[0],
-            Coming(snapshot, balance, corridor, now + ahead, edge),
+            Coming(snapshot, balance, corridor, now + strategy.lookahead, edge),
             strategy.hysteresis,
             gave,
             strategy.candidates,
@@ -253,7 +258,7 @@ class _Decision:
             if strategy.redistribute and snapshot.is_resizing:
                 return True
             has_turned = memory.turned == "upper" and self.now - memory.turned_at < strategy.dwell
-            if side == "lower" and has_turned and not self.has_changed:
+            if side == "lower" and has_turned:
                 return True
             found = self._solve(bounds, side)
             if found is not None and (found.is_feasible or bounds is self.bounds):
