@@ -203,6 +203,8 @@ class _Decision:
         admission.take_resizes(resizes)
         self.memory = memory = memory._replace(goal=goal)
         is_patient = bool(goal) or self._repair()
+        if not is_patient:
+            self._start_the_nearest()
         hold, cap, release = self._levers()
         verdict = None
         if not admission.starts and not admission.resizes:
@@ -281,6 +283,14 @@ class _Decision:
         if (found is None or not found.is_feasible) and self.view.levers & {"threads", "cap"}:
             return repair.finely(waiting) or found
         return found
+
+    def _start_the_nearest(self) -> None:
+        """Where no sizes are inside, whoever starts brings too little power nearer to its bound. As printed,
+        a corridor that is out of reach would hold all starts for ever."""
+        strategy, admission = self.strategy, self.admission
+        shares = strategy.scope == "queue" and strategy.sharing == "equal"
+        if shares and not admission.starts and not admission.resizes and self._side(self.bounds) == "lower":
+            admission.share_equally(strategy.candidates)
 
     def _candidates(self) -> list[Job]:
         """The waiting jobs that the program may start."""

@@ -272,6 +272,13 @@ def test_the_nearest_that_can_be_reached():
     assert held(indices) == {"r": 2, "m": 4}, "as published: what is not feasible is left alone"
 
 
+def test_a_bound_out_of_reach_does_not_hold_everybody():
+    """As printed, a corridor that no start brings to its lower bound would hold all starts for ever."""
+    indices = machine(8, waiting=[job("w", 2, 1, 4)])
+    settled(indices, policy("power-corridor-queue-aware", lower="5 kW"))
+    assert held(indices) == {"w": 4}
+
+
 # -- under way -----------------------------------------------------------------------------------
 
 
@@ -305,12 +312,14 @@ def test_coming_bounds_hold_starts():
     )
     starts = [Start("long", 3, ""), Start("short", 3, ""), Start("m", 2, "")]
     snapshot = Snapshot(indices, later)
-    powered, _ = PowerCorridor(mode="reactive").decide(snapshot, starts, (), None)
-    assert powered.starts == starts
-    powered, _ = PowerCorridor(lookahead=10.0).decide(snapshot, starts, (), None)
-    assert powered.starts == starts
-    powered, _ = PowerCorridor(lookahead=30.0).decide(snapshot, starts, (), None)
-    assert sizes(powered.starts) == {"m": 2}, "now already no more than 300 W"
+    for strategy, started in (
+        (PowerCorridor(lookahead=0.0, lead=0.0), {"long": 3, "short": 3, "m": 2}),
+        (PowerCorridor(lookahead=10.0, lead=10.0), {"long": 3, "short": 3, "m": 2}),
+        (PowerCorridor(lead=0.0), {"short": 3, "m": 2}),
+        (PowerCorridor(lead=30.0), {"m": 2}),  # now already no more than 300 W
+    ):
+        powered, _ = strategy.decide(snapshot, starts, (), None)
+        assert sizes(powered.starts) == started
 
 
 def test_bounds_that_have_nothing_in_common():
@@ -357,8 +366,9 @@ def test_who_gave_for_power_takes_nothing_for_a_while():
     assert sizes(powered.resizes) == {"m": 4}
     indices.begin_resize("m", 4)
     indices.finish_resize("m")
-    growth, wide = [Resize("m", 8, "why")], Corridor.constant(0, 900)
+    growth = [Resize("m", 8, "why")]
+    indices.power = replace(indices.power, active=PowerRange(50.0, 50.0))  # it draws less: there is room
     for time, allowed in ((110, False), (129, False), (130, True)):
         indices.now = float(time)
-        powered, _ = strategy.decide(Snapshot(indices, wide), (), growth, memory)
+        powered, _ = decided(indices, strategy, (), growth, memory)
         assert bool(powered.resizes) == allowed
