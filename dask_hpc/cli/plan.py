@@ -4,7 +4,7 @@ import csv
 import json
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
-from math import inf, isinf
+from math import ceil, inf, isinf
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from dask_hpc.cli.table import print_table
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.safe_yaml import check_keys, read_yaml
-from dask_hpc.model.units import parse_quantity, show_large
+from dask_hpc.model.units import parse_quantity, show_large, write_quantity
 from dask_hpc.planning.plan_corridor import CorridorPlan, plan_corridor
 
 _LARGEST_FILE = 10_000_000  # bytes
@@ -65,7 +65,7 @@ def corridor(
     """
     limit = parse_quantity(time_limit, "s")
     jobs = _read_jobs(file)
-    with ThreadPoolExecutor(1) as pool, progress_bar("solving", max(int(limit * 10), 1)) as progress:
+    with ThreadPoolExecutor(1) as pool, progress_bar("solving [s]", ceil(min(limit, 1e6))) as progress:
         found = pool.submit(
             plan_corridor, nodes, jobs, lower, upper, idle=idle, margin=margin, time_limit=limit
         )
@@ -76,7 +76,7 @@ def corridor(
                 break
             except NotYet:
                 tenths += 1
-                progress(tenths)
+                progress(tenths // 10)
         try:
             answer = found.result()
         except InputError as error:
@@ -135,12 +135,13 @@ def _rows(text: bytes) -> list[dict[str, Any]]:
 
 def _tell(plan: CorridorPlan) -> None:
     """The plan for a person."""
-    bounds = [f"from {_watts(plan.lower)}"] if plan.lower > 0 else []
-    bounds += [f"up to {_watts(plan.upper)}"] if not isinf(plan.upper) else []
+    bounds = [f"from {write_quantity(plan.lower, 'W')}"] if plan.lower > 0 else []
+    bounds += [f"up to {write_quantity(plan.upper, 'W')}"] if not isinf(plan.upper) else []
     click.echo(f"corridor   {' '.join(bounds) or 'none'}")
     click.echo(f"before     {_range(plan.before)}, {_place(plan, plan.before)}")
     click.echo(f"after      {_range(plan.after)}, {_place(plan, plan.after)}")
-    click.echo(f"reachable  {_watts(plan.lowest)} to {_watts(plan.highest)}")
+    # As uncertain as power is, the least of its most may be above the most of its least.
+    click.echo(f"reachable  {_range(PowerRange(*sorted((plan.lowest, plan.highest))))}")
     click.echo()
     rows: list[tuple[object, ...]] = []
     for job in plan.jobs:

@@ -108,7 +108,6 @@ class Exchange:
         price = b.spread + s * b.middle
         base = self._spread + s * (self._middle - edges.middle) - edges.half
         extra = np.arange(self.most_extra + 1)
-
         value = base + _least_cost(price, self._room_up, self.least_up + extra)
         value += _least_cost(-price, self._room_down, self.least_down + extra)
         inside = value <= TINY

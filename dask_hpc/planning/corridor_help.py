@@ -2,7 +2,10 @@
 
 from math import ceil
 
+import numpy as np
+
 from dask_hpc.model.units import count_nodes, show_large
+from dask_hpc.planning.corridor_lattice import common_step
 from dask_hpc.planning.corridor_problem import TINY, CorridorProblem, Distribution
 from dask_hpc.planning.corridor_reach import reachable
 
@@ -73,9 +76,10 @@ def _between(problem: CorridorProblem, answer: Distribution) -> str:
     if spread > width:
         text += f" (least and most power are {_watts(spread)} apart)"
     else:
-        steps = [abs(part.power.most - problem.idle) for part in problem.parts if len(part.sizes) > 1]
-        if steps and min(steps) > width:
-            text += f" (one node more or less makes {_watts(min(steps))} or more)"
+        powers = {part.power.most for part in problem.parts if len(part.sizes) > 1}
+        step = common_step(np.array([problem.idle, *powers]))
+        if step > width:
+            text += f" (whole nodes change power in steps of {_watts(step)})"
     is_below = answer.power.least < problem.floor
     bound, way = ("lower", "down") if is_below else ("upper", "up")
     return f"{text}: move the {bound} bound {way} by {_watts(answer.outside)}"

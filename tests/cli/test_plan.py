@@ -61,6 +61,15 @@ def test_csv_and_json_say_the_same(jobs, tmp_path):
     assert found["after"] == [2450, 2470] and found["upper"] == 2500
 
 
+def test_bounds_are_shown_as_they_were_said_and_uncertain_power_as_a_range(jobs):
+    jobs.write_text("- {id: fix, nodes: 4, power: [200 W, 220 W]}")
+    out = run(jobs, "--lower", "1.5001kW", "--upper", "1.61kW")
+    assert "corridor   from 1.5001 kW up to 1.61 kW\n" in out
+    assert "before     1.51 kW to 1.59 kW, inside\n" in out
+    assert "reachable  1.51 kW to 1.59 kW\n" in out
+    assert out.endswith("inside, and no change leaves fewer nodes idle; no plan is better\n")
+
+
 def test_what_is_impossible_is_said_with_what_would_help(jobs):
     out = run(jobs, "--upper", "900")
     assert "impossible: the least that can be drawn is 1.28 kW: raise the upper bound by 382 W" in out

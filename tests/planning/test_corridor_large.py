@@ -85,7 +85,9 @@ def test_a_narrow_corridor_between_two_steps_is_declared_impossible():
     answer = solve(problem, how="fast")
     assert not answer.is_feasible and answer.is_optimal
     assert answer.outside == pytest.approx(0.2) or answer.outside == pytest.approx(0.3)
-    assert "no distribution hits the 0.5 W" in what_would_help(problem, answer)
+    said = what_would_help(problem, answer)
+    assert "no distribution hits the 0.5 W" in said
+    assert "(whole nodes change power in steps of 1 W): move the" in said
 
 
 @pytest.mark.parametrize(
