@@ -101,10 +101,10 @@ def _chosen(
     return dict.fromkeys(list(chosen)[:PARTS])
 
 
-def _nearby(part: Part, size: int, radius: int) -> tuple[int, ...]:
+def _nearby(part: Part, size: int, radius: int) -> Sequence[int]:
     """The allowed size nearest to this one, and so many to either side."""
     sizes = part.sizes
     at = min(bisect_left(sizes, size), len(sizes) - 1)
     if at and size - sizes[at - 1] <= abs(sizes[at] - size):
         at -= 1
-    return tuple(sizes[max(at - radius, 0) : at + radius + 1])
+    return sizes[max(at - radius, 0) : at + radius + 1]

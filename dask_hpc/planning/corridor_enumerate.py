@@ -33,7 +33,7 @@ def enumerate_all(
     needed = sum(part.sizes[0] for part in order)
     steps: list[tuple[Ints, Ints]] = []
     for part in order:
-        sizes = np.asarray(part.sizes, np.int64)
+        sizes = _array(part.sizes)
         needed -= part.sizes[0]
         if part is order[-1] and idle_nodes is not None:
             size = problem.nodes - idle_nodes - used
@@ -62,6 +62,12 @@ def enumerate_all(
         found[part.id] = int(size[best])
         best = int(before[best])
     return found
+
+
+def _array(sizes: Sequence[int]) -> Ints:
+    if isinstance(sizes, range):  # much faster than through its numbers
+        return np.arange(sizes.start, sizes.stop, sizes.step, dtype=np.int64)
+    return np.asarray(sizes, np.int64)
 
 
 def best_index(problem: CorridorProblem, idle: Ints, changed: Ints, least: Floats, most: Floats) -> int:
