@@ -11,7 +11,7 @@ settles the order where idle nodes draw nothing.
 from typing import Literal
 
 from dask_hpc.planning.corridor_enumerate import enumerate_all
-from dask_hpc.planning.corridor_fast import search
+from dask_hpc.planning.corridor_fast import NEAR, search
 from dask_hpc.planning.corridor_groups import Groups
 from dask_hpc.planning.corridor_help import what_would_help
 from dask_hpc.planning.corridor_milp import has_solver, solve_milp
@@ -46,8 +46,8 @@ def solve(problem: CorridorProblem, time_limit: float = 1.0, how: How = "auto") 
     """The best distribution.
 
     "fast" needs no solver. "auto" is that too, and asks HiGHS, if it is installed, for at most ``time_limit``
-    seconds only where bounds do not prove the answer: up to the number of changed nodes, or if nothing
-    was found. Tiny problems are proven by looking at every distribution.
+    seconds only where bounds do not prove the answer: idle or changed nodes, or more than a thousandth of the
+    watts outside. Tiny problems are proven by looking at every distribution.
     """
     if how == "HiGHS" or how == "CBC":
         return solve_milp(problem, how, time_limit) or _as_little_as_possible(problem)
@@ -60,13 +60,20 @@ def solve(problem: CorridorProblem, time_limit: float = 1.0, how: How = "auto") 
         sizes = enumerate_all(groups.merged, groups.merged.parts, _LIMIT, proven)
         if sizes is not None:
             return distribution(problem, groups.split(sizes), "fast")
-    if how == "auto" and (found is None or found.unproven not in ("", "slack")) and has_solver("HiGHS"):
+    if how == "auto" and _is_doubtful(found) and has_solver("HiGHS"):
         solved = solve_milp(groups.merged, "HiGHS", time_limit, known=found)
         if solved is not None and (found is None or solved.is_optimal or _order(solved) < _order(found)):
             found = solved
     if found is None:
         return _as_little_as_possible(problem)
     return distribution(problem, groups.split(found.sizes), found.how, found.gap, found.unproven)
+
+
+def _is_doubtful(found: Distribution | None) -> bool:
+    """Whether a solver may find something that matters."""
+    if found is None or found.unproven in ("idle", "changed"):
+        return True
+    return found.unproven == "outside" and found.gap > NEAR
 
 
 def _order(found: Distribution) -> tuple[float, int, int, float]:

@@ -64,21 +64,14 @@ class Bounds:
         self.fewest_idle = max(0, problem.nodes - int(self.high.sum()))
         self.most_idle = problem.nodes - int(self.low.sum())
 
-    def extremes(self) -> tuple[Floats, Floats, Floats]:
-        """By number of idle nodes from the fewest: the most power at least, the least at most, half the
-        difference between the two at least."""
+    def least_by_idle(self, s: float) -> Floats:
+        """The least of W + s M by number of idle nodes, from the fewest. For 1 that is the lowest most power,
+        for -1 the negative of the highest least power."""
         idle = np.arange(self.fewest_idle, self.most_idle + 1)
-        free = self.most_idle - idle  # beyond the least sizes
-        room = self.high - self.low
-
-        def cheapest(watts: Floats) -> Floats:
-            return _least_cost(watts, room, free) + float(self.low @ watts)
-
-        watts = idle * self.idle
-        lowest = cheapest(self.most) + watts + self.constant.most
-        highest = -cheapest(-self.least) + watts + self.constant.least
-        narrowest = cheapest(self.spread) + (self.constant.most - self.constant.least) / 2
-        return lowest, highest, narrowest
+        price = self.spread + s * self.middle
+        fixed = float(self.low @ price) + (self.constant.most - self.constant.least) / 2
+        fixed += s * (self.constant.most + self.constant.least) / 2
+        return _least_cost(price, self.high - self.low, self.most_idle - idle) + fixed + s * self.idle * idle
 
     def at(self, idle: int, origin: Ints | None = None) -> "Exchange":
         """What can be reached with so many idle nodes, from the sizes now or from ``origin``."""

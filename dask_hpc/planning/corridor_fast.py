@@ -12,16 +12,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_hpc.planning.corridor_bounds import Bounds, Edges
+from dask_hpc.planning.corridor_bounds import Bounds, Edges, Exchange
 from dask_hpc.planning.corridor_core import PARTS, best_near, crossing
-from dask_hpc.planning.corridor_enumerate import Floats, Ints
+from dask_hpc.planning.corridor_enumerate import Floats
 from dask_hpc.planning.corridor_lattice import common_step, down_to, node_step, slack_on_steps
 from dask_hpc.planning.corridor_polish import polished
 from dask_hpc.planning.corridor_problem import TINY, CorridorProblem, Distribution, distribution
 
-_TRIES = 6  # numbers of idle nodes, and of changed nodes, for which a distribution is looked for in vain
-_LOOKS = 300  # numbers of idle nodes that are refuted one by one
+_TRIES = 6  # numbers of changed nodes for which a distribution is looked for, from the fewest
+_LOOKS = 24  # times that distributions near a relaxed optimum are looked at
+_PROOFS = 80  # times that the relaxed program is solved to refute a number of idle nodes
 _TURNS = 3  # different few parts whose sizes are looked at
+#: a share of the watts outside that is not worth a search
+NEAR = 1e-3
 _CLOSE = 1e-4  # of its bound: such a slack is the best, as solvers mean it
 
 
@@ -39,43 +42,69 @@ class _Search:
         self._free = int(is_free.sum())
         self._most_step = common_step(bounds.most[is_free])
         self._least_step = common_step(bounds.least[is_free])
-        self._lowest, self._highest, self._narrowest = bounds.extremes()
+        self._lowest, self._highest = bounds.least_by_idle(1.0), -bounds.least_by_idle(-1.0)
         now = np.array([part.now for part in problem.parts], np.int64)
         self._must_change = int(abs(now - bounds.now).sum())
+        self._looks_left, self._proofs_left = _LOOKS, _PROOFS
         self._best: Distribution | None = None
 
     def run(self) -> Distribution | None:
         """The number of idle nodes that the bounds favour, then the next, until they are met."""
         outside = self._outside_by_idle()
         first: tuple[float, int] | None = None
-        tries = 0
-        for _ in range(_LOOKS):
+        while self._looks_left > 0:
             least = float(outside.min())
-            if tries == _TRIES or least == np.inf:
+            if least == np.inf:
                 break
             at = int(np.argmax(outside <= least + TINY))
             idle = self._bounds.fewest_idle + at
-            wide = self._tightened(Edges(self._edges.low - least, self._edges.high + least), at)
-            more = self._bounds.at(idle, self._bounds.low).outside(wide, 0)[0]
-            if more > TINY:
-                outside[at] = least + more
+            wide = Edges(self._edges.low - least, self._edges.high + least)
+            if self._proofs_left > 0 and self._is_refuted(outside, at, wide, least):
                 continue
-            first = first or (least, idle)
-            tries += 1
-            if self._construct(idle, wide, least):
+            # Where nothing is left to refute it, another number of idle nodes may be as good.
+            first = first or (least, idle if self._proofs_left > 0 else self._bounds.fewest_idle)
+            if self._construct(idle, at, wide, least):
                 break
             outside[at] = np.inf
         return self._judged(first)
+
+    def _is_refuted(self, outside: Floats, at: int, wide: Edges, least: float) -> bool:
+        """Whether so many idle nodes need more watts outside after all; then the bounds are raised."""
+        exchange = self._bounds.at(self._bounds.fewest_idle + at, self._bounds.low)
+        more, s, _, _ = exchange.outside(wide, 0)
+        self._proofs_left -= 1
+        if more > TINY:
+            # What proves it for one number of idle nodes says something of every other.
+            proof = self._bounds.least_by_idle(s) - s * self._edges.middle - self._edges.half
+            np.maximum(outside, proof, out=outside)
+            outside[at] = max(outside[at], least + more)
+            return True
+
+        def fits(watts: float) -> bool:
+            self._proofs_left -= 1
+            wider = self._tightened(Edges(wide.low - watts, wide.high + watts), at)
+            return exchange.outside(wider, 0)[0] <= TINY
+
+        if fits(0.0):
+            return False
+        # A step further out there is room for the whole of the corridor as it was.
+        below, above = 0.0, max(self._most_step, self._least_step)
+        while above - below > TINY / 2 and self._proofs_left > 0:
+            middle = (below + above) / 2
+            below, above = (below, middle) if fits(middle) else (middle, above)
+        outside[at] = least + (above if above - below <= TINY / 2 else max(below, TINY))
+        return True
 
     def _outside_by_idle(self) -> Floats:
         """For every number of idle nodes, from the fewest on, a bound of the watts outside."""
         low, high = self._edges.low, self._edges.high
         outside = np.maximum(0.0, np.maximum(self._lowest - high, low - self._highest))
-        outside = np.maximum(outside, self._narrowest - self._edges.half)
+        narrowest = self._bounds.least_by_idle(0.0)
+        outside = np.maximum(outside, narrowest - self._edges.half)
         tight_high = down_to(high, self._lowest, self._most_step)
         tight_low = -down_to(-low, -self._highest, self._least_step)
         is_hole = (tight_low > self._highest + TINY) | (tight_high < self._lowest - TINY)
-        is_hole |= self._narrowest > (tight_high - tight_low) / 2 + TINY
+        is_hole |= narrowest > (tight_high - tight_low) / 2 + TINY
         beyond = np.minimum(
             tight_high + self._most_step - high if self._most_step else 0.0,
             low - tight_low + self._least_step if self._least_step else 0.0,
@@ -92,34 +121,53 @@ class _Search:
         low = -down_to(-edges.low, -self._highest[at : at + 1], self._least_step)
         return Edges(float(low[0]), float(high[0]))
 
-    def _construct(self, idle: int, wide: Edges, least: float) -> bool:
-        """Whether a distribution with so many idle nodes and not more watts outside was found."""
+    def _construct(self, idle: int, at: int, wide: Edges, least: float) -> bool:
+        """Whether a distribution with so many idle nodes and hardly more watts outside was found."""
+        self._looks_left -= 1
         exchange = self._bounds.at(idle)
-        extra = exchange.fewest_extra(wide)
+        extra = exchange.fewest_extra(self._tightened(wide, at))
+        if extra is None:
+            extra = exchange.fewest_extra(wide)
         if extra is None:
             return False
         aim = self._edges if least <= TINY else wide
         for more in range(min(_TRIES, exchange.most_extra - extra + 1)):
-            value, _, below, above = exchange.outside(aim, extra + more)
-            sizes, pair = crossing(self._bounds, exchange, below, above, aim.middle)
-            best: Distribution | None = None
-            for turn in range(_TURNS):
-                found = self._near(sizes, pair, turn)
-                if found is None:
-                    break
-                if found.idle_nodes == idle and found.outside <= least + TINY:
-                    best = found if best is None else min(best, found, key=lambda one: one.levels)
-                    if best.slack >= self._problem.margin - value - TINY or self._free <= PARTS:
-                        break
-            if best is not None:
+            best = self._look(exchange, aim, extra + more, idle)
+            if best is not None and best.outside <= least * (1 + NEAR) + TINY:
                 fewest = self._must_change + exchange.least_up + exchange.least_down + 2 * extra
                 slack = -exchange.outside(self._edges, extra)[0] + self._problem.margin
-                proved = self._proved(best, fewest, slack)
-                if proved.unproven == "slack":
-                    proved = self._proved(self._polished(best), fewest, slack)
-                self._best = proved
+                self._best = self._proved(best, fewest, slack)
+                if self._best.unproven == "slack":
+                    self._best = self._proved(self._polished(best), fewest, slack)
                 return True
         return False
+
+    def _look(self, exchange: Exchange, aim: Edges, extra: int, idle: int) -> Distribution | None:
+        """The best distribution with so many idle nodes that is found near the relaxed optimum."""
+        value, _, below, above = exchange.outside(aim, extra)
+        sizes, pair = crossing(self._bounds, exchange, below, above, aim.middle)
+        enough = self._problem.margin - value - TINY if aim is self._edges else -np.inf
+        best: Distribution | None = None
+        for turn in range(min(_TURNS, self._looks_left)):
+            self._looks_left -= 1
+            near = best_near(self._problem, self._bounds, sizes, pair, turn)
+            if near is None:
+                break
+            found = distribution(self._problem, near, "fast", 1.0, "outside")
+            self._keep(found)
+            if found.idle_nodes == idle:
+                best = found if best is None else min(best, found, key=lambda one: one.levels)
+                if best.slack >= enough or self._free <= PARTS:
+                    break
+        if best is not None and best.outside > TINY:
+            best = self._polished(best)
+            self._keep(best)
+        return best
+
+    def _keep(self, found: Distribution) -> None:
+        """Remember it if there was none better."""
+        if self._best is None or found.levels < self._best.levels:
+            self._best = found
 
     def _polished(self, found: Distribution) -> Distribution:
         """The same idle and changed nodes, and more slack if that is found."""
@@ -129,16 +177,6 @@ class _Search:
         sizes = polished(self._bounds, sizes, found.idle_nodes, can_step)
         named = {part.id: int(size) for part, size in zip(parts, sizes, strict=True)}
         return min(found, distribution(self._problem, named, "fast"), key=lambda one: one.levels)
-
-    def _near(self, sizes: Ints, pair: tuple[int, ...], turn: int) -> Distribution | None:
-        """The best distribution near these sizes; it is kept if there was none better."""
-        near = best_near(self._problem, self._bounds, sizes, pair, turn)
-        if near is None:
-            return None
-        found = distribution(self._problem, near, "fast", 1.0, "outside")
-        if self._best is None or found.levels < self._best.levels:
-            self._best = found
-        return found
 
     def _proved(self, found: Distribution, fewest: int, slack: float) -> Distribution:
         """With what bounds say of changed nodes and slack, its watts outside and idle nodes being best."""
