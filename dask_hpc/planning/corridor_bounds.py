@@ -54,6 +54,8 @@ class Bounds:
         self.low = np.array([part.sizes[0] for part in parts], np.int64)
         self.high = np.array([part.sizes[-1] for part in parts], np.int64)
         self.now = np.clip(np.array([part.now for part in parts], np.int64), self.low, self.high)
+        #: the parts that cannot stop at any size
+        self.sparse = [number for number, part in enumerate(parts) if not part.is_contiguous]
         self.least = np.array([part.power.least for part in parts])
         self.most = np.array([part.power.most for part in parts])
         self.middle, self.spread = (self.most + self.least) / 2, (self.most - self.least) / 2

@@ -62,7 +62,7 @@ def _exchanges(change: Ints, middle: Ints) -> list[tuple[int, int, int]]:
 
 def best_near(
     problem: CorridorProblem, bounds: Bounds, sizes: Ints, pair: Sequence[int], turn: int
-) -> dict[str, int] | None:
+) -> Ints | None:
     """The best distribution in which all parts but a few have these sizes, and those few a size nearby.
 
     The few are those whose size is not allowed, the ``pair``, and others of all powers, every ``turn``
@@ -72,33 +72,35 @@ def best_near(
     chosen = _chosen(parts, bounds, sizes, pair, turn)
     radius = int((_LOOKED_AT ** (1 / max(len(chosen), 1)) - 1) / 2)
     inner = [replace(parts[n], sizes=_nearby(parts[n], int(sizes[n]), radius)) for n in chosen]
-    fixed = {part.id: _nearby(part, int(sizes[n]), 0)[0] for n, part in enumerate(parts) if n not in chosen}
-    nodes = problem.nodes - sum(fixed.values())
+    near = sizes.copy()
+    for n in bounds.sparse:
+        near[n] = _nearby(parts[n], int(sizes[n]), 0)[0]
+    near[chosen] = 0
+    nodes = problem.nodes - int(near.sum())
     if sum(part.sizes[0] for part in inner) > nodes:
         return None
-    outer = [part for part in parts if part.id in fixed]
     constant = PowerRange(
-        problem.constant.least + sum(part.power.least * fixed[part.id] for part in outer),
-        problem.constant.most + sum(part.power.most * fixed[part.id] for part in outer),
+        problem.constant.least + float(bounds.least @ near), problem.constant.most + float(bounds.most @ near)
     )
     small = replace(problem, nodes=nodes, parts=tuple(inner), constant=constant)
     found = enumerate_all(small, inner, 2 * _LOOKED_AT)
-    return None if found is None else fixed | found
+    if found is None:
+        return None
+    near[chosen] = [found[parts[n].id] for n in chosen]
+    return near
 
 
-def _chosen(
-    parts: Sequence[Part], bounds: Bounds, sizes: Ints, pair: Sequence[int], turn: int
-) -> dict[int, None]:
+def _chosen(parts: Sequence[Part], bounds: Bounds, sizes: Ints, pair: Sequence[int], turn: int) -> list[int]:
     """The numbers of the few parts."""
     free = np.flatnonzero(bounds.low < bounds.high)
-    wrong = [n for n in free.tolist() if int(sizes[n]) not in parts[n].sizes]
+    wrong = [n for n in bounds.sparse if int(sizes[n]) not in parts[n].sizes]
     chosen = dict.fromkeys((*wrong, *(n for n in pair if bounds.low[n] < bounds.high[n])))
     wanted = PARTS - len(chosen)
     if wanted > 0 and len(free):
         order = free[np.argsort(bounds.middle[free], kind="stable")]
         spots = (np.arange(wanted) + (turn + 1) / 4) * len(order) / wanted
         chosen |= dict.fromkeys(order[spots.astype(int)].tolist())
-    return dict.fromkeys(list(chosen)[:PARTS])
+    return list(chosen)[:PARTS]
 
 
 def _nearby(part: Part, size: int, radius: int) -> Sequence[int]:

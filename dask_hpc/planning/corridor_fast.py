@@ -14,7 +14,7 @@ import numpy as np
 
 from dask_hpc.planning.corridor_bounds import Bounds, Edges, Exchange
 from dask_hpc.planning.corridor_core import PARTS, best_near, crossing
-from dask_hpc.planning.corridor_enumerate import Floats
+from dask_hpc.planning.corridor_enumerate import Floats, Ints
 from dask_hpc.planning.corridor_lattice import common_step, down_to, node_step, slack_on_steps
 from dask_hpc.planning.corridor_polish import polished
 from dask_hpc.planning.corridor_problem import TINY, CorridorProblem, Distribution, distribution
@@ -133,7 +133,13 @@ class _Search:
         aim = self._edges if least <= TINY else wide
         for more in range(min(_TRIES, exchange.most_extra - extra + 1)):
             best = self._look(exchange, aim, extra + more, idle)
-            if best is not None and best.outside <= least * (1 + NEAR) + TINY:
+            if best is None:
+                continue
+            if best.outside > least + TINY:
+                # Almost as near as can be; what it takes to be nearer is not worth it.
+                if best.outside <= least * (1 + NEAR):
+                    return True
+            elif best.idle_nodes == idle:
                 fewest = self._must_change + exchange.least_up + exchange.least_down + 2 * extra
                 slack = -exchange.outside(self._edges, extra)[0] + self._problem.margin
                 self._best = self._proved(best, fewest, slack)
@@ -143,7 +149,8 @@ class _Search:
         return False
 
     def _look(self, exchange: Exchange, aim: Edges, extra: int, idle: int) -> Distribution | None:
-        """The best distribution with so many idle nodes that is found near the relaxed optimum."""
+        """The best distribution that is found near the relaxed optimum, with so many idle nodes if it is
+        inside the corridor."""
         value, _, below, above = exchange.outside(aim, extra)
         sizes, pair = crossing(self._bounds, exchange, below, above, aim.middle)
         enough = self._problem.margin - value - TINY if aim is self._edges else -np.inf
@@ -153,9 +160,9 @@ class _Search:
             near = best_near(self._problem, self._bounds, sizes, pair, turn)
             if near is None:
                 break
-            found = distribution(self._problem, near, "fast", 1.0, "outside")
+            found = self._distribution(near)
             self._keep(found)
-            if found.idle_nodes == idle:
+            if found.idle_nodes == idle or found.outside > TINY:
                 best = found if best is None else min(best, found, key=lambda one: one.levels)
                 if best.slack >= enough or self._free <= PARTS:
                     break
@@ -164,19 +171,24 @@ class _Search:
             self._keep(best)
         return best
 
+    def _polished(self, found: Distribution) -> Distribution:
+        """The same idle and changed nodes, and more slack if that is found."""
+        parts = self._problem.parts
+        can_step = np.setdiff1d(np.arange(len(parts)), self._bounds.sparse)
+        sizes = np.array([found.sizes[part.id] for part in parts], np.int64)
+        better = self._distribution(polished(self._bounds, sizes, found.idle_nodes, can_step))
+        return min(found, better, key=lambda one: one.levels)
+
+    def _distribution(self, sizes: Ints) -> Distribution:
+        """With nothing proven yet."""
+        names = [part.id for part in self._problem.parts]
+        named = dict(zip(names, sizes.tolist(), strict=True))
+        return distribution(self._problem, named, "fast", 1.0, "outside")
+
     def _keep(self, found: Distribution) -> None:
         """Remember it if there was none better."""
         if self._best is None or found.levels < self._best.levels:
             self._best = found
-
-    def _polished(self, found: Distribution) -> Distribution:
-        """The same idle and changed nodes, and more slack if that is found."""
-        parts = self._problem.parts
-        can_step = np.array([n for n, part in enumerate(parts) if part.is_contiguous], np.int64)
-        sizes = np.array([found.sizes[part.id] for part in parts], np.int64)
-        sizes = polished(self._bounds, sizes, found.idle_nodes, can_step)
-        named = {part.id: int(size) for part, size in zip(parts, sizes, strict=True)}
-        return min(found, distribution(self._problem, named, "fast"), key=lambda one: one.levels)
 
     def _proved(self, found: Distribution, fewest: int, slack: float) -> Distribution:
         """With what bounds say of changed nodes and slack, its watts outside and idle nodes being best."""

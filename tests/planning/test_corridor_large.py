@@ -113,6 +113,15 @@ def test_half_of_the_budget_of_a_decision_is_left(jobs, nodes, kind, seconds):
     assert min(took) < seconds
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_corridor_narrower_than_what_is_known_of_power_is_as_near_as_matters(seed):
+    problem = instance(200, 10_000, seed, width=20.0)
+    answer = solve(problem)
+    assert not answer.is_feasible and answer.how == "fast" and is_legal(problem, answer)
+    assert answer.is_optimal or (answer.unproven == "outside" and answer.gap <= 1e-3)
+    assert "(least and most power are" in what_would_help(problem, answer)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", ["HiGHS", "CBC"])
 def test_ten_times_as_fast_as_a_solver(solver):
