@@ -48,6 +48,8 @@ class PowerWatch:
         self._meters = MeterChanges()
         self._forecasting: Forecasting | None = None
         self._timer: Any = None
+        #: when the next look is
+        self._due = 0.0
         self._seen_at = -1.0
         self._revision = -1
         #: the view and the bounds that the last decision saw, and when
@@ -80,6 +82,8 @@ class PowerWatch:
             self.source.look()
         if self.sight is None:
             self._start()
+        else:
+            self._look_in(max(self._due - control.clock(), 0.0))
         # A strategy may say that it does not look ahead.
         self._forecast(strategy is not None and getattr(strategy, "mode", "") != "reactive")
         self._decided = None
@@ -136,7 +140,7 @@ class PowerWatch:
             interval, sensors = control.settings["power-interval"], control.settings["power-meter"] == "auto"
             metering = Metering(self._scheduler, interval, self._measured, control.count_error, sensors)
             self._meters.want(metering, control.count_error)
-        self._timer = self._scheduler.loop.call_later(0, self._tick)
+        self._look_in(0.0)
 
     def _meter(self) -> Meter:
         settings = self._control.settings
@@ -161,14 +165,16 @@ class PowerWatch:
         except Exception as error:
             self._control.count_error("a look at power", error)
         if self.sight is not None:
-            self._timer = self._scheduler.loop.call_later(self._until_next(), self._tick)
+            self._look_in(self._control.settings["power-interval"])
 
-    def _until_next(self) -> float:
-        """Seconds until the next look: sooner if the corridor changes before."""
-        interval: float = self._control.settings["power-interval"]
+    def _look_in(self, seconds: float) -> None:
+        """The next look comes then, or sooner if the corridor changes before."""
         now, corridor = self._control.clock(), self.corridor
-        steps = () if corridor is None else corridor.coming(now, now + interval)
-        return steps[0][0] - now if steps else interval
+        steps = () if corridor is None else corridor.coming(now, now + seconds)
+        if self._timer is not None:
+            self._scheduler.loop.remove_timeout(self._timer)
+        self._due = steps[0][0] if steps else now + seconds
+        self._timer = self._scheduler.loop.call_later(max(self._due - now, 0.0), self._tick)
 
     def _look(self) -> None:
         control = self._control
@@ -215,6 +221,7 @@ class PowerWatch:
         )
 
     def _corridor_changes(self) -> None:
+        self._look_in(max(self._due - self._control.clock(), 0.0))
         self._control.wake()
 
     # before a decision

@@ -159,7 +159,7 @@ class Levels:
                 if name not in held:
                     outside.append(reading.watts)
         for window, found in ((self._active, busy), (self._outside, outside)):
-            for watts in found:
+            for watts in quantiles(found) if found else ():  # however many nodes there are
                 window.add(now, watts)
         for name in self._nodes.keys() - readings.keys():
             del self._nodes[name]

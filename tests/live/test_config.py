@@ -58,6 +58,21 @@ def test_every_key_is_in_both_files():
         ("io-lanes", {"/scratch": True}),
         ("io-lanes", {"default": "many"}),
         ("io-lanes", {3: 3}),
+        ("power-watch", 1),
+        ("power-interval", "1 ms"),
+        ("power-interval", "1 h"),
+        ("power-meter", "best"),
+        ("power-meter", {"simulated": {"watts": 3}}),
+        ("power-meter", {"simulated": {"noise": -1}}),
+        ("power-meter", {"simulated": {"idle": float("nan")}}),
+        ("power-meter", {"simulated": {}, "auto": {}}),
+        ("power-meter", ["auto"]),
+        ("power-model", {"idle": "90 W"}),
+        ("power-model", {"idle": "90 W", "busy": "80 W"}),
+        ("power-model", {"idle": 0, "busy": "80 W"}),
+        ("power-model", 5),
+        ("power-history", 5),
+        ("power-history", ""),
     ],
 )
 def test_bad_values_name_the_key(key, bad):
@@ -69,6 +84,21 @@ def test_settings_are_everything_but_the_policy():
     plain = {k: v for k, v in config.DEFAULTS["hpc"].items() if k != "policy"}
     assert config.settings() == plain | {"drain": 10.0, "farewell": 8.0, "power-interval": 1.0}
     assert set(config.LIVE) <= set(config.settings())
+
+
+def test_power_in_human_units():
+    given = {
+        "hpc.power-meter": {"simulated": {"idle": "60 W", "busy": "0.14 kW", "lag": "1.5s", "seed": 3}},
+        "hpc.power-model": {"idle": "90 W", "busy": "0.35 kW"},
+        "hpc.power-history": "~/power.json",
+        "hpc.power-interval": "500 ms",
+    }
+    with dask.config.set(given):
+        found = config.settings()
+        jsonschema.validate({"hpc": {key[4:]: value for key, value in given.items()}}, SCHEMA)
+    assert found["power-meter"] == {"simulated": {"idle": 60.0, "busy": 140.0, "lag": 1.5, "seed": 3}}
+    assert found["power-model"] == {"idle": 90.0, "busy": 350.0} and found["power-interval"] == 0.5
+    assert found["power-history"] == os.path.expanduser("~/power.json")
 
 
 def test_live_settings_are_checked():

@@ -291,6 +291,55 @@ async def test_a_worker_that_falls_silent_is_doubted_and_forgiven(c, s, a, b):
 
 
 @cluster2
+async def test_a_step_of_the_schedule_counts_when_it_comes(c, s, a, b):
+    with dask.config.set(SIMULATED | {"hpc.power-interval": 60}):
+        manager = await dask_hpc.manage(c)
+    async with manager:
+        plugin = plugin_of(s)
+        await async_poll_for(lambda: plugin.power_trace.count, 10)
+        schedule = [{"at": "0 s", "upper": "2 kW"}, {"at": f"{plugin.clock() + 1} s", "upper": "1 kW"}]
+        await manager.set(**{"power.schedule": schedule})
+        await async_poll_for(lambda: plugin.power._decided and plugin.power._decided[1] == (0, 2000), 10)
+        await async_poll_for(lambda: plugin.power._decided and plugin.power._decided[1] == (0, 1000), 10)
+
+
+@cluster2
+async def test_errors_of_ours_end_the_watch_and_it_can_begin_anew(c, s, a, b):
+    with dask.config.set(MODELLED):
+        manager = await dask_hpc.manage(c)
+    async with manager:
+        plugin = plugin_of(s)
+        await async_poll_for(lambda: NAME in a.plugins and plugin.power_trace.count, 10)
+        plugin.power.sight.meter.look = None  # every look fails from now on
+        await async_poll_for(lambda: not plugin.is_on, 10)
+        await async_poll_for(lambda: NAME not in a.plugins and view_of(s) is None, 10)
+        assert plugin.power._timer is None
+        await manager.set("power-corridor")  # which switches control on again
+        await looks(s, 2)
+        await async_poll_for(lambda: NAME in a.plugins, 10)
+        assert view_of(s) is not None and plugin.errors == 0
+
+
+@cluster2
+async def test_a_dry_run_sees_power(c, s, a, b):
+    with dask.config.set(SIMULATED):
+        manager = await dask_hpc.manage(c, dry_run=True)
+    async with manager:
+        await looks(s, 2)
+        assert view_of(s).watts == pytest.approx(120)
+
+
+@cluster2
+async def test_power_can_be_watched_without_a_strategy(c, s, a, b):
+    with dask.config.set(SIMULATED | {"hpc.policy": "fcfs", "hpc.power-watch": True}):
+        manager = await dask_hpc.manage(c)
+    async with manager:
+        await looks(s, 3)
+        assert (await manager.status())["power"]["watts"] == pytest.approx(120)
+        assert watch_of(s).corridor is None and view_of(s).forecast is None
+
+
+@cluster2
 async def test_strategies_that_look_ahead_see_a_forecast(c, s, a, b):
     with dask.config.set(SIMULATED):
         manager = await dask_hpc.manage(c)
