@@ -3,7 +3,6 @@
 No sensor is needed, and none is read: workers are given made-up watts by how busy they are.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
@@ -13,9 +12,10 @@ from time import monotonic, sleep
 from typing import Any, NamedTuple
 
 import dask
-from distributed import Client, Future, LocalCluster
+from distributed import Client, Future
 
 import dask_hpc
+from dask_hpc.cli.demo_cluster import demo_cluster
 from dask_hpc.cli.demo_seen import Seen
 from dask_hpc.cli.demo_work import TASK, Piece, Tally
 from dask_hpc.model.units import write_quantity
@@ -110,14 +110,7 @@ class CorridorDemo(Seen):
         }
         with (
             dask.config.set(settings),
-            LocalCluster(
-                n_workers=NODES,
-                threads_per_worker=1,
-                dashboard_address=":0",
-                memory_limit=0,
-                silence_logs=logging.CRITICAL,
-            ) as cluster,
-            Client(cluster) as client,
+            demo_cluster(NODES) as (_, client),
             dask_hpc.manage(client, self.policy) as manager,
         ):
             yield client, manager

@@ -1,6 +1,5 @@
 """The demo's cluster and jobs: predicted first, then run while nodes are held, leave and come."""
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 from distributed import Client, Future, LocalCluster
 
 import dask_hpc
+from dask_hpc.cli.demo_cluster import demo_cluster
 from dask_hpc.cli.demo_seen import Seen
 from dask_hpc.cli.demo_work import TASK, Piece, Tally
 from dask_hpc.model.job import Job
@@ -105,14 +105,7 @@ class Demo(Seen):
     @contextmanager
     def _cluster(self) -> Iterator[tuple[LocalCluster, Client, Any]]:
         with (
-            LocalCluster(
-                n_workers=NODES,
-                threads_per_worker=1,
-                dashboard_address=":0",
-                memory_limit=0,
-                silence_logs=logging.CRITICAL,
-            ) as cluster,
-            Client(cluster) as client,
+            demo_cluster(NODES) as (cluster, client),
             dask_hpc.malleable(cluster, policy=self.policy) as manager,
         ):
             yield cluster, client, manager
