@@ -52,6 +52,14 @@ EXPERIMENTS: Mapping[str, Experiment] = {
                    "4,000 jobs: start those that balance computing and writing.", 7),
         Experiment("corridor-solve-time", "000_e95d529633a3559e.txt, 5.2, 9.2.4",
                    "How long the power corridor's program takes, with PuLP and without.", 316, 0),
+        Experiment("corridor-upper", "000_e95d529633a3559e.txt, 9.2.2",
+                   "Two applications draw too much: one shrinks, the other grows.", 1, 0),
+        Experiment("corridor-lower", "000_e95d529633a3559e.txt, 9.2.2",
+                   "Two applications draw too little: one shrinks, the other grows more.", 1, 0),
+        Experiment("corridor-dynamic", "000_e95d529633a3559e.txt, 9.2.3",
+                   "A power corridor that moves three times, and one application that follows it.", 1, 0),
+        Experiment("corridor-batch", "000_e95d529633a3559e.txt, 9.2.4",
+                   "Twenty jobs in a power corridor that moves twice: who stays inside, at what price.", 13),
     )
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.plan import Resize, Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.units import count_nodes, show_large
+from dask_hpc.strategies.power_anchor import Anchor
 from dask_hpc.strategies.power_balance import TINY, Balance
 from dask_hpc.strategies.power_bounds import Bounds, Coming
 from dask_hpc.strategies.strategy import Resizes, Starts
@@ -33,6 +34,7 @@ class Admission:
     balance: Balance
     bounds: Bounds
     coming: Coming
+    anchor: Anchor
     #: room that must be left before running jobs grow
     hysteresis: float = 0.0
     #: jobs that gave nodes for power a short while ago
@@ -74,13 +76,33 @@ class Admission:
             size = high if self.balance.fits(job.id, 0, high, self.bounds.ceiling) else 0
         else:
             size = self.balance.largest(job, 0, high, self.bounds.ceiling)
-        if not size or not self.coming.admits(job, size):
+        if size and not (self.anchor.may_start(job, size) and self.coming.admits(job, size)):
+            size = self._sooner(job, size)
+        if not size:
             if high and self.held is None:
                 self.held = job
             return False
         asked = self.asked.get((job.id, size))
-        self._start(job, asked or (start if size == start.nodes else self._less(start, size)))
+        self._start(job, asked or self._with(start, size))
         return True
+
+    def _with(self, start: Start, size: int) -> Start:
+        if size > start.nodes:
+            more = f"{count_nodes(size - start.nodes)} more than that, to be over before the corridor moves"
+            return replace(start, nodes=size, reason=f"{start.reason}; {more}")
+        return start if size == start.nodes else self._less(start, size)
+
+    def _sooner(self, job: Job, size: int) -> int:
+        """The fewest nodes more with which it is over before a bound is in its way; 0 if there are none."""
+        if job.kind in ("rigid", "evolving"):
+            return 0
+        most = self.balance.largest(job, 0, min(self.idle, job.max_nodes), self.bounds.ceiling)
+        larger = smallest_legal(job.constraint, size + 1, most)
+        while larger is not None and self.anchor.may_start(job, larger):
+            if self.coming.admits(job, larger):
+                return larger
+            larger = smallest_legal(job.constraint, larger + 1, most)
+        return 0
 
     def share_equally(self, candidates: int) -> None:
         """Seed 000, Algorithm 4: waiting jobs that fit are picked in priority order, and the idle nodes are
@@ -92,9 +114,8 @@ class Admission:
         for job in islice(waiting, candidates):
             least = smallest_start(job)
             if least <= idle:
-                if self.balance.fits(job.id, 0, least, self.bounds.ceiling) and self.coming.admits(
-                    job, least
-                ):
+                fits = self.balance.fits(job.id, 0, least, self.bounds.ceiling)
+                if fits and self.anchor.may_start(job, least) and self.coming.admits(job, least):
                     picked.append(job)
                     self.coming.book(job, least)
                     idle -= least
@@ -124,7 +145,10 @@ class Admission:
             self.resize(resize)
         for resize in resizes:
             if resize.nodes > sizes[resize.job] and resize.job not in self.resting:
-                self.grow(resize, self.hysteresis)
+                if self.balance.planned.least >= self.bounds.lower:  # or every watt is welcome
+                    resize = self.anchor.limit(self.snapshot.running[resize.job], resize)
+                if resize.nodes > sizes[resize.job]:
+                    self.grow(resize, self.hysteresis)
 
     def _shrinks(self, shrinks: list[Resize], sizes: dict[str, int]) -> list[Resize]:
         """A shrink makes room for a job that waits, or power falls: below the lower bound that is for

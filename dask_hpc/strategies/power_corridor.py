@@ -17,12 +17,14 @@ from dask_hpc.model.units import count_nodes, show_large, write_quantity
 from dask_hpc.planning.corridor import Distribution, reachable, what_would_help
 from dask_hpc.planning.corridor_problem import distribution
 from dask_hpc.strategies.power_admission import Admission, smallest_start
+from dask_hpc.strategies.power_anchor import Anchor
 from dask_hpc.strategies.power_balance import Balance
 from dask_hpc.strategies.power_bounds import Bounds, Coming, Side, common
 from dask_hpc.strategies.power_learning import learn
 from dask_hpc.strategies.power_levers import Levers, pulled_since
 from dask_hpc.strategies.power_memory import Memory, Seen, Told
 from dask_hpc.strategies.power_repair import Repair
+from dask_hpc.strategies.power_room import make_room, use_up
 from dask_hpc.strategies.resizing import malleable
 from dask_hpc.strategies.strategy import Powered, Resizes, Starts
 
@@ -45,8 +47,10 @@ class PowerCorridor:
     that passes as far as it fits, moldable and malleable jobs smaller if need be, rigid ones later. Only if
     power would leave the corridor all the same, as few nodes as possible change hands. Room is kept for
     what cannot be interrupted: who shrinks counts with the larger size until it is done, nobody starts who
-    would make bounds to come impossible, and nodes are held from work outside of jobs that would take too
-    much.
+    would make bounds to come impossible, but on more nodes if he is over by then, and nodes are held from
+    work outside of jobs that would take too much. A job without which a lower bound is out of reach is kept
+    until the others end. Watts go where they bring most speed: from running jobs to one that waits for power,
+    and from idle nodes on which nobody may start to those that run.
 
     Decisions stay ``margin`` and the uncertainty of the readings inside, but act only outside: that, and the
     time until something is undone (``dwell``), keep noise from turning into resizes. Measured power corrects
@@ -175,11 +179,13 @@ class _Decision:
         common_bounds = common(corridor, now, strategy.lead, edge) if strategy.mode != "reactive" else None
         #: the corridors that are to hold, the strictest first
         self.corridors = (bounds,) if common_bounds is None else (common_bounds, bounds)
+        self.anchor = Anchor(snapshot, balance, corridor, now + strategy.lookahead, strategy.candidates)
         self.admission = Admission(
             snapshot,
             balance,
             self.corridors[0],
             Coming(snapshot, balance, corridor, now + strategy.lookahead, edge),
+            self.anchor,
             strategy.hysteresis,
             gave,
             strategy.candidates,
@@ -196,21 +202,27 @@ class _Decision:
         if strategy.scope == "running":
             admission.pass_starts(starts)
         goal = self._pursue({} if self.has_changed else memory.goal)
-        if strategy.scope == "queue" and strategy.sharing == "asked":
+        # As printed: shares and new sizes are for a machine where somebody runs, the first start as they ask.
+        is_empty = strategy.sharing == "equal" and not self.snapshot.running
+        if strategy.scope == "queue" and (strategy.sharing == "asked" or is_empty):
             admission.take_starts(starts)
         elif strategy.scope == "queue" and not is_broken and not goal and not self.snapshot.is_resizing:
             admission.share_equally(strategy.candidates)
         admission.take_resizes(resizes)
         self.memory = memory = memory._replace(goal=goal)
-        is_patient = bool(goal) or self._repair()
+        is_patient = bool(goal) or bool(is_empty and admission.starts) or self._repair()
         if not is_patient:
             self._start_the_nearest()
+        if strategy.scope == "queue" and not (
+            is_broken or is_patient or admission.starts or admission.resizes
+        ):
+            self._improve()
         hold, cap, release = self._levers()
         verdict = None
         if not admission.starts and not admission.resizes:
             verdict = self._verdict(is_patient)
         powered = Powered(admission.starts, list(admission.resizes.values()), hold, cap, release, verdict)
-        is_quiet = not any(powered)
+        is_quiet = not any(powered) and not self._just_now
         return powered, self.memory._replace(quiet=self._seen(starts, resizes) if is_quiet else None)
 
     def _seen(self, starts: Starts, resizes: Resizes) -> Seen:
@@ -220,6 +232,25 @@ class _Decision:
         wishes = tuple(starts), tuple(resizes)
         return Seen.now(self.snapshot, self.balance, self.corridors, wishes, until)
 
+    def _improve(self) -> None:
+        """Nothing is wrong and nothing is asked for: watts go to who needs them most."""
+        admission, job = self.admission, self.admission.held
+        if job is not None and not self.strategy.redistribute:
+            nodes = smallest_start(job)
+            for resize in make_room(
+                self.snapshot, self.balance, admission.bounds, job, nodes, self.memory.gave
+            ):
+                admission.resize(resize)
+            if not admission.resizes:
+                for resize in use_up(
+                    self.snapshot, self.balance, admission.bounds, admission.idle, self.memory.gave
+                ):
+                    admission.grow(
+                        self.anchor.limit(self.snapshot.running[resize.job], resize), self.strategy.hysteresis
+                    )
+        if not admission.resizes and (sizes := self.anchor.shift(admission.bounds)):
+            self._carry_out(sizes, "")
+
     def _side(self, bounds: Bounds) -> Side:
         """Where the corridor is broken, as far as this mode minds."""
         side = bounds.side(self.balance.planned)
@@ -227,6 +258,11 @@ class _Decision:
             measured = PowerRange(self.view.watts, self.view.watts)
             return side if bounds.side(measured) == side else ""
         return side
+
+    @property
+    def _just_now(self) -> bool:
+        """Whether anybody was resized at this very time, and could therefore not be again."""
+        return any(one.resized_at == self.now for one in self.snapshot.running.values())
 
     # sizes
 
@@ -247,7 +283,7 @@ class _Decision:
                     left[job_id] = target
             elif job_id in snapshot.running and len(snapshot.running[job_id].nodes) < target:
                 left[job_id] = target
-        is_moving = snapshot.is_resizing or admission.starts or admission.resizes
+        is_moving = snapshot.is_resizing or admission.starts or admission.resizes or self._just_now
         return left if is_moving else {}
 
     def _repair(self) -> bool:
@@ -264,7 +300,7 @@ class _Decision:
                 return True
             found = self._solve(bounds, side)
             if found is not None and (found.is_feasible or bounds is self.bounds):
-                self._carry_out(found, side)
+                self._carry_out(found.sizes, side)
                 return False
         return False
 
@@ -303,12 +339,12 @@ class _Decision:
             waiting = (job for job in waiting if job.kind == "malleable")
         return list(islice(waiting, strategy.candidates))
 
-    def _carry_out(self, found: Distribution, side: Side) -> None:
+    def _carry_out(self, sizes: Mapping[str, int], side: Side) -> None:
         """Shrinks at once; starts and growths as far as nodes and power are free now, later the rest."""
         snapshot, admission, balance = self.snapshot, self.admission, self.balance
         gave, goal = dict(self.memory.gave), {}
         grows: list[tuple[str, int]] = []
-        for job_id, size in found.sizes.items():
+        for job_id, size in sizes.items():
             running = snapshot.running.get(job_id)
             if running is None:
                 if size and job_id in snapshot.waiting:

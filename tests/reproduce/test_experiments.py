@@ -11,7 +11,14 @@ from dask_hpc.reproduce import EXPERIMENTS, experiment
 from dask_hpc.reproduce.bench import Bench
 from dask_hpc.reproduce.malleable_easy import allotments
 
-QUICK = ("elastic-five-jobs", "elastic-ten-jobs", "node-stealing-toy")
+QUICK = (
+    "corridor-dynamic",
+    "corridor-lower",
+    "corridor-upper",
+    "elastic-five-jobs",
+    "elastic-ten-jobs",
+    "node-stealing-toy",
+)
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in EXPERIMENTS if name not in QUICK]
 
 
