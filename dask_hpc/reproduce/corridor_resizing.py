@@ -15,6 +15,7 @@ POLICY = "power-corridor-reactive"
 _FOREVER = 1e6
 
 NO_IDLE = "Idle nodes, not said: they do not count. If 16 of them did, 600 W would leave each of them 37 W."
+SAID = "said in words; a redistribution may take two passes, because growths wait for the nodes of shrinks"
 HOW = (
     f"Readings and decisions, not given: one every {TICK:g} s and at every event. Resizing takes no time; "
     "power changes at once, and every node of a job draws the same at any size."
