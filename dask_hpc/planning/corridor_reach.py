@@ -1,11 +1,12 @@
 """The least and the most power that any distribution of the nodes can have, exactly."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 import numpy as np
 
 from dask_hpc.planning.corridor_enumerate import Floats
-from dask_hpc.planning.corridor_problem import CorridorProblem, Part, runs
+from dask_hpc.planning.corridor_problem import TINY, CorridorProblem, Part, runs
 
 
 def reachable(problem: CorridorProblem) -> tuple[float, float]:
@@ -24,24 +25,47 @@ def reachable(problem: CorridorProblem) -> tuple[float, float]:
 def most_gain(problem: CorridorProblem, gains: Sequence[float]) -> float:
     """The largest sum of gain times size there is, ``gains`` being watts per node of each part.
 
-    Nodes go to the parts that gain most. That is exact as long as every part can stop at any size; if the
-    one that the nodes run out at cannot, the best use of every number of nodes is computed part by part.
+    If every part could stop at any size, nodes would go to those that gain most: that is a bound. To give
+    each in turn what it can use is a distribution. If the two differ, parts that would have to lose
+    more than the difference to have another size keep theirs, and for the others the best use of every number
+    of nodes is computed part by part.
     """
-    room = problem.nodes - sum(part.sizes[0] for part in problem.parts)
-    total = sum(gain * part.sizes[0] for part, gain in zip(problem.parts, gains, strict=True))
-    wanting = sorted((-gain, n) for n, gain in enumerate(gains) if gain > 0)
-    left, filled = room, total
-    for loss, number in wanting:
-        part = problem.parts[number]
+    parts = problem.parts
+    room = left = free = problem.nodes - sum(part.sizes[0] for part in parts)
+    total = sum(gain * part.sizes[0] for part, gain in zip(parts, gains, strict=True))
+    bound = reached = last = 0.0
+    filled: list[tuple[Part, float, int]] = []
+    for loss, number in sorted((-gain, n) for n, gain in enumerate(gains) if gain > 0):
+        part, gain = parts[number], -loss
         more = min(left, part.sizes[-1] - part.sizes[0])
-        if part.sizes[0] + more not in part.sizes:
-            break
+        if 0 < left == more:
+            last = gain
+        filled.append((part, gain, more))
         left -= more
-        filled -= loss * more
-    else:
-        return filled
-    parts = [(problem.parts[number], -loss) for loss, number in wanting]
-    return total + _by_every_room(parts, room)
+        bound += gain * more
+        used = part.sizes[bisect_right(part.sizes, part.sizes[0] + free) - 1] - part.sizes[0]
+        free -= used
+        reached += gain * used
+    if bound - reached <= TINY:
+        return total + reached
+    open_parts = []
+    for part, gain, more in filled:
+        if part.is_contiguous or abs(gain - last) * _to_another(part, more) <= bound - reached + TINY:
+            open_parts.append((part, gain))
+        else:
+            room -= more
+            total += gain * more
+    return total + _by_every_room(open_parts, room)
+
+
+def _to_another(part: Part, more: int) -> int:
+    """From so many nodes beyond the least size to the nearest other size."""
+    size = part.sizes[0] + more
+    below, above = bisect_left(part.sizes, size), bisect_right(part.sizes, size)
+    if below == above:
+        return 0  # this is no allowed size at all
+    others = [abs(part.sizes[n] - size) for n in (below - 1, above) if 0 <= n < len(part.sizes)]
+    return min(others, default=part.sizes[-1] + size)
 
 
 def _by_every_room(parts: Sequence[tuple[Part, float]], room: int) -> float:
