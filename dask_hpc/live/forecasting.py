@@ -48,7 +48,7 @@ class Forecasting:
         period: float = 1.0,
         level: float = 0.9,
         window: int = 600,
-        season: int | None = None,
+        season: float | None = None,
         retrain: float = 60.0,
     ) -> None:
         self._tell, self._count_error = tell, count_error

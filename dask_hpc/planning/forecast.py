@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, is_number, shown
 from dask_hpc.model.power import PowerRange
 from dask_hpc.planning.calibration import Edge
 from dask_hpc.planning.forecast_models import MODELS, Unfit, fit
@@ -46,7 +46,7 @@ class Forecast:
     range: PowerRange
     #: the model that answers, and the season it knows of, in steps
     model: str
-    season: int | None
+    season: float | None
     #: mean absolute percentage errors lately, of each model in use
     mape: Mapping[str, float] = field(default_factory=dict)
     #: models not in use, and why
@@ -72,15 +72,15 @@ class Forecaster:
         period: float = 1.0,
         level: float = 0.9,
         window: int = 600,
-        season: int | None = None,
+        season: float | None = None,
         models: Iterable[str] = MODELS,
         budget: int = 50,
     ) -> None:
         _check("horizon", horizon, 1, 1000)
         _check("window", window, 2 * (horizon + LEAST_ERRORS), 100_000)
         _check("budget", budget, 1, 100_000)
-        if season is not None:
-            _check("season", season, 2, window // 2)
+        if season is not None and not is_number(season, 2, window / 2):
+            raise InputError("season", f"found {shown(season)}", f"from 2 to {window // 2} periods")
         if not 0 < level < 1:
             raise InputError("level", f"found {shown(level)}", "a share between 0 and 1")
         if not 0 < period < inf:

@@ -24,8 +24,8 @@ from dask_hpc.planning.linear_models import (
     shift,
     side_by_side,
 )
+from dask_hpc.planning.seasons import angles, waves
 
-_HARMONICS = 4  # sines and cosines of SARIMAX's season
 _LEAST = 30  # samples, for a fit
 _CONSTANT = 1e-9  # a spread of this share of the values is none
 
@@ -34,7 +34,7 @@ class Unfit(Exception):
     """A model cannot be fitted to these values; the message says why, to a person."""
 
 
-def _arima(values: Array, season: int | None, steps: int) -> LinearModel:
+def _arima(values: Array, season: float | None, steps: int) -> LinearModel:
     from statsmodels.tsa.statespace.sarimax import SARIMAX
 
     fitted = _maximise(SARIMAX(values, order=(1, 1, 1)), steps)
@@ -47,42 +47,42 @@ def _arima(values: Array, season: int | None, steps: int) -> LinearModel:
     )
 
 
-def _sarimax(values: Array, season: int | None, steps: int) -> LinearModel:
+def _sarimax(values: Array, season: float | None, steps: int) -> LinearModel:
     from statsmodels.tsa.statespace.sarimax import SARIMAX
 
     assert season is not None
-    angles = 2 * np.pi * np.arange(1, min(_HARMONICS, (season - 1) // 2) + 1) / season
-    turns = np.outer(np.arange(len(values)), angles)
-    waves = np.column_stack([np.cos(turns), np.sin(turns)])
+    regressors = waves(season, len(values))
     # The coefficients are states, so the search is as short as without them.
-    fitted = _maximise(SARIMAX(values, exog=waves, order=(1, 1, 1), mle_regression=False), steps)
+    fitted = _maximise(SARIMAX(values, exog=regressors, order=(1, 1, 1), mle_regression=False), steps)
     parts = fitted.filter_results
-    plain = parts.transition.shape[0] - waves.shape[1]
+    plain = parts.transition.shape[0] - regressors.shape[1]
     state = parts.predicted_state[:, -1]
     cosines, sines = np.split(state[plain:], 2)
     # From here on each wave turns by itself: no clock is needed to know where in the season we are.
-    now = len(values) * angles
+    turn = angles(season)
+    now = len(values) * turn
     pairs = np.column_stack(
         [cosines * np.cos(now) + sines * np.sin(now), sines * np.cos(now) - cosines * np.sin(now)]
     )
-    turning = [np.array([[np.cos(a), np.sin(a)], [-np.sin(a), np.cos(a)]]) for a in angles]
+    turning = [np.array([[np.cos(a), np.sin(a)], [-np.sin(a), np.cos(a)]]) for a in turn]
     return LinearModel(
         side_by_side(parts.transition[:plain, :plain, -1], *turning),
-        np.concatenate([parts.design[0, :plain, -1], np.tile([1.0, 0.0], len(angles))]),
-        np.concatenate([parts.kalman_gain[:plain, 0, -1], np.zeros(2 * len(angles))]),
+        np.concatenate([parts.design[0, :plain, -1], np.tile([1.0, 0.0], len(turn))]),
+        np.concatenate([parts.kalman_gain[:plain, 0, -1], np.zeros(2 * len(turn))]),
         np.concatenate([state[:plain], pairs.ravel()]),
     )
 
 
-def _holt_winters(values: Array, season: int | None, steps: int) -> LinearModel:
+def _holt_winters(values: Array, season: float | None, steps: int) -> LinearModel:
     from statsmodels.tsa.holtwinters import ExponentialSmoothing
 
+    places = round(season) if season else None
     model = ExponentialSmoothing(
         values,
         trend="add",
         damped_trend=True,
-        seasonal="add" if season else None,
-        seasonal_periods=season,
+        seasonal="add" if places else None,
+        seasonal_periods=places,
         initialization_method="heuristic",
     )
     fitted = model.fit(minimize_kwargs={"options": {"maxiter": steps}})
@@ -95,16 +95,16 @@ def _holt_winters(values: Array, season: int | None, steps: int) -> LinearModel:
     look = np.array([1.0, damping])
     gain = np.array([level, level * trend])
     state = np.array([fitted.level[-1], fitted.trend[-1]])
-    if not season:
+    if not places:
         return LinearModel(move, look, gain, state)
     # What the season was last time; its ring turns so that its first is the place we are at.
-    ring = np.zeros(season)
+    ring = np.zeros(places)
     ring[-1] = float(given["smoothing_seasonal"])
     return LinearModel(
-        side_by_side(move, shift(season)),
-        np.concatenate([look, first(season)]),
+        side_by_side(move, shift(places)),
+        np.concatenate([look, first(places)]),
         np.concatenate([gain, ring]),
-        np.concatenate([state, fitted.season[-season:]]),
+        np.concatenate([state, fitted.season[-places:]]),
     )
 
 
@@ -120,18 +120,18 @@ def _maximise(model: Any, steps: int) -> Any:
     return fitted
 
 
-def _last(values: Array, season: int | None, steps: int) -> LinearModel:
+def _last(values: Array, season: float | None, steps: int) -> LinearModel:
     return last_value(values)
 
 
-def _seasonal(values: Array, season: int | None, steps: int) -> LinearModel:
+def _seasonal(values: Array, season: float | None, steps: int) -> LinearModel:
     assert season is not None
-    return seasonal_naive(values, season)
+    return seasonal_naive(values, round(season))
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    fit: Callable[[Array, int | None, int], LinearModel]
+    fit: Callable[[Array, float | None, int], LinearModel]
     needs_season: bool = False
     #: fitted in no time, without statsmodels
     is_cheap: bool = False
@@ -149,7 +149,7 @@ MODELS = tuple(_KINDS)
 BASELINES = tuple(name for name, kind in _KINDS.items() if kind.is_cheap)
 
 
-def fit(name: str, values: Array, season: int | None, steps: int) -> LinearModel:
+def fit(name: str, values: Array, season: float | None, steps: int) -> LinearModel:
     """A model fitted to values, in at most ``steps`` steps of its search; ``Unfit`` says why not.
 
     statsmodels warns through Python's filters of warnings, which belong to the whole process: call this in a
@@ -158,7 +158,7 @@ def fit(name: str, values: Array, season: int | None, steps: int) -> LinearModel
     kind = _KINDS[name]
     if kind.needs_season and season is None:
         raise Unfit("no season found")
-    if season and len(values) < 2 * season:
+    if season and len(values) < 2 * round(season):
         raise Unfit(f"{len(values)} samples, fewer than two seasons")
     if not kind.is_cheap:
         if len(values) < _LEAST:

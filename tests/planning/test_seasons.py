@@ -16,7 +16,15 @@ def test_found(season, shape):
     noise = np.random.default_rng(season).normal(0, 0.1, 600)
     drift = TIMES / 300
     found = season_length(1000 + 100 * (wave + noise + drift))
-    assert found is not None and abs(found - season) <= max(1, season // 50)
+    assert found == pytest.approx(season, rel=0.01)
+
+
+@pytest.mark.parametrize("season", [7.3, 20.5, 33.4, 62.83, 88.8])
+def test_found_between_two_samples(season):
+    noise = np.random.default_rng(3).normal(0, 20, 600)
+    assert season_length(1000 + 100 * np.sin(2 * np.pi * TIMES / season) + noise) == pytest.approx(
+        season, rel=0.005
+    )
 
 
 @pytest.mark.parametrize("seed", range(10))
