@@ -3,15 +3,17 @@
 import os
 import threading
 import time
+from functools import partial
 
 import pytest
 from distributed import Client, Event, Nanny
-from distributed.utils_test import async_poll_for, gen_cluster
+from distributed.utils_test import async_poll_for, gen_cluster, inc
 from small_cluster import cluster2
 from worker_process import empty_cluster, worker_process
 
+from dask_hpc.live import metering
 from dask_hpc.live.metering import Metering
-from dask_hpc.live.power_plugin import NAME
+from dask_hpc.live.power_plugin import NAME, PowerPlugin
 from dask_hpc.power.heartbeat import KEY, Heartbeat, of_each
 
 QUICK = {"distributed.scheduler.worker-ttl": None}
@@ -98,6 +100,34 @@ async def test_each_worker_has_the_share_of_its_work(c, s, a, b):
     await Event("over").set()
     await busy
     await metering.stop()
+
+
+@pytest.fixture
+def slow_machine(tmp_path, monkeypatch):
+    """Its management controller answers when the file ``answer`` is opened: a stand-in for ipmitool, and a
+    made-up device."""
+    os.mkfifo(tmp_path / "answer")
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/ipmi0").write_text("")
+    command = tmp_path / "ipmitool"
+    command.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nexec cat {tmp_path}/answer\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(metering, "PowerPlugin", partial(PowerPlugin, root=str(tmp_path)))
+    return tmp_path
+
+
+@gen_cluster(client=True, nthreads=[("", 1)])
+async def test_a_sensor_that_does_not_answer_keeps_nobody_waiting(c, s, a, slow_machine):
+    slow = Metering(s, 0.05, [], never)
+    slow.start()
+    await async_poll_for((slow_machine / "asked").exists, 10)
+    assert await c.submit(inc, 1) == 2
+    await a.heartbeat()
+    assert a.metrics[KEY](a) is None  # the sensor still thinks: its patience is some seconds
+    await slow.stop()
+    (slow_machine / "answer").write_text("")
+    assert NAME not in a.plugins and KEY not in a.metrics
 
 
 def test_a_worker_without_dask_hpc_tells_its_power(loop):
