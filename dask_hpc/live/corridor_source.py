@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from math import isclose
 from pathlib import Path
+from stat import S_ISREG
 from time import time
 from typing import Any
 
@@ -39,7 +40,10 @@ class FollowedFile:
     def look(self) -> Corridor | None:
         """The corridor, if the file is another one than at the last look."""
         try:
-            stamp = self._stamp_of(os.stat(self._path))
+            found = os.stat(self._path)
+            if not S_ISREG(found.st_mode):  # a pipe might never answer
+                raise InputError("", "is no ordinary file", file=self._name)
+            stamp = self._stamp_of(found)
             if stamp == self._stamp:
                 if self._problem is not None:
                     raise self._problem

@@ -69,9 +69,11 @@ def test_a_bad_file_is_refused_at_every_look_until_it_is_better(tmp_path):
     assert file.look() == Corridor.constant(0, 1000)
 
 
-def test_a_folder_is_no_corridor(tmp_path):
-    with pytest.raises(InputError, match="cannot be read"):
-        FollowedFile(str(tmp_path), 0.0).look()
+def test_a_folder_or_a_pipe_is_no_corridor(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(InputError, match="is no ordinary file"):
+            FollowedFile(str(path), 0.0).look()
 
 
 def test_a_file_that_changes_while_it_is_read_is_looked_at_again(tmp_path, monkeypatch):

@@ -112,6 +112,17 @@ def test_what_is_no_corridor(text, words):
     assert len(str(caught.value).splitlines()) == 1
 
 
+@given(st.binary() | st.text() | st.recursive(st.none() | st.text() | st.floats() | st.integers(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["at", "lower", "upper", "x"]), inner),
+).map(json.dumps))  # fmt: skip
+def test_any_text_is_a_corridor_or_refused(text):
+    try:
+        corridor = Corridor.parse(text)
+    except InputError:
+        return
+    assert Corridor.read(corridor.written()) == corridor
+
+
 def test_times_may_be_read_otherwise():
     corridor = Corridor.parse("[{at: noon, upper: 1}]", {"noon": 12.0}.__getitem__)
     assert corridor.steps == ((12, 0, 1),)
