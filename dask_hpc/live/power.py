@@ -93,10 +93,11 @@ class PowerWatch:
         self._stop()
         if self.sight is None:
             return
-        self.jobs.note_ended(self.sight.levels, {})
+        levels = self.sight.levels
         self.sight = self.source = None
         self._control.indices.power = None
         self._meters.want(None, self._control.count_error)
+        self.jobs.note_ended(levels, {})
 
     def cancel(self) -> None:
         """The scheduler closes: nothing of ours goes on."""
