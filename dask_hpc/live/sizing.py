@@ -115,7 +115,7 @@ class Sizing:
         for given in facts.units:
             there = [loads[name] for name in given.members if name in loads]
             known.update(load.name for load in there)
-            units.append(_unit(given, there, holders, vetoes))
+            units.append(self._pinned(_unit(given, there, holders, vetoes), there))
             threads += sum(self._control.levers.caps.own_threads(load.address) for load in there)
             memory += sum(load.memory_limit for load in there)
             workers += len(there)
@@ -138,6 +138,14 @@ class Sizing:
             steps=compat.steps(self._scheduler),
             jobs=needs,
         )
+
+    def _pinned(self, unit: Unit, there: list[compat.WorkerLoad]) -> Unit:
+        """While nodes are given back for the sake of power: not the one that is left to work when all others
+        are held. It would refuse to go, and nobody would be asked in its place."""
+        if unit.pinned or unit.is_leaving or not there or not self._control.levers.released:
+            return unit
+        refusal = self._control.holds.refusal([load.address for load in there], for_good=True)
+        return unit if refusal is None else replace(unit, pinned=refusal)
 
     def _most_units(self, facts: Facts, units: list[Unit], nodes_per_unit: float) -> float:
         """The maximum, and less for the sake of power; but nobody who works is sent away for that."""

@@ -106,3 +106,19 @@ async def test_a_cluster_with_held_nodes_does_not_grow():
             assert await one == 2  # a job that waits for more nodes than there are still gets them
             pull(s, hold=Hold(0, "power"))
             await c.gather(futures)
+
+
+@gen_test()
+async def test_held_nodes_are_given_back_and_not_the_one_that_works():
+    async with LocalCluster(n_workers=3, **QUIET) as cluster, Client(cluster, asynchronous=True) as c:
+        s = cluster.scheduler
+        async with await malleable(cluster) as manager:
+            pull(s, hold=Hold(2, "power"))
+            held = set(plugin_of(s).control.holds.reasons)
+            (works,) = s.workers.keys() - held
+            cluster.adapt(minimum=1, maximum=3, interval="20ms", cool_down=0, idle_grace="1h")
+            await async_poll_for(lambda: levers(s).releasable == 2, 10)
+            pull(s, release=Release(2, "even idle nodes draw too much"))
+            await async_poll_for(lambda: set(s.workers) == {works}, 20)
+            assert not [row for row in await manager.story() if row["decision"] == "not-retired"]
+            assert await c.submit(sum, [1, 2]) == 3
