@@ -43,6 +43,8 @@ class Balance:
     bias: float = 0.0
     extra: PowerRange = UNKNOWN
     held: int = 0
+    #: nodes that no job holds and that cannot be held, either
+    restless: int = 0
     #: watts that caps and releases of a moment ago are going to save
     cut: float = 0.0
     #: nobody is trusted to draw less than a node that works usually does
@@ -58,6 +60,8 @@ class Balance:
             power, nodes = balance.per_node(job_id), len(running.nodes)
             balance.peak_jobs.add(nodes, balance.at_worst(job_id))
             balance.jobs.add(nodes if running.target is None else running.target, power)
+        if view.holdable is not None:
+            balance.restless = max(0, snapshot.size - balance.peak_jobs.nodes - view.holdable)
         return balance
 
     def per_node(self, job_id: str) -> PowerRange:

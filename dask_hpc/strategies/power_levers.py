@@ -72,13 +72,14 @@ class Levers:
         return Hold(nodes, reason)
 
     def _allowed(self, ceiling: float) -> int:
-        """Nodes that may work outside of jobs; one at least if there is any such work."""
+        """Nodes that may work outside of jobs: at least those that cannot be held, and one if there is any
+        such work."""
         balance, view = self.balance, self.balance.view
         step = balance.outside_power.most - view.idle
         if step <= 0 or ceiling == inf:
             return balance.free
         room = floor((ceiling - balance.with_outside(0) + TINY) / step)
-        least = 1 if view.outside_wanted or view.outside_nodes else 0
+        least = max(balance.restless, 1 if view.outside_wanted or view.outside_nodes else 0)
         return max(min(least, balance.free), min(room, balance.free))
 
     def cap(self, is_broken: bool) -> Cap | None:

@@ -60,13 +60,14 @@ class Repair:
         )
 
     def _outside(self, way: Way, nodes: int) -> Part | None:
-        """Work outside of jobs, where nodes can be held from it; one node at least is left to it."""
+        """Work outside of jobs, where nodes can be held from it; it is left one node at least, and those that
+        cannot be held."""
         view, now = self.balance.view, self.balance.outside
         if "hold" not in view.levers or not view.outside_wanted or now < 1:
             return None
         if any(job.id == OUTSIDE for job, _ in self.movable):
             return None
-        low = now if way == "more" else 1
+        low = now if way == "more" else min(now, max(1, self.balance.restless))
         high = now if way == "less" else max(now, min(view.outside_wanted, nodes))
         return Part(OUTSIDE, self.balance.outside_power, range(low, high + 1), now)
 

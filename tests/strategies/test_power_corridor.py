@@ -375,3 +375,19 @@ def test_who_gave_for_power_takes_nothing_for_a_while():
         indices.now = float(time)
         powered, _ = decided(indices, strategy, (), growth, memory)
         assert bool(powered.resizes) == allowed
+
+
+def test_nodes_that_cannot_be_held_count_as_work():
+    """Of eight nodes three may work for power, and five refuse to be held: that is told, once and for all."""
+    power = {"outside": WATTS, "outside_nodes": 8, "outside_wanted": 8, "levers": frozenset({"hold"})}
+    strategy = PowerCorridor(upper=350.0)
+    answer, memory = decided(machine(watts=800.0, **power), strategy)
+    assert answer.hold.nodes == 5 and answer.verdict.is_kept
+    truth = machine(watts=530.0, held=3, holdable=3, **power)
+    answer, memory = decided(truth, strategy, memory=memory)
+    assert answer.hold is None and not answer.verdict.is_kept
+    assert answer.verdict.expected.most == 5 * 100 + 3 * 10
+    again, _ = decided(truth, strategy, memory=memory)
+    assert not any(again)
+    answer, _ = decided(machine(watts=530.0, held=3, holdable=5, **power), strategy, memory=memory)
+    assert answer.hold.nodes == 5  # two of them do not refuse any more
