@@ -157,11 +157,11 @@ def check(indices, policy, corridor=None):
 
 def again(indices, policy, plan, memory, corridor):
     """Carried out at once, and asked until nothing more is to be done: that comes soon."""
-    for _ in range(60):
+    for number in range(60):
         names = [d.job for part in (plan.starts, plan.resizes, plan.interrupts) for d in part]
         assert len(names) == len(set(names))
-        for interrupt in plan.interrupts:
-            indices.requeue(interrupt.job, 0, ahead=1)
+        for victim, interrupt in enumerate(plan.interrupts):  # each has an arrival of its own
+            indices.requeue(interrupt.job, -1 - 100 * number - victim, ahead=1)
         for resize in plan.resizes:
             if resize.nodes < len(indices.running[resize.job].nodes):
                 indices.begin_resize(resize.job, resize.nodes)
