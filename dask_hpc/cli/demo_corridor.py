@@ -31,7 +31,7 @@ SETTLING = TASK + 3 * METER["lag"] + 2 * INTERVAL
 #: (share of the time, lower, upper): at first there is room for two to four of the nodes to work, then for
 #: one or two, then for four or five. The first two have room in common: who knows can be there in time
 CORRIDOR = ((0.0, 620.0, 1000.0), (1 / 3, 480.0, 800.0), (2 / 3, 860.0, 1150.0))
-_AHEAD = 2.0  # seconds that a change is prepared before it comes, if it was announced
+_LEAD = 2.0  # seconds that a change is prepared before it comes, if it was announced
 _UNITS = 30.0  # how many units of time the demo takes
 
 PIECES = (
@@ -60,7 +60,7 @@ class CorridorDemo(Seen):
 
     def __init__(self, policy: Policy, seconds: float) -> None:
         super().__init__()
-        self.policy = policy.with_(**{"power.dwell": "1s", "power.lookahead": f"{_AHEAD}s"})
+        self.policy = policy.with_(**{"power.dwell": "1s", "power.lead": f"{_LEAD}s"})
         self.seconds = float(seconds)
         self.unit = seconds / _UNITS
         self.tally = Tally(submitted=sum(piece.tasks(self.unit) for piece in PIECES))
