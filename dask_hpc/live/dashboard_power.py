@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from dask_hpc.live.dashboard import Watched
 
 _SHOWN = 600.0  # seconds that the axis of watts is made for
-_AHEAD = 30.0  # seconds over which a forecast is drawn
+_AHEAD, _SHARE = 30.0, 0.15  # seconds over which a forecast is drawn; at most as a share of what is there
+_VAGUE = 0.3  # of the axis, beyond the rest, that a forecast may take
 _BLUE, _GREEN, _RED, _ORANGE = "#0072b2", "#009e73", "#d55e00", "#e69f00"
 _EMPTY = "Nobody has measured any power yet."
 _TRACE = ("time", "watts", "low", "high", "edge", "red", "said")
@@ -141,8 +142,10 @@ class PowerPlot:
         end = samples[-1].time
         seen = [one for one in samples if one.time >= end - _SHOWN]
         values = [watts for one in seen for watts in (one.watts, one.lower, one.upper) if watts < inf]
-        values += seen[-1].forecast or ()
         low, high = min(values), max(values)
+        if forecast := seen[-1].forecast:  # a vague one is not to squeeze all the rest
+            room = _VAGUE * (high - low)
+            low, high = min(low, max(forecast.least, low - room)), max(high, min(forecast.most, high + room))
         low = low if low > 0.4 * high else 0.0
         room = (high - low or 1.0) * 0.08
         self._watts.update(start=low - room if low else 0.0, end=high + room)
@@ -193,8 +196,9 @@ def _cone(last: Sample) -> dict[str, list[float]]:
     if last.forecast is None:
         return {"time": [], "least": [], "most": []}
     least, most = last.forecast
+    ahead = min(_AHEAD, max(1.0, _SHARE * last.time))
     return {
-        "time": [last.time, last.time + _AHEAD],
+        "time": [last.time, last.time + ahead],
         "least": [last.watts, least],
         "most": [last.watts, most],
     }
