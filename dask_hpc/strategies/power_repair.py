@@ -47,7 +47,7 @@ class Repair:
             parts.append(outside)
         now = sum(part.now for part in parts)
         parts += [_waiting(job, balance, room, must_start) for job in candidates]
-        if sum(part.sizes[0] for part in parts) > nodes:
+        if not all(part.sizes for part in parts) or sum(part.sizes[0] for part in parts) > nodes:
             return None
         planned = balance.planned
         idle = (nodes - now) * balance.view.idle

@@ -282,6 +282,13 @@ def test_a_bound_out_of_reach_does_not_hold_everybody():
     assert held(indices) == {"r": 2, "w": 4}, "its share of the idle nodes"
 
 
+def test_a_waiting_job_that_has_no_size_for_the_nodes_left_is_not_offered():
+    """One node is idle, and its sizes are even."""
+    indices = machine(3, running=[rigid("r", 2)], waiting=[job("w", 2, 1, 4, "moldable", constraint="even")])
+    settled(indices, policy("power-corridor-queue-aware", lower="2 kW"))
+    assert held(indices) == {"r": 2}
+
+
 # -- under way -----------------------------------------------------------------------------------
 
 
