@@ -100,16 +100,16 @@ def _print(busy: Busy, found: NodePower, node: ThisNode, cap: dict[str, Any]) ->
     print_table(
         ("meter", "covers", "now", "source", "used"), [*rows, ("model", "node", now, "modelled", used)]
     )
-    click.echo(f"\nmodel: {_watts(model.idle)} idle to {_watts(model.busy)} busy, by {model.origin}")
+    click.echo(f"\nmodel: {_watts(model.idle)} idle to {_watts(model.busy)} busy ({model.origin})")
     if cap["problem"]:
         click.echo(f"cap: cannot be set: {cap['problem']}")
     else:
         click.echo(f"cap: the packages can be set to use {_watts(cap['least'])} to {_watts(cap['most'])}")
     if missing := [row for row in found.rows if row.problem]:
         click.echo("\nWhat cannot be used now, why, and what may help")
-        for row in missing:
+        for number, row in enumerate(missing, 1):
             click.echo(f"  {_name(row)}: {row.problem}")
-            if row.fix:
+            if row.fix and row.fix not in {other.fix for other in missing[number:]}:
                 click.echo(f"      {row.fix}")
 
 
