@@ -168,7 +168,7 @@ class Admission:
             fits = nodes <= idle and peak + more <= self.bounds.ceiling + TINY
             if fits and self.coming.admits(job, nodes):
                 return shrinks
-        if not waiting and least >= self.bounds.lower - TINY:
+        if not waiting and least >= self.bounds.lower - TINY and peak <= self.bounds.ceiling + TINY:
             return shrinks
         return [r for r in shrinks if r.job in self.snapshot.requests]
 

@@ -140,7 +140,7 @@ class Balance:
     def book(self, job_id: str, before: int, after: int) -> None:
         """A job is to have another size. What it gives up it draws until it is gone."""
         self.jobs.add(after - before, self.per_node(job_id))
-        if after > before:
+        if after > before or self.at_worst(job_id).most < self.view.idle:
             self.peak_jobs.add(after - before, self.at_worst(job_id))
 
     def fits(self, job_id: str, before: int, after: int, ceiling: float) -> bool:

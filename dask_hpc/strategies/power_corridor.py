@@ -180,6 +180,7 @@ class _Decision:
         #: the corridors that are to hold, the strictest first
         self.corridors = (bounds,) if common_bounds is None else (common_bounds, bounds)
         self.anchor = Anchor(snapshot, balance, corridor, now + strategy.lookahead, strategy.candidates)
+        self.levers = Levers(now, balance, bounds, strategy.hysteresis, dwell, dict(pulled))
         self.admission = Admission(
             snapshot,
             balance,
@@ -197,6 +198,7 @@ class _Decision:
         seen = self._seen(starts, resizes)
         if memory.quiet is not None and memory.quiet.is_like(seen, strategy.hysteresis, self.now):
             return Powered((), ()), memory
+        self.levers.tighten_hold()
         admission.asked = {(start.job, start.nodes): start for start in starts}
         is_broken = any(self._side(bounds) for bounds in self.corridors) or self.has_changed
         if strategy.scope == "running":
@@ -217,7 +219,7 @@ class _Decision:
             is_broken or is_patient or admission.starts or admission.resizes
         ):
             self._improve()
-        hold, cap, release = self._levers()
+        hold, cap, release = self._pull()
         verdict = None
         if not admission.starts and not admission.resizes:
             verdict = self._verdict(is_patient)
@@ -379,16 +381,9 @@ class _Decision:
 
     # levers and verdict
 
-    def _levers(self) -> tuple[Hold | None, Cap | None, Release | None]:
-        levers = Levers(
-            self.now,
-            self.balance,
-            self.bounds,
-            self.strategy.hysteresis,
-            self.strategy.dwell,
-            dict(self.memory.pulled),
-            self._reserve(),
-        )
+    def _pull(self) -> tuple[Hold | None, Cap | None, Release | None]:
+        levers = self.levers
+        levers.reserve = self._reserve()
         hold = levers.hold()
         cap = levers.cap(self._side(self.bounds) == "upper")
         release = levers.release(self._side(self.bounds) == "upper")

@@ -18,6 +18,8 @@ class Learned(NamedTuple):
     bias: float = 0.0
     extra: PowerRange = UNKNOWN
     foretold: float = -inf
+    forecast: PowerRange | None = None
+    foretold_in: int = -1
     revision: int = -1
     time: float = -inf
     since: float = -inf
@@ -47,8 +49,10 @@ def learn(
         after = after._replace(bias=before.bias + share * (missed - before.bias))
     if view.forecast is None or not follows_forecast or now - after.foretold > _STALE * settles:
         after = after._replace(extra=UNKNOWN)
-    if view.forecast is not None and follows_forecast and now - after.since >= settles:
+    # the same forecast after it was answered is only an old one
+    is_news = view.forecast != after.forecast or snapshot.revision == after.foretold_in
+    if view.forecast is not None and follows_forecast and is_news and now - after.since >= settles:
         least, most = figures.least + after.bias, figures.most + after.bias
         extra = PowerRange(max(0.0, least - view.forecast.least), max(0.0, view.forecast.most - most))
-        after = after._replace(extra=extra, foretold=now)
+        after = after._replace(extra=extra, foretold=now, forecast=view.forecast, foretold_in=after.revision)
     return after

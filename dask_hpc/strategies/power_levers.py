@@ -16,6 +16,7 @@ from dask_hpc.strategies.power_bounds import Bounds
 
 _STEPS = 16  # shares of a node's threads that are told apart
 _FEWEST = 2  # of them stay
+_HIGHER = 1.02  # a cap is raised if it is to be so many times higher
 
 
 @dataclass(slots=True)
@@ -35,41 +36,43 @@ class Levers:
     def _has(self, lever: str) -> bool:
         return lever in self.balance.view.levers
 
-    def _rests(self, lever: str) -> bool:
-        """Whether it was pulled a moment ago. Without bounds nothing has to be waited for."""
-        return not self.bounds.is_open and self.now - self.pulled.get(lever, -inf) <= self.dwell
+    def _rests(self, lever: str, undoing: bool = False) -> bool:
+        """Whether it was pulled a moment ago, or changed at all, for who wants to undo it: figures take a
+        while to show what it did. Without bounds nothing has to be waited for."""
+        if self.bounds.is_open:
+            return False
+        keys = (lever, f"{lever} undone") if undoing else (lever,)
+        return any(self.now - self.pulled.get(key, -inf) <= self.dwell for key in keys)
+
+    def tighten_hold(self) -> None:
+        """Of the nodes that no job holds only so many may work as fit, before anything else is decided."""
+        balance, bounds = self.balance, self.bounds
+        if not self._has("hold"):
+            return
+        may_work = max(0, balance.free - balance.held)
+        if balance.with_outside(may_work) > bounds.upper - self.reserve + TINY:
+            allowed = self._allowed(bounds.ceiling - self.reserve)
+            if allowed < may_work:
+                balance.held = balance.free - allowed
+                self.pulled["hold"] = self.now
 
     def hold(self) -> Hold | None:
         """Keep so many nodes that no job holds from working that all others may."""
         balance, view, bounds = self.balance, self.balance.view, self.bounds
-        if not self._has("hold"):
-            return None
-        free, may_work = balance.free, max(0, balance.free - balance.held)
-        if balance.with_outside(may_work) > bounds.upper - self.reserve + TINY:
-            allowed = self._allowed(bounds.ceiling - self.reserve)
-            if allowed >= may_work:
-                return None
-            watts = show_large(bounds.upper, "W")
-            reason = (
-                f"power: with more than {count_nodes(allowed)} at work outside of jobs, {watts} are exceeded"
-            )
-            return self._hold(free - allowed, reason)
-        if (
-            not balance.held
-            or (view.outside_wanted <= may_work and not bounds.is_open)
-            or self._rests("hold")
-        ):
+        self.tighten_hold()
+        if balance.held > view.held:
+            allowed, watts = balance.free - balance.held, show_large(bounds.upper, "W")
+            reason = f"power: more than {count_nodes(allowed)} at work outside of jobs would exceed {watts}"
+            return Hold(balance.held, reason)
+        may_work = max(0, balance.free - balance.held)
+        is_wanted = view.outside_wanted > may_work or bounds.is_open
+        if not self._has("hold") or not balance.held or not is_wanted or self._rests("hold"):
             return None
         allowed = self._allowed(bounds.ceiling - self.reserve - self.hysteresis)
-        if allowed <= may_work and free:
+        if allowed <= may_work and balance.free:
             return None
-        return self._hold(free - allowed, f"power: there is room for {count_nodes(allowed)} outside of jobs")
-
-    def _hold(self, nodes: int, reason: str) -> Hold:
-        if nodes > self.balance.held:
-            self.pulled["hold"] = self.now
-        self.balance.held = nodes
-        return Hold(nodes, reason)
+        balance.held = balance.free - allowed
+        return Hold(balance.held, f"power: there is room for {count_nodes(allowed)} outside of jobs")
 
     def _allowed(self, ceiling: float) -> int:
         """Nodes that may work outside of jobs: at least those that cannot be held, and one if there is any
@@ -96,12 +99,13 @@ class Levers:
         if share < view.threads or (watts is not None and watts < (view.cap or inf)):
             self.pulled["cap"] = self.now
             return Cap(share, watts, f"power: no sizes alone stay below {upper}")
+        self.pulled["cap undone"] = self.now
         return Cap(share, watts, f"power: there is room again below {upper}")
 
     def _threads(self, is_broken: bool) -> float:
         """The share of the threads with which power is inside, in steps."""
         balance, now = self.balance, self.balance.view.threads
-        if self._rests("cap") or (not is_broken and now >= 1.0):
+        if self._rests("cap", undoing=not is_broken) or (not is_broken and now >= 1.0):
             return now
         active = balance.active
         if active <= TINY:
@@ -119,20 +123,17 @@ class Levers:
         balance, now = self.balance, self.balance.view.cap
         is_over = is_broken or balance.peak > self.bounds.upper + TINY
         nodes = balance.working
-        if not nodes or (self._rests("cap") and not is_over) or (not is_over and now is None):
+        if not nodes or (not is_over and (now is None or self._rests("cap", undoing=True))):
             return now
-        active = max(balance.peak - balance.resting, nodes * balance.view.active.most * (not is_over))
         ceiling = self.bounds.ceiling - (0.0 if is_over else self.hysteresis)
-        room = ceiling - balance.resting
-        if not is_over and room >= active:
+        if ceiling == inf:
             return None
-        watts = float(max(floor(room / nodes), ceil(balance.view.idle)))
-        if is_over and watts >= (now or inf):
+        watts = float(max(floor((ceiling - balance.resting) / nodes), ceil(balance.view.idle)))
+        if not is_over:  # what they would draw without a cap is not known: it stays, as high as can be
+            return watts if now is not None and watts > _HIGHER * now else now
+        if watts >= (now or inf):
             return now
-        if not is_over and now is not None and watts <= now + max(1.0, 0.02 * now):
-            return now
-        if is_over:
-            balance.cut += max(0.0, balance.planned.most - balance.resting - nodes * watts)
+        balance.cut += max(0.0, balance.planned.most - balance.resting - nodes * watts)
         return watts
 
     def release(self, is_broken: bool) -> Release | None:
@@ -149,12 +150,13 @@ class Levers:
             balance.cut += more * view.idle
             reason = f"power: idle nodes alone take too much of {show_large(self.bounds.upper, 'W')}"
             return Release(view.released + more, reason)
-        if not view.released or is_broken or self._rests("release"):
+        if not view.released or is_broken or self._rests("release", undoing=True):
             return None
         room -= self.hysteresis
         back = view.released if room == inf else min(view.released, floor((room + TINY) / view.idle))
         if back <= 0:
             return None
+        self.pulled["release undone"] = self.now
         return Release(view.released - back, f"power: there is room for {count_nodes(back, 'idle')} again")
 
 
