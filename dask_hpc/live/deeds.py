@@ -38,7 +38,7 @@ class Deeds:
         self._indices.pull_levers(plan)
         why = None
         if plan.hold or plan.cap or plan.release or plan.verdict:
-            why = explain_levers(control.recorded[-1].snapshot, control.policy.rules)
+            why = explain_levers(control.recorded[-1].snapshot, control.policy.rules, plan)
         self._levers.pull(plan, why)
         if plan.verdict is not None:
             control.verdict = plan.verdict

@@ -6,6 +6,7 @@ from itertools import islice
 from math import inf
 from typing import Any
 
+from dask_hpc.model.job import Job
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.units import count_nodes
@@ -33,7 +34,7 @@ def explain(snapshot: Snapshot, plan: Plan, rules: Mapping[str, str]) -> dict[st
     ``rules`` names the strategy behind each kind of decision: start, resize, request, interrupt, power.
     """
     machine = _machine(snapshot)
-    power = _power(snapshot) if plan.for_power else {}
+    power = _power(snapshot, plan) if plan.for_power else {}
     found = {}
     not_started = tuple(_not_started(snapshot, plan)) if plan.starts else ()
     not_resized = tuple(_not_resized(snapshot, plan)) if plan.resizes else ()
@@ -65,9 +66,13 @@ def explain(snapshot: Snapshot, plan: Plan, rules: Mapping[str, str]) -> dict[st
     return found
 
 
-def explain_levers(snapshot: Snapshot, rules: Mapping[str, str]) -> Explanation:
+def explain_levers(snapshot: Snapshot, rules: Mapping[str, str], plan: Plan | None = None) -> Explanation:
     """Why nodes are held, capped or given back, and where the verdict on the corridor comes from."""
-    return Explanation(rules["power"], _machine(snapshot) | _power(snapshot), ())
+    inputs = _machine(snapshot) | _power(snapshot, plan)
+    if plan is not None and plan.verdict is not None:
+        inputs["reachable"] = (plan.verdict.lowest, plan.verdict.highest)
+    rejected = () if plan is None or snapshot.power is None else tuple(_not_started(snapshot, plan))
+    return Explanation(rules["power"], inputs, rejected)
 
 
 def _machine(snapshot: Snapshot) -> dict[str, Any]:
@@ -79,12 +84,14 @@ def _machine(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _power(snapshot: Snapshot) -> dict[str, Any]:
-    """What was known of power, in watts; nothing of what was not."""
+def _power(snapshot: Snapshot, plan: Plan | None = None) -> dict[str, Any]:
+    """What was known of power, in watts, and what the plan makes of it; nothing of what was not known."""
     view = snapshot.power
     if view is None:
         return {}
     found: dict[str, Any] = {"watts": view.watts, "source": view.source, "uncertainty": view.uncertainty}
+    if plan is not None and plan.for_power:
+        found["after"] = view.watts + _more(snapshot, plan)
     if snapshot.corridor is not None:
         lower, upper = snapshot.corridor.at(snapshot.now)
         found |= {"lower": lower, "upper": None if upper == inf else upper}
@@ -97,6 +104,25 @@ def _power(snapshot: Snapshot) -> dict[str, Any]:
     return found
 
 
+def _more(snapshot: Snapshot, plan: Plan) -> float:
+    """Watts that the starts and new sizes of a plan add, by the figures of their jobs."""
+    view = snapshot.power
+    if view is None:
+        return 0.0
+    changes = [(start.job, start.nodes) for start in plan.starts]
+    changes += [(one.job, one.nodes - len(snapshot.running[one.job].nodes)) for one in plan.resizes]
+    return sum(nodes * (view.per_node(job).most - view.idle) for job, nodes in changes)
+
+
+def _lacks_power(snapshot: Snapshot, plan: Plan, job: Job) -> bool:
+    """Whether the corridor is why it waits."""
+    view, corridor = snapshot.power, snapshot.corridor
+    if view is None or corridor is None:
+        return False
+    own = job.nodes * (view.per_node(job.id).most - view.idle)
+    return view.watts + _more(snapshot, plan) + own > corridor.at(snapshot.now)[1]
+
+
 def _not_started(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     """The first waiting jobs that the plan leaves waiting, and whether they would have fitted."""
     started = {start.job: start.nodes for start in plan.starts}
@@ -105,6 +131,8 @@ def _not_started(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     for job in islice(waiting, _MOST):
         fits = job.nodes <= left
         why = "would fit, but its turn has not come" if fits else f"{count_nodes(left)} left"
+        if fits and _lacks_power(snapshot, plan, job):
+            why = "power would leave its corridor"
         yield f"start {job.id} on {count_nodes(job.nodes)}: {why}"
 
 

@@ -6,7 +6,7 @@ from dask_hpc.model.indices import Indices
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Interrupt, Plan, Resize, Start
-from dask_hpc.model.power import PowerView
+from dask_hpc.model.power import PowerRange, PowerView, Verdict
 from dask_hpc.model.snapshot import Snapshot
 
 RULES = {
@@ -83,6 +83,24 @@ def test_what_was_done_for_power_says_what_was_known_of_it():
     assert (
         levers.inputs["held"] == 2 and levers.inputs["doubt"] == "frozen" and "forecast" not in levers.inputs
     )
+
+
+def test_what_the_corridor_does_not_allow_is_among_what_was_rejected():
+    indices = machine(
+        Job(id="a", nodes=2), Job(id="b", nodes=4), Job(id="c", nodes=1), running=[malleable("m")]
+    )
+    indices.power = PowerView(260.0, idle=10.0, active=PowerRange(100.0, 100.0))
+    snapshot = Snapshot(indices, Corridor.constant(0.0, 600.0))
+    plan = Plan(0, 0.0, (Start("a", 2, ""),), for_power=frozenset("a"))
+    found = explain(snapshot, plan, RULES)["a"]
+    assert found.inputs["watts"] == 260 and found.inputs["after"] == 440
+    assert found.rejected == (
+        "start b on 4 nodes: power would leave its corridor",
+        "start c on 1 node: would fit, but its turn has not come",
+    )
+    verdict = Verdict(0.0, 600.0, True, PowerRange(440.0, 440.0), 80.0, 800.0)
+    told = explain_levers(snapshot, RULES, Plan(0, 0.0, verdict=verdict))
+    assert told.inputs["reachable"] == (80, 800) and told.rejected[0].startswith("start a on 2 nodes: ")
 
 
 def test_little_is_said_where_little_is_known():

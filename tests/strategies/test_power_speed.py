@@ -1,5 +1,7 @@
-"""A whole decision, from snapshot to plan, takes milliseconds: processor time, best of several, three times as
-long as allowed, because the machine may be busy."""
+"""A whole decision, from snapshot to plan, takes milliseconds: processor time, best of several.
+
+Three times as long as wanted is allowed, because the machine may be busy.
+"""
 
 from random import Random
 from time import process_time
