@@ -13,6 +13,7 @@ from dask_hpc.model.power import PowerRange
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies.power_corridor import PowerCorridor
 from tests.strategies.power_machine import (
+    WATTS,
     decided,
     draws,
     held,
