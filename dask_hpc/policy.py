@@ -188,7 +188,8 @@ class Policy:
                     indices.begin_resize(deed.job, deed.nodes)
                     indices.finish_resize(deed.job)
                 else:
-                    indices.requeue(deed.job, 0, INTERRUPTED)
+                    # ahead of all, and of no other's place: two jobs must not have the same
+                    indices.requeue(deed.job, -indices.running[deed.job].order, INTERRUPTED)
             indices.pull_levers(plan)
 
         self.settle(Snapshot(indices, snapshot.corridor), memory, carry_out)
