@@ -50,8 +50,8 @@ def run(bench: Bench) -> Outcome:
 
 _ASSUMPTIONS = (
     "Scaling, not given: n ** 0.5. The corridor has so little energy that jobs which scale linearly would "
-    "need 15.6 min under any scheduler, and with n ** 0.8 the published 14.00 would need every job on one "
-    "node. What comes of other exponents is shown below.",
+    "need 15.4 min under any scheduler (see below), and with n ** 0.8 the published 14.00 would need nearly "
+    "every job on one node. What comes of other exponents is shown below.",
     "Lengths, not given: drawn, from half to one and a half times a mean, so long that backfilling needs the "
     "published 13.75 min in every order (as nearly as starts at passes allow). Time limits: exact.",
     "Order and --nodes of each job, not given: drawn. Ten of each kind, 1 to 4 nodes.",
