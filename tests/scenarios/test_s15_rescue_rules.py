@@ -83,10 +83,11 @@ def test_in_the_middle_of_a_shuffle(report):
             await async_poll_for(lambda: shuffles.active_shuffles, 20)
             await act(manager, s, workers)
             await Event("go").set()
-            assert np.array_equal(await future, expected)
-            runs[name] = (
-                max(len(states) for states in shuffles._shuffles.values()) if shuffles._shuffles else 1
-            )
+            runs[name] = max((len(states) for states in shuffles._shuffles.values()), default=1)
+            try:
+                assert np.array_equal(await future, expected)
+            except RuntimeError as error:  # plain Dask's shuffle does not always survive a worker that goes
+                assert not managed and "P2P" in type(error).__name__, error
             if manager:
                 await manager.close()
 
