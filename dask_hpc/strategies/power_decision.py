@@ -51,7 +51,8 @@ class Decision:
         self.balance = balance = Balance.of(
             snapshot, view, bias=learned.bias, extra=learned.extra, cut=cut, is_wary=bool(view.doubt)
         )
-        learned = learn(learned, snapshot, view, balance.now, dwell, strategy.mode != "reactive")
+        looks_ahead = strategy.mode != "reactive" and not _is_vague(view, bounds)
+        learned = learn(learned, snapshot, view, balance.now, dwell, looks_ahead)
         balance.bias, balance.extra = learned.bias, learned.extra
         self.has_changed = memory.bounds is not None and memory.bounds != bounds[:2]
         gave = {job: when for job, when in memory.gave.items() if now - when < dwell}
@@ -308,3 +309,9 @@ class Decision:
         doubt = f"careful, because {self.view.doubt}" if self.view.doubt else ""
         reason = "; ".join(words for words in (help_, doubt) if words)
         return Verdict(bounds.lower, bounds.upper, is_kept, expected, lowest, highest, reason)
+
+
+def _is_vague(view: PowerView, bounds: Bounds) -> bool:
+    """Whether a forecast is wider than the corridor: then it says nothing about who will be inside."""
+    forecast = view.forecast
+    return forecast is not None and forecast.most - forecast.least > bounds.upper - bounds.lower

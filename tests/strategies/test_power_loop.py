@@ -174,3 +174,12 @@ def test_a_forecast_is_answered_once():
             now = draws(indices)
             indices.power = replace(indices.power, forecast=PowerRange(now - 50, now + 100))
     assert held(indices) == {"m": 6} and len(site.actions) == 1
+
+
+def test_a_forecast_wider_than_the_corridor_says_nothing():
+    indices = machine(16, running=[job("m", 8, 1, 16)])
+    indices.power = replace(indices.power, source="measured", forecast=PowerRange(0.0, 1300.0))
+    site = Site(replace(policy("power-corridor-proactive"), malleability=None), indices, lag=1.0)
+    for _ in range(60):
+        site.second(Corridor.constant(0, 1000))
+    assert held(indices) == {"m": 8} and not site.actions
