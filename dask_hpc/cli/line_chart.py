@@ -13,6 +13,7 @@ from dask_hpc.model.units import show_duration, show_large
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a cell, from its top row down
 _BRAILLE = 0x2800
 _LABEL = 9  # characters to the left
+_SMALL = 1e-6  # differences that nobody wants to see, and that floats can hardly tell apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class LineChart:
                 values += [bound for bound in bounds if bound < inf]
         low, high = min(values, default=0.0), max(values, default=1.0)
         low = low if low > 0.4 * high else 0.0
-        room = (high - low or 1.0) * 0.06
+        room = 0.06 * (high - low if high - low > _SMALL else 1.0)
         return low - room if low else 0.0, high + room
 
 
