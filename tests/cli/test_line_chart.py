@@ -68,5 +68,5 @@ def test_anything_can_be_drawn(points, bounds, width, height):
     line = Line([time for time, _ in points], [value for _, value in points])
     rows = drawn(LineChart([line], height=height, band=band), width)
     assert len(rows) == height + 1 and all(len(row) == width for row in rows[:-1])
-    if len(points) > 1:
+    if len(points) > 1 and points[-1][0] - points[0][0] > 1e-6:  # a moment has no column of its own
         assert any(ord(sign) in DOTS for row in rows for sign in row)
