@@ -42,12 +42,13 @@ PIECES = (
 
 
 class Point(NamedTuple):
-    """Power at one time, and the corridor that held then."""
+    """Power at one time, the corridor that held then, and what was forecast, if anything was."""
 
     time: float
     watts: float
     lower: float
     upper: float
+    forecast: tuple[float, float] | None
 
     @property
     def is_inside(self) -> bool:
@@ -135,7 +136,7 @@ class CorridorDemo(Seen):
         if power is None:
             return
         upper = inf if power["upper"] is None else power["upper"]
-        point = Point(power["time"] - self.zero, power["watts"], power["lower"], upper)
+        point = Point(power["time"] - self.zero, power["watts"], power["lower"], upper, power["forecast"])
         if point.time >= 0 and (not self.points or point.time > self.points[-1].time):
             self.points.append(point)
             self.violations = power["violations"]

@@ -92,6 +92,7 @@ def report_page(run: CorridorDemo) -> str:
         [one.time for one in run.points],
         [one.watts for one in run.points],
         band=run.band,
+        forecast=[(one.time, *(one.forecast or (one.watts, one.watts))) for one in run.points],
         outside=_outside(run),
         marks=[
             Mark(

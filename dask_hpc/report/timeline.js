@@ -135,8 +135,8 @@ function timeline(root, data) {
     });
   }
   function scale(curve) {  // from where to where the axis reaches
-    const all = [...curve.value, ...curve.band.flatMap(([, a, b]) => [a, b]),
-                 ...curve.forecast.flatMap(([, a, b]) => [a, b])].filter(v => v !== null);
+    // the forecast is left out: a vague one is not to squeeze all the rest
+    const all = [...curve.value, ...curve.band.flatMap(([, a, b]) => [a, b])].filter(v => v !== null);
     let low = Infinity, high = -Infinity;
     for (const v of all) { low = Math.min(low, v); high = Math.max(high, v); }
     if (low < 0.4 * high) low = 0;
@@ -174,7 +174,7 @@ function timeline(root, data) {
     }
     if (curve.forecast.length) {
       area(curve.forecast.map(f => f[0]), curve.forecast.map(f => f[1]), curve.forecast.map(f => f[2]));
-      g.globalAlpha = 0.22; g.fillStyle = blue; g.fill();
+      g.globalAlpha = 0.13; g.fillStyle = blue; g.fill();
     }
     const line = (colour, thick) => {
       g.beginPath(); steps(g, c, Y, curve.time, curve.value);
@@ -212,7 +212,7 @@ function timeline(root, data) {
   function legend(g, c, curve, ink, blue, red) {
     const entries = [[blue, 1, "line", curve.name]];
     if (curve.band.length) entries.push(["#009e73", 0.35, "block", "corridor"]);
-    if (curve.forecast.length) entries.push([blue, 0.25, "block", "forecast"]);
+    if (curve.forecast.length) entries.push([blue, 0.15, "block", "forecast"]);
     if (curve.outside.length) entries.push([red, 1, "block", "outside"]);
     for (const kind of Object.keys(SIGNS))
       if (curve.marks.some(mark => mark[1] === kind)) entries.push([null, 1, kind, SIGNS[kind][1]]);

@@ -175,7 +175,8 @@ def test_power_batch():
     assert all(1 <= job.nodes <= 4 and (job.min_nodes, job.max_nodes) == (1, 14) for job in jobs)
     for seed in range(3):
         static = simulate(built_in("power-batch", seed=seed), policy="easy-backfill").metrics
-        assert static["makespan"] == pytest.approx(13.75 * 60, abs=1e-3)
+        # printed in quarters of a minute; starts at passes allow no more than to come near
+        assert static["makespan"] == pytest.approx(13.75 * 60, abs=7.5)
         assert static["resizes"] == 0
     longer = built_in("power-batch", seed=3, speedup=1.0)
     assert [a.runtime for a in longer] == [a.runtime for a in workload], "scaling does not touch start sizes"
