@@ -1,5 +1,6 @@
 """S2: a cluster is told to be smaller, and loses none of its results."""
 
+from contextlib import asynccontextmanager
 from time import monotonic
 
 import dask
@@ -85,16 +86,40 @@ def test_scale_from_three_to_two(how, report):
     assert ours["returned"] < 0.5 and ours["took"] < 5
 
 
+@asynccontextmanager
+async def three_workers(memory_limit):
+    """A cluster and its client. Nothing is spilled, nobody pauses or is killed: how much would be, depends
+    on the moment."""
+    steps = ("target", "spill", "pause", "terminate")
+    with dask.config.set({f"distributed.worker.memory.{step}": False for step in steps}):
+        local = LocalCluster(
+            n_workers=3,
+            threads_per_worker=1,
+            asynchronous=True,
+            dashboard_address=":0",
+            memory_limit=memory_limit,
+        )
+        async with local as cluster, Client(cluster, asynchronous=True) as client:
+            yield cluster, client
+
+
+async def spread_evenly(c, scheduler, count, nbytes):
+    """As many results on each worker, or one could have little to take along."""
+    workers = list(scheduler.workers)
+    futures = [
+        c.submit(produce, x, nbytes, workers=[workers[x % len(workers)]], allow_other_workers=True)
+        for x in range(count)
+    ]
+    await wait(futures)
+    return futures
+
+
 async def squeezed(managed):
     """Three workers with so much data that two of them could not hold it all."""
-    local = LocalCluster(
-        n_workers=3, threads_per_worker=1, asynchronous=True, dashboard_address=":0", memory_limit="600 MiB"
-    )
-    async with local as cluster, Client(cluster, asynchronous=True) as c:
+    async with three_workers("600 MiB") as (cluster, c):
         manager = await dask_hpc.manage(c) if managed else None
         s = cluster.scheduler
-        futures = c.map(produce, range(9), [100_000_000] * 9)
-        await wait(futures)
+        futures = await spread_evenly(c, s, 9, 100_000_000)
         address = max(s.workers, key=lambda a: s.workers[a].nbytes)
         name = s.workers[address].name
         answer = await c.retire_workers(workers=[address])
@@ -105,6 +130,7 @@ async def squeezed(managed):
             told = [row["reason"] for row in await manager.story() if row["decision"] == "not-retired"]
             assert await c.submit(lambda: 1, workers=[address]) == 1
             await manager.close()
+        del futures
         return {"answer": list(answer), "alive": alive, "fullest": fullest, "told": told}
 
 
@@ -133,31 +159,16 @@ def test_a_retirement_without_room_is_refused(report):
 
 async def scaled_without_room(how):
     """Three workers with so much data that two could not hold it, told to be two by ``cluster.scale``."""
-    local = LocalCluster(
-        n_workers=3, threads_per_worker=1, asynchronous=True, dashboard_address=":0", memory_limit="480 MiB"
-    )
-    # Nothing is spilled, nobody pauses or is killed: how much would be, depends on the moment.
-    steps = ("target", "spill", "pause", "terminate")
-    in_memory = dask.config.set({f"distributed.worker.memory.{step}": False for step in steps})
-    with in_memory:
-        return await _scaled_without_room(how, local)
-
-
-async def _scaled_without_room(how, local):
-    async with local as cluster, Client(cluster, asynchronous=True) as c:
+    async with three_workers("480 MiB") as (cluster, c):
         manager = await controlled(how, cluster, c)
-        workers = list(cluster.scheduler.workers)  # four results for each, or one could have little to take
-        futures = [
-            c.submit(produce, x, 70_000_000, workers=[workers[x % 3]], allow_other_workers=True)
-            for x in range(12)
-        ]
-        await wait(futures)
+        futures = await spread_evenly(c, cluster.scheduler, 12, 70_000_000)
         cluster.scale(2)
         await cluster
         told = []
         if manager is not None:
             told = [row["reason"] for row in await manager.story() if row["decision"] == "stays"]
             await manager.close()
+        del futures
         return {"alive": len(cluster.workers), "lost": lost(cluster.scheduler), "told": told}
 
 
