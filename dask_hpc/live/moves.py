@@ -130,9 +130,13 @@ class _Carrying:
         self._scheduler = scheduler
         self._coming = _coming.setdefault(scheduler, Counter())
         self._queues: dict[tuple[str, str], deque[Move]] = {}
+        #: bytes that workers of this plan have still to give, and what they have now beyond what they had
+        self._owed: Counter[str] = Counter()
+        self._gained: Counter[str] = Counter()
         for move in moves:
             if move.source != move.target:
                 self._queues.setdefault((move.source, move.target), deque()).append(move)
+                self._owed[move.source] += move.nbytes
         self._under_way: dict[Hashable, _Copy] = {}
         #: bytes on their way of this plan, by worker
         self._sent: Counter[str] = Counter()
@@ -171,6 +175,8 @@ class _Carrying:
                 elif move.source in there:
                     drop.setdefault(move.source, []).append(key)
                 self.done.append(self._end(key))
+                self._gained[move.target] += move.nbytes  # which ``_end`` took back
+                self._gained[move.source] -= move.nbytes
             elif not compat.is_running(self._scheduler, move.target):
                 self._fail(_NOBODY, self._end(key))
             elif now > copy.deadline:
@@ -185,19 +191,38 @@ class _Carrying:
             compat.copy_to(self._scheduler, address, keys, "hpc-move")
 
     def _ask_for_more(self, now: float) -> None:
+        """Who has to give as well gives first, or it would hold more than before; unless all wait for it."""
         ask: dict[str, list[Hashable]] = {}
         for pair in list(self._queues):
-            queue = self._queues[pair]
-            while queue and self._has_window(queue[0]):
-                move = queue.popleft()
-                if self._may_move(move):
-                    self._under_way[move.key] = copy = _Copy(move, now)
-                    self._set_there(copy, False)
-                    ask.setdefault(move.target, []).append(move.key)
-            if not queue:
-                del self._queues[pair]
+            self._ask(pair, self._has_given, ask, now)
+        if not self._under_way:
+            for pair in list(self._queues):
+                self._ask(pair, lambda move: True, ask, now)
         for address, keys in ask.items():
             compat.copy_to(self._scheduler, address, keys, "hpc-move")
+
+    def _ask(
+        self,
+        pair: tuple[str, str],
+        is_due: Callable[[Move], bool],
+        ask: dict[str, list[Hashable]],
+        now: float,
+    ) -> None:
+        queue = self._queues[pair]
+        while queue and self._has_window(queue[0]) and is_due(queue[0]):
+            move = queue.popleft()
+            if self._may_move(move):
+                self._under_way[move.key] = copy = _Copy(move, now)
+                self._gained[move.target] += move.nbytes
+                self._set_there(copy, False)
+                ask.setdefault(move.target, []).append(move.key)
+            else:
+                self._owed[move.source] -= move.nbytes
+        if not queue:
+            del self._queues[pair]
+
+    def _has_given(self, move: Move) -> bool:
+        return self._owed[move.target] <= 0 or self._gained[move.target] + move.nbytes <= 0
 
     def _has_window(self, move: Move) -> bool:
         return all(
@@ -234,6 +259,8 @@ class _Carrying:
     def _end(self, key: Hashable) -> Move:
         copy = self._under_way.pop(key)
         self._set_there(copy, True)
+        self._owed[copy.move.source] -= copy.move.nbytes
+        self._gained[copy.move.target] -= copy.move.nbytes
         return copy.move
 
     def _fail(self, reason: str, move: Move) -> None:

@@ -65,8 +65,8 @@ def memory_of(scheduler: Any, address: str) -> tuple[int, int]:
     """A worker's memory limit (0 for none) and what of it is in use, in bytes."""
     worker = scheduler.workers[address]
     memory, said = worker.memory, worker.metrics
-    # The process was measured at the last heartbeat; results may have come since. What it needs beside its
-    # results is what it said then: Dask's own figure takes those that came later off what was measured before.
+    # The process was measured at the last heartbeat; results may have come since. What it needs beside them
+    # is what it said then: Dask's own figure takes later results off what was measured before.
     on_disk = said.get("spilled_bytes", {}).get("memory", 0)
     beside = said.get("memory", 0) - (said.get("managed_bytes", 0) - on_disk)
     held = worker.nbytes - memory.spilled
