@@ -115,15 +115,26 @@ class Demo(Seen):
         events = [
             Event(piece.submitted, "", partial(piece.submit, client, self.unit, diary)) for piece in PIECES
         ]
-        last = list(client.scheduler_info(n_workers=-1)["workers"])[-1:]
-        for at, what, do, about in (
-            (22, "a node is held: it starts nothing more", manager.hold, last),
-            (32, "the hold ends", manager.release, last),
-            (92, f"the cluster shrinks to {count_nodes(NODES - 1)}", cluster.scale, NODES - 1),
-            (106, f"the cluster grows to {count_nodes(NODES)}", cluster.scale, NODES),
+        held: list[str] = []
+
+        def hold() -> None:
+            held.extend(self._may_be_held())
+            manager.hold(held)
+
+        for at, what, do in (
+            (22, "a node is held: it starts nothing more", hold),
+            (32, "the hold ends", partial(manager.release, held)),
+            (92, f"the cluster shrinks to {count_nodes(NODES - 1)}", partial(cluster.scale, NODES - 1)),
+            (106, f"the cluster grows to {count_nodes(NODES)}", partial(cluster.scale, NODES)),
         ):
-            events.append(Event(at, what, partial(do, about)))
+            events.append(Event(at, what, do))
         return sorted(events, key=lambda event: event.at)
+
+    def _may_be_held(self) -> list[str]:
+        """The workers of a node whose job has others to go on with."""
+        sizes = [job["nodes"] for job in self.status["jobs"] if job["state"] == "running"]
+        largest = max(sizes, key=len, default=self.nodes)
+        return [worker for worker, node in self.places.items() if node == largest[-1]]
 
     def _wait_for_the_last(self, manager: Any) -> None:
         """Results arrive a moment before the story says that their job has ended."""
