@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from distributed import Event, Nanny, Worker
 from distributed.utils_test import async_poll_for, gen_cluster
 from small_cluster import blocked, plugin_of
@@ -64,6 +65,7 @@ async def test_fewer_tasks_run_at_once_and_more_again_without_waiting(c, s, a, b
         await c.gather(futures)
 
 
+@pytest.mark.queue
 @wide
 async def test_the_scheduler_sends_less_at_once(c, s, a, b):
     async with await dask_hpc.manage(c):

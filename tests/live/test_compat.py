@@ -1011,6 +1011,7 @@ async def test_a_worker_is_heard_before_its_task_is_rescheduled(c, s, a):
     assert heard == ["processing"], "a Reschedule overtakes an event"
 
 
+@pytest.mark.queue
 @gen_cluster(client=True, nthreads=[("", 4), ("", 1)])
 async def test_a_worker_uses_fewer_threads_when_both_sides_change(c, s, a, b):
     worker = s.workers[a.address]

@@ -80,6 +80,7 @@ async def test_the_last_worker_works_on_and_the_story_is_not_flooded(c, s, a, b)
         assert plugin_of(s).errors == 0
 
 
+@pytest.mark.queue  # else Dask has sent tasks to it before anybody can hold it
 @cluster2
 async def test_a_held_and_empty_worker_leaves_early_with_its_results(c, s, a, b):
     async with await managed(c):
