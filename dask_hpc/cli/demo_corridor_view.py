@@ -7,12 +7,12 @@ from html import escape
 from typing import Any
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from dask_hpc.cli.demo_corridor import INTERVAL, NODES, PIECES, SETTLING, CorridorDemo
+from dask_hpc.cli.demo_seen import live_picture
 from dask_hpc.cli.line_chart import Line, LineChart
 from dask_hpc.model.units import count_nodes, show_bounds, show_duration, show_large
 from dask_hpc.report import Section, html_page, table
@@ -44,20 +44,8 @@ def live_view(console: Console, run: CorridorDemo) -> Iterator[Callable[[], None
         f"{NODES} nodes, {len(PIECES)} malleable jobs, policy [bold]{run.policy.name}[/], {_MADE_UP}. "
         "Starting the cluster ..."
     )
-    if console.is_terminal:
-        with Live(console=console, refresh_per_second=8, transient=True) as live:
-            yield lambda: live.update(_picture(run))
-        return
-    told = 0
-
-    def tell() -> None:
-        nonlocal told
-        lines = run.lines()
-        for line in lines[told:]:
-            console.print("  ".join(line), soft_wrap=True, highlight=False)
-        told = len(lines)
-
-    yield tell
+    with live_picture(console, lambda: _picture(run), run) as update:
+        yield update
 
 
 def print_summary(console: Console, run: CorridorDemo) -> None:

@@ -1,7 +1,11 @@
 """What a demo has seen of its cluster: status and story, with names that a reader knows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from rich.console import Console
+from rich.live import Live
 
 from dask_hpc.report.gantt import Held
 
@@ -87,3 +91,22 @@ class Seen:
 
     def _span(self, name: str, row: dict[str, Any], end: float) -> Held:
         return Held(name, row["nodes"], row["time"] - self.zero, end - self.zero, self.named(row["reason"]))
+
+
+@contextmanager
+def live_picture(console: Console, picture: Callable[[], Any], seen: Seen) -> Iterator[Callable[[], None]]:
+    """A picture that changes on a terminal; elsewhere a line for each thing that happens."""
+    if console.is_terminal:
+        with Live(console=console, refresh_per_second=8, transient=True) as live:
+            yield lambda: live.update(picture())
+        return
+    told = 0
+
+    def tell() -> None:
+        nonlocal told
+        lines = seen.lines()
+        for line in lines[told:]:
+            console.print("  ".join(line), soft_wrap=True, highlight=False)
+        told = len(lines)
+
+    yield tell

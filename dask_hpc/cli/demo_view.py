@@ -6,13 +6,13 @@ from dataclasses import replace
 from html import escape
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from dask_hpc.cli.demo_run import NODES, PIECES, Demo
+from dask_hpc.cli.demo_seen import live_picture
 from dask_hpc.model.units import show_duration
 from dask_hpc.report import Held, Section, gantt_svg, html_page, table
 
@@ -29,20 +29,8 @@ def live_view(console: Console, run: Demo) -> Iterator[Callable[[], None]]:
     console.print(
         f"Four nodes, {len(PIECES)} jobs, policy [bold]{run.policy.name}[/]. Starting the cluster ..."
     )
-    if console.is_terminal:
-        with Live(console=console, refresh_per_second=8, transient=True) as live:
-            yield lambda: live.update(_picture(run))
-        return
-    told = 0
-
-    def tell() -> None:
-        nonlocal told
-        lines = run.lines()
-        for line in lines[told:]:
-            console.print("  ".join(line), soft_wrap=True, highlight=False)
-        told = len(lines)
-
-    yield tell
+    with live_picture(console, lambda: _picture(run), run) as update:
+        yield update
 
 
 def print_summary(console: Console, run: Demo) -> None:
