@@ -55,6 +55,10 @@ class Policy:
     malleability: Any = None
     failure: Any = None
     power: Any = None
+    #: asked by in situ pipelines, between two of their iterations
+    placement: Any = None
+    #: of tasks that read or write, and those that compute beside them
+    io: Any = None
     #: of the cluster itself; asked only when somebody lets us adapt it
     size: Any = field(default_factory=Demand)
     summary: str = ""
@@ -205,6 +209,8 @@ class Policy:
             "request": "a job asked for another size",
             "interrupt": f"failure: {names['failure']}",
             "power": f"power: {names['power']}",
+            "placement": f"placement: {names['placement']}",
+            "io": f"io: {names['io']}",
         }
 
     def _decide_all(self, snapshot: Snapshot, memory: Any) -> tuple[Plan | None, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from dask_hpc.model.partition import Partition
 from dask_hpc.model.power import Verdict
 
 
@@ -56,6 +57,15 @@ class Release:
     """Do without so many nodes, from now on until another plan says so: idle ones are given back."""
 
     nodes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """From the next iteration on, a pipeline's simulation and analyses run where this partition says."""
+
+    pipeline: str
+    partition: Partition
     reason: str
 
 

@@ -64,7 +64,7 @@ _OURS: tuple[type, ...] = (
 )
 
 #: what a policy decides about; "none" may be said of every concern but the queue and the size
-CONCERNS: tuple[str, ...] = ("queue", "malleability", "failure", "power", "size")
+CONCERNS: tuple[str, ...] = ("queue", "malleability", "failure", "power", "placement", "io", "size")
 
 
 @cache

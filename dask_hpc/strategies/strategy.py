@@ -10,7 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.job import Job
-from dask_hpc.model.plan import Cap, Hold, Interrupt, Release, Resize, Start
+from dask_hpc.model.partition import PipelineView
+from dask_hpc.model.plan import Cap, Hold, Interrupt, Placement, Release, Resize, Start
 from dask_hpc.model.power import Verdict
 from dask_hpc.model.snapshot import Snapshot
 
@@ -95,6 +96,16 @@ class PowerStrategy(Protocol):
         ``snapshot.power`` and ``snapshot.corridor`` are there. Asked again at the same instant after its
         answer was carried out, it must come to want nothing more.
         """
+
+
+class PlacementStrategy(Protocol):
+    """Where the analyses of an in situ pipeline run. Asked by each pipeline between two of its iterations."""
+
+    concern: ClassVar[str]
+    name: ClassVar[str]
+
+    def decide(self, view: PipelineView, memory: Any) -> tuple[Placement | None, Any]:
+        """Another partition, or None if the one in force stays; and what to remember."""
 
 
 def outlook_after(snapshot: Snapshot, starts: Starts) -> Outlook:

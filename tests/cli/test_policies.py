@@ -72,6 +72,8 @@ def test_show_a_file_and_json_anywhere(args, tmp_path, monkeypatch):
         "malleability": "none",
         "failure": "none",
         "power": "none",
+        "placement": "none",
+        "io": "none",
         "size": "demand",
     }
     assert "a [b]" in run("policies", "show", "x.yaml").stdout
