@@ -6,7 +6,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
 from dask_hpc.live.jobs import LiveJob
-from dask_hpc.live.power_status import power_of
+from dask_hpc.live.power.status import power_of
 from dask_hpc.live.request import read_change, read_request, read_why, read_workers
 from dask_hpc.live.sizing import NO_CHANGE
 from dask_hpc.live.status import status_of, status_of_job, status_of_power, told

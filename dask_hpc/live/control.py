@@ -16,9 +16,9 @@ from dask_hpc.live.hand_over import HandOvers
 from dask_hpc.live.hold import Holds
 from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.leaving import Leaving
-from dask_hpc.live.levers import WHY, Levers
 from dask_hpc.live.nodes import Nodes
-from dask_hpc.live.power import PowerWatch
+from dask_hpc.live.power.levers import WHY, Levers
+from dask_hpc.live.power.watch import PowerWatch
 from dask_hpc.live.request import read_request
 from dask_hpc.live.spread import Spreading
 from dask_hpc.live.tuning import InForce

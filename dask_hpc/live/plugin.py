@@ -12,10 +12,10 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from dask_hpc.live import compat, metrics
 from dask_hpc.live.calls import Calls
 from dask_hpc.live.control import ControlLoop
-from dask_hpc.live.dashboard import Dashboard
+from dask_hpc.live.dashboard.page import Dashboard
 from dask_hpc.live.farewell import Farewells
-from dask_hpc.live.power import PowerWatch
-from dask_hpc.live.power_trace import PowerTrace
+from dask_hpc.live.power.trace import PowerTrace
+from dask_hpc.live.power.watch import PowerWatch
 from dask_hpc.live.reloading import UNREADABLE, Rescue
 from dask_hpc.live.request import ANNOTATION, TOPIC
 from dask_hpc.live.sizing import Sizing

@@ -5,7 +5,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from dask_hpc.live.jobs import LiveJob
-from dask_hpc.live.power_trace import PowerTrace
+from dask_hpc.live.power.trace import PowerTrace
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.model.units import count_nodes, show_large
 

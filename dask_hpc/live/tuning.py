@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dask_hpc import config
-from dask_hpc.live.corridor_source import in_words
+from dask_hpc.live.power.corridor_source import in_words
 from dask_hpc.live.request import check_word
 from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError, shown

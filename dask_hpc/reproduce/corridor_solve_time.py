@@ -7,7 +7,7 @@ import numpy as np
 
 from dask_hpc.model.power import PowerRange
 from dask_hpc.planning.corridor import CorridorProblem, Part, reachable, solve
-from dask_hpc.planning.corridor_milp import Solver, solve_milp
+from dask_hpc.planning.corridor.milp import Solver, solve_milp
 from dask_hpc.reproduce.bench import Bench
 from dask_hpc.reproduce.claim import Claim, Figure, Outcome, at_most, claim
 

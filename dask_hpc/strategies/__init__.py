@@ -23,7 +23,7 @@ from dask_hpc.strategies.node_stealing import NodeStealing
 from dask_hpc.strategies.order import Area, Ljf, Priority, Sjf
 from dask_hpc.strategies.parsl_simple import ParslSimple
 from dask_hpc.strategies.performance_aware import PerformanceAware
-from dask_hpc.strategies.power_corridor import PowerCorridor
+from dask_hpc.strategies.power.corridor import PowerCorridor
 
 _OURS: tuple[type, ...] = (
     # in order of something

@@ -10,7 +10,7 @@ from distributed.utils_test import async_poll_for, gen_cluster, gen_test
 import dask_hpc
 from dask_hpc import malleable
 from dask_hpc.live import compat
-from dask_hpc.live.levers import WHY
+from dask_hpc.live.power.levers import WHY
 from dask_hpc.policy import Policy
 
 

@@ -1,0 +1,1 @@
+"""Dask's dashboard with our page, read off the story and the status."""

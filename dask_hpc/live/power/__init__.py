@@ -1,0 +1,1 @@
+"""Power on a live cluster: measured, trusted, foreseen, and acted upon."""

@@ -1,0 +1,201 @@
+"""Starts and resizes are let through as far as they fit into the corridor, and booked at once."""
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import inf
+from typing import TypeVar
+
+from dask_hpc.model.constraint import largest_legal, smallest_legal
+from dask_hpc.model.job import Job
+from dask_hpc.model.plan import Resize, Start
+from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.units import count_nodes, show_large
+from dask_hpc.strategies.power.anchor import Anchor
+from dask_hpc.strategies.power.balance import TINY, Balance
+from dask_hpc.strategies.power.bounds import Bounds, Coming
+from dask_hpc.strategies.strategy import Resizes, Starts
+
+_One = TypeVar("_One", Start, Resize)
+
+
+def smallest_start(job: Job) -> int:
+    """The fewest nodes it can start on."""
+    if job.kind in ("rigid", "evolving"):
+        return job.nodes
+    return smallest_legal(job.constraint, job.min_nodes, job.nodes) or job.nodes
+
+
+@dataclass(slots=True)
+class Admission:
+    """One decision's starts and new sizes. What is not let through is asked for again later."""
+
+    snapshot: Snapshot
+    balance: Balance
+    bounds: Bounds
+    coming: Coming
+    anchor: Anchor
+    #: room that must be left before running jobs grow
+    hysteresis: float = 0.0
+    #: jobs that gave nodes for power a short while ago
+    resting: Container[str] = ()
+    #: how many waiting jobs are looked at
+    depth: int = 16
+    #: the starts that the queue would like: who starts just so starts as it asked
+    asked: Mapping[tuple[str, int], Start] = field(default_factory=dict)
+    starts: list[Start] = field(default_factory=list)
+    resizes: dict[str, Resize] = field(default_factory=dict)
+    #: the first job that could start if there were more power
+    held: Job | None = None
+    idle: int = 0
+
+    def __post_init__(self) -> None:
+        self.idle = self.snapshot.idle
+
+    def pass_starts(self, starts: Starts) -> None:
+        """All of them, whatever they draw."""
+        for start in starts:
+            self._start(self.snapshot.waiting[start.job], start)
+
+    def take_starts(self, starts: Starts) -> None:
+        """In their order: those that fit, and those that can start smaller."""
+        for start in self._undecided(starts):
+            self.start(self.snapshot.waiting[start.job], start.nodes, start)
+
+    def _undecided(self, starts: Starts) -> Starts:
+        """Nobody starts twice."""
+        started = {start.job for start in self.starts}
+        return [start for start in starts if start.job not in started] if started else starts
+
+    def start(self, job: Job, nodes: int, start: Start) -> bool:
+        """Start it on so many nodes, or fewer if that fits and it can."""
+        high = largest_legal(job.constraint, smallest_start(job), min(nodes, self.idle)) or 0
+        if job.kind in ("rigid", "evolving") and high < nodes:
+            high = 0
+        if high and job.kind in ("rigid", "evolving"):
+            size = high if self.balance.fits(job.id, 0, high, self.bounds.ceiling) else 0
+        else:
+            size = self.balance.largest(job, 0, high, self.bounds.ceiling)
+        if size and not (self.anchor.may_start(job, size) and self.coming.admits(job, size)):
+            size = self._sooner(job, size)
+        if not size:
+            if high and self.held is None:
+                self.held = job
+            return False
+        asked = self.asked.get((job.id, size))
+        self._start(job, asked or self._with(start, size))
+        return True
+
+    def _with(self, start: Start, size: int) -> Start:
+        if size > start.nodes:
+            more = f"{count_nodes(size - start.nodes)} more than that, to be over before the corridor moves"
+            return replace(start, nodes=size, reason=f"{start.reason}; {more}")
+        return start if size == start.nodes else self._less(start, size)
+
+    def _sooner(self, job: Job, size: int) -> int:
+        """The fewest nodes more with which it is over before a bound is in its way; 0 if there are none."""
+        if job.kind in ("rigid", "evolving"):
+            return 0
+        most = self.balance.largest(job, 0, min(self.idle, job.max_nodes), self.bounds.ceiling)
+        larger = smallest_legal(job.constraint, size + 1, most)
+        while larger is not None and self.anchor.may_start(job, larger):
+            if self.coming.admits(job, larger):
+                return larger
+            larger = smallest_legal(job.constraint, larger + 1, most)
+        return 0
+
+    def share_equally(self, candidates: int) -> None:
+        """Seed 000, Algorithm 4: waiting jobs that fit are picked in priority order, and the idle nodes are
+        shared equally among them."""
+        picked: list[Job] = []
+        idle = self.idle
+        started = {start.job for start in self.starts}
+        waiting = (job for job in self.snapshot.waiting if job.id not in started)
+        for job in islice(waiting, candidates):
+            least = smallest_start(job)
+            if least <= idle:
+                fits = self.balance.fits(job.id, 0, least, self.bounds.ceiling)
+                if fits and self.anchor.may_start(job, least) and self.coming.admits(job, least):
+                    picked.append(job)
+                    self.coming.book(job, least)
+                    idle -= least
+                    self.balance.book(job.id, 0, least)
+                elif self.held is None:
+                    self.held = job
+        sizes = {job.id: smallest_start(job) for job in picked}
+        share = self.idle // max(1, len(picked))
+        for limit in (share, inf):  # what some cannot use is for those who can
+            for job in picked:
+                size = sizes[job.id]
+                high = int(min(limit, size + idle, job.max_nodes))
+                if high > size and job.kind not in ("rigid", "evolving"):
+                    sizes[job.id] = self.balance.largest(job, size, high, self.bounds.ceiling)
+                    self.balance.book(job.id, size, sizes[job.id])
+                    idle -= sizes[job.id] - size
+        self.idle = idle
+        reason = f"power: an equal share of {count_nodes(self.snapshot.idle, 'idle')}"
+        for one in sizes.items():
+            self.starts.append(self.asked.get(one) or Start(*one, reason))
+
+    def take_resizes(self, resizes: Resizes) -> None:
+        """Shrinks that help somebody or cost nothing; growths as far as they fit."""
+        resizes = [resize for resize in resizes if resize.job not in self.resizes]
+        sizes = {resize.job: len(self.snapshot.running[resize.job].nodes) for resize in resizes}
+        for resize in self._shrinks([r for r in resizes if r.nodes < sizes[r.job]], sizes):
+            self.resize(resize)
+        for resize in resizes:
+            if resize.nodes > sizes[resize.job] and resize.job not in self.resting:
+                if self.balance.planned.least >= self.bounds.lower:  # or every watt is welcome
+                    resize = self.anchor.limit(self.snapshot.running[resize.job], resize)
+                if resize.nodes > sizes[resize.job]:
+                    self.grow(resize, self.hysteresis)
+
+    def _shrinks(self, shrinks: list[Resize], sizes: dict[str, int]) -> list[Resize]:
+        """A shrink makes room for a job that waits, or power falls: below the lower bound that is for
+        nothing, and so it is if the job that waits may not start for power."""
+        balance, view = self.balance, self.balance.view
+        if not shrinks or self.bounds.is_open:
+            return shrinks
+        given = {r.job: sizes[r.job] - r.nodes for r in shrinks}
+        saved = [(nodes, balance.per_node(job)) for job, nodes in given.items()]
+        least = balance.planned.least - sum(n * (power.least - view.idle) for n, power in saved)
+        peak = balance.peak - sum(n * (power.most - view.idle) for n, power in saved)
+        waiting = list(islice(self.snapshot.waiting, self.depth))
+        idle = self.idle + sum(given.values())
+        for job in waiting:
+            nodes = smallest_start(job)
+            more = nodes * (balance.per_node(job.id).most - view.idle)
+            fits = nodes <= idle and peak + more <= self.bounds.ceiling + TINY
+            if fits and self.coming.admits(job, nodes):
+                return shrinks
+        if not waiting and least >= self.bounds.lower - TINY and peak <= self.bounds.ceiling + TINY:
+            return shrinks
+        return [r for r in shrinks if r.job in self.snapshot.requests]
+
+    def resize(self, resize: Resize) -> None:
+        """This one, as it is."""
+        before = len(self.snapshot.running[resize.job].nodes)
+        self.balance.book(resize.job, before, resize.nodes)
+        self.idle -= max(0, resize.nodes - before)
+        self.resizes[resize.job] = resize
+
+    def grow(self, resize: Resize, hysteresis: float = 0.0) -> int:
+        """As far as it fits; answers the new size."""
+        running = self.snapshot.running[resize.job]
+        before = len(running.nodes)
+        high = min(resize.nodes, before + self.idle)
+        size = self.balance.largest(running.job, before, high, self.bounds.ceiling - hysteresis)
+        if size > before:
+            self.resize(resize if size == resize.nodes else self._less(resize, size))
+        return size
+
+    def _start(self, job: Job, start: Start) -> None:
+        self.balance.book(job.id, 0, start.nodes)
+        self.coming.book(job, start.nodes)
+        self.idle -= start.nodes
+        self.starts.append(start)
+
+    def _less(self, one: _One, size: int) -> _One:
+        watts = show_large(self.bounds.upper, "W")
+        more = f"{count_nodes(one.nodes - size)} less than that, to stay below {watts}"
+        return replace(one, nodes=size, reason=f"{one.reason}; {more}")

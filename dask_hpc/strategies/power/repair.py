@@ -1,0 +1,133 @@
+"""New sizes for a machine whose power is, or is going to be, outside the corridor."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from dask_hpc.model.job import Job
+from dask_hpc.model.power import PowerRange
+from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.planning.corridor import CorridorProblem, Distribution, Part, sizes_of, solve
+from dask_hpc.strategies.power.balance import TINY, Balance
+from dask_hpc.strategies.power.bounds import Bounds, Side
+
+OUTSIDE = "work outside of jobs"
+
+#: which sizes are looked at: those that repair by the fewest changes, or all there are
+Way = Literal["less", "more", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What the program may choose from, and the machine that it is chosen for."""
+
+    snapshot: Snapshot
+    balance: Balance
+    bounds: Bounds
+    #: jobs whose size may change, and what it is; what else runs, or is decided already, is constant
+    movable: Sequence[tuple[Job, int]]
+    time_limit: float
+
+    def problem(
+        self, way: Way, candidates: Iterable[Job] = (), must_start: bool = False
+    ) -> CorridorProblem | None:
+        """The program for the machine once everything that is under way has happened; None if there are
+        too few nodes for the jobs that must start."""
+        snapshot, balance, bounds = self.snapshot, self.balance, self.bounds
+        held = sum(size for _, size in self.movable)
+        withheld = snapshot.size - snapshot.idle - sum(len(r.nodes) for r in snapshot.running.values())
+        nodes = balance.free - withheld + held
+        room = nodes - sum(min(job.min_nodes, size) for job, size in self.movable)
+        parts = [
+            Part(job.id, balance.per_node(job.id), _sizes(job, size, way, room), size)
+            for job, size in self.movable
+        ]
+        outside = self._outside(way, nodes)
+        if outside is not None:
+            parts.append(outside)
+        now = sum(part.now for part in parts)
+        parts += [_waiting(job, balance, room, must_start) for job in candidates]
+        if not all(part.sizes for part in parts) or sum(part.sizes[0] for part in parts) > nodes:
+            return None
+        planned = balance.planned
+        idle = (nodes - now) * balance.view.idle
+        constant = PowerRange(
+            planned.least - idle - sum(part.power.least * part.now for part in parts),
+            planned.most - idle - sum(part.power.most * part.now for part in parts),
+        )
+        return CorridorProblem(
+            nodes, balance.view.idle, bounds.lower, bounds.upper, tuple(parts), constant, bounds.edge
+        )
+
+    def _outside(self, way: Way, nodes: int) -> Part | None:
+        """Work outside of jobs, where nodes can be held from it; it is left one node at least, and those that
+        cannot be held."""
+        view, now = self.balance.view, self.balance.outside
+        if "hold" not in view.levers or not view.outside_wanted or now < 1:
+            return None
+        if any(job.id == OUTSIDE for job, _ in self.movable):
+            return None
+        low = now if way == "more" else min(now, max(1, self.balance.restless))
+        high = now if way == "less" else max(now, min(view.outside_wanted, nodes))
+        return Part(OUTSIDE, self.balance.outside_power, range(low, high + 1), now)
+
+    def solve(
+        self, way: Way, candidates: Iterable[Job] = (), must_start: bool = False
+    ) -> Distribution | None:
+        """The best distribution, if there is anything to choose."""
+        problem = self.problem(way, candidates, must_start)
+        return solve(problem, self.time_limit) if problem is not None and problem.parts else None
+
+    @property
+    def lacks(self) -> float:
+        """Watts that the machine is outside, margin included, as things are."""
+        planned, bounds = self.balance.planned, self.bounds
+        return max(0.0, bounds.floor - planned.least, planned.most - bounds.ceiling)
+
+    def fewest_changes(self, side: Side, waiting: Sequence[Job]) -> Distribution | None:
+        """Ours: first by changes in the one direction that helps, then by any; the nearest that there is,
+        if nothing is inside."""
+        way: Way = "less" if side == "upper" else "more"
+        first = self.solve(way, waiting if side == "lower" else ())
+        if first is not None and first.is_feasible:
+            return first
+        second = self.solve("any", waiting)
+        if second is not None and second.is_feasible:
+            return second
+        known = [one for one in (first, second) if one is not None]
+        best = min(known, key=lambda one: one.outside, default=None)
+        return best if best is not None and best.outside < self.lacks - TINY else None
+
+    def finely(self, waiting: Sequence[Job]) -> Distribution | None:
+        """Where a lever is finer than a node and no sizes are inside: at most one node too much."""
+        problem = self.problem("any", waiting)
+        if problem is None or not problem.parts:
+            return None
+        step = max(part.power.most for part in problem.parts) - problem.idle
+        wider = replace(problem, upper=problem.upper + max(0.0, step))
+        found = solve(wider, self.time_limit)
+        return found if found.is_feasible else None
+
+    def anew(self, side: Side, waiting: Sequence[Job]) -> Distribution | None:
+        """As published, all sizes at once: one waiting job after the other, and none; nothing happens if
+        all of these are infeasible. Against too little, starting somebody comes first."""
+        attempts: list[tuple[Job, ...]] = [(job,) for job in waiting]
+        attempts.insert(len(attempts) if side == "lower" else 0, ())
+        for jobs in attempts:
+            found = self.solve("any", jobs, must_start=True)
+            if found is not None and found.is_feasible:
+                return found
+        return None
+
+
+def _sizes(job: Job, size: int, way: Way, room: int) -> Sequence[int]:
+    low = size if way == "more" else job.min_nodes
+    high = size if way == "less" else min(job.max_nodes, job.min_nodes + room)
+    sizes = sizes_of(job.constraint, low, max(high, low))
+    return sizes if size in sizes else sorted({*sizes, size})
+
+
+def _waiting(job: Job, balance: Balance, room: int, must_start: bool) -> Part:
+    low, high = (job.nodes, job.nodes) if job.kind == "rigid" else (job.min_nodes, job.max_nodes)
+    high = max(low, min(high, room))
+    return Part(job.id, balance.per_node(job.id), sizes_of(job.constraint, low, high, not must_start), 0)

@@ -1,0 +1,117 @@
+"""The corridor's program against every distribution there is."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_hpc.model.constraint import CONSTRAINTS
+from dask_hpc.model.power import PowerRange
+from dask_hpc.planning.corridor import CorridorProblem, Part, guaranteed, reachable, sizes_of, solve
+from dask_hpc.planning.corridor.fast import search
+
+
+def every(problem):
+    """Sizes, idle nodes and power of all distributions there are."""
+    for sizes in product(*(part.sizes for part in problem.parts)):
+        idle = problem.nodes - sum(sizes)
+        if idle < 0:
+            continue
+        least = problem.constant.least + idle * problem.idle
+        most = problem.constant.most + idle * problem.idle
+        for part, size in zip(problem.parts, sizes, strict=True):
+            least += part.power.least * size
+            most += part.power.most * size
+        yield sizes, idle, least, most
+
+
+def best_of_every(problem):
+    """The order of the program, by looking at all."""
+    levels = []
+    for sizes, idle, least, most in every(problem):
+        slack = problem.upper - most
+        if problem.lower > 0:
+            slack = min(slack, least - problem.lower)
+        changed = sum(abs(size - part.now) for part, size in zip(problem.parts, sizes, strict=True))
+        levels.append((0.0 if slack >= problem.margin else problem.margin - slack, idle, changed, -slack))
+    return min(levels)
+
+
+LEVELS = ("outside", "idle", "changed", "slack")
+
+
+@st.composite
+def problems(draw):
+    """Up to 6 jobs and 14 nodes; watts are multiples of a half, so sums are exact."""
+    nodes = draw(st.integers(1, 14))
+    watts = st.sampled_from((60.0, 75.5, 120.0, 170.0, 200.5, 250.0, 333.0))
+    parts, need = [], 0
+    for number in range(draw(st.integers(0, 6))):
+        constraint = draw(st.sampled_from(CONSTRAINTS))
+        may_wait = draw(st.booleans())
+        low = draw(st.integers(1, 5))
+        sizes = sizes_of(constraint, low, draw(st.integers(low, 14)), may_wait)
+        if not sizes or need + sizes[0] > nodes:
+            continue
+        need += sizes[0]
+        least = draw(watts)
+        most = draw(st.sampled_from((least, least, least + 10.0, least * 1.5)))
+        now = 0 if may_wait else draw(st.one_of(st.sampled_from(sizes), st.integers(1, 14)))
+        parts.append(Part(f"j{number}", PowerRange(least, most), sizes, now))
+    idle = draw(st.sampled_from((0.0, 30.0, 71.0)))
+    width = draw(st.sampled_from((0.0, 20.0, 100.0, 400.0, 1000.0)))
+    lower = draw(st.one_of(st.just(0.0), st.integers(0, 40).map(lambda n: n * 100.0)))
+    upper = draw(st.sampled_from((lower + width, lower + width, float("inf"))))
+    margin = draw(st.sampled_from((0.0, 0.0, 25.0)))
+    constant = draw(st.sampled_from((PowerRange(0.0, 0.0), PowerRange(100.0, 140.0))))
+    return CorridorProblem(nodes, idle, lower, upper, tuple(parts), constant, margin)
+
+
+def check(problem, answer):
+    assert answer.is_optimal and answer.gap == 0
+    assert answer.levels == pytest.approx(best_of_every(problem), abs=1e-5)
+    assert answer.is_feasible == (answer.outside == 0)
+    assert answer.idle_nodes >= 0
+    for part in problem.parts:
+        assert answer.sizes[part.id] in part.sizes
+
+
+@given(problems())
+@settings(max_examples=300, deadline=None)
+def test_the_fast_path_is_exact(problem):
+    check(problem, solve(problem, how="fast"))
+
+
+@given(problems())
+@settings(max_examples=50, deadline=None)
+def test_the_solver_is_exact(problem):
+    check(problem, solve(problem, how="HiGHS", time_limit=60))
+
+
+@given(problems())
+@settings(max_examples=10, deadline=None)
+def test_the_other_solver_is_exact(problem):
+    check(problem, solve(problem, how="CBC", time_limit=60))
+
+
+@given(problems())
+@settings(max_examples=200, deadline=None)
+def test_what_is_reachable_is_exact(problem):
+    powers = [(least, most) for _, _, least, most in every(problem)]
+    lowest, highest = min(most for _, most in powers), max(least for least, _ in powers)
+    assert reachable(problem) == pytest.approx((lowest, highest))
+    assert guaranteed(problem) == (highest >= problem.floor, lowest <= problem.ceiling)
+
+
+@given(problems())
+@settings(max_examples=300, deadline=None)
+def test_what_bounds_prove_is_true(problem):
+    found = search(problem) if problem.parts else None
+    if found is not None:
+        best = best_of_every(problem)
+        proven = LEVELS.index(found.unproven) if found.unproven else len(LEVELS)
+        assert found.levels[:proven] == pytest.approx(best[:proven], abs=1e-3)
+        if proven < len(LEVELS):  # the best is not better than the gap says
+            value, bound = found.levels[proven], best[proven]
+            assert value - bound <= found.gap * max(abs(value), abs(bound), 1.0) + 1e-5
