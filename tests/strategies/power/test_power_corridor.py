@@ -4,7 +4,15 @@ import math
 from dataclasses import replace
 
 import pytest
-from tests.strategies.power_machine import (
+
+from dask_hpc import InputError, Policy
+from dask_hpc.model.corridor import Corridor
+from dask_hpc.model.job import Job
+from dask_hpc.model.plan import Resize, Start
+from dask_hpc.model.power import PowerRange
+from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.strategies.power.corridor import PowerCorridor
+from tests.strategies.power.power_machine import (
     WATTS,
     decided,
     draws,
@@ -17,14 +25,6 @@ from tests.strategies.power_machine import (
     sizes,
     verdicts,
 )
-
-from dask_hpc import InputError, Policy
-from dask_hpc.model.corridor import Corridor
-from dask_hpc.model.job import Job
-from dask_hpc.model.plan import Resize, Start
-from dask_hpc.model.power import PowerRange
-from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.strategies.power.corridor import PowerCorridor
 
 # -- parameters ----------------------------------------------------------------------------------
 

@@ -1,12 +1,12 @@
 """What is done about power beside starts and sizes: holding, threads, caps, releasing, and undoing it."""
 
 import pytest
-from tests.strategies.power_machine import decided, held, job, machine, policy, rigid, settled, verdicts
 
 from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.plan import Hold, Start
 from dask_hpc.model.power import PowerRange
 from dask_hpc.strategies.power.corridor import PowerCorridor
+from tests.strategies.power.power_machine import decided, held, job, machine, policy, rigid, settled, verdicts
 
 HOLD = frozenset({"hold"})
 BUSY = PowerRange(100.0, 100.0)

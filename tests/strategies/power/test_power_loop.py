@@ -8,7 +8,6 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.strategies.power_machine import draws, held, job, machine, policy, rigid, settled
 
 from dask_hpc import Policy
 from dask_hpc.model.corridor import Corridor
@@ -16,6 +15,7 @@ from dask_hpc.model.power import PowerRange
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import ready_made
 from dask_hpc.strategies import strategies
+from tests.strategies.power.power_machine import draws, held, job, machine, policy, rigid, settled
 from tests.strategies.test_every_strategy import machines, powers
 
 POWER = [name for name in ready_made() if Policy.load(name).power is not None]

@@ -7,9 +7,9 @@ from random import Random
 from time import process_time
 
 import pytest
-from tests.strategies.power_machine import draws, job, machine, policy
 
 from dask_hpc.model.snapshot import Snapshot
+from tests.strategies.power.power_machine import draws, job, machine, policy
 
 CORRIDORS = {  # in shares of what the machine draws
     "too much": (0.5, 0.85),
