@@ -1,0 +1,222 @@
+"""What the parts of a pipeline cost, from what their tasks took: the planner's figures, by measurement.
+
+The planner's model of a part is a single-core time and a share of it that does not spread. Measured are the
+processor time of every task, and seconds from beginning to end of the simulation, of all analyses in situ
+and of all in transit, as the client saw them: Dask's own cost and the way to and fro included. What the
+tasks do not explain is counted as time that does not spread. So the planner's formula gives what was
+measured for the partition in force, and for others what the blocks allow.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from math import ceil, inf
+from statistics import median
+from typing import NamedTuple
+
+from dask_hpc.model.partition import Analysis, EqualNodes, Partition, Phases, Simulation
+
+#: the part of an iteration that is no analysis
+SIMULATION = ""
+WINDOW = 5  # iterations that a median is taken of
+_MOST = 64  # nodes and cores that the fit of a granularity looks at
+
+
+class Timing(NamedTuple):
+    """One task, as the worker that ran it measured it."""
+
+    #: ``SIMULATION``, or the name of an analysis
+    part: str
+    worker: str
+    #: seconds of the clock and of processor time
+    wall: float
+    busy: float
+    #: whether it was one of many blocks; else it was the whole, or made one of many
+    is_block: bool = True
+    #: bytes that it made and, if they are not the simulation's, read
+    memory: int = 0
+
+
+class Move(NamedTuple):
+    """What an analysis in transit fetched from the simulation's nodes."""
+
+    part: str
+    nbytes: int
+    seconds: float
+
+
+class Observed(NamedTuple):
+    """One iteration."""
+
+    timings: Sequence[Timing]
+    moves: Sequence[Move]
+    #: from the beginning of each to its end, waiting for one another not included
+    phases: Phases
+
+
+class Cost(NamedTuple):
+    """Seconds on one core of what spreads over more and of what does not, tasks, and bytes."""
+
+    spreads: float
+    stays: float
+    tasks: int = 0
+    memory: float = 0.0
+
+    @property
+    def time(self) -> float:
+        """Seconds on one core."""
+        return self.spreads + self.stays
+
+    @property
+    def serial(self) -> float:
+        """The share that does not spread."""
+        return self.stays / self.time if self.time else 0.0
+
+
+@cache
+def granularity(blocks: int, nodes: int, cores: int) -> float:
+    """The share of the time of so many equal blocks that does not spread, as nearly as a share can say it.
+
+    The blocks of a node take turns on its cores, ``ceil(ceil(blocks / n) / k)`` of them; this is the
+    least-squares fit of ``serial + (1 - serial) / (n k)`` to that for every n and k up to the machine's.
+    """
+    above = below = 0.0
+    for n in range(1, min(nodes, _MOST) + 1):
+        for k in range(1, min(cores, _MOST) + 1):
+            apart = 1 - 1 / (n * k)
+            above += (ceil(ceil(blocks / n) / k) / blocks - 1 / (n * k)) * apart
+            below += apart * apart
+    return min(1.0, max(0.0, above / below)) if below else 0.0
+
+
+def cost(timings: Sequence[Timing], machine: EqualNodes) -> Cost:
+    """What one part of one iteration costs by its tasks alone."""
+    in_blocks = [one.busy for one in timings if one.is_block]
+    alone = sum(one.busy for one in timings if not one.is_block)
+    share = granularity(len(in_blocks), machine.count, machine.cores) if in_blocks else 0.0
+    blocks = sum(in_blocks)
+    memory = float(sum(one.memory for one in timings))
+    return Cost((1 - share) * blocks, share * blocks + alone, len(timings), memory)
+
+
+def fitted(costs: Mapping[str, Cost], cores: float, seconds: float) -> dict[str, Cost]:
+    """The same costs, such that together they take these seconds on so many cores.
+
+    Time that is missing does not spread: it is what Dask needs for each task. Where parts took less than
+    they would one after another, more of them spreads than was thought.
+    """
+    if cores <= 0 or not costs:
+        return dict(costs)
+    missing = seconds - sum(one.stays + one.spreads / cores for one in costs.values())
+    tasks = sum(one.tasks for one in costs.values())
+    if missing >= 0:
+        return {
+            name: one._replace(stays=one.stays + missing * (one.tasks / tasks if tasks else 1 / len(costs)))
+            for name, one in costs.items()
+        }
+    stays = sum(one.stays for one in costs.values())
+    moved = min(1.0, -missing / (stays * (1 - 1 / cores))) if stays and cores > 1 else 0.0
+    spread = {
+        name: one._replace(spreads=one.spreads + moved * one.stays, stays=(1 - moved) * one.stays)
+        for name, one in costs.items()
+    }
+    now = sum(one.stays + one.spreads / cores for one in spread.values())
+    less = min(1.0, seconds / now) if now else 1.0
+    return {
+        name: one._replace(spreads=less * one.spreads, stays=less * one.stays) for name, one in spread.items()
+    }
+
+
+class Measurements:
+    """The last iterations of a pipeline, and what they say of its parts."""
+
+    def __init__(self, declared: Iterable[Analysis] = ()) -> None:
+        #: what analyses are said to cost, until they were measured
+        self._declared = {one.name: one for one in declared}
+        self._iterations: deque[Observed] = deque(maxlen=WINDOW)
+        self._costs: dict[str, Cost] = {}
+        self._moved: dict[str, int] = {}
+        #: bytes per second that a staging node fetched; inf as long as none did
+        self.bandwidth = inf
+        #: iterations since the partition came into force
+        self.count = 0
+
+    def restart(self) -> None:
+        """Another partition comes into force: phases say nothing of it, what parts cost stays known."""
+        self._iterations.clear()
+        self.count = 0
+
+    def add(self, one: Observed, machine: EqualNodes, partition: Partition) -> None:
+        """One more iteration was measured under the partition in force."""
+        self._iterations.append(one)
+        self.count += 1
+        self._moved.update((move.part, move.nbytes) for move in one.moves)
+        rates = [
+            sum(move.nbytes for move in seen.moves) / seconds
+            for seen in self._iterations
+            if (seconds := sum(move.seconds for move in seen.moves)) > 0
+        ]
+        self.bandwidth = median(rates) if rates else self.bandwidth
+        costs = [self._costs_in(seen, machine) for seen in self._iterations]
+        known = {part: [seen[part] for seen in costs if part in seen] for seen in costs for part in seen}
+        medians = {part: Cost(*map(median, zip(*found, strict=True))) for part, found in known.items()}
+        phases = self.phases
+        assert phases is not None
+        moving = sum(self._moved.get(name, 0) for name in partition.in_transit) / self.bandwidth
+        staging = max(0.0, machine.count - partition.nodes)
+        in_transit = max(0.0, phases.in_transit - (moving / staging if staging else 0.0))
+        sides = (
+            ((SIMULATION,), phases.simulation),
+            (partition.in_situ, phases.in_situ),
+            (partition.in_transit, in_transit),
+        )
+        for names, seconds in sides:
+            side = {name: medians[name] for name in names if name in medians}
+            if side:
+                self._costs |= fitted(side, cores_of(names[0], machine, partition), seconds)
+
+    @property
+    def phases(self) -> Phases | None:
+        """Seconds of each part of an iteration under the partition in force (medians). None before any."""
+        if not self._iterations:
+            return None
+        return Phases(
+            *(median(column) for column in zip(*(one.phases for one in self._iterations), strict=True))
+        )
+
+    @property
+    def simulation(self) -> Simulation:
+        """The simulation as measured; it costs nothing as long as it was not."""
+        known = self._costs.get(SIMULATION, Cost(0.0, 0.0))
+        return Simulation(time=known.time, memory=known.memory, serial=known.serial)
+
+    def analyses(self, names: Iterable[str]) -> tuple[Analysis, ...]:
+        """Analyses as measured, or as declared before; without either they cost nothing."""
+        return tuple(self._analysis(name) for name in names)
+
+    def _analysis(self, name: str) -> Analysis:
+        said = self._declared.get(name, Analysis(name=name, time=0.0))
+        known = self._costs.get(name)
+        if known is None:
+            return said
+        memory = max(known.memory, said.memory)
+        moved = self._moved.get(name, said.moved)
+        return Analysis(name=name, time=known.time, memory=memory, moved=moved, serial=known.serial)
+
+    @staticmethod
+    def _costs_in(one: Observed, machine: EqualNodes) -> dict[str, Cost]:
+        by_part: dict[str, list[Timing]] = {}
+        for timing in one.timings:
+            by_part.setdefault(timing.part, []).append(timing)
+        return {part: cost(timings, machine) for part, timings in by_part.items()}
+
+
+def cores_of(part: str, machine: EqualNodes, partition: Partition) -> float:
+    """On how many cores a part of an iteration runs."""
+    if part in partition.in_transit:
+        return machine.cores * (machine.count - partition.nodes)
+    if partition.mode == "sync":
+        return machine.cores * partition.nodes
+    if part == SIMULATION:
+        return (machine.cores - partition.helper_cores) * partition.nodes
+    return partition.helper_cores * partition.nodes
