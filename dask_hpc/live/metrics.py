@@ -6,7 +6,7 @@ clusters of this process, and a label that tells them apart. Without prometheus_
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -37,35 +37,43 @@ class _Collector:
                 clusters.append((plugin.scheduler.address, _read(plugin)))
             except Exception:  # Dask's own metrics are to be shown in any case
                 logger.exception("dask-hpc: no metrics of %s", plugin.scheduler.address)
-        for name, (is_counter, text, label) in _FAMILIES.items():
+        for name, (is_counter, text, *labels) in _FAMILIES.items():
             kind = CounterMetricFamily if is_counter else GaugeMetricFamily
-            family = kind(prefix + name, text, labels=["scheduler", *([label] if label else [])])
+            family = kind(prefix + name, text, labels=["scheduler", *labels])
             for address, found in clusters:
-                for value, amount in found.get(name, {}).items():
-                    family.add_metric([address, *([value] if label else [])], amount)
+                for values, amount in found.get(name, {}).items():
+                    family.add_metric([address, *_parts(values)], amount)
             yield family
 
 
-#: name -> whether it only grows, what it is, by what it is told apart
-_FAMILIES = {
+#: name -> whether it only grows, what it is, by what samples are told apart
+_FAMILIES: dict[str, tuple[Any, ...]] = {
     "state": (False, "1 for the state control is in", "state"),
     "jobs": (False, "Jobs by state; of those that are done only the remembered ones", "state"),
     "nodes": (False, "Nodes by state; a node on hold is held, whoever it is allotted to", "state"),
     "decisions": (True, "Decisions and events told in the story", "kind"),
     "resizes": (True, "Running jobs that became larger or smaller", "direction"),
-    "results_lost": (True, "Results that left with the only worker that had them", ""),
-    "errors": (True, "Errors in our own code or in a policy", ""),
-    "policy_cycle_seconds": (False, "How long the last decision took", ""),
+    "results_lost": (True, "Results that left with the only worker that had them"),
+    "errors": (True, "Errors in our own code or in a policy"),
+    "policy_cycle_seconds": (False, "How long the last decision took"),
     "power_watts": (False, "Power of all nodes now, by how it is known", "source"),
-    "power_uncertainty_watts": (False, "Half-width of the 95 % interval of that power", ""),
-    "power_lower_watts": (False, "Where the power corridor begins", ""),
-    "power_upper_watts": (False, "Where the power corridor ends, if it does", ""),
+    "power_uncertainty_watts": (False, "Half-width of the 95 % interval of that power"),
+    "power_lower_watts": (False, "Where the power corridor begins"),
+    "power_upper_watts": (False, "Where the power corridor ends, if it does"),
     "power_forecast_watts": (False, "The least and the most power that is forecast", "bound"),
-    "power_outside_seconds": (True, "How long power was outside its corridor", ""),
-    "power_outside_joules": (True, "Energy above or below the power corridor", ""),
-    "power_violations": (True, "Times that power stayed outside its corridor", ""),
-    "power_held_nodes": (False, "Nodes that start no work for the sake of power", ""),
+    "power_outside_seconds": (True, "How long power was outside its corridor"),
+    "power_outside_joules": (True, "Energy above or below the power corridor"),
+    "power_violations": (True, "Times that power stayed outside its corridor"),
+    "power_held_nodes": (False, "Nodes that start no work for the sake of power"),
     "power_job_watts": (False, "Power of running jobs by name, the largest ones; the others together", "job"),
+    "pipeline_iterations": (True, "Iterations that a pipeline has done", "pipeline"),
+    "pipeline_iteration_seconds": (False, "Seconds of its last iteration", "pipeline", "is"),
+    "pipeline_part_seconds": (False, "Seconds of each part of its last iteration", "pipeline", "part", "is"),
+    "pipeline_nodes": (False, "Nodes that simulate or stage", "pipeline", "part"),
+    "pipeline_helper_cores": (False, "Cores of each simulation node that analyse", "pipeline"),
+    "pipeline_analyses": (False, "Analyses by where they run", "pipeline", "part"),
+    "pipeline_changes": (True, "Partitions that came into force", "pipeline"),
+    "pipeline_skipped": (True, "Iterations that an analysis did not look at", "pipeline", "analysis"),
 }
 #: running jobs that are told apart by name: each one is a time series
 _MOST_JOBS = 50
@@ -95,7 +103,16 @@ def unregister(plugin: "HpcPlugin") -> None:
             REGISTRY.unregister(_collector)
 
 
-def _read(plugin: "HpcPlugin") -> dict[str, dict[str, float]]:
+#: by the value of each label; of a single one it may be the value itself, of none it is ""
+Found = dict[str, dict[Any, float]]
+
+
+def _parts(values: str | tuple[str, ...]) -> tuple[str, ...]:
+    """What stands after the scheduler's address."""
+    return values if isinstance(values, tuple) else (values,) if values else ()
+
+
+def _read(plugin: "HpcPlugin") -> Found:
     status, counts = plugin.calls.status(), plugin.story.counts
     states = Counter(job["state"] for job in status["jobs"])
     held = {hold["worker"] for hold in status["holds"]}
@@ -113,10 +130,11 @@ def _read(plugin: "HpcPlugin") -> dict[str, dict[str, float]]:
         "errors": {"": counts["error"]},
         "policy_cycle_seconds": {"": plugin.cycle},
         **_read_power(status["power"], {job["id"]: job["name"] for job in status["jobs"]}),
+        **_read_pipelines(status.get("pipelines", ())),
     }
 
 
-def _read_power(power: dict[str, Any] | None, names: dict[str, str]) -> dict[str, dict[str, float]]:
+def _read_power(power: dict[str, Any] | None, names: dict[str, str]) -> Found:
     if power is None:
         return {}
     jobs: Counter[str] = Counter()
@@ -137,3 +155,31 @@ def _read_power(power: dict[str, Any] | None, names: dict[str, str]) -> dict[str
         "power_held_nodes": {"": power["held_nodes"]},
         "power_job_watts": largest,
     }
+
+
+def _read_pipelines(pipelines: Iterable[Mapping[str, Any]]) -> Found:
+    """Of two pipelines of one name, the one that was told of last."""
+    found: Found = {name: {} for name in _FAMILIES if name.startswith("pipeline_")}
+    for one in pipelines:
+        name, partition = one["name"], one["partition"]
+        found["pipeline_iterations"][name] = one["iteration"]
+        found["pipeline_changes"][name] = one["changed"]
+        for analysis, skipped in one["skipped"].items():
+            found["pipeline_skipped"][name, analysis] = skipped["count"]
+        if partition is not None:
+            found["pipeline_helper_cores"][name] = partition["helper_cores"]
+            found["pipeline_nodes"][name, "simulation"] = partition["nodes"]
+            found["pipeline_nodes"][name, "in_transit"] = len(one["nodes"]) - partition["nodes"]
+            for part in ("in_situ", "in_transit"):
+                found["pipeline_analyses"][name, part] = len(partition[part])
+        for last in one["history"][-1:]:
+            seconds = {"measured": last["seconds"], "planned": last["expected"]}
+            found["pipeline_iteration_seconds"] |= {
+                (name, kind): value for kind, value in seconds.items() if value is not None
+            }
+            found["pipeline_part_seconds"] |= {
+                (name, part, kind): value
+                for kind in ("measured", "planned")
+                for part, value in (last[kind] or {}).items()
+            }
+    return found

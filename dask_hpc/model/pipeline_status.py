@@ -48,13 +48,13 @@ class PipelineStatus(TypedDict):
     it did not look at, and which ones those were last."""
 
     name: str
-    #: "running" or "done"
+    #: "running", "done" or "failed"
     state: str
     job: str | None
     #: how many iterations are done
     iteration: int
     iterations: int | None
-    #: nodes that it has, and cores of each of them
+    #: nodes that it has, those that simulate first, and cores of each of them
     nodes: list[str]
     cores: int
     analyses: list[str]
@@ -62,6 +62,8 @@ class PipelineStatus(TypedDict):
     partition: PartitionStatus | None
     history: list[IterationStatus]
     changes: list[ChangeStatus]
+    #: how often another partition came into force, including what is forgotten
+    changed: int
     skipped: dict[str, "SkippedStatus"]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import groupby, pairwise
 from math import floor, isfinite, log10
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dask_hpc.model.partition import Phases
 from dask_hpc.model.units import show_duration
@@ -25,6 +25,20 @@ class Iteration(NamedTuple):
     planned: Phases | None = None
     #: seconds until the next that were planned
     expected: float | None = None
+
+
+def heard(history: Iterable[Mapping[str, Any]]) -> list[Iteration]:
+    """Iterations that were told in a pipeline's status."""
+    return [
+        Iteration(
+            one["iteration"],
+            one["seconds"],
+            Phases(**one["measured"]),
+            None if one["planned"] is None else Phases(**one["planned"]),
+            one["expected"],
+        )
+        for one in history
+    ]
 
 
 def phases_svg(

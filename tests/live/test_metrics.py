@@ -10,7 +10,7 @@ from small_cluster import blocked, plugin_of, until
 from tornado.httpclient import AsyncHTTPClient
 
 import dask_hpc
-from dask_hpc.live.metrics import _read_power
+from dask_hpc.live.metrics import _FAMILIES, _parts, _read_pipelines, _read_power
 from dask_hpc.model.power import PowerRange, PowerView
 
 if not find_spec("prometheus_client"):
@@ -146,3 +146,29 @@ def test_local_cluster_closes_without_a_trace():
         dask_hpc.manage(client)
         assert [name for name in REGISTRY._names_to_collectors if "_hpc_" in name]
     assert not [name for name in REGISTRY._names_to_collectors if "_hpc_" in name]
+
+
+def test_a_pipeline_is_told_apart_by_name_part_and_kind():
+    partition = {"nodes": 3, "helper_cores": 1, "in_situ": ["front"], "in_transit": ["spectrum", "mean"]}
+    last = {
+        "seconds": 0.6,
+        "expected": 0.5,
+        "measured": {"simulation": 0.6, "in_situ": 0.2, "in_transit": 0.4},
+        "planned": {"simulation": 0.5, "in_situ": 0.3, "in_transit": 0.4},
+    }
+    heat = {
+        "name": "heat", "iteration": 8, "changed": 2, "nodes": list("abcd"), "partition": partition,
+        "history": [{}, last], "skipped": {"mean": {"count": 3, "newest": [5, 6, 7], "how": "skip"}},
+    }  # fmt: skip
+    new = {"name": "new", "iteration": 0, "changed": 0, "nodes": [], "partition": None}
+    new |= {"history": [], "skipped": {}}
+    found = _read_pipelines([heat, new])
+    assert found["pipeline_iterations"] == {"heat": 8, "new": 0}
+    assert found["pipeline_changes"] == {"heat": 2, "new": 0}
+    assert found["pipeline_nodes"] == {("heat", "simulation"): 3, ("heat", "in_transit"): 1}
+    assert found["pipeline_analyses"] == {("heat", "in_situ"): 1, ("heat", "in_transit"): 2}
+    assert found["pipeline_skipped"] == {("heat", "mean"): 3}
+    assert found["pipeline_iteration_seconds"] == {("heat", "measured"): 0.6, ("heat", "planned"): 0.5}
+    assert found["pipeline_part_seconds"]["heat", "in_situ", "planned"] == 0.3
+    assert set(found) == {name for name in _FAMILIES if name.startswith("pipeline_")}
+    assert {len(_parts(values)) for values in found["pipeline_part_seconds"]} == {3}
