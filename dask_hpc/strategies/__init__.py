@@ -16,6 +16,7 @@ from dask_hpc.strategies.fcfs import Fcfs
 from dask_hpc.strategies.fcfs_malleable import FcfsMalleable
 from dask_hpc.strategies.fpsma import Fpsma
 from dask_hpc.strategies.give_way import GiveWay
+from dask_hpc.strategies.in_situ import InSitu
 from dask_hpc.strategies.io_aware import IoAware, IoAwareQueue
 from dask_hpc.strategies.malleable_easy import MalleableEasy, MalleableEasyQueue
 from dask_hpc.strategies.moldable import Moldable
@@ -59,6 +60,8 @@ _OURS: tuple[type, ...] = (
     NodeStealing,
     # within bounds of power
     PowerCorridor,
+    # in situ pipelines
+    InSitu,
     # how many nodes there are at all
     Demand,
 )

@@ -221,7 +221,7 @@ def test_every_policy_says_what_it_is_for(name):
 
 
 def test_every_strategy_has_a_policy():
-    concerns = ("queue", "malleability", "failure", "power")
+    concerns = ("queue", "malleability", "failure", "power", "placement")
     policies = [Policy.load(name) for name in SEED_POLICIES]
     chosen = [(concern, getattr(policy, concern)) for policy in policies for concern in concerns]
     used = {(concern, strategy.name) for concern, strategy in chosen if strategy is not None}

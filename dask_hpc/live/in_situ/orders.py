@@ -1,0 +1,76 @@
+"""Who tells the loop how the next iteration runs: asked before each, told after each.
+
+``Fixed`` never changes its mind: the same places, every analysis at every iteration, all waited for.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dask_hpc.live.in_situ.record import Record
+from dask_hpc.planning.places import Places
+
+#: by analysis, the iterations whose run has not ended, each with what ends with it (without an error)
+Running = Mapping[str, Mapping[int, "asyncio.Future[None]"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """How one iteration runs: where, and the analyses that are done."""
+
+    places: Places
+    analyses: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """An iteration that is done, with all of its analyses."""
+
+    iteration: int
+    orders: Orders
+    #: of every task: steps, parcels, analyses and combines
+    records: tuple[Record, ...]
+    #: by the client's clock: when it was submitted, when its last step was known to be done, and its last
+    #: analysis
+    submitted: float
+    stepped: float
+    ended: float
+    results: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Steering(Protocol):
+    """What the loop asks, on the client's event loop, one question at a time."""
+
+    async def orders(self, iteration: int, home: Mapping[int, str], running: Running) -> Orders:
+        """How this iteration is to run; ``home`` is where the blocks are (empty before the first).
+
+        Asked once per iteration, in order, before it is submitted; the step of the iteration before may still
+        run. To wait here is what holds the simulation back: for the analyses of the last iteration
+        but one, or there is a third iteration of the state in memory. Places that differ from the last
+        take effect with this iteration: its blocks move with its steps."""
+
+    async def finished(self, done: Finished) -> None:
+        """An iteration is done. They come in order, too."""
+
+
+class Fixed:
+    """Always the same places."""
+
+    def __init__(self, places: Places) -> None:
+        self._orders = Orders(places, places.in_situ | places.in_transit)
+
+    async def orders(self, iteration: int, home: Mapping[int, str], running: Running) -> Orders:
+        """The same as ever, once two iterations are all that live."""
+        await all_but_last(iteration, running)
+        return self._orders
+
+    async def finished(self, done: Finished) -> None:
+        """Nothing to learn from."""
+
+
+async def all_but_last(iteration: int, running: Running) -> None:
+    """Wait for the analyses of all iterations but the one before this."""
+    late = [end for runs in running.values() for one, end in runs.items() if one < iteration - 1]
+    if late:
+        await asyncio.wait(late)

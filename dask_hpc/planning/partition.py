@@ -1,0 +1,46 @@
+"""Nodes and cores of an in situ pipeline divided between its simulation and its analyses (seed 004, 2).
+
+Never raises for a machine that is too small: a pipeline has to go on. What cannot be had is said in the
+partition's ``warning``.
+"""
+
+from dataclasses import replace
+from math import inf
+
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.partition import Partition, PartitionProblem
+from dask_hpc.planning.partition_exact import optimum
+from dask_hpc.planning.partition_orders import MOST_ENUMERATED, ORDERS, enumerated, greedy
+from dask_hpc.planning.partition_phases import placed
+from dask_hpc.planning.partition_split import least_memory
+
+#: how the analyses that run in situ may be chosen
+ALL_ORDERS: tuple[str, ...] = ("exact", "enumerate", *ORDERS, "random")
+
+
+def partition(problem: PartitionProblem, order: str = "exact", *, seed: int = 0) -> Partition:
+    """Who runs where so that an iteration takes as short as possible.
+
+    "exact" is the optimum over all splits and whole numbers of nodes and helper cores. The other orders are
+    the source's: "enumerate" tries all subsets with nodes and helper cores rounded up, the rest move one
+    analysis after another in situ. ``seed`` is that of "random".
+    """
+    if order not in ALL_ORDERS:
+        raise InputError("order", f"found {shown(order)}", ", ".join(ALL_ORDERS))
+    warning = ""
+    machine = problem.nodes
+    if problem.mode == "async" and machine.count == machine.cores == 1 and problem.analyses:
+        problem = replace(problem, mode="sync")
+        warning = "a single core: analyses run after the simulation's step, not beside it"
+    if order == "enumerate" and len(problem.analyses) > MOST_ENUMERATED:
+        order = "exact"
+        warning = f"{len(problem.analyses)} analyses have too many subsets to try all: exact instead"
+    if order == "exact":
+        choice = optimum(problem)
+    elif order == "enumerate":
+        choice = enumerated(problem)
+    else:
+        choice = greedy(problem, order, seed)
+    if choice.time == inf:
+        return least_memory(problem, warning)
+    return placed(problem, choice.nodes, choice.helper, choice.in_situ, warning)
