@@ -13,6 +13,7 @@ from dask_hpc.live.status import status_of, status_of_job, status_of_power, told
 from dask_hpc.live.unit_facts import read_news, read_units
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.units import count_nodes
+from dask_hpc.policy import Policy
 
 if TYPE_CHECKING:
     from dask_hpc.live.plugin import HpcPlugin
@@ -25,6 +26,7 @@ class Calls:
 
     def __init__(self, plugin: "HpcPlugin") -> None:
         self._plugin = plugin
+        self._written: tuple[Policy | None, str] = (None, "")
 
     def by_name(self) -> dict[str, Callable[..., Any]]:
         """The calls by the names they are called by."""
@@ -45,6 +47,7 @@ class Calls:
             "hpc_size": self.size,
             "hpc_rank": self.rank,
             "hpc_told": self.told,
+            "hpc_pipeline": self.pipeline,
             "hpc_close": self.close,
             "hpc_farewell": self._plugin.farewells.farewell,
             "hpc_worker_ends": self._plugin.walltime.worker_ends,
@@ -59,6 +62,7 @@ class Calls:
             "state": self._state(),
             "errors": plugin.errors,
             "results_lost": plugin.lost,
+            "pipelines": plugin.pipelines.as_status(),
             "power": status_of_power(plugin.control, plugin.power_trace),
         }
 
@@ -199,10 +203,29 @@ class Calls:
             self._plugin.control.tell(decision, reason)
         return "OK"
 
+    def pipeline(
+        self, id: Any = None, client_id: Any = None, status: Any = None, news: Any = ()
+    ) -> dict[str, Any]:
+        """An in situ pipeline says how it goes: see ``Pipelines``. The answer is what it is to decide by, the
+        policy in force as YAML; None if nothing is to be changed."""
+        plugin = self._plugin
+        plugin.pipelines.told(id, client_id, status, news)
+        decides = plugin.is_on and not plugin.control.is_paused
+        return {"policy": self._policy_text() if decides else None}
+
     async def close(self) -> str:
         """End the management."""
         await self._plugin.stop()
         return "OK"
+
+    def _policy_text(self) -> str:
+        """The policy in force; pipelines ask after every iteration, and it seldom changes."""
+        policy, text = self._written
+        if policy is not self._plugin.history.now.policy:
+            policy = self._plugin.history.now.policy
+            text = policy.to_yaml()
+            self._written = (policy, text)
+        return text
 
     def _in_force(self) -> dict[str, Any]:
         now = self._plugin.history.now

@@ -14,6 +14,7 @@ from dask_hpc.live.calls import Calls
 from dask_hpc.live.control import ControlLoop
 from dask_hpc.live.dashboard.page import Dashboard
 from dask_hpc.live.farewell import Farewells
+from dask_hpc.live.in_situ.pipelines import Pipelines
 from dask_hpc.live.power.trace import PowerTrace
 from dask_hpc.live.power.watch import PowerWatch
 from dask_hpc.live.reloading import UNREADABLE, Rescue
@@ -106,6 +107,7 @@ class HpcPlugin(SchedulerPlugin):
             lambda: self.is_on,
         )
         self._ends = self.walltime.ends_at
+        self.pipelines = Pipelines(tell, lambda client: client in scheduler.clients)
         self.calls = Calls(self)
         self._handlers = self.calls.by_name()
         compat.add_handlers(scheduler, self._handlers)

@@ -3,7 +3,7 @@
 from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.live.in_situ.back_pressure import WHEN_SLOW, BackPressure, Slow
@@ -77,6 +77,7 @@ def test_spill_leaves_out_nothing_and_is_bounded():
     assert most <= 4 + 1 and inf not in waited
 
 
+@settings(deadline=None)
 @given(st.sampled_from(WHEN_SLOW), st.floats(0.1, 20), st.floats(0, 3), st.integers(1, 5))
 def test_every_iteration_is_accounted_for_and_runs_under_way_are_bounded(what, speed, stall, limit):
     done, waited, most = play(what, speed, 40, stall, limit)

@@ -3,7 +3,7 @@
 from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.live.in_situ.measured import (
@@ -47,6 +47,7 @@ def test_a_whole_stays_on_one_core_and_many_blocks_spread():
     assert (combined.time, combined.serial) == (5, pytest.approx(0.2))
 
 
+@settings(deadline=None)
 @given(st.integers(1, 200), st.integers(1, 8), st.integers(1, 8))
 def test_a_granularity_is_a_share_and_fewer_blocks_spread_no_better(count, nodes, cores):
     assert 0 <= granularity(count, nodes, cores) <= 1
@@ -56,6 +57,7 @@ def test_a_granularity_is_a_share_and_fewer_blocks_spread_no_better(count, nodes
 costs = st.builds(Cost, st.floats(0, 10), st.floats(0, 10), st.integers(1, 50), st.just(0.0))
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from("abcd"), costs, min_size=1), st.integers(1, 64), st.floats(0.01, 100))
 def test_fitted_costs_take_the_time_that_was_measured(found, cores, seconds):
     after = fitted(found, cores, seconds)
