@@ -70,6 +70,24 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
+class LaneLimit:
+    """From now on so many reads of one file system are in flight (None: as many as workers take)."""
+
+    lane: str
+    limit: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What goes next into an open slot: a read, to this node, or what computes."""
+
+    is_read: bool
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything decided at one instant.
 

@@ -18,6 +18,7 @@ from dask_hpc.strategies.fpsma import Fpsma
 from dask_hpc.strategies.give_way import GiveWay
 from dask_hpc.strategies.in_situ import InSitu
 from dask_hpc.strategies.io_aware import IoAware, IoAwareQueue
+from dask_hpc.strategies.io_lanes import IoLanes
 from dask_hpc.strategies.malleable_easy import MalleableEasy, MalleableEasyQueue
 from dask_hpc.strategies.moldable import Moldable
 from dask_hpc.strategies.node_stealing import NodeStealing
@@ -62,6 +63,8 @@ _OURS: tuple[type, ...] = (
     PowerCorridor,
     # in situ pipelines
     InSitu,
+    # what reads at the same time, and beside what
+    IoLanes,
     # how many nodes there are at all
     Demand,
 )

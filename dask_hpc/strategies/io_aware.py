@@ -100,7 +100,7 @@ class IoAwareQueue:
         jobs = len(table.ids)
         workload = balance.workload(cluster)
         alpha = min(1.0, 2 * self.alpha * workload) if self.adaptive else self.alpha
-        off = np.abs(workload - (balance.running_load + table.load) / (balance.running_nodes + table.nodes))
+        off = balance.off(workload, table.load, table.nodes)
         place = np.repeat(np.arange(jobs) / max(jobs - 1, 1), table.counts)
         rows = np.flatnonzero(table.nodes <= idle) if self.reading == "greedy" else slice(None)
         off, place = off[rows], place[rows]
@@ -161,7 +161,7 @@ class IoAware:
                 if not _better(table, then, idle + size - target, workload, now):
                     continue
             resizes.append(Resize(running.job.id, target, f"brings I/O intensity closer to {workload:.3f}"))
-            total, allotted = then.running_load, then.running_nodes
+            total, allotted = then.running_load, allotted + target - size
             idle -= max(0, target - size)
         return resizes, table
 
@@ -169,12 +169,12 @@ class IoAware:
         self, running: Running, idle: int, total: float, allotted: int, workload: float, may_shrink: bool
     ) -> int:
         size, job = len(running.nodes), running.job
-        rest, others = total - load(job, size), allotted - size
+        rest = Balance(total - load(job, size), allotted - size, 0.0, 0)
         best, least = size, abs(workload - total / allotted)
         for nodes, its_load in loads(job):
             if nodes > size + idle or (nodes < size and not may_shrink):
                 continue
-            off = abs(workload - (rest + its_load) / (others + nodes))
+            off = rest.off(workload, its_load, nodes)
             if off < least:
                 best, least = nodes, off
         return best
@@ -183,6 +183,5 @@ class IoAware:
 def _better(table: Choices, then: Balance, idle: int, workload: float, now: float) -> bool:
     """Whether a waiting job fits into ``idle`` nodes and leaves less imbalance than there is ``now``."""
     fits = table.preferred_nodes <= idle
-    total = then.running_load + table.preferred_load[fits]
-    off = np.abs(workload - total / (then.running_nodes + table.preferred_nodes[fits]))
+    off = then.off(workload, table.preferred_load[fits], table.preferred_nodes[fits])
     return bool(len(off)) and bool(off.min() < now)

@@ -43,9 +43,9 @@ class Balance:
     """The sums that both intensities are made of: load and nodes of what runs and of what waits."""
 
     running_load: float
-    running_nodes: int
+    running_nodes: float
     waiting_load: float
-    waiting_nodes: int
+    waiting_nodes: float
 
     def workload(self, cluster: int | None) -> float:
         """Intensity of running and waiting jobs together, on a theoretical machine that runs them all, or
@@ -56,6 +56,11 @@ class Balance:
     def system(self) -> float:
         """Intensity of what runs; 0 of an empty machine."""
         return self.running_load / self.running_nodes if self.running_nodes else 0.0
+
+    def off(self, workload: float, load: Any, nodes: Any) -> Any:
+        """How far from the workload's intensity the system is once this starts, too; seed 002, (4.6), (4.7).
+        Numbers, or arrays of candidates."""
+        return abs(workload - (self.running_load + load) / (self.running_nodes + nodes))
 
 
 def load(job: Job, nodes: int) -> float:

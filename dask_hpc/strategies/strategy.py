@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from dask_hpc.model.corridor import Corridor
+from dask_hpc.model.io_view import IoView, Mix
 from dask_hpc.model.job import Job
 from dask_hpc.model.partition import PipelineView
-from dask_hpc.model.plan import Cap, Hold, Interrupt, Placement, Release, Resize, Start
+from dask_hpc.model.plan import Cap, Hold, Interrupt, LaneLimit, Next, Placement, Release, Resize, Start
 from dask_hpc.model.power import Verdict
 from dask_hpc.model.snapshot import Snapshot
 
@@ -106,6 +107,23 @@ class PlacementStrategy(Protocol):
 
     def decide(self, view: PipelineView, memory: Any) -> tuple[Placement | None, Any]:
         """Another partition, or None if the one in force stays; and what to remember."""
+
+
+class IoStrategy(Protocol):
+    """How many tasks read from each file system, and what runs beside them."""
+
+    concern: ClassVar[str]
+    name: ClassVar[str]
+    #: whether ``next_of`` is to be asked
+    pair: bool
+    #: whether reads that neighbour each other go to one worker where slots allow
+    together: bool
+
+    def decide(self, view: IoView, memory: Any) -> tuple[Sequence[LaneLimit], Any]:
+        """The limits that change, and what to remember. Asked when reads have ended or file systems came."""
+
+    def next_of(self, mix: Mix) -> Next:
+        """Which of two tasks goes next, a read or another, and to which node if it is the read."""
 
 
 def outlook_after(snapshot: Snapshot, starts: Starts) -> Outlook:

@@ -1,0 +1,68 @@
+"""What an I/O strategy sees: how each file system serves its reads, and what runs where."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LaneView:
+    """The reads of one file system. Sums are over reads that were let pass, and have ended, since the limit
+    was last changed, all while others waited."""
+
+    name: str
+    #: so many may be in flight; None for as many as workers take
+    limit: int | None
+    #: whether a person has set it
+    is_fixed: bool
+    in_flight: int
+    waiting: int
+    #: reads that have ended, whatever the limit was
+    done: int
+    #: how many reads were measured under this limit
+    tasks: int
+    #: sum over them: how many were in flight with each, itself included
+    company: float
+    #: sum over them: seconds from being let pass to the end
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class IoView:
+    """All file systems that tasks read from, and the threads of the cluster."""
+
+    threads: int
+    lanes: tuple[LaneView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Tasks of one kind: reads, or what computes."""
+
+    #: the part of its time that such a task does not compute
+    intensity: float
+    #: how many wait, ready
+    waiting: int
+    #: how long one takes
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMix:
+    """What runs on a node that can take another task."""
+
+    name: str
+    tasks: int
+    #: sum of their I/O intensities
+    load: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """What runs and what waits when slots are open: ``tasks`` and ``load`` of all nodes together."""
+
+    tasks: int
+    load: float
+    reads: Kind
+    computes: Kind
+    nodes: tuple[NodeMix, ...]
+    #: whether the first read goes before the first of the others in Dask's order
+    read_is_first: bool
