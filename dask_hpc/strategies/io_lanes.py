@@ -52,7 +52,7 @@ class IoLanes:
     most: Annotated[int, Parameter("never more than so many reads at once; 0: no such bound", low=0)] = 0
     keep: Annotated[
         float, Parameter("share of the throughput that may be lost for fewer reads at once", low=0, high=0.5)
-    ] = 0.02
+    ] = 0.01
     cost: Annotated[float, Parameter("share of all reads that trying limits may cost", low=0, high=0.5)] = (
         0.02
     )

@@ -44,7 +44,7 @@ class Search:
     rates: dict[int, float] = field(default_factory=dict)
     #: how much further away the next try is, where nothing further away was tried; 0: half or twice as many
     stride: int = 0
-    #: the best throughput of earlier searches, since it last changed of itself
+    #: the best throughput of earlier searches, in terms of what it is now
     peak: float = 0.0
     #: reads that tries have cost
     lost: float = 0.0
@@ -111,7 +111,7 @@ def _looked_again(search: Search, found: Measured) -> Search:
     if changed or search.rest == 1:
         rests = _REST if changed else search.rests
         stride = max(1, search.best // 8)
-        peak = 0.0 if changed else max(search.peak, *search.rates.values())
+        peak = 0.0 if changed else max(search.peak, *search.rates.values()) / known * found.rate
         rates = {search.best: found.rate}
         return replace(search, rates=rates, stride=stride, peak=peak, rest=0, rests=rests)
     if search.rest:

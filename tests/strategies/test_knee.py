@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dask_hpc.strategies.knee import Measured, begun, needed, step
 
-KEEP, COST = 0.02, 0.02
+KEEP, COST = 0.01, 0.02
 
 
 def collapsing(knee, factor):
