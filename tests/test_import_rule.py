@@ -25,6 +25,7 @@ ROOMS = {
     "reproduce": {"model", "planning", "policy", "simulator"},
     "live": {"model", "planning", "policy", "power", "report", "config", "checkpoint.rescue"},
     "preload": {"model", "live"},
+    "examples": {"live"},
     "checkpoint": {"model", "planning", "config", "live.compat"},
     "redistribute": {"model", "planning", "config", "live.compat"},
 }
