@@ -198,7 +198,16 @@ def _as_data(workload: Workload, results: list[Result]) -> dict[str, Any]:
         "jobs": len(workload),
         "nodes": results[0].nodes,
         "policies": {result.policy.name: _finite(result.metrics) for result in results},
+        **_pipelines(results),
     }
+
+
+def _pipelines(results: list[Result]) -> dict[str, Any]:
+    """By policy and name, if there are any."""
+    if not any(result.pipelines for result in results):
+        return {}
+    told = {result.policy.name: {run.name: run.told() for run in result.pipelines} for result in results}
+    return {"pipelines": told}
 
 
 def _finite(values: dict[str, float]) -> dict[str, float | None]:

@@ -29,6 +29,9 @@ from dask_hpc.model.story import Happening, Story
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.execution import Ask, Phased, Point, Steady, Transfer, Wait
 from dask_hpc.simulator.file_system import FileSystem
+from dask_hpc.simulator.in_situ.execution import Piped, placement_of
+from dask_hpc.simulator.in_situ.pipeline import Pipeline
+from dask_hpc.simulator.in_situ.run import PipelineRun
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.site_power import SitePower, with_tick
@@ -46,7 +49,7 @@ class _Life:
     """A job from its submission to its end."""
 
     # Most jobs of a large trace run undisturbed and keep these; setting them one by one shows.
-    execution: Steady | Phased | None = None  # None: one undisturbed stretch
+    execution: Steady | Phased | Piped | None = None  # None: one undisturbed stretch
     done = 0.0  # saved before it was stopped
     deadline = inf  # then it is killed; growing does not bring it nearer, shrinking moves it on
     version = 0  # events of an older version are void
@@ -378,10 +381,7 @@ class Machine:
         if arrival.application is None and not job.resizable and start.nodes == job.nodes:
             self._run_undisturbed(life, running)
             return
-        if arrival.application is not None:
-            life.execution = Phased(arrival.application, self.platform, life.done)
-        else:
-            life.execution = Steady(arrival, life.done)
+        life.execution = self._execution(life)
         life.execution.begin(begins, len(running.nodes))
         self._measure(life)
         if self.platform.launch:
@@ -391,6 +391,22 @@ class Machine:
         if life.execution is not None and self._live.get(job.id) is life and life.state != "cleaning":
             life.deadline = max(self.indices.running[job.id].expected_end, begins + job.walltime)
             self._expect_kill(life)
+
+    def _execution(self, life: _Life) -> Steady | Phased | Piped:
+        arrival = life.arrival
+        if arrival.application is None:
+            return Steady(arrival, life.done)
+        if not isinstance(arrival.application, Pipeline):
+            return Phased(arrival.application, self.platform, life.done)
+        job = arrival.job.id
+        run = PipelineRun(job, arrival.application, self.platform)
+        if self.record is not None:
+            run = self.record.pipelines.setdefault(life.row, run)
+
+        def tell(now: float, reason: str) -> None:
+            self.story.tell(Happening(self.indices.revision, now, "placement", job, (), reason))
+
+        return Piped(run, placement_of(self.policy), tell, arrival.requests, life.done)
 
     def _run_undisturbed(self, life: _Life, running: Running) -> None:
         """Its end is known now, unless a node fails."""

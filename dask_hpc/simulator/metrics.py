@@ -38,6 +38,8 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "restarts": ("jobs", "times a job was stopped and waited again"),
     "lost_node_hours": ("h", "work that failures and interrupts undid"),
     "mean_transfer": ("s", "one read or write of a job on the shared file system"),
+    "placements": ("jobs", "partitions of in situ pipelines, the first ones included"),
+    "iteration": ("s", "of in situ pipelines, on average"),
     "energy": ("J", "of all nodes during the makespan, if the platform has powers"),
     "violations": ("", "intervals outside the power corridor that last longer than one tick"),
     "time_outside": ("s", "outside the power corridor, however briefly each time"),
@@ -58,6 +60,9 @@ def metrics(record: Record, platform: Platform) -> dict[str, float]:
     totals["restarts"] = float(sum(one.restarts for one in details))
     totals["lost_node_hours"] = sum(one.lost for one in details) / 3600.0
     totals["mean_transfer"] = record.transfer
+    totals["placements"] = float(sum(len(run.changes) for run in record.pipelines.values()))
+    lengths = [length for run in record.pipelines.values() for length in run.seconds if length == length]
+    totals["iteration"] = sum(lengths) / len(lengths) if lengths else float("nan")
     totals |= _outside(record)
     start, end, submit = (np.frombuffer(c) for c in (record.start, record.end, record.submit))
     size = np.frombuffer(record.nodes, np.int32)

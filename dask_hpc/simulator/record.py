@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import nan
 
 from dask_hpc.model.job import Job
+from dask_hpc.simulator.in_situ.run import PipelineRun
 from dask_hpc.simulator.power_record import PowerRecord
 
 STATES = ("waiting", "running", "completed", "killed", "cancelled", "rejected")
@@ -29,8 +30,8 @@ class Record:
     nodes)``, with no nodes at the end.
     """
 
-    __slots__ = ("allotments", "details", "drawn", "end", "id", "nodes", "power", "start", "state", "submit",
-                 "transfer")  # fmt: skip
+    __slots__ = ("allotments", "details", "drawn", "end", "id", "nodes", "pipelines", "power", "start",
+                 "state", "submit", "transfer")  # fmt: skip
 
     def __init__(self, *, allotments: bool = False) -> None:
         self.allotments: list[tuple[float, int, tuple[str, ...]]] | None = [] if allotments else None
@@ -41,6 +42,8 @@ class Record:
         self.nodes = array("i")
         self.state = bytearray()
         self.details: dict[int, Details] = {}
+        #: what in situ pipelines did
+        self.pipelines: dict[int, PipelineRun] = {}
         #: watts per node of jobs that say so
         self.power: dict[int, float] = {}
         #: the machine's power over time, if that is followed

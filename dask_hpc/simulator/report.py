@@ -9,6 +9,7 @@ from dask_hpc.model.units import count_nodes, show_duration, show_large
 from dask_hpc.report import Section, html_page, table
 from dask_hpc.report.power import power_curve
 from dask_hpc.report.timeline import Curve, Kind, Mark, timeline_html, timeline_script
+from dask_hpc.simulator.in_situ.report import pipelines_html
 from dask_hpc.simulator.metrics import METRICS
 from dask_hpc.simulator.result import Result, shown_metric
 
@@ -16,7 +17,7 @@ from dask_hpc.simulator.result import Result, shown_metric
 _MOST_DECISIONS = 2_000
 #: metrics that are only worth a line if they are not zero everywhere
 _IF_ANY = {"killed", "cancelled", "rejected", "unfinished", "resizes", "moved_bytes", "restarts",
-           "lost_node_hours", "mean_transfer", "energy"}  # fmt: skip
+           "lost_node_hours", "mean_transfer", "placements", "iteration", "energy"}  # fmt: skip
 #: and those that are, if there was something to keep
 _IF_THERE = {"violations", "time_outside", "energy_outside"}
 
@@ -71,7 +72,8 @@ def _pictures(result: Result) -> str:
     elif result.platform.active_power:
         curves.append(Curve("power", "kW", time, (_power(result, busy) / 1000.0).tolist()))
     policy = f"<details><summary>The policy</summary><pre>{escape(result.policy.to_yaml())}</pre></details>"
-    return timeline_html(held, result.nodes, end, curves) + _decisions(result) + policy
+    pipelines = pipelines_html(result.policy.name, result.pipelines)
+    return timeline_html(held, result.nodes, end, curves) + pipelines + _decisions(result) + policy
 
 
 def _power_curve(result: Result) -> Curve:

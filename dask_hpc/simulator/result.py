@@ -13,6 +13,7 @@ from dask_hpc.model.story import Story
 from dask_hpc.model.units import show_duration, show_large
 from dask_hpc.policy import Policy
 from dask_hpc.report.gantt import Held
+from dask_hpc.simulator.in_situ.run import PipelineRun
 from dask_hpc.simulator.metrics import METRICS, metrics
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.power_trace import PowerTrace, power_trace
@@ -100,6 +101,16 @@ class Result:
             allowed = "a policy with a power strategy, or Platform(metering=Metering())"
             raise InputError("power", "was not followed", allowed)
         return power_trace(self.record.drawn, min(self.record.submit, default=0.0))
+
+    @property
+    def pipelines(self) -> list[PipelineRun]:
+        """What in situ pipelines did, in order of submission."""
+        return [run for _, run in sorted(self.record.pipelines.items())]
+
+    @cached_property
+    def iterations(self) -> pd.DataFrame:
+        """One row per iteration of every in situ pipeline: what it took, what was planned, and where."""
+        return pd.DataFrame([row for run in self.pipelines for row in run.rows()])
 
     @cached_property
     def held(self) -> list[Held]:

@@ -10,6 +10,7 @@ from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import Job
 from dask_hpc.model.speedup import Linear, Speedup
 from dask_hpc.simulator.application import Application
+from dask_hpc.simulator.in_situ.pipeline import Pipeline
 from dask_hpc.simulator.platform import Platform
 
 _LINEAR = Linear()
@@ -20,15 +21,16 @@ class Arrival:
     """A job and what only the simulator knows of it.
 
     ``runtime`` is in seconds on the job's start nodes; on other sizes ``speedup`` says how long the same
-    work takes (linear by default). An ``application`` says what the job does in detail; then ``runtime``
-    is only what a reader guessed, or 0. ``requests`` are an evolving job's wishes: ``(share of its work
-    done, nodes)``. ``data`` bytes move when the size changes. ``cancelled`` is when its owner gives up.
+    work takes (linear by default). An ``application`` says what the job does in detail, phase by phase or
+    as an in situ pipeline; then ``runtime`` is only what a reader guessed, or 0. ``requests`` are an
+    evolving job's wishes: ``(share of its work done, nodes)``. ``data`` bytes move when the size changes.
+    ``cancelled`` is when its owner gives up.
     """
 
     job: Job
     runtime: float
     speedup: Speedup = _LINEAR
-    application: Application | None = None
+    application: Application | Pipeline | None = None
     requests: tuple[tuple[float, int], ...] = ()
     data: float = 0.0
     cancelled: float = inf

@@ -7,6 +7,7 @@ from typing import Any
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.simulator.builtin.esp import esp
+from dask_hpc.simulator.builtin.in_situ import in_situ
 from dask_hpc.simulator.builtin.io_intensity import io_intensity
 from dask_hpc.simulator.builtin.mebf import mebf
 from dask_hpc.simulator.builtin.power_batch import power_batch
@@ -18,6 +19,7 @@ PREFIX = "builtin:"
 BUILT_IN: Mapping[str, Callable[..., Workload]] = {
     "esp": esp,
     "five-jobs": five_jobs,
+    "in-situ": in_situ,
     "io-intensity": io_intensity,
     "mebf": mebf,
     "node-stealing": node_stealing,

@@ -26,6 +26,7 @@ from dask_hpc.simulator.expression import Expression
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.workload import Arrival
 from dask_hpc.simulator.yaml_application import APPLICATION_KEYS, OPERATIONS, check_request, read_application
+from dask_hpc.simulator.yaml_pipeline import read_pipeline
 
 _SPEEDUPS = ("linear", "amdahl", "power_law", "tabulated", "interpolated", "runtimes")
 _MOST_POINTS = 100_000
@@ -123,7 +124,7 @@ _TRUTHS: Mapping[str, Callable[[Any], Any]] = {
 }
 _FIELDS = {field.name for field in dataclasses.fields(Job)}
 assert {field for field, _ in _READERS.values()} <= _FIELDS
-_KEYS = (*_READERS, *_TRUTHS, "io_intensity", *APPLICATION_KEYS)
+_KEYS = (*_READERS, *_TRUTHS, "io_intensity", "pipeline", *APPLICATION_KEYS)
 
 
 def _value(found: Mapping[str, Any], key: str, read: Callable[[Any], Any]) -> Any:
@@ -152,7 +153,8 @@ def read_job(found: Any, index: int, machine: int | None, platform: Platform | N
     check_keys(found, _KEYS, "")
     values: dict[str, Any] = {"id": str(index + 1)}
     values |= {field: _value(found, key, read) for key, (field, read) in _READERS.items() if key in found}
-    for key, is_there in (("nodes", "nodes" in found), ("runtime", "runtime" in found or "phases" in found)):
+    works = any(key in found for key in ("runtime", "phases", "pipeline"))
+    for key, is_there in (("nodes", "nodes" in found), ("runtime", works)):
         if not is_there:
             raise InputError(key, "is missing")
     for key in ("min_nodes", "max_nodes"):  # a zero would quietly mean "as nodes"
@@ -167,7 +169,10 @@ def read_job(found: Any, index: int, machine: int | None, platform: Platform | N
     _check(job, truth, found, machine)
     if job.speedup is not None:
         truth["speedup"] = job.speedup
-    if any(key in found for key in APPLICATION_KEYS):
+    if "pipeline" in found:
+        pipeline = truth["application"] = _value(found, "pipeline", read_pipeline)
+        truth.setdefault("runtime", pipeline.quiet_runtime(job.nodes, platform or Platform(job.nodes)))
+    elif any(key in found for key in APPLICATION_KEYS):
         sizes = tuple(dict.fromkeys((job.nodes, job.min_nodes, job.max_nodes)))
         application = truth["application"] = read_application(found, sizes, machine)
         if platform is not None:
@@ -182,6 +187,8 @@ def _check(job: Job, truth: Mapping[str, Any], found: Mapping[str, Any], machine
         raise InputError("data", f"found {shown(found['data'])}", "0 B or more")
     if not truth.get("cancelled", inf) >= job.submitted:
         raise InputError("cancelled", f"found {shown(found['cancelled'])}", "not before it is submitted")
+    if "pipeline" in found and (others := [key for key in ("runtime", *APPLICATION_KEYS) if key in found]):
+        raise InputError(others[0], "the job has a pipeline", "either of them")
     asks = "requests" in found or any(
         isinstance(phase, dict) and "request" in phase
         for phase in (found["phases"] if isinstance(found.get("phases"), list) else ())

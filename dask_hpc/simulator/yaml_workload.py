@@ -7,8 +7,8 @@ jobs:
      speedup: {power_law: 0.9}, data: 4 GiB}
   - {id: c, nodes: 1, kind: evolving, max_nodes: 4, runtime: 1 h, requests: {50 %: 4}}
 
-What a job may say is in ``yaml_job``, phases are in ``yaml_application``, the machine is in
-``yaml_platform``.
+What a job may say is in ``yaml_job``, phases are in ``yaml_application``, in situ pipelines in
+``yaml_pipeline``, the machine is in ``yaml_platform``.
 """
 
 from pathlib import Path

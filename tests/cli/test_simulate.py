@@ -185,3 +185,18 @@ def test_workload_without_a_machine_size(run, tmp_path):
     (tmp_path / "n.yaml").write_text("jobs: [{nodes: 1, runtime: 3}]")
     result = run("n.yaml")
     assert result.exit_code == 2 and "nodes=N" in result.stderr
+
+
+def test_in_situ_pipelines_are_told(run, tmp_path):
+    policies = ("--policy", "in-situ-async", "--policy", "in-situ-sync")
+    page = tmp_path / "page.html"
+    out = run("builtin:in-situ?iterations=40", *policies, "--report", str(page)).stdout
+    assert "in situ pipelines" in out and "all in transit" in out
+    assert "in-situ-async, steps, iteration 0: first partition, as declared: " in out
+    assert "analysis spectrum takes" in page.read_text()
+    data = json.loads(run("builtin:in-situ?iterations=40", *policies, "--json").stdout)
+    told = data["pipelines"]["in-situ-async"]["steps"]
+    assert told["iterations"] == 40 and told["total"] < told["divided_once"]
+    assert told["changes"][0]["partition"]["mode"] == "async"
+    assert data["policies"]["in-situ-sync"]["placements"] >= 3
+    assert "pipelines" not in json.loads(run("builtin:five-jobs", "--json").stdout)
