@@ -14,6 +14,7 @@ _WHERE = {
     "job": "dask_hpc.live",
     "malleable": "dask_hpc.live",
     "HPCAdaptive": "dask_hpc.live",
+    "InSituPipeline": "dask_hpc.live.in_situ.pipeline",
     "plan_corridor": "dask_hpc.planning.plan_corridor",
 }
 __all__ = [*_WHERE, "__version__"]

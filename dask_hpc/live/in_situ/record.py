@@ -41,30 +41,22 @@ class Record:
         return self.stop - self.start
 
 
-def measured(
-    part: Part,
-    name: str,
-    iteration: int,
-    side: str,
-    blocks: tuple[int, ...],
-    given: Any,
-    work: Callable[[], Any],
-) -> tuple[Any, Record]:
+def measured(part: Part, order: Any, given: Any, work: Callable[[], Any]) -> tuple[Any, Record]:
     """What ``work`` answers, and the record of it; ``given`` is what it looks at."""
     start, cpu = time(), thread_time()
     found = work()
     cpu, stop = thread_time() - cpu, time()
     record = Record(
-        part,
-        name,
-        iteration,
-        get_worker().address,
-        side,
-        blocks,
-        start,
-        stop,
-        cpu,
-        sizeof(given),
-        sizeof(found),
+        part=part,
+        name=order.analysis,
+        iteration=order.iteration,
+        worker=get_worker().address,
+        side=order.side,
+        blocks=order.blocks,
+        start=start,
+        stop=stop,
+        cpu=cpu,
+        bytes_in=sizeof(given),
+        bytes_out=sizeof(found),
     )
     return found, record

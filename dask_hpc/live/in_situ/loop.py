@@ -1,0 +1,149 @@
+"""The loop of a pipeline: submits one iteration after the other, and hands out what each of them found.
+
+Everything here runs on the client's event loop. An iteration is submitted as soon as the orders for it are
+there (which is what holds the simulation back), usually while the step before it still runs: so Dask goes
+from step to step without waiting for the client. Results come in order; the simulation waits for a user who
+leaves two iterations' results lying.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from distributed import CancelledError, Client, Future, wait
+
+from dask_hpc.live.in_situ.iteration import Submitted, Submitter
+from dask_hpc.live.in_situ.orders import Finished, Steering
+from dask_hpc.live.in_situ.record import Record
+from dask_hpc.live.in_situ.work import Outcome
+
+_LYING = 2  # finished iterations that wait for the user before the simulation waits, too
+
+
+class Loop:
+    """Iterations ``first`` to ``last`` of a pipeline, from the state that ``before`` left."""
+
+    def __init__(
+        self, client: Client, submitter: Submitter, steering: Steering, before: Submitted, last: int
+    ) -> None:
+        self._client = client
+        self._submitter = submitter
+        self._steering = steering
+        #: the iteration that was submitted last
+        self.newest = before
+        self._last = last
+        self._running: dict[str, dict[int, asyncio.Future[None]]] = {}
+        self._open: list[Submitted] = []
+        self._ends: asyncio.Queue[asyncio.Task[Finished] | None] = asyncio.Queue()
+        self._ready: deque[Finished] = deque()
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._error: BaseException | None = None
+        #: all iterations are done, and none has failed
+        self.is_done = False
+        self._tasks = {asyncio.ensure_future(self._guarded(one())) for one in (self._submit, self._deliver)}
+
+    async def next(self) -> Finished | None:
+        """The next iteration that is done, or None after the last. Raises what went wrong."""
+        while not self._ready:
+            if self._error is not None:
+                raise self._error
+            if self.is_done:
+                return None
+            self._news.clear()
+            await self._news.wait()
+        found = self._ready.popleft()
+        if len(self._ready) < _LYING:
+            self._room.set()
+        return found
+
+    async def close(self) -> None:
+        """Stop; what is under way is cancelled, except the last state if all iterations are done."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        left = [future for one in self._open for future in one.futures()]
+        if not self.is_done:
+            left += self.newest.futures()
+        self._open.clear()
+        with suppress(Exception):  # a client that is going, or a scheduler that is gone
+            await self._client.cancel(left, force=True)
+
+    async def _guarded(self, work: Any) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._error = self._error or error
+        finally:
+            self._news.set()
+
+    async def _submit(self) -> None:
+        for iteration in range(self.newest.iteration + 1, self._last + 1):
+            await self._room.wait()
+            orders = await self._steering.orders(iteration, self.newest.home, self._running)
+            one = self._submitter.submit(iteration, orders, self.newest)
+            self.newest.groups.clear()  # from here on, it lives as long as tasks need it
+            self.newest = one
+            self._open.append(one)
+            for name, outcome in one.outcomes.items():
+                self._running.setdefault(name, {})[iteration] = self._started(
+                    self._end(name, iteration, outcome)
+                )
+            self._ends.put_nowait(self._started(self._finish(one, monotonic())))
+        self._ends.put_nowait(None)
+
+    async def _deliver(self) -> None:
+        while (end := await self._ends.get()) is not None:
+            done = await end
+            await self._steering.finished(done)
+            self._open = [one for one in self._open if one.iteration != done.iteration]
+            self._ready.append(done)
+            if len(self._ready) >= _LYING:
+                self._room.clear()
+            self._news.set()
+        self.is_done = True
+
+    def _started(self, work: Any) -> Any:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _end(self, name: str, iteration: int, outcome: Future) -> None:
+        """An analysis has ended, well or not."""
+        try:
+            with suppress(CancelledError):
+                await wait([outcome])
+        finally:
+            self._running[name].pop(iteration, None)
+
+    async def _finish(self, one: Submitted, submitted: float) -> Finished:
+        """Everything of an iteration is done."""
+        reports = await self._gather(one.reports.values())
+        stepped = monotonic()
+        plain = {name: future for name, future in one.outcomes.items() if name not in one.kept}
+        outcomes: list[Outcome] = await self._gather(plain.values())
+        kept = await self._gather(records for _, records in one.kept.values())
+        results = {name: one.values[None] for name, one in zip(plain, outcomes, strict=True)}
+        results |= {name: future for name, (future, _) in one.kept.items()}
+        measured: list[Record] = [record for some in (*reports, *kept) for record in some]
+        measured += [record for outcome in outcomes for record in outcome.records]
+        return Finished(
+            iteration=one.iteration,
+            orders=one.orders,
+            records=tuple(measured),
+            submitted=submitted,
+            stepped=stepped,
+            ended=monotonic(),
+            results={name: results[name] for name in one.outcomes},
+        )
+
+    async def _gather(self, futures: Iterable[Future]) -> list[Any]:
+        found: list[Any] = await self._client.gather(list(futures))
+        return found

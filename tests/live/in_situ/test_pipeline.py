@@ -1,0 +1,90 @@
+"""A pipeline of steps and analyses equals a plain serial loop, to the last bit, wherever its parts run."""
+
+import heat
+import numpy as np
+import pytest
+import xarray as xr
+from distributed import Client, LocalCluster
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dask_hpc
+from dask_hpc.live.in_situ.blocks import cut, make_grid
+from dask_hpc.model.partition import Partition, Phases
+
+per_block = dask_hpc.InSituPipeline.per_block
+whole = dask_hpc.InSituPipeline.whole
+
+ANALYSES = {
+    "mean": whole(heat.mean, variables=["heat"]),
+    "hottest": heat.hottest,
+    "total": per_block(heat.total, sum, variables=["heat"]),
+}
+
+
+def partition(mode, nodes, helpers, in_situ, in_transit=()):
+    return Partition(mode, nodes, helpers, tuple(in_situ), tuple(in_transit), Phases(0, 0, 0))
+
+
+@pytest.fixture(scope="module")
+def three():
+    """Three nodes with two cores each, in this process."""
+    with (
+        LocalCluster(n_workers=3, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def by_block(function, state, chunks):
+    """What a function answers for each block of a state."""
+    state, grid = make_grid(state, chunks)
+    return [function(cut(state, grid, block)) for block in range(len(grid))]
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    mode=st.sampled_from(["async", "sync"]),
+    nodes=st.integers(1, 2),
+    sides=st.lists(st.booleans(), min_size=3, max_size=3),
+    shape=st.tuples(st.integers(2, 13), st.integers(2, 9)),
+    lengths=st.tuples(st.integers(2, 6), st.integers(2, 9)),
+    dtype=st.sampled_from(["float64", "float32", "float16"]),
+    is_lazy=st.booleans(),
+)
+def test_a_pipeline_equals_the_serial_loop(three, mode, nodes, sides, shape, lengths, dtype, is_lazy):
+    state = heat.plate(shape, dtype)
+    chunks = {
+        dim: tuple(len(part) for part in np.array_split(range(size), max(size // length, 1)))
+        for dim, size, length in zip("yx", shape, lengths, strict=True)
+    }
+    placed = partition(
+        mode,
+        nodes,
+        1,
+        [name for name, staged in zip(ANALYSES, sides, strict=True) if not staged],
+        [name for name, staged in zip(ANALYSES, sides, strict=True) if staged],
+    )
+    pipe = dask_hpc.InSituPipeline(
+        heat.advance,
+        state.chunk(chunks) if is_lazy else state,
+        ANALYSES,
+        mode=mode,
+        placement=placed,
+        chunks=None if is_lazy else chunks,
+        halo={"y": 1, "x": 1},
+        client=three,
+    )
+    wanted = heat.serial(state, 4)
+    seen = []
+    for i, results in pipe.run(iterations=4):
+        seen.append(i)
+        assert list(results) == list(ANALYSES)
+        assert results["mean"] == heat.mean(wanted[i - 1])
+        assert results["hottest"] == heat.hottest(wanted[i - 1])
+        assert results["total"] == sum(by_block(heat.total, wanted[i - 1], chunks))
+    assert seen == [1, 2, 3, 4] and pipe.iteration == 4
+    xr.testing.assert_identical(pipe.state.compute(), wanted[-1])
+    assert {name: one.dtype for name, one in pipe.state.variables.items()} == {
+        name: one.dtype for name, one in wanted[-1].variables.items()
+    }
