@@ -15,6 +15,7 @@ _WHERE = {
     "malleable": "dask_hpc.live",
     "HPCAdaptive": "dask_hpc.live",
     "InSituPipeline": "dask_hpc.live.in_situ.pipeline",
+    "Bridge": "dask_hpc.live.bridge",
     "plan_corridor": "dask_hpc.planning.plan_corridor",
 }
 __all__ = [*_WHERE, "__version__"]

@@ -1,6 +1,7 @@
 """A contract test for every private name of Dask that ``live/compat`` touches."""
 
 import inspect
+import pickle
 import subprocess
 import sys
 from time import monotonic
@@ -10,12 +11,15 @@ import dask.array as da
 import numpy as np
 import pytest
 from batch_cluster import batch_cluster
+from dask._task_spec import Task
+from dask.highlevelgraph import HighLevelGraph
 from distributed import (
     CancelledError,
     Client,
     Event,
     LocalCluster,
     Reschedule,
+    SchedulerPlugin,
     Status,
     Worker,
     _signals,
@@ -26,6 +30,9 @@ from distributed import (
     worker_client,
 )
 from distributed import scheduler as ds
+from distributed.batched import BatchedSend
+from distributed.comm import CommClosedError, connect
+from distributed.core import ConnectionPool
 from distributed.utils_test import async_poll_for, gen_cluster, gen_test, inc, slowinc
 from small_cluster import blocked, cluster2, half_shuffled
 
@@ -97,6 +104,7 @@ two = gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.work
         (ds.Scheduler, "request_remove_replicas"),
         (ds.Scheduler, "check_idle_saturated"),
         (Worker, "handle_stimulus"),
+        (ds.Scheduler, "worker_send"),
     ],
 )
 def test_name_exists(owner, name):
@@ -1072,6 +1080,56 @@ async def test_a_worker_says_what_it_has_and_how_long_it_will_take(c, s, a):
     assert compat.backlog(s, a.address) == (0.0, 1), "WorkerState.executing is not seconds by task"
     await Event("go").set()
     await future
+
+
+@two
+async def test_a_task_that_stays_alone(c, s, a, b):
+    tasks = {("alone", i): compat.alone(("alone", i), np.ones, 1) for i in range(2)}
+    graph = HighLevelGraph.from_collections("alone", tasks)
+    seen = []
+
+    class Seeing(SchedulerPlugin):
+        def update_graph(self, scheduler, *, tasks, **kwargs):
+            seen.extend(tasks)
+
+    s.add_plugin(Seeing(), name="seeing")
+    total = (da.Array(graph, "alone", ((1, 1),), dtype=float) + 1).sum()
+    assert await c.compute(total) == 4
+    assert set(tasks) <= set(seen), "GraphNode.block_fusion is gone: tasks lose their keys"
+    assert type(pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(tasks["alone", 0]))))) is Task
+
+
+@one
+async def test_what_a_bridge_talks_through(c, s, a):
+    heard = []
+    compat.worker_calls.hear(a, "hpc-test", lambda x: heard.append(x))
+    s.worker_send(a.address, {"op": "hpc-test", "x": 1})
+    await async_poll_for(lambda: heard == [1], 10), "Server.stream_handlers changed"
+    compat.worker_calls.hear_no_more(a, "hpc-test")
+    calls = {"hpc_test": lambda x: x + 1}
+    compat.worker_calls.add_calls(a, calls)
+    pool = ConnectionPool(connection_args=c.security.get_connection_args("client"))
+    await pool.start()
+    assert await pool(a.address).hpc_test(x=1) == 2, "ConnectionPool or Server.handlers changed"
+    compat.worker_calls.remove_calls(a, calls)
+    assert "hpc_test" not in a.handlers
+    await pool.close()
+
+    async def talk(comm, x):
+        way = BatchedSend(interval="2ms", loop=s.loop)
+        way.start(comm)
+        way.send({"x": x})
+        assert await comm.read() == ({"y": 2},)
+        way.abort()
+        return Status.dont_reply
+
+    compat.add_handlers(s, {"hpc_test": talk})
+    comm = await connect(s.address, **c.security.get_connection_args("client"))
+    await comm.write({"op": "hpc_test", "x": 1})
+    assert await comm.read() == ({"x": 1},), "BatchedSend or a handler's comm changed"
+    await comm.write([{"y": 2}])
+    with pytest.raises(CommClosedError):
+        await comm.read()
 
 
 @two

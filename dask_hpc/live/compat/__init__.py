@@ -5,6 +5,7 @@ new Dask release tells us which of these to look at. ``TaskState`` and ``WorkerS
 elsewhere.
 """
 
+from dask_hpc.live.compat import worker_calls as worker_calls
 from dask_hpc.live.compat.cluster_objects import adapted_by as adapted_by
 from dask_hpc.live.compat.cluster_objects import adaptive_of as adaptive_of
 from dask_hpc.live.compat.cluster_objects import attach as attach
@@ -28,6 +29,7 @@ from dask_hpc.live.compat.data import is_wanted as is_wanted
 from dask_hpc.live.compat.data import keys_on as keys_on
 from dask_hpc.live.compat.data import memory_of as memory_of
 from dask_hpc.live.compat.data import size as size
+from dask_hpc.live.compat.graphs import alone as alone
 from dask_hpc.live.compat.graphs import cancel as cancel
 from dask_hpc.live.compat.graphs import follow_submitters as follow_submitters
 from dask_hpc.live.compat.graphs import submitter as submitter

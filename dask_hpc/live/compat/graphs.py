@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Iterable
 from contextvars import ContextVar
 from typing import Any
 
+from dask._task_spec import Task
+
 _submitter: ContextVar[Any] = ContextVar("hpc_submitter", default=None)
 
 
@@ -50,3 +52,31 @@ def cancel(scheduler: Any, keys: Iterable[Any], clients: Collection[str], reason
         if client_key in scheduler.client_comms:
             message = {"op": "cancelled-keys", "keys": found, "reason": reason, "msg": reason}
             scheduler.report(message, client=client_key)
+
+
+class _Arrived(Task):
+    """A task that Dask's optimization does not fuse with others, so that its key arrives as it is: on the
+    scheduler, which optimizes. To workers it goes as an ordinary one."""
+
+    __slots__ = ()
+
+    @property
+    def block_fusion(self) -> bool:
+        return True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Task, (self.key, self.func, *self.args)
+
+
+class _Alone(_Arrived):
+    """The same on the client."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Arrived, (self.key, self.func, *self.args)
+
+
+def alone(key: Any, work: Callable[..., Any], *args: Any) -> Task:
+    """A task of a collection that keeps its key."""
+    return _Alone(key, work, *args)
