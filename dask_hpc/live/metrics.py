@@ -130,7 +130,7 @@ def _read(plugin: "HpcPlugin") -> Found:
         "errors": {"": counts["error"]},
         "policy_cycle_seconds": {"": plugin.cycle},
         **_read_power(status["power"], {job["id"]: job["name"] for job in status["jobs"]}),
-        **_read_pipelines(status.get("pipelines", ())),
+        **_read_pipelines(status["pipelines"]),
     }
 
 

@@ -93,6 +93,7 @@ class Dashboard:
             "/individual-hpc-jobs": partial(_part, watched, "jobs"),
             "/individual-hpc-decisions": partial(_part, watched, "decisions"),
             "/individual-hpc-power": partial(_part, watched, "power"),
+            "/individual-hpc-pipelines": partial(_part, watched, "pipelines"),
         }
         try:
             self._served = compat.add_pages(self._plugin.scheduler, pages)
@@ -110,20 +111,24 @@ class Dashboard:
 
 
 def _whole_page(watched: Watched, scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
-    """Figures on top, then who holds which node, then power if it is known, then jobs beside decisions."""
+    """Figures on top, then who holds which node, then power if it is known and pipelines if there are any,
+    then jobs beside decisions."""
     from bokeh.layouts import column, row
 
     from dask_hpc.live.dashboard import parts
+    from dask_hpc.live.dashboard.pipelines import Pipelines
     from dask_hpc.live.dashboard.power import PowerPlot
 
     figures, jobs, decisions = parts.Figures(), parts.Jobs(), parts.Decisions()
     allotments = parts.AllotmentsPlot()
     power = PowerPlot(allotments.times)
+    pipelines = Pipelines(is_alone=False)
     doc.add_root(
         column(
             figures.root,
             allotments.root,
             power.root,
+            pipelines.root,
             row(jobs.root, decisions.root, sizing_mode="stretch_width", spacing=12),
             sizing_mode="stretch_width",
             margin=(0, 12, 12, 12),
@@ -134,13 +139,14 @@ def _whole_page(watched: Watched, scheduler: Any, extra: dict[str, Any], doc: An
     doc.template_variables.update(extra)
     doc.theme = theme
     doc.title = "Dask: HPC"
-    parts_shown = (figures, allotments, power, jobs, decisions)
+    parts_shown = (figures, allotments, power, pipelines, jobs, decisions)
     _keep_up(watched, doc, [part.update for part in parts_shown])
 
 
 def _part(watched: Watched, name: str, scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
     """One part, as large as the window."""
     from dask_hpc.live.dashboard import parts
+    from dask_hpc.live.dashboard.pipelines import Pipelines
     from dask_hpc.live.dashboard.power import PowerPlot
 
     kinds: dict[str, Any] = {
@@ -148,6 +154,7 @@ def _part(watched: Watched, name: str, scheduler: Any, extra: dict[str, Any], do
         "jobs": parts.Jobs,
         "decisions": parts.Decisions,
         "power": PowerPlot,
+        "pipelines": Pipelines,
     }
     part = kinds[name]()
     part.root.sizing_mode = "stretch_both"
