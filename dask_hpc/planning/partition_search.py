@@ -1,0 +1,253 @@
+"""The best split of the analyses for given nodes and helper cores: two halves, each listed, then joined.
+
+Ours. The bound of ``partition_bounds`` says of every analysis where it belongs and what it costs at least to
+put it elsewhere. So only few analyses are open, and only lists of exceptions whose costs together stay below
+what is still to be gained. Of two such lists, one for either half of the open analyses, those pairs are
+looked at that come near the bound: it also says how much memory, work in situ and work in transit may be
+left unused. If nothing had to be left out, what is found is the optimum.
+"""
+
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_hpc.planning.partition_bounds import Array
+
+_CORE = 16  # analyses of which all subsets are tried first
+_LISTED = 1 << 14  # sums in a half
+_JOINED = 1 << 16  # pairs of sums that are looked at in one go
+_HALF = 62  # analyses in a half, as bits of an integer
+_STEPS = 16
+_NEWTON = 12
+_SURE = 30.0  # e to this is as good as certain
+_NEARER = 4096  # times: where to begin, if what is left to be gained allows too many exceptions
+_FAR = 1.01  # times the bound: so far from it that any good split is welcome first
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One pair of nodes and helper cores: each analysis's costs, what may not be passed, and the bound."""
+
+    step: float
+    room: float
+    before: float
+    in_situ: Array
+    in_transit: Array
+    memory: Array
+    #: no split takes less
+    bound: float
+    weight: float
+    price: float
+
+
+class Found(NamedTuple):
+    """The best split that was found; no other takes less than ``bound``, the simulation left aside."""
+
+    time: float
+    #: of each analysis
+    in_situ: NDArray[np.bool_]
+    bound: float
+    #: sums that were looked at
+    work: int
+
+
+class _Sums(NamedTuple):
+    """Sums over subsets of some open analyses, as changes of the split that they start from."""
+
+    #: at least so much above the bound
+    cost: Array
+    in_situ: Array
+    in_transit: Array
+    memory: Array
+    subset: NDArray[np.int64]
+
+
+class _Lists(NamedTuple):
+    """Sums of both halves of the open analyses, the split that they change, and whether some are missing."""
+
+    start: NDArray[np.bool_]
+    halves: tuple[NDArray[np.intp], NDArray[np.intp]]
+    first: _Sums
+    second: _Sums
+    complete: bool
+
+
+def best_split(place: Place, limit: float, close: float) -> Found:
+    """The best split that takes less than ``limit``; the search ends within ``close`` of the optimum."""
+    search = _Search(place)
+    time, split = limit, search.start
+    if len(search.order) <= _CORE or limit > place.bound * _FAR:
+        lists = search.lists(inf, _CORE, 1 << _CORE // 2)
+        found, split = search.best_of_all(lists)
+        if lists.complete:
+            return Found(found, split, search.shown(found, found), search.work)
+        time = min(found, limit)
+    return search.refined(time, split, close)
+
+
+class _Search:
+    """The search on one pair of nodes and helper cores."""
+
+    def __init__(self, place: Place) -> None:
+        gain = (1 - place.weight) * place.in_transit - place.weight * place.in_situ
+        worth = gain - place.price * place.memory
+        self.place = place
+        self.start: NDArray[np.bool_] = worth > 0
+        self.penalty: Array = np.abs(worth)
+        self.order = np.argsort(self.penalty, kind="stable")
+        #: sums that were made and looked at
+        self.work = 0
+
+    def shown(self, found: float, listed: float) -> float:
+        """What a complete list up to ``listed`` shows that no split is below."""
+        # The simulation hides by how much a split is better than it.
+        return max(self.place.bound, min(found, listed)) if found > self.place.step else self.place.bound
+
+    def refined(self, time: float, split: NDArray[np.bool_], close: float) -> Found:
+        """All that may be below ``time``; if that is too much, near the bound, then farther and farther."""
+        place, proven = self.place, self.place.bound
+        aim, nearer = inf, False
+        for _ in range(_STEPS):
+            if time <= max(place.step, proven * (1 + close)):
+                break
+            left = time - place.bound
+            aim = left if 2 * aim > left else aim
+            lists = self.lists(aim, 2 * _HALF, _LISTED)
+            if lists.complete or nearer:
+                found, its_split, all_ = self.best_of_near(lists, place.bound + aim)
+                if lists.complete and all_:
+                    proven = max(proven, self.shown(found, place.bound + aim))
+                if found < time:
+                    time, split, aim = found, its_split, inf
+                    continue
+            if aim < left:
+                aim *= 4
+            elif nearer:
+                break
+            else:
+                aim, nearer = max(left / _NEARER, place.bound * close), True
+        return Found(time, split, proven, self.work)
+
+    def lists(self, aim: float, items: int, most: int) -> _Lists:
+        """Changes that cost at most ``aim``: of so many analyses, so many of each half."""
+        open_ = self.order[self.penalty[self.order] <= aim]
+        first, one = self._sums(open_[:items:2], aim, most, self.start)
+        second, other = self._sums(open_[1:items:2], aim, most, self.start)
+        if len(first) + len(second) == len(open_):
+            return _Lists(self.start, (first, second), one, other, True)
+        likely = self._likely(open_)
+        start = self.start.copy()
+        start[open_] = likely > 0.5
+        open_ = open_[np.argsort(np.abs(likely - 0.5), kind="stable")]
+        first, one = self._sums(open_[:items:2], inf, most, start)
+        second, other = self._sums(open_[1:items:2], inf, most, start)
+        return _Lists(start, (first, second), one, other, False)
+
+    def _likely(self, open_: NDArray[np.intp]) -> Array:
+        """How likely each of many open analyses is in situ, if nothing is known but that a split comes near
+        to the bound and to all of the memory: the probabilities of largest entropy, by Newton's method."""
+        place = self.place
+        kept = self.start.copy()
+        kept[open_] = False
+        rows, left = [], []
+        for price, each, wanted in (
+            (place.weight, place.in_situ, place.bound - place.before),
+            (1 - place.weight, place.in_transit, place.in_transit.sum() - place.bound),
+            (place.price, place.memory, place.room),
+        ):
+            unit = float(each[open_].max())
+            if price > 0 and unit > 0:
+                rows.append(each[open_] / unit)
+                left.append((wanted - each[kept].sum()) / unit)
+        columns, wanted = np.array(rows), np.array(left)
+        prices, chance = np.zeros(len(rows)), np.full(len(open_), 0.5)
+        for _ in range(_NEWTON):
+            slope = wanted - columns @ chance
+            bend = (columns * (chance * (1 - chance))) @ columns.T + 1e-6 * np.eye(len(rows))
+            prices = np.clip(prices + np.linalg.solve(bend, slope), -_SURE, _SURE)
+            chance = 1 / (1 + np.exp(-np.clip(prices @ columns, -_SURE, _SURE)))
+        return chance
+
+    def _sums(
+        self, items: NDArray[np.intp], aim: float, most: int, start: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.intp], _Sums]:
+        """As many analyses as the list has room for, and their sums."""
+        place = self.place
+        sign = np.where(start, -1.0, 1.0)
+        changes = np.array([self.penalty, sign * place.in_situ, sign * place.in_transit, sign * place.memory])
+        sums, subset = np.zeros((4, 1)), np.zeros(1, dtype=np.int64)
+        for bit, item in enumerate(items):
+            more = sums + changes[:, item, None]
+            near = more[0] <= aim
+            if sums.shape[1] + np.count_nonzero(near) > most:
+                items = items[:bit]
+                break
+            sums = np.concatenate([sums, more[:, near]], axis=1)
+            subset = np.concatenate([subset, subset[near] | (1 << bit)])
+        self.work += len(subset)
+        return items, _Sums(sums[0], sums[1], sums[2], sums[3], subset)
+
+    def best_of_all(self, lists: _Lists) -> tuple[float, NDArray[np.bool_]]:
+        """The best of all pairs of sums."""
+        one, other = lists.first, lists.second
+        rows, columns = (axis.ravel() for axis in np.indices((len(one.cost), len(other.cost))))
+        return self._best(lists, rows, columns)
+
+    def best_of_near(self, lists: _Lists, target: float) -> tuple[float, NDArray[np.bool_], bool]:
+        """The best of the pairs of sums that may take at most ``target``, and whether all were looked at."""
+        mine, its, low, high = self._narrowest(lists, target)
+        order = np.argsort(its)
+        first = np.searchsorted(its[order], low - mine, side="left")
+        counts = np.searchsorted(its[order], high - mine, side="right") - first
+        pairs = int(counts.sum())
+        if not pairs:
+            return inf, lists.start, True
+        some = slice(None, None, 1 + pairs // _JOINED)
+        rows = np.repeat(np.arange(len(mine))[some], counts[some])
+        ends = np.cumsum(counts[some])
+        columns = order[np.arange(len(rows)) - np.repeat(ends - counts[some] - first[some], counts[some])]
+        return *self._best(lists, rows, columns), len(rows) == pairs
+
+    def _narrowest(self, lists: _Lists, target: float) -> tuple[Array, Array, float, float]:
+        """Of memory, work in situ and work in transit, what tells most pairs apart: its changes in both
+        lists, and from where to where both together may be."""
+        place, start = self.place, lists.start
+        gap = target - place.bound
+        used = place.before + place.in_situ[start].sum()
+        saved = place.in_transit.sum() - place.in_transit[start].sum()
+        held = place.memory[start].sum()
+        found: list[tuple[float, int, Array, Array, float, float]] = []
+        # What is left unused of one of them takes an iteration so much farther away from the bound.
+        for price, mine, its, sign, most in (
+            (place.weight, lists.first.in_situ, lists.second.in_situ, 1, target - used),
+            (1 - place.weight, lists.first.in_transit, lists.second.in_transit, -1, target - saved),
+            (place.price, lists.first.memory, lists.second.memory, 1, place.room - held),
+        ):
+            if price > 0 and most < inf:
+                unused = gap / price
+                slack = 1e-12 * (abs(most) + abs(used) + abs(saved))
+                spread = float(np.std(its) + np.std(mine))
+                ends = sorted((sign * (most - unused - slack), sign * (most + slack)))
+                found.append((unused / max(spread, 1e-200), len(found), mine, its, *ends))
+        return min(found)[2:]
+
+    def _best(
+        self, lists: _Lists, rows: NDArray[np.intp], columns: NDArray[np.intp]
+    ) -> tuple[float, NDArray[np.bool_]]:
+        place, one, other, start = self.place, lists.first, lists.second, lists.start
+        self.work += len(rows)
+        if not len(rows):
+            return inf, start
+        here = place.before + place.in_situ[start].sum() + one.in_situ[rows] + other.in_situ[columns]
+        there = place.in_transit[~start].sum() - one.in_transit[rows] - other.in_transit[columns]
+        held = place.memory[start].sum() + one.memory[rows] + other.memory[columns]
+        times = np.where(held <= place.room, np.maximum(np.maximum(here, there), place.step), inf)
+        best = int(np.argmin(times))
+        split = start.copy()
+        for sums, items, at in ((one, lists.halves[0], rows[best]), (other, lists.halves[1], columns[best])):
+            changed = [item for bit, item in enumerate(items) if int(sums.subset[at]) >> bit & 1]
+            split[changed] = ~split[changed]
+        return float(times[best]), split
