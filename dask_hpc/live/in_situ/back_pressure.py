@@ -63,10 +63,18 @@ class BackPressure:
         #: by analysis, the run that was waited for long enough
         self._late: dict[str, int] = {}
 
+    def follow(self, rules: Mapping[str, Slow]) -> None:
+        """Other rules for the same analyses."""
+        self._rules = dict(rules)
+
     def restart(self) -> None:
         """Another partition is in force: every analysis is tried at every iteration again."""
         self.every = dict.fromkeys(self._rules, 1)
         self._late.clear()
+
+    def what(self, name: str) -> WhenSlow:
+        """What is done when this analysis does not keep up."""
+        return self._rules[name].what
 
     def waits(self, iteration: int, running: Mapping[str, Collection[int]]) -> dict[str, float]:
         """The analyses that an iteration waits for before it begins, each at most so many seconds."""

@@ -31,8 +31,8 @@ class Timing(NamedTuple):
     #: seconds of the clock and of processor time
     wall: float
     busy: float
-    #: whether it was one of many blocks; else it was the whole, or made one of many
-    is_block: bool = True
+    #: between how many blocks its work could be divided; 0 if it could not
+    blocks: int = 1
     #: bytes that it made and, if they are not the simulation's, read
     memory: int = 0
 
@@ -61,6 +61,8 @@ class Cost(NamedTuple):
     stays: float
     tasks: int = 0
     memory: float = 0.0
+    #: seconds that the tasks lasted beyond their processor time
+    idle: float = 0.0
 
     @property
     def time(self) -> float:
@@ -91,40 +93,65 @@ def granularity(blocks: int, nodes: int, cores: int) -> float:
 
 def cost(timings: Sequence[Timing], machine: EqualNodes) -> Cost:
     """What one part of one iteration costs by its tasks alone."""
-    in_blocks = [one.busy for one in timings if one.is_block]
-    alone = sum(one.busy for one in timings if not one.is_block)
-    share = granularity(len(in_blocks), machine.count, machine.cores) if in_blocks else 0.0
-    blocks = sum(in_blocks)
+    divided = sum(one.busy for one in timings if one.blocks)
+    alone = sum(one.busy for one in timings if not one.blocks)
+    blocks = sum(one.blocks for one in timings)
+    share = granularity(blocks, machine.count, machine.cores) if blocks else 0.0
     memory = float(sum(one.memory for one in timings))
-    return Cost((1 - share) * blocks, share * blocks + alone, len(timings), memory)
+    idle = sum(max(0.0, one.wall - one.busy) for one in timings)
+    return Cost((1 - share) * divided, share * divided + alone, len(timings), memory, idle)
 
 
 def fitted(costs: Mapping[str, Cost], cores: float, seconds: float) -> dict[str, Cost]:
     """The same costs, such that together they take these seconds on so many cores.
 
-    Time that is missing does not spread: it is what Dask needs for each task. Where parts took less than
-    they would one after another, more of them spreads than was thought.
+    Of time that is missing, tasks that waited (for a file, a lock, a core) are given what they waited first,
+    and the rest does not spread: it is what Dask needs for each task. Where parts took less than they would
+    one after another, more of them spreads than was thought.
     """
     if cores <= 0 or not costs:
         return dict(costs)
-    missing = seconds - sum(one.stays + one.spreads / cores for one in costs.values())
-    tasks = sum(one.tasks for one in costs.values())
+    missing = seconds - _together(costs, cores)
     if missing >= 0:
-        return {
-            name: one._replace(stays=one.stays + missing * (one.tasks / tasks if tasks else 1 / len(costs)))
-            for name, one in costs.items()
-        }
+        return _longer(costs, cores, missing)
     stays = sum(one.stays for one in costs.values())
     moved = min(1.0, -missing / (stays * (1 - 1 / cores))) if stays and cores > 1 else 0.0
     spread = {
         name: one._replace(spreads=one.spreads + moved * one.stays, stays=(1 - moved) * one.stays)
         for name, one in costs.items()
     }
-    now = sum(one.stays + one.spreads / cores for one in spread.values())
+    now = _together(spread, cores)
     less = min(1.0, seconds / now) if now else 1.0
     return {
         name: one._replace(spreads=less * one.spreads, stays=less * one.stays) for name, one in spread.items()
     }
+
+
+def _longer(costs: Mapping[str, Cost], cores: float, missing: float) -> dict[str, Cost]:
+    waited = {name: _with_idle(one) for name, one in costs.items()}
+    idle = _together(waited, cores) - _together(costs, cores)
+    share = min(1.0, missing / idle) if idle else 0.0
+    rest = missing - share * idle
+    tasks = sum(one.tasks for one in costs.values())
+    return {
+        name: one._replace(
+            spreads=one.spreads + share * (waited[name].spreads - one.spreads),
+            stays=one.stays
+            + share * (waited[name].stays - one.stays)
+            + rest * (one.tasks / tasks if tasks else 1 / len(costs)),
+        )
+        for name, one in costs.items()
+    }
+
+
+def _with_idle(one: Cost) -> Cost:
+    """As if what its tasks waited were work like theirs."""
+    serial = one.serial if one.time else 1.0
+    return one._replace(spreads=one.spreads + (1 - serial) * one.idle, stays=one.stays + serial * one.idle)
+
+
+def _together(costs: Mapping[str, Cost], cores: float) -> float:
+    return sum(one.stays + one.spreads / cores for one in costs.values())
 
 
 class Measurements:

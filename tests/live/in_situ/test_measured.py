@@ -39,11 +39,11 @@ def test_a_whole_stays_on_one_core_and_many_blocks_spread():
     assert granularity(1, 4, 4) == pytest.approx(1)
     assert granularity(4, 2, 2) == pytest.approx(0)  # 4, 2 or 1 turns, exactly as many as cores allow
     assert granularity(1000, 4, 4) < 0.01
-    whole = cost([Timing("a", "w", 3, 3, is_block=False)], MACHINE)
+    whole = cost([Timing("a", "w", 3, 3, blocks=0)], MACHINE)
     assert (whole.time, whole.serial) == (3, 1)
     spread = cost(blocks("a", 1, 1, 1, 1), MACHINE)
     assert (spread.time, spread.serial) == (4, pytest.approx(0))
-    combined = cost([*blocks("a", 1, 1, 1, 1), Timing("a", "w", 1, 1, False)], MACHINE)
+    combined = cost([*blocks("a", 1, 1, 1, 1), Timing("a", "w", 1, 1, 0)], MACHINE)
     assert (combined.time, combined.serial) == (5, pytest.approx(0.2))
 
 
@@ -54,7 +54,9 @@ def test_a_granularity_is_a_share_and_fewer_blocks_spread_no_better(count, nodes
     assert granularity(count * nodes * cores, nodes, cores) <= 0.5
 
 
-costs = st.builds(Cost, st.floats(0, 10), st.floats(0, 10), st.integers(1, 50), st.just(0.0))
+costs = st.builds(
+    Cost, st.floats(0, 10), st.floats(0, 10), st.integers(1, 50), st.just(0.0), st.floats(0, 10)
+)
 
 
 @settings(deadline=None)
@@ -73,6 +75,12 @@ def test_what_tasks_do_not_explain_does_not_spread():
     assert after["a"].spreads == 4.0
 
 
+def test_time_that_tasks_waited_is_theirs():
+    after = fitted({"a": Cost(1.0, 0.0, 3, 0.0, 3.0), "b": Cost(0.0, 1.0, 1)}, 1, 4.5)
+    assert after["a"].time == pytest.approx(3.5) and after["a"].serial == 0
+    assert after["b"].time == pytest.approx(1.0)
+
+
 def test_wholes_that_ran_side_by_side_spread_together():
     after = fitted({"a": Cost(0.0, 1.0, 1), "b": Cost(0.0, 1.0, 1)}, 2, 1.0)
     assert sum(one.time for one in after.values()) == pytest.approx(2.0)
@@ -83,7 +91,7 @@ def observed(scale=1.0, moves=()):
     timings = [
         *blocks(SIMULATION, *[scale] * 4),
         *blocks("in", *[0.25 * scale] * 4),
-        Timing("out", "w", 2 * scale, 2 * scale, is_block=False, memory=100),
+        Timing("out", "w", 2 * scale, 2 * scale, blocks=0, memory=100),
     ]
     return Observed(timings, moves, Phases(4.5 * scale, 1.5 * scale, 2.5 * scale))
 

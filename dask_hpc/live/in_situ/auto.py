@@ -1,0 +1,234 @@
+"""Steers a pipeline: measures its iterations, asks the placement strategy, and carries out what it answers.
+
+The strategy is that of the policy in force on a managed cluster, if that has one, else the pipeline's own.
+What it decides holds from the next iteration on, so none is lost and none runs twice: its steps run where
+the new places say, and blocks that live elsewhere move to them, from workers that hold them until then.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import ceil, inf
+from time import monotonic
+from typing import Any
+
+import dask.config
+from dask.utils import parse_bytes
+from distributed import Client
+
+from dask_hpc.live.in_situ.analysis import InSituAnalysis
+from dask_hpc.live.in_situ.back_pressure import BackPressure, Skipped, Slow, WhenSlow
+from dask_hpc.live.in_situ.diary import Diary
+from dask_hpc.live.in_situ.machine import Machine, look
+from dask_hpc.live.in_situ.measured import Measurements
+from dask_hpc.live.in_situ.observing import Observer
+from dask_hpc.live.in_situ.orders import Finished, Orders, Running
+from dask_hpc.model.partition import Partition, PartitionProblem, PipelineView
+from dask_hpc.model.plan import Placement
+from dask_hpc.planning.partition_phases import placed
+from dask_hpc.planning.places import Places, make_places
+from dask_hpc.policy import Policy
+
+_LOOK = 0.5  # seconds between two looks at which nodes there are
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """A pipeline as far as it matters to whoever steers it."""
+
+    name: str
+    id: str
+    analyses: Mapping[str, InSituAnalysis]
+    blocks: int
+    #: decides where a cluster's policy does not
+    strategy: Any
+    slow: Mapping[str, Slow]
+    #: whether the policy of a managed cluster decides
+    follows_policy: bool = True
+    job: str | None = None
+
+
+class Auto:
+    """Steering by measurement, for iterations up to ``last``."""
+
+    def __init__(self, client: Client, steered: Steered, diary: Diary, last: int) -> None:
+        self._client = client
+        self._steered = steered
+        self._diary = diary
+        self._last = last
+        self._strategy = steered.strategy
+        self._policy = ""
+        self._memory: Any = None
+        self._is_managed = True
+        self._is_paused = False
+        wholes = [name for name, one in steered.analyses.items() if not one.per_block]
+        self._observer = Observer(wholes)
+        self._measured = Measurements()
+        self._pressure = BackPressure(self._rules())
+        self._machine: Machine | None = None
+        self._looked = -inf
+        self._places: Places | None = None
+        self._partition: Partition | None = None
+        self._done = 0
+        self._ended: float | None = None
+        self._state_bytes = 0
+        #: whether the partition in force was made from what was measured
+        self._is_expected = False
+
+    async def orders(self, iteration: int, home: Mapping[int, str], running: Running) -> Orders:
+        """Where this iteration runs, after waiting for the analyses that it has to wait for."""
+        if self._places is None:
+            await self.tell(at_once=True)
+        await self._hold_back(iteration, running)
+        changed = await self._look(home)
+        placement = None if self._is_paused and self._partition is not None else self._decide()
+        if placement is not None:
+            self._come_into_force(iteration, placement)
+        self._expect()
+        if placement is not None or changed or self._places is None:
+            assert self._machine is not None and self._partition is not None
+            self._places = make_places(self._partition, self._machine.nodes, self._steered.blocks, home)
+            self._show_nodes(self._places)
+        return Orders(self._places, self._analyses(iteration, running))
+
+    async def finished(self, done: Finished) -> None:
+        """An iteration is done: learn what it cost, and tell."""
+        seconds = done.ended - (self._ended if self._ended is not None else done.submitted)
+        self._ended, self._done = done.ended, done.iteration
+        observed = self._observer.observe(done)
+        if done.orders.places == self._places:
+            assert self._machine is not None and self._partition is not None
+            self._measured.add(observed, self._machine.equal(), self._partition)
+        self._state_bytes = sum(one.bytes_out for one in done.records if one.part == "step")
+        self._diary.add(done.iteration, seconds, observed.phases)
+        await self.tell()
+
+    # analyses that do not keep up
+
+    async def _hold_back(self, iteration: int, running: Running) -> None:
+        """At most two iterations live, besides what a late analysis still reads."""
+        earlier = self._earlier(iteration, running)
+        waits = self._pressure.waits(iteration, earlier)
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        for name, seconds in sorted(waits.items(), key=lambda one: one[1]):
+            ends = [running[name][one] for one in earlier[name] if one in running.get(name, ())]
+            if ends:
+                left = None if seconds == inf else max(0.0, seconds - (clock() - began))
+                await asyncio.wait(ends, timeout=left)
+
+    def _analyses(self, iteration: int, running: Running) -> frozenset[str]:
+        deeds = self._pressure.deeds(iteration, self._earlier(iteration, running))
+        skipped = [Skipped(iteration, name, why) for name, (deed, why) in deeds.items() if deed == "skip"]
+        for one in skipped:
+            self._diary.skip([one], self._pressure.what(one.analysis))
+        return frozenset(name for name, (deed, _) in deeds.items() if deed != "skip")
+
+    @staticmethod
+    def _earlier(iteration: int, running: Running) -> dict[str, list[int]]:
+        """What should have ended by now: those of the iteration before run beside this step."""
+        return {name: [one for one in runs if one < iteration - 1] for name, runs in running.items()}
+
+    # nodes
+
+    async def _look(self, home: Mapping[int, str]) -> bool:
+        """Which nodes there are now; whether they are others than before."""
+        now = monotonic()
+        if self._machine is not None and now - self._looked < _LOOK:
+            return False
+        self._looked = now
+        bandwidth = parse_bytes(dask.config.get("distributed.scheduler.bandwidth", "100 MB"))
+        found = await look(self._client, bandwidth, self._steered.job)
+        before, self._machine = self._machine, found
+        if before is None or before == found:
+            return before is None
+        come = [node.name for node in found.nodes if node.name not in {one.name for one in before.nodes}]
+        gone = [node.name for node in before.nodes if node.name not in {one.name for one in found.nodes}]
+        words = [f"{', '.join(come)} joined"] if come else []
+        words += [f"{', '.join(gone)} left"] if gone else []
+        self._diary.tell("nodes-changed", "; ".join(words) or "workers of its nodes changed")
+        return True
+
+    def _show_nodes(self, places: Places) -> None:
+        assert self._machine is not None
+        simulating = list(dict.fromkeys(place.node for place in places.simulation))
+        others = [node.name for node in self._machine.nodes if node.name not in simulating]
+        self._diary.nodes = simulating + others
+        self._diary.cores = self._machine.equal().cores
+
+    # decisions
+
+    def _problem(self) -> PartitionProblem:
+        assert self._machine is not None
+        nodes = self._machine.equal(self._measured.bandwidth)
+        mode = self._partition.mode if self._partition is not None else "async"
+        analyses = self._measured.analyses(self._steered.analyses)
+        return PartitionProblem(nodes, self._measured.simulation, analyses, mode)
+
+    def _decide(self) -> Placement | None:
+        problem = self._problem()
+        nodes = problem.nodes
+        view = PipelineView(
+            name=self._steered.name,
+            done=self._done,
+            left=self._last - self._done,
+            problem=problem,
+            partition=self._partition,
+            phases=self._measured.phases,
+            measured=self._measured.count,
+            change_cost=self._state_bytes / nodes.bandwidth / nodes.count,
+        )
+        placement: Placement | None
+        placement, self._memory = self._strategy.decide(view, self._memory)
+        return placement
+
+    @property
+    def _warm_up(self) -> int:
+        return int(getattr(self._strategy, "warm_up", 3))
+
+    def _come_into_force(self, iteration: int, placement: Placement) -> None:
+        self._is_expected = self._measured.simulation.time > 0
+        self._partition = placement.partition
+        self._measured.restart()
+        self._pressure.restart()
+        self._diary.change(iteration, placement.partition, placement.reason)
+
+    def _expect(self) -> None:
+        """What a partition that was guessed promises, once its parts were measured."""
+        current = self._partition
+        if self._is_expected or current is None or self._measured.count < self._warm_up:
+            return
+        self._is_expected = True
+        known = placed(self._problem(), ceil(current.nodes), ceil(current.helper_cores), current.in_situ)
+        self._partition = self._diary.partition = replace(current, phases=known.phases)
+
+    # the cluster's policy
+
+    async def tell(self, at_once: bool = False) -> None:
+        """Say how it goes to a managed cluster, and hear by which policy it is to be placed."""
+        if not self._is_managed:
+            return
+        try:
+            answer = await self._diary.send(self._client, at_once)
+        except RuntimeError:
+            self._is_managed = self._is_paused = False
+            return
+        if answer is None or not self._steered.follows_policy:
+            return
+        text = answer["policy"]
+        self._is_paused = text is None
+        if text is not None and text != self._policy:
+            self._policy = text
+            strategy = Policy.parse(text).placement or self._steered.strategy
+            if strategy != self._strategy:
+                self._diary.tell(
+                    "pipeline", f"is placed by the strategy {strategy.name} of the policy in force"
+                )
+                self._strategy = strategy
+                self._pressure.follow(self._rules())
+
+    def _rules(self) -> dict[str, Slow]:
+        """What is done about slow analyses: as their owner said, else as the strategy says."""
+        what: WhenSlow = getattr(self._strategy, "when_slow", "wait")
+        stall = getattr(self._strategy, "stall", 1.0)
+        return {name: self._steered.slow.get(name, Slow(what, stall)) for name in self._steered.analyses}
