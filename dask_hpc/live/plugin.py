@@ -18,6 +18,7 @@ from dask_hpc.live.in_situ.pipelines import Pipelines
 from dask_hpc.live.power.trace import PowerTrace
 from dask_hpc.live.power.watch import PowerWatch
 from dask_hpc.live.reloading import UNREADABLE, Rescue
+from dask_hpc.live.remote import NAME
 from dask_hpc.live.request import ANNOTATION, TOPIC
 from dask_hpc.live.sizing import Sizing
 from dask_hpc.live.tuning import History, InForce, difference
@@ -26,7 +27,6 @@ from dask_hpc.model.story import Story
 from dask_hpc.policy import Policy
 
 logger = logging.getLogger(__name__)
-NAME = "dask-hpc"  # among the plugins of a scheduler
 _SETTLED = ("memory", "erred", "forgotten")
 _PAUSED = "decides nothing until it is resumed: running jobs run on, waiting jobs wait"
 

@@ -7,8 +7,21 @@ from distributed import Client
 
 from dask_hpc.model.errors import InputError
 
+NAME = "dask-hpc"  # of our plugin, among those of a scheduler
 _ON_ITS_WAY = 2.0  # seconds for a graph that was submitted just before we ask about its job
 _LOOK = 0.05
+
+
+async def is_managed(client: Client) -> bool:
+    """Whether somebody there answers ``ask``: nobody does on a scheduler that does not know our package."""
+    try:
+        return bool(await client.run_on_scheduler(_has_plugin))
+    except Exception:
+        return False
+
+
+def _has_plugin(dask_scheduler: Any) -> bool:
+    return NAME in dask_scheduler.plugins
 
 
 async def ask(client: Client, call: str, **given: Any) -> Any:

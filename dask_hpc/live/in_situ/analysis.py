@@ -1,11 +1,12 @@
 """An analysis as the user declares it: a function of the whole state, or of each block with a combine."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import xarray as xr
 
+from dask_hpc.live.in_situ.back_pressure import SlowWish, read_wish
 from dask_hpc.model.errors import InputError, shown
 
 
@@ -23,6 +24,8 @@ class InSituAnalysis:
     every: int = 1
     #: the result stays on the cluster: a future
     keep: bool = False
+    #: what is done when it does not keep up
+    slow: SlowWish = field(default_factory=SlowWish)
 
 
 def make_analysis(
@@ -33,6 +36,8 @@ def make_analysis(
     variables: Any = None,
     every: Any = 1,
     keep: bool = False,
+    when_slow: Any = None,
+    stall: Any = None,
 ) -> InSituAnalysis:
     """A declaration, checked as far as it can be without a state. Raises ``InputError``."""
     if not callable(function):
@@ -46,7 +51,8 @@ def make_analysis(
             raise InputError("variables", f"found {shown(variables)}", "a list of names")
         variables = {variables} if isinstance(variables, str) else set(variables)
         variables = tuple(sorted(variables, key=str))
-    return InSituAnalysis(function, per_block, combine, variables, every, bool(keep))
+    slow = read_wish(when_slow, stall)
+    return InSituAnalysis(function, per_block, combine, variables, every, bool(keep), slow)
 
 
 def read_analyses(given: Any, state: xr.Dataset) -> dict[str, InSituAnalysis]:

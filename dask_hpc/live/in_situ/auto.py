@@ -17,12 +17,13 @@ from dask.utils import parse_bytes
 from distributed import Client
 
 from dask_hpc.live.in_situ.analysis import InSituAnalysis
-from dask_hpc.live.in_situ.back_pressure import BackPressure, Skipped, Slow, WhenSlow
+from dask_hpc.live.in_situ.back_pressure import BackPressure, Skipped, Slow, SlowWish
 from dask_hpc.live.in_situ.diary import Diary
 from dask_hpc.live.in_situ.machine import Machine, look
 from dask_hpc.live.in_situ.measured import Measurements
 from dask_hpc.live.in_situ.observing import Observer
 from dask_hpc.live.in_situ.orders import Finished, Orders, Running
+from dask_hpc.live.remote import is_managed
 from dask_hpc.model.partition import Partition, PartitionProblem, PipelineView
 from dask_hpc.model.plan import Placement
 from dask_hpc.planning.partition_phases import placed
@@ -42,24 +43,26 @@ class Steered:
     blocks: int
     #: decides where a cluster's policy does not
     strategy: Any
-    slow: Mapping[str, Slow]
+    #: what is done when analyses do not keep up, as far as their owner said it
+    slow: SlowWish
     #: whether the policy of a managed cluster decides
     follows_policy: bool = True
     job: str | None = None
 
 
 class Auto:
-    """Steering by measurement, for iterations up to ``last``."""
+    """Steering by measurement. Goes on where it was when a pipeline is run again."""
 
-    def __init__(self, client: Client, steered: Steered, diary: Diary, last: int) -> None:
+    def __init__(self, client: Client, steered: Steered, diary: Diary) -> None:
         self._client = client
         self._steered = steered
         self._diary = diary
-        self._last = last
+        #: the last iteration that will be asked for
+        self._last = 0
         self._strategy = steered.strategy
         self._policy = ""
         self._memory: Any = None
-        self._is_managed = True
+        self._is_managed: bool | None = None
         self._is_paused = False
         wholes = [name for name, one in steered.analyses.items() if not one.per_block]
         self._observer = Observer(wholes)
@@ -75,9 +78,15 @@ class Auto:
         #: whether the partition in force was made from what was measured
         self._is_expected = False
 
+    def begin(self, last: int) -> None:
+        """A run begins, up to this iteration."""
+        self._last = last
+        self._is_managed = None  # perhaps it is now
+        self._ended = None
+
     async def orders(self, iteration: int, home: Mapping[int, str], running: Running) -> Orders:
         """Where this iteration runs, after waiting for the analyses that it has to wait for."""
-        if self._places is None:
+        if self._is_managed is None:
             await self.tell(at_once=True)
         await self._hold_back(iteration, running)
         changed = await self._look(home)
@@ -206,6 +215,8 @@ class Auto:
 
     async def tell(self, at_once: bool = False) -> None:
         """Say how it goes to a managed cluster, and hear by which policy it is to be placed."""
+        if self._is_managed is None:
+            self._is_managed = await is_managed(self._client)
         if not self._is_managed:
             return
         try:
@@ -228,7 +239,8 @@ class Auto:
                 self._pressure.follow(self._rules())
 
     def _rules(self) -> dict[str, Slow]:
-        """What is done about slow analyses: as their owner said, else as the strategy says."""
-        what: WhenSlow = getattr(self._strategy, "when_slow", "wait")
-        stall = getattr(self._strategy, "stall", 1.0)
-        return {name: self._steered.slow.get(name, Slow(what, stall)) for name in self._steered.analyses}
+        """What is done about slow analyses: as is said of each, of the pipeline, and by the strategy."""
+        strategy = self._strategy
+        said = SlowWish(getattr(strategy, "when_slow", None), getattr(strategy, "stall", None))
+        said = self._steered.slow.over(said)
+        return {name: one.slow.over(said).rule() for name, one in self._steered.analyses.items()}

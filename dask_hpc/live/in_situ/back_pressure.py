@@ -16,9 +16,10 @@ So besides the two iterations that a pipeline holds there is at most what one la
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.units import parse_quantity
 
 WhenSlow = Literal["wait", "skip", "subsample", "spill"]
 WHEN_SLOW: tuple[str, ...] = get_args(WhenSlow)
@@ -42,6 +43,38 @@ class Slow:
             raise InputError("stall", f"found {shown(self.stall)}", "0 s or more")
         if type(self.limit) is not int or self.limit < 1:
             raise InputError("spill_limit", f"found {shown(self.limit)}", "a whole number from 1")
+
+
+class SlowWish(NamedTuple):
+    """What an owner said about slow analyses; None where he left it to others."""
+
+    what: WhenSlow | None = None
+    stall: float | None = None
+
+    def over(self, other: "SlowWish") -> "SlowWish":
+        """This, and the other's words for what was not said."""
+        return SlowWish(
+            other.what if self.what is None else self.what,
+            other.stall if self.stall is None else self.stall,
+        )
+
+    def rule(self, limit: int = 16) -> Slow:
+        """The rule, with defaults for what nobody has said."""
+        return Slow(self.what or "wait", 1.0 if self.stall is None else self.stall, limit)
+
+
+def read_wish(when_slow: Any, stall: Any) -> SlowWish:
+    """What was said, checked. Raises ``InputError``."""
+    if when_slow is not None and when_slow not in WHEN_SLOW:
+        raise InputError("when_slow", f"found {shown(when_slow)}", ", ".join(WHEN_SLOW))
+    if stall is not None:
+        try:
+            stall = inf if stall == "none" else parse_quantity(stall, "s")
+        except InputError as error:
+            raise error.at("stall") from None
+    wish = SlowWish(when_slow, stall)
+    wish.rule()
+    return wish
 
 
 class Skipped(NamedTuple):

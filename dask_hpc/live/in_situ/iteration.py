@@ -13,6 +13,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from secrets import token_hex
 from typing import Any, NamedTuple
 
 import dask
@@ -69,6 +70,7 @@ class Submitter:
         self._client = client
         self._pipeline = pipeline
         self._work = work
+        self._run = token_hex(4)  # keys of a later run are others
         self._count = 0
 
     def submit(self, iteration: int, orders: Orders, before: Submitted) -> Submitted:
@@ -96,7 +98,7 @@ class Submitter:
             return self._client.submit(
                 function,
                 *args,
-                key=f"in-situ-{function.__name__}-{self._pipeline}-{self._count}",
+                key=f"in-situ-{function.__name__}-{self._run}-{self._count}",
                 workers=[address],
                 allow_other_workers=False,
                 pure=False,

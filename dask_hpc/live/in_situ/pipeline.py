@@ -14,21 +14,23 @@ from typing import Any
 import xarray as xr
 from distributed import Client
 
-from dask_hpc import config
 from dask_hpc.live.in_situ.analysis import InSituAnalysis, make_analysis, read_analyses
+from dask_hpc.live.in_situ.auto import Auto, Steered
+from dask_hpc.live.in_situ.back_pressure import Skipped, read_wish
 from dask_hpc.live.in_situ.blocks import make_grid
+from dask_hpc.live.in_situ.diary import Diary
 from dask_hpc.live.in_situ.halo import make_halo
 from dask_hpc.live.in_situ.iteration import Submitted, Submitter
 from dask_hpc.live.in_situ.loop import Loop
-from dask_hpc.live.in_situ.orders import Fixed, Steering
+from dask_hpc.live.in_situ.standing import SIDES, AsSaid, OneSide
 from dask_hpc.live.in_situ.state import lay, lazy
 from dask_hpc.live.in_situ.work import InSituPlugin, Work, plugin_name
-from dask_hpc.live.nodes import Nodes
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.partition import MODES, Partition, Phases
-from dask_hpc.planning.places import PipelineNode, make_places
+from dask_hpc.model.partition import MODES, Partition
+from dask_hpc.model.pipeline_status import PipelineStatus
+from dask_hpc.policy import Policy
 
-PLACEMENTS = ("in situ", "in transit")
+PLACEMENTS = ("auto", *SIDES)
 
 
 class InSituPipeline:
@@ -46,8 +48,15 @@ class InSituPipeline:
     block never leaves its node; for a *whole* analysis in situ the blocks of all nodes go to one of them.
 
     ``mode`` "async": the next step runs while analyses look at the last; "sync": it waits for those in situ.
-    ``placement`` is "in situ", "in transit", or a ``Partition``. At most two iterations of the state are in
-    memory.
+    ``placement`` "auto": the first iterations are measured, then nodes, cores and analyses are divided so
+    that an iteration takes the least time, and again when something drifts or nodes come or go. On a managed
+    cluster the placement strategy of its policy decides. Else "in situ", "in transit" (all of them), or a
+    ``Partition``.
+
+    At most two iterations of the state are in memory. When an analysis does not keep up, the simulation waits
+    for it at most ``stall``; then ``when_slow`` is done: "wait" on; "skip" iterations until it has ended;
+    "subsample", do every second iteration, or every fourth and so on. By default as the strategy says;
+    analyses may say otherwise. ``skipped`` lists what was left out; it is missing in those results.
 
     Steps and analyses must not write into the arrays they are given (those with ghost cells excepted): they
     are shared, and say so by an error. What has no dimension that is cut is the first block's in the end.
@@ -60,10 +69,12 @@ class InSituPipeline:
         analyses: Mapping[str, Callable[[xr.Dataset], Any] | InSituAnalysis],
         *,
         mode: str = "async",
-        placement: str | Partition = "in situ",
+        placement: str | Partition = "auto",
         chunks: Mapping[Any, Any] | None = None,
         halo: Mapping[Any, int] | None = None,
         boundary: str | Mapping[Any, str] = "none",
+        when_slow: str | None = None,
+        stall: float | str | None = None,
         name: str = "pipeline",
         client: Client | None = None,
     ) -> None:
@@ -76,8 +87,9 @@ class InSituPipeline:
         state, grid = make_grid(state, chunks, whole=list(halo or {}) if isinstance(halo, Mapping) else ())
         found = read_analyses(analyses, state)
         self._work = Work(step, found, grid, make_halo(grid, {} if halo is None else halo, boundary))
-        self._mode = mode
         self._placement = _read_placement(placement, found)
+        self._strategy = _strategy(self._placement, mode)
+        self._slow = read_wish(when_slow, stall)
         self.name = name
         #: tells it from others of the same name
         self.id = token_hex(4)
@@ -85,6 +97,8 @@ class InSituPipeline:
         self._initial: xr.Dataset | None = state
         self._last: Submitted | None = None
         self._is_running = False
+        self._diary = Diary(name, self.id, list(found), self._slow.what or "wait")
+        self._steering: Auto | None = None
 
     def __repr__(self) -> str:
         analyses = ", ".join(self._work.analyses) or "no analyses"
@@ -99,20 +113,37 @@ class InSituPipeline:
         variables: Any = None,
         every: int = 1,
         keep: bool = False,
+        when_slow: str | None = None,
+        stall: float | str | None = None,
     ) -> InSituAnalysis:
         """An analysis of each block, where it is. ``combine`` makes one result of the list of those of all
         blocks, in order; without it, the list is the result. See ``whole`` for the rest."""
         return make_analysis(
-            function, per_block=True, combine=combine, variables=variables, every=every, keep=keep
+            function,
+            per_block=True,
+            combine=combine,
+            variables=variables,
+            every=every,
+            keep=keep,
+            when_slow=when_slow,
+            stall=stall,
         )
 
     @staticmethod
     def whole(
-        function: Callable[[xr.Dataset], Any], *, variables: Any = None, every: int = 1, keep: bool = False
+        function: Callable[[xr.Dataset], Any],
+        *,
+        variables: Any = None,
+        every: int = 1,
+        keep: bool = False,
+        when_slow: str | None = None,
+        stall: float | str | None = None,
     ) -> InSituAnalysis:
         """An analysis of the whole state. It sees, and moves, only ``variables``; it looks at one iteration
         in ``every``. With ``keep`` the result stays on the cluster, and you get a future."""
-        return make_analysis(function, variables=variables, every=every, keep=keep)
+        return make_analysis(
+            function, variables=variables, every=every, keep=keep, when_slow=when_slow, stall=stall
+        )
 
     @property
     def iteration(self) -> int:
@@ -128,6 +159,24 @@ class InSituPipeline:
         if self._last is None:
             return self._begin()
         return self._the_client().sync(lazy, self._the_client(), self._work.grid, self._last.groups)
+
+    @property
+    def partition(self) -> Partition | None:
+        """Who runs where now, and what is expected of it; None before the first iteration."""
+        return self._diary.partition
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """Analyses that were not done for an iteration as they did not keep up: the newest ten thousand."""
+        return list(self._diary.skipped)
+
+    def status(self) -> PipelineStatus:
+        """How it goes, as plain data: what ``Manager.status()`` of a managed cluster tells of it."""
+        return self._diary.status()
+
+    def story(self) -> list[dict[str, Any]]:
+        """What was decided and what happened, oldest first, each with the reason."""
+        return list(self._diary.story)
 
     def run(self, iterations: int) -> "Run":
         """So many more iterations. Iterate over it, with ``for`` or ``async for``: it gives the number of
@@ -158,8 +207,9 @@ class InSituPipeline:
         client = self._the_client()
         before = self._last
         initial = self._begin() if before is None else None
-        nodes = await _nodes(client)
-        steering = self._steering(nodes)
+        steering = self._steered_by(client)
+        steering.begin(self.iteration + iterations)
+        self._diary.state, self._diary.iterations = "running", self.iteration + iterations
         self._is_running = True
         try:
             await client.register_plugin(InSituPlugin(self.id, self._work))
@@ -181,15 +231,25 @@ class InSituPipeline:
             await loop.close()
             self._last = loop.newest if loop.is_done else None
         self._is_running = False
-        await self._the_client().unregister_worker_plugin(plugin_name(self.id))
+        self._diary.state = "done" if loop is not None and loop.is_done else "failed"
+        client = self._the_client()
+        if self._steering is not None:
+            await self._steering.tell(at_once=True)
+        await client.unregister_worker_plugin(plugin_name(self.id))
 
-    def _steering(self, nodes: list[PipelineNode]) -> Steering:
-        if not nodes:
-            raise InputError("cluster", "found no worker", "at least one")
-        partition = self._placement
-        if isinstance(partition, str):
-            partition = _plain_partition(partition, self._mode, tuple(self._work.analyses), nodes)
-        return Fixed(make_places(partition, nodes, len(self._work.grid)))
+    def _steered_by(self, client: Client) -> Auto:
+        if self._steering is None:
+            steered = Steered(
+                name=self.name,
+                id=self.id,
+                analyses=self._work.analyses,
+                blocks=len(self._work.grid),
+                strategy=self._strategy,
+                slow=self._slow,
+                follows_policy=self._placement == "auto",
+            )
+            self._steering = Auto(client, steered, self._diary)
+        return self._steering
 
 
 class Run:
@@ -236,28 +296,10 @@ def _read_placement(given: Any, analyses: Mapping[str, Any]) -> str | Partition:
     return str(given)
 
 
-def _plain_partition(
-    where: str, mode: str, analyses: tuple[str, ...], nodes: list[PipelineNode]
-) -> Partition:
-    """All analyses on one side: in situ on a quarter of the cores of every node, or in transit on a quarter
-    of the nodes; at least one, at most all but one."""
-    unknown = Phases(0.0, 0.0, 0.0)
-    if where == "in situ" or not analyses:
-        helpers = max(1, min(node.cores for node in nodes) // 4) if analyses and mode == "async" else 0
-        return Partition(mode, len(nodes), helpers, analyses, (), unknown)  # type: ignore[arg-type]
-    staging = max(1, len(nodes) // 4)
-    return Partition(mode, max(1, len(nodes) - staging), 0, (), analyses, unknown)  # type: ignore[arg-type]
-
-
-async def _nodes(client: Client) -> list[PipelineNode]:
-    """The running workers by node, in the order of their names."""
-    workers = (await client.scheduler.identity(n_workers=-1))["workers"]
-    known = Nodes(config.settings()["node"])
-    names = {address: str(workers[address]["name"]) for address in workers}
-    for address in sorted(names, key=lambda address: (len(names[address]), names[address])):
-        if workers[address]["status"] == "running":
-            known.join(address, workers[address]["name"], workers[address]["host"])
-    return [
-        PipelineNode(name, tuple((one, workers[one]["nthreads"]) for one in known.workers(name)))
-        for name in known
-    ]
+def _strategy(placement: str | Partition, mode: Any) -> Any:
+    """What decides where a cluster's policy does not."""
+    if isinstance(placement, Partition):
+        return AsSaid(placement)
+    if placement in SIDES:
+        return OneSide(placement, mode)
+    return Policy.load("in-situ-async").with_(**{"placement.mode": mode}).placement
