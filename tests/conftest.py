@@ -1,5 +1,6 @@
 """Fixtures of distributed's own tests, its leak checks, the scenarios' report, and ``--runslow``."""
 
+import gc
 from importlib.util import find_spec
 from math import isinf
 
@@ -25,3 +26,12 @@ def pytest_collection_modifyitems(config, items):
         for marker, reason in reasons.items():
             if marker in item.keywords:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def own_heap():
+    """For a test that takes times: Python does not search what other tests left behind for garbage."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()

@@ -54,7 +54,7 @@ class MovePlan:
 def collection_of(key: Hashable) -> str | None:
     """The collection a key is a block of, or None: Dask names the blocks of one ``(name, i, j, ...)``."""
     if isinstance(key, tuple) and len(key) > 1 and isinstance(key[0], str):
-        return key[0] if all(type(index) is int for index in key[1:]) else None
+        return key[0] if set(map(type, key[1:])) == {int} else None
     return None
 
 

@@ -8,6 +8,7 @@ assignment problem; given the order, the best cuts are found by dynamic programm
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -103,7 +104,7 @@ class _Layout:
         """Whether nobody has much more or less than a share."""
         return self._are_even(self.held)
 
-    @property
+    @cached_property
     def lower_bound(self) -> int:
         """Bytes that go to somebody, or from somebody, in any plan after which all is even."""
         copies, only = [0] * len(self.workers), [0] * len(self.workers)
@@ -255,7 +256,7 @@ def assign_largest_first(overlap: Mapping[tuple[int, int], int], count: int) -> 
     """A worker for each segment: the pairs with the largest overlap first; at least half of the best."""
     taken: dict[int, int] = {}
     free = set(range(count))
-    for segment, worker in sorted(overlap, key=lambda pair: (-overlap[pair], pair)):
+    for segment, worker in sorted(sorted(overlap), key=overlap.__getitem__, reverse=True):
         if segment not in taken and worker in free:
             taken[segment] = worker
             free.discard(worker)

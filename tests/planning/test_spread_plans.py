@@ -4,7 +4,7 @@ import random
 from functools import cache
 from itertools import accumulate, pairwise, permutations
 from statistics import mean
-from time import process_time
+from time import thread_time
 
 import pytest
 from hypothesis import given
@@ -257,8 +257,8 @@ def test_a_growth_costs_little_more_than_it_must(workers, newcomers, per_worker,
 @pytest.mark.slow
 @pytest.mark.parametrize("joined", [1, 500])
 @pytest.mark.parametrize("order", ["contiguous", "interleaved", "random"])
-def test_a_large_machine(order, joined):
-    """10^5 blocks on 1,000 workers: 0.4 to 0.9 s on a small machine."""
+def test_a_large_machine(order, joined, own_heap):
+    """10^5 blocks on 1,000 workers: 0.3 to 0.6 s on a small machine."""
     dice = random.Random(3)
     before = 1000 - joined
     place = {
@@ -269,8 +269,8 @@ def test_a_large_machine(order, joined):
     row = [Block(("x", i // 300, i % 300), 100, (f"w{place(i):04d}",)) for i in range(100_000)]
     times = []
     for _ in range(3):
-        since = process_time()
+        since = thread_time()
         plan = spread(row, rooms(f"w{i:04d}" for i in range(1000)))
-        times.append(process_time() - since)
+        times.append(thread_time() - since)
     assert plan and min(times) < 1.5
     print(f"{order}, {joined} join: {min(times):.2f} s, {len(plan.moves)} moves")

@@ -36,7 +36,7 @@ def busy(jobs, nodes):
 @pytest.mark.parametrize(
     ("jobs", "nodes", "seconds"), [(16, 64, 0.005), (200, 10_000, 0.03), (1000, 10_000, 0.15)]
 )
-def test_a_decision_takes_milliseconds(jobs, nodes, seconds, corridor, name):
+def test_a_decision_takes_milliseconds(jobs, nodes, seconds, corridor, name, own_heap):
     indices = busy(jobs, nodes)
     lower, upper = (share * draws(indices) for share in CORRIDORS[corridor])
     chosen = policy(name, lower=lower, upper=upper)
