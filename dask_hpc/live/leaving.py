@@ -21,13 +21,13 @@ mixture: tasks, answers of workers, shuffles, workers that die, control that is 
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from dask_hpc import config
 from dask_hpc.live import compat
 from dask_hpc.live.hold import Holds
-from dask_hpc.live.moves import blocks_of, blocks_on, carry_out, rooms_on
+from dask_hpc.live.moves import blocks_of, blocks_on, carry_out, measured, rooms_on
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import show_duration
 from dask_hpc.planning.moves import Block, MovePlan, collection_of, evacuate
@@ -57,15 +57,15 @@ class Leaving:
         self._is_over = False
         #: by worker, what brings it out
         self._departures: dict[str, asyncio.Future[dict[str, Any]]] = {}
-        self._carrying: set[asyncio.Task[Any]] = set()
+        self._doing: set[asyncio.Task[Any]] = set()
         self._theirs, self._give_back = compat.replace_retirement(scheduler, self.retire_workers)
 
     def close(self) -> None:
         """Back to Dask's own. What is under way ends at once, as Dask would end it."""
         self._is_over = True
         self._give_back()
-        for carrying in self._carrying:
-            carrying.cancel()
+        for doing in self._doing:
+            doing.cancel()
 
     async def settle(self) -> None:
         """Everything under way has ended."""
@@ -216,27 +216,40 @@ class Leaving:
     async def _move_data(self, departure: "_Departure") -> None:
         """Part 4, more than once if results arrive meanwhile."""
         for _ in range(_ATTEMPTS):
-            plan = self._plan(departure)
+            plan = await self._plan(departure)
             if not plan:
                 return
-            moving = carry_out(self._scheduler, plan.moves, "their worker is leaving", self._tell)
-            carrying = asyncio.ensure_future(moving)
-            self._carrying.add(carrying)
-            await asyncio.wait([carrying])
-            self._carrying.discard(carrying)
-            if not carrying.cancelled():
-                carrying.result()  # an error is ours
+            why = "their worker is leaving"
+            await self._unless_closed(carry_out(self._scheduler, plan.moves, why, self._tell))
 
-    def _plan(self, departure: "_Departure") -> MovePlan:
-        """Where the data goes. While it does not fit, the worker with most of what is left over stays."""
+    async def _unless_closed(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Until it is done, or control is closed."""
+        doing = asyncio.ensure_future(work)
+        self._doing.add(doing)
+        await asyncio.wait([doing])
+        self._doing.discard(doing)
+        if not doing.cancelled():
+            doing.result()  # an error is ours
+
+    async def _plan(self, departure: "_Departure") -> MovePlan:
+        """Where the data goes. While it does not fit, the worker with most of what is left over stays.
+
+        Workers are asked how full they are where it may matter.
+        """
+        is_known = False
         while there := self._on_the_way(departure):
+            staying = self._staying()
             plan = evacuate(
-                with_neighbours(self._scheduler, blocks_on(self._scheduler, there), self._staying()),
+                with_neighbours(self._scheduler, blocks_on(self._scheduler, there), staying),
                 self._departures.keys(),
-                rooms_on(self._scheduler, self._staying()),
+                rooms_on(self._scheduler, staying, at_worst=not is_known),
             )
             if not plan.unplaced:
                 return plan
+            if not is_known:
+                await self._unless_closed(measured(self._scheduler, staying))
+                is_known = True
+                continue
             most = Counter[str]()
             for block in plan.unplaced:
                 most.update(dict.fromkeys(set(block.holders).intersection(there), block.nbytes))

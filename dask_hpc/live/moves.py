@@ -22,6 +22,7 @@ Failure conditions:
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable
+from time import time
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -38,6 +39,7 @@ LOOK = 0.02  # seconds
 _AGAIN = 2.0  # seconds after which a worker is asked again, as Dask's own retirement does
 _PATIENCE = 30.0  # seconds a block may take, and more if it is large:
 _SLOWEST = 10e6  # bytes per second
+_NEWS = 3.0  # seconds in which a worker tells of its memory, if it can at all
 _ENDLESS = 2**62  # the room of a worker without a memory limit
 _LOST = "lost with the worker that had it"
 _NOBODY = "the worker meant to take it takes nothing now"
@@ -64,18 +66,28 @@ def blocks_of(scheduler: Any, keys: Iterable[Hashable], wanted: bool = False) ->
     return found
 
 
-def rooms_on(scheduler: Any, addresses: Iterable[str]) -> dict[str, int]:
+def rooms_on(scheduler: Any, addresses: Iterable[str], at_worst: bool = False) -> dict[str, int]:
     """How many bytes each of these workers can take until it is 80 % full, with what is on its way there.
 
-    Left out are those that take nothing now: not connected, paused, held, leaving.
+    Left out are those that take nothing now: not connected, paused, held, leaving. What a worker says of its
+    memory is up to a second old (``measured`` waits for news); ``at_worst`` counts on the worst, which is
+    that all its results have come since.
     """
     coming = _coming.get(scheduler, Counter[str]())
     rooms = {}
     for address in addresses:
         if compat.is_running(scheduler, address):
-            limit, used = compat.memory_of(scheduler, address)
+            limit, used = compat.memory_of(scheduler, address, at_worst)
             rooms[address] = max(0, int(limit * FULL) - used - coming[address]) if limit else _ENDLESS
     return rooms
+
+
+async def measured(scheduler: Any, addresses: Iterable[str]) -> None:
+    """Wait until each of these workers has told how much memory it uses now, for a few seconds at most."""
+    waiting, now = set(addresses), time()
+    while waiting and time() < now + _NEWS:
+        waiting = {address for address in waiting if compat.measured_at(scheduler, address) < now}
+        await asyncio.sleep(LOOK)
 
 
 async def carry_out(

@@ -4,7 +4,8 @@ import inspect
 import pickle
 import subprocess
 import sys
-from time import monotonic
+from math import inf
+from time import monotonic, time
 
 import dask
 import dask.array as da
@@ -253,6 +254,13 @@ async def test_copies_are_made_and_dropped(c, s, a, b):
     await async_poll_for(lambda: "x" not in a.data, 5)
     limit, used = compat.memory_of(s, a.address)
     assert limit == a.memory_manager.memory_limit and used >= 0, "WorkerState.memory_limit, memory changed"
+    _, at_worst = compat.memory_of(s, a.address, at_worst=True)
+    assert at_worst >= used, "WorkerState.memory, nbytes changed"
+    a.monitor.update()
+    await a.heartbeat()
+    when = compat.measured_at(s, a.address)
+    assert 0 <= time() - when < 10, "WorkerState.metrics, time_delay or SystemMonitor's time changed"
+    assert compat.measured_at(s, "nobody") == inf
 
 
 @two

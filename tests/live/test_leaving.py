@@ -288,6 +288,41 @@ async def test_of_several_as_many_go_as_fit(c, s, *workers):
         await c.gather(futures)
 
 
+@gen_cluster(
+    client=True,
+    nthreads=[("", 1)] * 2,
+    worker_kwargs={"memory_limit": 10_000_000},
+    config={f"distributed.worker.memory.{key}": False for key in ("target", "spill", "pause", "terminate")},
+)
+async def test_a_worker_measured_before_its_results_came_is_asked_again(c, s, a, b):
+    """Of 10 MB, 1 is the process's own and 3 are a result: 4 are left of 80 %."""
+    silent = [b.periodic_callbacks["monitor"], b.periodic_callbacks["heartbeat"]]
+    for callback in silent:
+        callback.stop()
+    b.monitor.get_process_memory = lambda: 1_000_000 + b.state.nbytes
+    b.monitor.update()
+    async with await dask_hpc.manage(c):
+        there = await c.scatter(bytes(3_000_000), workers=[b.address])
+        large = await c.scatter(bytes(4_500_000), workers=[a.address])
+        await b.heartbeat()  # what it holds now, and how large its process was before
+        assert s.workers[b.address].metrics["memory"] == 1_000_000
+        call = asyncio.ensure_future(c.retire_workers(workers=[a.address]))
+        await async_poll_for(lambda: s.workers[a.address].status == Status.paused, 10)
+        for callback in silent:
+            callback.start()
+        assert await call == {}
+        (told,) = reasons(s, "not-retired")
+        assert "fit nowhere" in told
+        for callback in silent:
+            callback.stop()
+        count = b.monitor.count
+        large.release()
+        small = await c.scatter(bytes(500_000), workers=[a.address])
+        assert list(await c.retire_workers(workers=[a.address])) == [a.address]
+        assert b.monitor.count == count, "what fits in any case waits for nobody"
+        assert [len(found) for found in await c.gather([there, small])] == [3_000_000, 500_000]
+
+
 @cluster3
 async def test_scattered_data_and_replicas_move_too(c, s, a, b, d):
     async with await dask_hpc.manage(c):

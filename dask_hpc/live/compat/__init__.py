@@ -27,6 +27,7 @@ from dask_hpc.live.compat.data import is_shuffling as is_shuffling
 from dask_hpc.live.compat.data import is_used_on as is_used_on
 from dask_hpc.live.compat.data import is_wanted as is_wanted
 from dask_hpc.live.compat.data import keys_on as keys_on
+from dask_hpc.live.compat.data import measured_at as measured_at
 from dask_hpc.live.compat.data import memory_of as memory_of
 from dask_hpc.live.compat.data import size as size
 from dask_hpc.live.compat.graphs import alone as alone

@@ -1,6 +1,7 @@
 """Copies of results, and moving them."""
 
 from collections.abc import Iterable
+from math import inf
 from typing import Any
 
 
@@ -61,13 +62,24 @@ def drop_from(scheduler: Any, address: str, keys: Iterable[Any], stimulus_id: st
         scheduler.request_remove_replicas(address, list(keys), stimulus_id=stimulus_id)
 
 
-def memory_of(scheduler: Any, address: str) -> tuple[int, int]:
-    """A worker's memory limit (0 for none) and what of it is in use, in bytes."""
+def memory_of(scheduler: Any, address: str, at_worst: bool = False) -> tuple[int, int]:
+    """A worker's memory limit (0 for none) and what of it is in use, in bytes; ``at_worst``: if all its
+    results have come since its process was measured."""
     worker = scheduler.workers[address]
     memory, said = worker.memory, worker.metrics
-    # The process was measured at the last heartbeat; results may have come since. What it needs beside them
-    # is what it said then: Dask's own figure takes later results off what was measured before.
+    held = worker.nbytes - memory.spilled
+    if at_worst:
+        return worker.memory_limit, memory.process + held
+    # The process was measured some time before the last heartbeat; results may have come since. What it
+    # needs beside them is what it said then: Dask's own figure takes later results off what was measured
+    # before.
     on_disk = said.get("spilled_bytes", {}).get("memory", 0)
     beside = said.get("memory", 0) - (said.get("managed_bytes", 0) - on_disk)
-    held = worker.nbytes - memory.spilled
     return worker.memory_limit, max(memory.process, held + max(beside, memory.unmanaged_old))
+
+
+def measured_at(scheduler: Any, address: str) -> float:
+    """When a worker's process was measured, by the scheduler's clock; what we know came with a later
+    heartbeat."""
+    worker = scheduler.workers.get(address)
+    return worker.metrics.get("time", 0.0) + worker.time_delay if worker else inf
