@@ -60,6 +60,10 @@ EXPERIMENTS: Mapping[str, Experiment] = {
                    "A power corridor that moves three times, and one application that follows it.", 1, 0),
         Experiment("corridor-batch", "000_e95d529633a3559e.txt, 9.2.4",
                    "Twenty jobs in a power corridor that moves twice: who stays inside, at what price.", 13),
+        Experiment("in-situ-async", "004_be5a8e18bdbae0f5.txt, 5.1 to 5.3, 6.1",
+                   "Which analyses run in situ beside the simulation: five orders and two optima.", 20, 130),
+        Experiment("in-situ-sync", "004_be5a8e18bdbae0f5.txt, 5.4",
+                   "The same where the simulation waits for analyses in situ, beside async.", 32, 130),
     )
 }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from dask_hpc.reproduce.claim import Measured
 from dask_hpc.simulator import Platform, Workload, study
 from dask_hpc.simulator.study import mean_and_half_width
 
+T = TypeVar("T")
 #: metric -> its values, one per seed
 Columns = Mapping[str, np.ndarray]
 
@@ -53,7 +54,7 @@ class Bench:
             for name, group in found.runs.groupby("policy", sort=False)
         }
 
-    def each(self, function: Callable[..., float], arguments: Sequence[tuple[Any, ...]]) -> list[float]:
+    def each(self, function: Callable[..., T], arguments: Sequence[tuple[Any, ...]]) -> list[T]:
         """A pure function of each, for what ``study`` does not measure."""
         if self.client is None:
             found = []

@@ -21,6 +21,8 @@ QUICK = (
     "corridor-upper",
     "elastic-five-jobs",
     "elastic-ten-jobs",
+    "in-situ-async",
+    "in-situ-sync",
     "node-stealing-toy",
 )
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in EXPERIMENTS if name not in QUICK]
@@ -117,6 +119,38 @@ def test_batch_study():
     claims = by_claim(found)
     assert claims["backfilling: violations"].reached and claims["running jobs only: violations"].reached
     assert ours["least makespan that the corridor's energy allows, speed-up n ** 1"].ours > 14.5
+
+
+def test_in_situ_beside_the_simulation():
+    """Digest 5.1, sanity run: the gap is just below capacity, and ours is never slower than any order."""
+    found = outcome("in-situ-async", seeds=4)
+    claims = by_claim(found)
+    for bandwidth in ("10%", "25%", "50%", "100%"):
+        for load in ("1.05", "2"):
+            name = f"b = {bandwidth}, memory load {load}: the worst order is slower than the optimum by"
+            assert claims[name].reached
+    assert claims["optimum: loads below 1.33 at which the simulation is not the longest"].reached
+    assert claims["optimum: loads above 1.33 at which in transit is not the longest"].reached
+    beside = {one.figure: one.ours for one in found.beside}
+    ours = [value for name, value in beside.items() if "slower than ours" in name]
+    assert len(ours) == 24 and min(ours) >= 0
+    below, above = (
+        beside[f"t_sim = 1000, load {load:g}: the orders are slower than the optimum by"]
+        for load in (1.3, 1.5)
+    )
+    assert below > 100 and above < 10
+
+
+def test_in_situ_before_the_next_iteration():
+    """Sync is never slower in this model, and the optima of both modes come together above capacity."""
+    found = outcome("in-situ-sync", seeds=4)
+    claims = by_claim(found)
+    for at in ("b = 25%", "b = 100%"):
+        assert claims[f"{at}: the two optima differ, at the load where they do most, by"].reached
+        assert claims[f"{at}: the synchronous optimum is faster, over all loads, by"].ours >= 0
+        faster = f"{at}: samples at loads above 1.33 in which the asynchronous optimum is faster"
+        assert claims[faster].ours == 0 and not claims[faster].reached, "as the model has it"
+    assert all(one.ours >= 0 for one in found.beside)
 
 
 @pytest.mark.slow
