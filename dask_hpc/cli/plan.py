@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from dask_hpc.cli.plan_partition import plan_partition_command
 from dask_hpc.cli.progress import progress_bar
 from dask_hpc.cli.table import print_table
 from dask_hpc.model.errors import InputError, one_line, shown
@@ -28,7 +29,11 @@ def plan() -> None:
     \b
     Example:
       dask-hpc plan corridor --nodes 14 --jobs jobs.yaml --lower 1.7kW --upper 2.5kW
+      dask-hpc plan partition heat.yaml --plot heat.svg
     """
+
+
+plan.add_command(plan_partition_command)
 
 
 @plan.command()

@@ -23,25 +23,30 @@ _BYTES: Mapping[str, float] = {
     "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "pb": 1e15,
     "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30, "tib": 2.0**40, "pib": 2.0**50,
 }  # fmt: skip
+_RATES: Mapping[str, float] = {
+    **{f"{word}/s": size for word, size in _BYTES.items()},
+    "bit/s": 0.125, "kbit/s": 125.0, "mbit/s": 125e3, "gbit/s": 125e6, "tbit/s": 125e9,
+}  # fmt: skip
 _WATTS: Mapping[str, float] = {"w": 1.0, "mw": 1e-3, "kw": 1e3}
 
 #: unit symbol of a parameter -> the words it may be written with
-UNITS: Mapping[str, Mapping[str, float]] = {"s": _SECONDS, "B": _BYTES, "W": _WATTS}
+UNITS: Mapping[str, Mapping[str, float]] = {"s": _SECONDS, "B": _BYTES, "B/s": _RATES, "W": _WATTS}
 #: what to write: the largest of these that keeps the number exact and short
 _WRITTEN: Mapping[str, tuple[str, ...]] = {
     "s": ("d", "h", "min", "s"),
     "B": ("TiB", "GiB", "MiB", "KiB", "B"),
+    "B/s": ("TB/s", "GB/s", "MB/s", "kB/s", "B/s"),
     "W": ("kW", "W"),
 }
-_EXAMPLE: Mapping[str, str] = {"s": '"30s" or "2 h"', "B": '"4 GiB"', "W": '"2.5 kW"'}
-_NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d_]*)")
+_EXAMPLE: Mapping[str, str] = {"s": '"30s" or "2 h"', "B": '"4 GiB"', "B/s": '"10 GB/s"', "W": '"2.5 kW"'}
+_NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d_]*(?:/s)?)")
 _NUMERAL = r"(\d+(?:\.\d+)?)"
 _CLOCK = re.compile(rf"(?:(?:(\d+)-)?(\d+):)?(\d+):{_NUMERAL}")
 _DAYS = re.compile(r"(\d+)-(\d+)(?::(\d+))?")
 
 
 def parse_quantity(value: object, unit: str) -> float:
-    """Read a quantity of ``unit`` ("s", "B" or "W"); a bare number is taken in that unit."""
+    """Read a quantity of ``unit`` ("s", "B", "B/s" or "W"); a bare number is taken in that unit."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise InputError("", f"found {shown(value)}", f"a quantity such as {_EXAMPLE[unit]}")
     if not isinstance(value, str):
@@ -63,6 +68,8 @@ def parse_quantity(value: object, unit: str) -> float:
         # "MW" is a megawatt and "mW" a milliwatt: the only pair that case tells apart.
         if match[2] in ("MW", "Mw") and unit == "W":
             return number * 1e6
+        if unit == "B/s" and match[2].endswith("b/s") and word in words:
+            raise InputError("", f"found the unit {shown(match[2])}", "GB/s for bytes, Gbit/s for bits")
         if word in words:
             return number * words[word]
         known = ", ".join(sorted(set(_WRITTEN[unit]), key=lambda w: words[w.lower()]))
@@ -117,6 +124,12 @@ def show_large(value: float, unit: str) -> str:
             break
         value /= 1000
     return f"{value:.3g} {prefix}{unit}"
+
+
+def show_bytes(value: float) -> str:
+    """Bytes for a person: as they were probably written ("64 GiB"), or to three digits ("68.7 GB")."""
+    text = write_quantity(value, "B")
+    return text if len(text) <= 9 else show_large(value, "B")
 
 
 def show_bounds(lower: float, upper: float, unit: str) -> str:

@@ -7,8 +7,8 @@ in the listing), without which no single move is viable when memory is tight.
 """
 
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import NamedTuple
-from zlib import crc32
 
 import numpy as np
 
@@ -40,7 +40,7 @@ ORDERS: dict[str, Callable[[Analysis], float]] = {
 def ordered(analyses: Sequence[Analysis], order: str, seed: int = 0) -> list[Analysis]:
     """The analyses in one of these orders, or in a "random" one that only depends on names and the seed."""
     if order == "random":
-        return sorted(analyses, key=lambda one: (crc32(f"{seed} {one.name}".encode()), one.name))
+        return sorted(analyses, key=lambda one: blake2b(f"{seed} {one.name}".encode()).digest())
     return sorted(analyses, key=ORDERS[order])
 
 

@@ -140,7 +140,8 @@ def placed(
 
 def _beyond(problem: PartitionProblem, nodes: int, memory: float) -> str:
     needed = (problem.simulation.memory + memory) / nodes
+    words = "that simulates needs" if nodes == 1 else "that simulate need"
     return (
-        f"memory does not suffice: {count_nodes(nodes)} that simulate need {show_large(needed, 'B')} each "
-        f"and have {show_large(problem.nodes.memory, 'B')}"
+        f"memory does not suffice: {count_nodes(nodes)} {words} {show_large(needed, 'B')} each "
+        f"and {'has' if nodes == 1 else 'have'} {show_large(problem.nodes.memory, 'B')}"
     )

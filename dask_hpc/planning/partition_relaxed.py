@@ -101,8 +101,11 @@ def _balanced_nodes(problem: PartitionProblem, inside: Work, outside: Work) -> A
             cores = nodes * problem.nodes.cores
             ours = simulation_time(problem, cores) + in_situ_time(inside, cores)
         else:
-            free = problem.nodes.cores - balanced_helpers(problem, nodes, inside)
-            ours = simulation_time(problem, nodes * free)
+            helper = balanced_helpers(problem, nodes, inside)
+            ours = np.maximum(
+                simulation_time(problem, nodes * (problem.nodes.cores - helper)),
+                in_situ_time(inside, nodes * helper),
+            )
         more = ours > in_transit_time(problem, outside, problem.nodes.count - nodes)
         low, high = np.where(more, nodes, low), np.where(more, high, nodes)
     return (low + high) / 2

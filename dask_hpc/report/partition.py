@@ -34,10 +34,9 @@ def partition_svg(partition: Partition, nodes: int, cores: int, *, width: int = 
     """The picture of a machine of so many nodes. In sync mode cores are shared by turns: they are striped."""
     across = width - _LEFT - _RIGHT - _GAP
     wide, high = min(_WIDE, across / nodes), min(_HIGH, _DEEP / cores)
-    deep = high * cores
     areas = list(_areas(partition, nodes, cores))
-    bottom = _TOP + deep
-    height = bottom + 26 + 4 * _BARS
+    bottom = _TOP + high * cores
+    height = picture_height(cores)
     parts = [
         f'<svg class="partition" viewBox="0 0 {width} {height:.0f}" width="100%" role="img" '
         f'aria-label="{escape(_words(partition, nodes, cores))}" xmlns="http://www.w3.org/2000/svg" '
@@ -51,6 +50,11 @@ def partition_svg(partition: Partition, nodes: int, cores: int, *, width: int = 
         parts += _area(area, wide, high, bottom, partition)
     parts += _bars(partition, bottom + 20, width)
     return "".join([*parts, "</svg>"])
+
+
+def picture_height(cores: int) -> float:
+    """How high the picture is, for whoever puts it into another one."""
+    return _TOP + min(_HIGH, _DEEP / cores) * cores + 26 + 4 * _BARS
 
 
 def _areas(partition: Partition, nodes: int, cores: int) -> Iterable[_Area]:

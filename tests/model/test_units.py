@@ -51,6 +51,7 @@ def test_durations(text, seconds):
     [
         ("4 GiB", "B", 4 * 2**30), ("4GB", "B", 4e9), ("1kib", "B", 1024), ("7", "B", 7),
         ("2.5 kW", "W", 2500), ("3 MW", "W", 3e6), ("3 mW", "W", 3e-3), ("3 mw", "W", 3e-3),
+        ("10 GB/s", "B/s", 1e10), ("2MiB/s", "B/s", 2**21), ("100 Gbit/s", "B/s", 12.5e9), ("5", "B/s", 5),
     ],
 )  # fmt: skip
 def test_bytes_and_watts(text, unit, value):
@@ -63,6 +64,7 @@ def test_bytes_and_watts(text, unit, value):
         ("", "s"), ("fast", "s"), ("10 parsec", "s"), ("1 GiB", "s"), ("1-", "s"), ("1:2:3:4", "s"),
         (":5", "s"), ("5 W", "s"), ("٣ s", "s"), ("3 \u017f", "s"), ("1..2s", "s"), ("nan", "s"),
         ("5 Min", "W"), ("5 Mfoo", "W"), ("30s", "W"), ("1:30", "W"),
+        ("10 GB", "B/s"), ("10 Gb/s", "B/s"), ("10 GB/s", "B"), ("10 /s", "B/s"), ("1 s/s", "s"),
         (True, "s"), (None, "B"), ([], "W"), ({"a": 1}, "s"), (b"30s", "s"), (1j, "s"), (10**400, "s"),
     ],
 )  # fmt: skip
