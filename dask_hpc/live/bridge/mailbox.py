@@ -117,6 +117,7 @@ class Mailbox(WorkerPlugin):
         self._calls: dict[str, Callable[..., Any]] = {
             "hpc_bridge_put": self.put,
             "hpc_bridge_room": self.room,
+            "hpc_bridge_report": self.report,
         }
         add_calls(worker, self._calls)
         hear(worker, self.name, self.tell)
@@ -130,6 +131,13 @@ class Mailbox(WorkerPlugin):
         remove_calls(worker, self._calls)
         for stream in list(self.shelves):
             self._forget(stream)
+
+    async def report(self, stream: str) -> None:
+        """Tell the scheduler what it has not heard of yet; it knows all when this is over."""
+        if stream in self.shelves:
+            self._report_all(stream)
+        if self._saying:
+            await asyncio.wait(self._saying)
 
     def _say(self, call: Any) -> None:
         """Tell the scheduler something. If it has gone, this worker goes as well."""

@@ -250,6 +250,7 @@ class BridgePlugin(SchedulerPlugin):
             self._scheduler.loop.remove_timeout(timer)
         way = BatchedSend(interval="2ms", loop=self._scheduler.loop)
         producer.comm, producer.has_ended, producer.is_lost = way, False, False
+        stream.is_complete = False
         way.start(comm)
         way.send({"op": "hello", "stream": stream.id, "over": list(stream.skipped().items()),
                   "strides": stream.strides, "workers": stream.workers})  # fmt: skip
@@ -285,23 +286,38 @@ class BridgePlugin(SchedulerPlugin):
             return
         if producer.has_ended:
             self._tell("bridge", f"{stream.name}: producer {producer.rank} has ended")
-            self._look_soon(self._waiting)
+            if stream.has_ended:
+                self._start_work(self._complete(stream))
         else:
             after = stream.grid.lost_after
             self._tell(
                 "bridge", f"{stream.name}: producer {producer.rank} is gone; it may return in {after:g} s"
             )
             if after < inf:
-                late = self._scheduler.loop.call_later(after, self._lost, stream, producer)
+                late = self._scheduler.loop.call_later(after, self._is_late, stream, producer)
                 self._timers[producer] = late
         self._perhaps_close(stream)
 
-    @guarded
-    def _lost(self, stream: Stream, producer: Producer) -> None:
+    def _is_late(self, stream: Stream, producer: Producer) -> None:
         self._timers.pop(producer, None)
-        producer.is_lost = True
-        self._tell("bridge", f"{stream.name}: producer {producer.rank} did not return")
+        self._start_work(self._lose(stream, producer))
+
+    async def _lose(self, stream: Stream, producer: Producer) -> None:
+        await self._hear_all(stream)
+        if not producer.is_connected:
+            producer.is_lost = True
+            self._tell("bridge", f"{stream.name}: producer {producer.rank} did not return")
+            self._look(list(self._waiting))
+
+    async def _complete(self, stream: Stream) -> None:
+        await self._hear_all(stream)
+        stream.is_complete = stream.has_ended
         self._look(list(self._waiting))
+
+    async def _hear_all(self, stream: Stream) -> None:
+        """Until all blocks that workers have are known here."""
+        message = {"op": "hpc_bridge_report", "stream": stream.id}
+        await self._scheduler.broadcast(msg=message, workers=list(self._ready), on_error="ignore")
 
     def _give_up(self, stream: Stream, step: int, why: str) -> None:
         """A step for which there is no room is dropped, wherever blocks of it are."""

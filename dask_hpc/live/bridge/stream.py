@@ -52,6 +52,8 @@ class Stream:
         #: who brought blocks of that index last
         self.brings: dict[tuple[int, ...], Any] = {}
         self.newest = -1
+        #: all producers have ended, and all that they brought is known
+        self.is_complete = False
         #: from a step on, only every so many steps come: pairs of both
         self.strides: list[tuple[int, int]] = []
 
@@ -140,7 +142,7 @@ class Stream:
         every = next((stride for since, stride in reversed(self.strides) if since < step), 1)
         if step % every:
             return f"the consumers were slow, and only every {_nth(every)} step came"
-        if self.has_ended:
+        if self.is_complete:
             return f"the producers have ended; the last step was {self.newest}"
         rank = self.brings.get(asked.block)
         lost = [one.rank for one in self.producers.values() if one.is_lost]

@@ -241,7 +241,9 @@ async def test_ranks_of_mpi(c, s, a, b):
             bridge = await asyncio.to_thread(dask_hpc.Bridge.from_mpi, comm, s.address, "heat", 16, 4)
             await put(bridge, [0], [2 * rank, 2 * rank + 1])
             await close(bridge)  # the first one to end is not the end
-            assert reader.name == "heat" and plugin_of(s).streams["heat"].has_ended == (rank == 1)
+            producer = plugin_of(s).streams["heat"].producers[rank]
+            await async_poll_for(lambda p=producer: p.has_ended, 10)
+            assert plugin_of(s).streams["heat"].has_ended is (rank == 1)
         assert await total == whole(0).sum()
         with pytest.raises(LookupError, match="the producers have ended"):
             await never
