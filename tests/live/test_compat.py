@@ -1091,6 +1091,18 @@ async def test_a_worker_says_what_it_has_and_how_long_it_will_take(c, s, a):
 
 
 @two
+async def test_a_waiting_task_fails(c, s, a, b):
+    future = c.submit(inc, 1, resources={"never": 1})
+    after = c.submit(inc, future)
+    await async_poll_for(lambda: future.key in s.tasks and s.tasks[future.key].state == "no-worker", 10)
+    compat.fail(s, {future.key: LookupError("not there")}, "test")
+    for one in (future, after):
+        with pytest.raises(LookupError, match="not there"):
+            await one
+    s.validate_state()
+
+
+@two
 async def test_a_task_that_stays_alone(c, s, a, b):
     tasks = {("alone", i): compat.alone(("alone", i), np.ones, 1) for i in range(2)}
     graph = HighLevelGraph.from_collections("alone", tasks)

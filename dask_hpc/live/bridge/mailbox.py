@@ -56,8 +56,6 @@ class Shelf:
         self.steps: dict[int, dict[tuple[str, tuple[int, ...]], Block]] = {}
         #: steps that were given up, and why
         self.over: OrderedDict[int, str] = OrderedDict()
-        #: why what is not here of other steps will not come
-        self.reasons: OrderedDict[int, str] = OrderedDict()
         #: what the scheduler has not heard of yet, by variable and step: index and rank of the producer
         self.untold: dict[tuple[str, int], list[tuple[tuple[int, ...], Any]]] = {}
         #: steps whose blocks are not here any more, of which the scheduler has not heard yet
@@ -234,13 +232,12 @@ class Mailbox(WorkerPlugin):
         most_steps: int = 1,
         expected: int | None = None,
         over: Any = None,
-        reasons: Any = None,
         had: Any = None,
         closed: bool = False,
     ) -> None:
-        """How many blocks are to come to this worker; which steps are given up, and why; why what is not here
-        of others will not come; which blocks consumers have had already; that the stream is closed, or if it
-        has no name, that there are no streams any more."""
+        """How many blocks are to come to this worker; which steps are given up, and why; which blocks
+        consumers have had already; that the stream is closed, or if it has no name, that there are no streams
+        any more."""
         if closed and not stream:
             hear_no_more(self._worker, self.name)
         elif closed:
@@ -258,14 +255,12 @@ class Mailbox(WorkerPlugin):
             for variable, other in list(shelf.untold):
                 if other == step:
                     del shelf.untold[variable, other]
-        shelf.reasons.update(reasons or ())
         for step, variable, index in had or ():
             block = shelf.steps.get(step, {}).get((variable, tuple(index)))
             if block is not None and block.state == THERE:
                 block.state = CONSUMED
-        for memory in (shelf.over, shelf.reasons):
-            while len(memory) > _REMEMBERED:
-                memory.popitem(last=False)
+        while len(shelf.over) > _REMEMBERED:
+            shelf.over.popitem(last=False)
         shelf.change()
 
     def _forget(self, stream: str) -> None:
@@ -284,11 +279,11 @@ class Mailbox(WorkerPlugin):
         shelf = self.shelves.get(stream)
         what = f"step {step} of {variable} from bridge {stream.rpartition('.')[0]}"
         if shelf is None:
-            raise LookupError(f"{what} will not come: the bridge is closed")
+            raise LookupError(f"{what} is not there: the bridge is closed")
         block = shelf.steps.get(step, {}).get((variable, index))
         if block is None:
-            why = shelf.over.get(step) or shelf.reasons.get(step)
-            raise LookupError(f"{what} is not there: {why or 'it has been consumed and its room was needed'}")
+            why = shelf.over.get(step, "it has been consumed and its room was needed")
+            raise LookupError(f"{what} is not there: {why}")
         block.state = TAKEN
         return np.load(block.path) if block.path else block.data
 

@@ -95,6 +95,8 @@ class Bridge:
         self._room: dict[str, bool] = {}
         #: the newest step that each worker was sent something of
         self._let_in: dict[str, int] = {}
+        #: the step of which each worker puts blocks into files
+        self._spills: dict[str, int] = {}
         self._stalled: dict[int, float] = {}
         self._is_closed = False
         #: what could be measured of it
@@ -148,10 +150,15 @@ class Bridge:
         putting = self._loop.start(self._put(variable, found, where, number))
         try:
             self._kept.add(variable, number, where, found)  # meanwhile it is sent
-            return bool(putting.result())
+            is_taken = bool(putting.result())
         except BaseException:
             putting.cancel()
             raise
+        if is_taken:
+            self._kept.trim()
+        else:
+            self._kept.drop(number)
+        return is_taken
 
     @property
     def skipped(self) -> dict[int, str]:
@@ -185,6 +192,7 @@ class Bridge:
 
     async def _connect(self) -> None:
         self._routes_changed = asyncio.Event()
+        self._repeating: set[asyncio.Task[None]] = set()
         self._pool = ConnectionPool(connection_args=self._security)
         await self._pool.start()
         try:
@@ -231,7 +239,9 @@ class Bridge:
             self._over.update(message.get("over", ()))
             self._strides = message.get("strides", self._strides)
             if message["op"] == "again":
-                self._repeating = asyncio.ensure_future(self._put_again(message["blocks"]))
+                repeating = asyncio.ensure_future(self._put_again(message["blocks"]))
+                self._repeating.add(repeating)
+                repeating.add_done_callback(self._repeating.discard)
 
     def _change_routes(self, workers: tuple[str, ...]) -> None:
         self._workers = workers
@@ -239,7 +249,10 @@ class Bridge:
         self._routes_changed = asyncio.Event()
 
     async def _disconnect(self) -> None:
-        self._listening.cancel()
+        if self._repeating:
+            await asyncio.wait(self._repeating, timeout=None if self._timeout == inf else self._timeout)
+        for task in (self._listening, *self._repeating):
+            task.cancel()
         with suppress(OSError):
             await self._say(op="close")
             await self._comm.close()
@@ -248,17 +261,17 @@ class Bridge:
     # the workers
 
     async def _put(self, variable: str, block: Any, index: tuple[int, ...], step: int) -> bool:
-        spill = False
         while True:
             if self._leaves_out(step):
                 return False
             worker = await self._worker(index)
             try:
-                if not await self._is_let_in(worker, step, spill):
+                if not await self._is_let_in(worker, step):
                     if self._grid.when_slow != "spill":
                         await self._drop(step)
                         return False
-                    spill = True
+                    self._spills[worker] = step
+                spill = self._spills.get(worker) == step
                 return await self._send(worker, variable, block, index, step, spill)
             except (OSError, CommClosedError):
                 await self._new_routes(worker)
@@ -283,9 +296,13 @@ class Bridge:
                 "a cluster with running workers",
             ) from None
 
-    async def _is_let_in(self, worker: str, step: int, spill: bool) -> bool:
+    async def _is_let_in(self, worker: str, step: int) -> bool:
         """Whether a worker takes blocks of a step, or will within the time that this step may wait."""
-        if spill or self._let_in.get(worker, -1) >= step or self._room.get(worker, False):
+        if (
+            self._spills.get(worker) == step
+            or self._let_in.get(worker, -1) >= step
+            or self._room.get(worker, False)
+        ):
             return True
         since, waited = monotonic(), self._stalled.get(step, 0.0)
         limit = inf if self._grid.when_slow == "wait" else self._stall - waited
@@ -334,15 +351,17 @@ class Bridge:
         await self._say(op="skip", steps=[step], why=why)
 
     async def _put_again(self, blocks: Any) -> None:
-        """A worker has died; the scheduler says what it had."""
+        """A worker has died; the scheduler says what it had. If it dies as well, all is over anyway."""
         gone = []
-        for variable, step, index in blocks:
-            block = self._kept.find(variable, step, tuple(index))
-            if block is None:
-                gone.append(step)
-            else:
-                await self._put(variable, block, tuple(index), step)
-        if gone:
+        with suppress(OSError, InputError):
+            for variable, step, index in blocks:
+                block = self._kept.find(variable, step, tuple(index))
+                if block is None:
+                    gone.append(step)
+                else:
+                    await self._put(variable, block, tuple(index), step)
+            if not gone:
+                return
             await self._say(op="skip", steps=sorted(set(gone)), why="the worker that had it has died")
 
     def _leaves_out(self, step: int) -> bool:

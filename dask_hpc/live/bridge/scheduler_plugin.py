@@ -131,8 +131,7 @@ class BridgePlugin(SchedulerPlugin):
     def log_event(self, topic: str, msg: Any) -> None:
         """Something was logged: perhaps that a worker pauses, leaves, or goes on."""
         if isinstance(msg, dict) and msg.get("action") == "worker-status-change":
-            for stream in self.streams.values():
-                self._route(stream)
+            self._scheduler.loop.add_callback(self._route_all)  # when Dask has noted it
 
     @guarded
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
@@ -156,8 +155,7 @@ class BridgePlugin(SchedulerPlugin):
     def _worker_is_ready(self, address: str) -> str:
         if address in self._scheduler.workers:
             self._ready.add(address)
-            for stream in self.streams.values():
-                self._route(stream)
+            self._route_all()
         return "OK"
 
     @guarded
@@ -202,33 +200,25 @@ class BridgePlugin(SchedulerPlugin):
     def _look(self, keys: Iterable[Hashable]) -> None:
         """Of these tasks, send those that can run, and let those fail that never will."""
         places: dict[Hashable, str] = {}
+        failed: dict[Hashable, Exception] = {}
         for key in keys:
             task, asked = compat.find_task(self._scheduler, key), asked_by(key)
             if task is None or asked is None or not compat.is_unplaced(task):
                 continue
             stream = self._by_id(asked.stream)
             holder = stream.holder(asked) if stream else None
-            why = "" if holder else stream.why_not(asked) if stream else "the bridge is closed"
             if holder:
                 places[key] = holder
-            elif why:
-                self._fail(places, key, asked, why)
+            elif why := stream.why_not(asked) if stream else "the bridge is closed":
+                name = asked.stream.rpartition(".")[0]
+                what = f"step {asked.step} of {asked.variable} from bridge {name} is not there"
+                failed[key] = LookupError(f"{what}: {why}")
             else:
                 compat.restrict(task, self._gate)
         if places:
             compat.send(self._scheduler, places, "hpc-bridge")
-
-    def _fail(self, places: dict[Hashable, str], key: Hashable, asked: Asked, why: str) -> None:
-        """A task fails where it is told why: on any worker, in front of a mailbox without its block."""
-        workers = compat.running_workers(self._scheduler)
-        if not workers:  # it fails where the next one comes
-            compat.restrict(compat.find_task(self._scheduler, key), None)
-            return
-        worker = min(workers)
-        stream = self._by_id(asked.stream)
-        if stream is not None and asked.step not in stream.over:
-            self._tell_worker(worker, stream, reasons=[[asked.step, why]])
-        places[key] = worker
+        if failed:
+            compat.fail(self._scheduler, failed, "hpc-bridge")
 
     # producers
 
@@ -343,6 +333,11 @@ class BridgePlugin(SchedulerPlugin):
                 producer.comm.send({"op": "again", "blocks": blocks})
 
     # routes
+
+    @guarded
+    def _route_all(self) -> None:
+        for stream in self.streams.values():
+            self._route(stream)
 
     def _route(self, stream: Stream) -> None:
         """Send blocks to the workers that may run tasks, or those of them that a named job has."""

@@ -53,6 +53,7 @@ from dask_hpc.live.compat.queue import QueueExit as QueueExit
 from dask_hpc.live.compat.queue import RootRule as RootRule
 from dask_hpc.live.compat.queue import Slot as Slot
 from dask_hpc.live.compat.queue import all_threads as all_threads
+from dask_hpc.live.compat.queue import fail as fail
 from dask_hpc.live.compat.queue import free_slots as free_slots
 from dask_hpc.live.compat.queue import has_queued as has_queued
 from dask_hpc.live.compat.queue import holds_all_workers as holds_all_workers

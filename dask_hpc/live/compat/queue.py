@@ -1,5 +1,6 @@
 """Slots of workers, root tasks, and Dask's own queue."""
 
+import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import ceil, isinf
 from sys import maxsize
@@ -123,6 +124,23 @@ def send(scheduler: Any, places: Mapping[Any, str], stimulus_id: str) -> dict[An
     # Dask takes recommendations from the end.
     scheduler.transitions(dict.fromkeys(reversed(tasks), "processing"), stimulus_id)
     return {key: task for key, task in tasks.items() if task.state == "processing"}
+
+
+def fail(scheduler: Any, errors: Mapping[Any, Exception], stimulus_id: str) -> None:
+    """Let tasks in ``no-worker`` fail with these errors, as Dask does with those that wait for too long."""
+    follows = {}
+    for key, error in errors.items():
+        follows.update(
+            scheduler.transition(
+                key,
+                "erred",
+                stimulus_id,
+                exception=pickle.dumps(error),
+                cause=key,
+                exception_text=repr(error),
+            )
+        )
+    scheduler.transitions(follows, stimulus_id)
 
 
 def in_flight(scheduler: Any) -> Iterator[tuple[Any, Any]]:
