@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -225,6 +226,12 @@ def test_a_private_name_is_caught(text):
 )
 def test_what_is_public(text, found):
     assert len(list(not_public("dask_hpc_widgets.x", ast.parse(text)))) == found
+
+
+def test_every_test_file_has_a_name_of_its_own():
+    """Where folders are no packages, pytest takes the second file of a name for the first, and stops."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_the_brain_brings_no_dask_along():
