@@ -2,31 +2,52 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console
 
-from dask_hpc.cli import demo_corridor_view, demo_view
+from dask_hpc.cli import demo_corridor_view, demo_in_situ_view, demo_view
 from dask_hpc.cli.atomic_file import atomic_file
 from dask_hpc.cli.demo_corridor import CorridorDemo
+from dask_hpc.cli.demo_in_situ import InSituDemo
 from dask_hpc.cli.demo_run import Demo
 from dask_hpc.model.errors import InputError
 from dask_hpc.policy import Policy
 
-_SECONDS = 60, 30  # by default: of the plain demo, of that with a corridor
+
+class _Kind(NamedTuple):
+    """What is run and shown, for how long and by which policy if nobody says, and what that has to have."""
+
+    run: Any
+    view: Any
+    seconds: int
+    policy: str
+    concern: str = "queue"
+
+
+_PLAIN = _Kind(Demo, demo_view, 60, "urgent-first")
+_CORRIDOR = _Kind(CorridorDemo, demo_corridor_view, 30, "power-corridor", "power")
+_IN_SITU = _Kind(InSituDemo, demo_in_situ_view, 60, "in-situ-async", "placement")
 
 
 @click.command()
 @click.option("--corridor", is_flag=True, help="Show how power is kept in a corridor that moves twice.")
 @click.option(
+    "--in-situ", is_flag=True, help="Show how analyses of a simulation are placed, and placed anew."
+)
+@click.option(
     "--seconds",
     type=click.IntRange(10, 110),
-    help=f"How long the jobs take together; {_SECONDS[0]}, or {_SECONDS[1]} with --corridor.",
+    help=f"How long it takes, about; {_PLAIN.seconds}, or {_CORRIDOR.seconds} with --corridor.",
 )
-@click.option("--policy", metavar="NAME", help="Name or file of the policy; urgent-first, or power-corridor.")
+@click.option(
+    "--policy",
+    metavar="NAME",
+    help=f"Name or file of the policy; {', '.join(one.policy for one in (_PLAIN, _CORRIDOR, _IN_SITU))}.",
+)
 @click.option("--report", default="dask-hpc-demo.html", metavar="FILE.html", help="Where the report goes.")
-def demo(corridor: bool, seconds: int | None, policy: str | None, report: str) -> None:
+def demo(corridor: bool, in_situ: bool, seconds: int | None, policy: str | None, report: str) -> None:
     """Start a local cluster, let five jobs compete for its four nodes, and tell what happened.
 
     Malleable jobs shrink when a more urgent one comes and grow back; meanwhile a node is held, one leaves
@@ -37,18 +58,24 @@ def demo(corridor: bool, seconds: int | None, policy: str | None, report: str) -
     bounds move twice, once announced and once not; jobs grow, shrink and wait for it. Power is simulated, so
     no sensor is needed.
 
+    With --in-situ, heat spreads in a plate and four analyses look at every step, beside the simulation or
+    on nodes of their own. At half time one becomes ten times slower, and nodes, cores and analyses are
+    divided anew. Slow cores are played, so two real ones do for sixteen.
+
     \b
     Example:
       dask-hpc demo --seconds 30 --policy fcfs
       dask-hpc demo --corridor
+      dask-hpc demo --in-situ --report heat.html
     """
-    chosen = Policy.load(policy or ("power-corridor" if corridor else "urgent-first"))
-    if corridor and chosen.power is None:
-        raise InputError(
-            "--policy", f"{chosen.name} has no power strategy", "one that has, such as power-corridor"
-        )
-    run: Any = (CorridorDemo if corridor else Demo)(chosen, seconds or _SECONDS[corridor])
-    view: Any = demo_corridor_view if corridor else demo_view
+    if corridor and in_situ:
+        raise InputError("--corridor", "found --in-situ, too", "one of both")
+    kind = _CORRIDOR if corridor else _IN_SITU if in_situ else _PLAIN
+    chosen = Policy.load(policy or kind.policy)
+    if getattr(chosen, kind.concern) is None:
+        found = f"{chosen.name} has no {kind.concern} strategy"
+        raise InputError("--policy", found, f"one that has, such as {kind.policy}")
+    run, view = kind.run(chosen, seconds or kind.seconds), kind.view
     console = Console(width=None if sys.stdout.isatty() else 120)
     with atomic_file(report) as draft:
         with view.live_view(console, run) as update:

@@ -10,8 +10,8 @@ from distributed import Client, LocalCluster
 
 
 @contextmanager
-def demo_cluster(nodes: int) -> Iterator[tuple[LocalCluster, Client]]:
-    """So many workers of one thread. Ctrl-C on the terminal is for the demo, not for its workers: they
+def demo_cluster(nodes: int, threads: int = 1) -> Iterator[tuple[LocalCluster, Client]]:
+    """So many workers of so many threads. Ctrl-C on the terminal is for the demo, not for its workers: they
     inherit that it is blocked. While they start it is only noted; then all is closed in good order."""
     noted: list[int] = []
     resource_tracker.ensure_running()  # it would unblock what is blocked, were it to start later
@@ -20,7 +20,7 @@ def demo_cluster(nodes: int) -> Iterator[tuple[LocalCluster, Client]]:
     try:
         cluster = LocalCluster(
             n_workers=nodes,
-            threads_per_worker=1,
+            threads_per_worker=threads,
             dashboard_address=":0",
             memory_limit=0,
             silence_logs=logging.CRITICAL,

@@ -41,7 +41,7 @@ class IterationBars:
             for one in shown:
                 line.append(*self._cell(one, row, top))
             yield line
-        first, last = (f"iteration {one['iteration']}" for one in (shown[0], shown[-1]))
+        first, last = f"iteration {shown[0]['iteration']}", f" {shown[-1]['iteration']}"
         yield Text(" " * _LABEL + first + last.rjust(len(shown) - len(first)), "dim", no_wrap=True)
 
     def _cell(self, one: Mapping[str, Any], row: int, top: float) -> tuple[str, str]:

@@ -120,6 +120,16 @@ ANALYSES: Mapping[str, tuple[Callable[[xr.Dataset], Any], Callable[[list[Any]], 
 }
 
 
+def analyses() -> dict[str, Any]:
+    """All four as a pipeline takes them. Only the temperature is looked at, so nothing else is moved."""
+    from dask_hpc import InSituPipeline
+
+    return {
+        name: InSituPipeline.per_block(function, combine=combine, variables=["temperature"])
+        for name, (function, combine) in ANALYSES.items()
+    }
+
+
 def serial(state: xr.Dataset) -> Iterator[dict[str, Any]]:
     """The same without Dask, in a plain loop: the results of each iteration, for ever."""
     lengths = state.chunks["y"]

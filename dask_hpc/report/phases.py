@@ -49,12 +49,12 @@ def phases_svg(
     width: int = 900,
     height: int = 260,
 ) -> str:
-    """Iterations to the right, up to ``last``. Bars are whole iterations, lines their parts; what was planned
-    is dashed. ``changes`` says, by iteration, why the partition was made anew."""
+    """Iterations to the right, from the first that is given up to ``last``. Bars are whole iterations, lines
+    their parts; what was planned is dashed. ``changes`` says, by iteration, why all was divided anew."""
     rows = list(iterations)
-    most = max([last or 0, *(one.number + 1 for one in rows)], default=1) or 1
-    top = _top(rows)
-    chart = _Chart(rows, changes or {}, most, top, width, height)
+    first = rows[0].number if rows else 0
+    end = max(last or 0, first, *(one.number for one in rows)) + 1
+    chart = _Chart(rows, changes or {}, range(first, end), _top(rows), width, height)
     return "".join(
         [
             f'<svg class="phases" viewBox="0 0 {width} {height}" width="100%" role="img" '
@@ -78,14 +78,14 @@ class _Chart:
         self,
         rows: Sequence[Iteration],
         changes: Mapping[int, str],
-        most: int,
+        shown: range,
         top: float,
         width: int,
         height: int,
     ) -> None:
-        self._rows, self._changes, self._most, self._top = rows, changes, most, top
+        self._rows, self._changes, self._shown, self._top = rows, changes, shown, top
         self._width, self._height = width, height
-        self._step = (width - _LEFT - _RIGHT) / most
+        self._step = (width - _LEFT - _RIGHT) / len(shown)
 
     def axes(self) -> Iterable[str]:
         """Round seconds and round numbers of iterations."""
@@ -98,10 +98,12 @@ class _Chart:
                 f'text-anchor="end" fill="currentColor" fill-opacity="0.75">'
                 f"{show_duration(tick * step)}</text>"
             )
-        step = max(1, round(nice_step(self._most / 10)))
-        for number in range(0, self._most + 1, step):
+        every = max(1, round(nice_step(len(self._shown) / 10)))
+        for number in self._shown:
+            if number % every:
+                continue
             yield (
-                f'<text x="{self._x(number):.1f}" y="{self._height - 20}" text-anchor="middle" '
+                f'<text x="{self._x(number + 0.5):.1f}" y="{self._height - 20}" text-anchor="middle" '
                 f'fill="currentColor" fill-opacity="0.75">{number}</text>'
             )
         yield (
@@ -155,6 +157,8 @@ class _Chart:
     def changes(self) -> Iterable[str]:
         """Where the partition was made anew, and why."""
         for number, why in sorted(self._changes.items()):
+            if number not in self._shown:
+                continue
             x = self._x(number)
             yield (
                 f"<g><title>{escape(f'from iteration {number}: {why}')}</title>"
@@ -164,7 +168,7 @@ class _Chart:
             )
 
     def _x(self, number: float) -> float:
-        return _LEFT + number * self._step
+        return _LEFT + (number - self._shown.start) * self._step
 
     def _y(self, seconds: float) -> float:
         share = min(seconds, self._top) / self._top

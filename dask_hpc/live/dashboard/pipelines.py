@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bokeh.models import Div
 
-from dask_hpc.live.dashboard.html import CSS, show_clock
+from dask_hpc.live.dashboard.html import CSS
 from dask_hpc.model.pipeline_status import hear_partition
 from dask_hpc.model.units import show_duration
 from dask_hpc.report.partition import partition_svg
@@ -63,17 +63,17 @@ def _pipeline(one: Mapping[str, Any]) -> str:
             hear_partition(one["partition"]), len(one["nodes"]), one["cores"], width=460
         )
     changes = {change["iteration"]: change["reason"] for change in one["changes"]}
-    last = one["iterations"] if one["state"] == "running" and one["history"] else None
     return (
         f'<div class="pipeline"><h3>{heading}</h3><div class="sides">'
         f'<div>{partition}{_analyses(one)}</div><div class="wide">'
-        f"{phases_svg(heard(one['history']), changes, last=_nearby(one, last), width=700)}</div></div>"
+        f"{phases_svg(heard(one['history']), changes, last=_nearby(one), width=700)}</div></div>"
         f"{_changes(one['changes'])}</div>"
     )
 
 
-def _nearby(one: Mapping[str, Any], last: int | None) -> int | None:
-    """Room for all iterations, as long as those to come do not squeeze those that are done."""
+def _nearby(one: Mapping[str, Any]) -> int | None:
+    """Room for all iterations of one that runs, unless those to come squeeze those that are done."""
+    last = one["iterations"] if one["state"] == "running" else None
     return last if last is not None and last <= 3 * one["iteration"] else None
 
 
@@ -103,13 +103,15 @@ def _skipped(one: Mapping[str, Any], name: str) -> str:
 
 
 def _changes(changes: Iterable[Mapping[str, Any]]) -> str:
-    rows = []
-    for one in list(changes)[: -_CHANGES - 1 : -1]:
-        figures = (show_clock(one["time"]), one["iteration"], show_duration(one["partition"]["expected"]))
-        cells = "".join(f'<td class="n">{figure}</td>' for figure in figures)
-        rows.append(f"<tr>{cells}<td>{_text(one['reason'])}</td></tr>")
-    heads = "".join(f'<th class="n">{head}</th>' for head in ("time", "from iteration", "planned"))
-    return f"<table><tr>{heads}<th>divided anew, because</th></tr>{''.join(rows)}</table>" if rows else ""
+    """The newest first."""
+    rows = "".join(
+        f'<tr><td class="n">{one["iteration"]}</td>'
+        f'<td class="n">{show_duration(one["partition"]["expected"])}</td>'
+        f"<td>{_text(one['reason'])}</td></tr>"
+        for one in list(changes)[: -_CHANGES - 1 : -1]
+    )
+    heads = '<th class="n">from iteration</th><th class="n">planned</th><th>divided, because</th>'
+    return f"<table><tr>{heads}</tr>{rows}</table>" if rows else ""
 
 
 def _text(value: object) -> str:

@@ -102,8 +102,9 @@ class Auto:
 
     async def finished(self, done: Finished) -> None:
         """An iteration is done: learn what it cost, and tell."""
-        seconds = done.ended - (self._ended if self._ended is not None else done.submitted)
-        self._ended, self._done = done.ended, done.iteration
+        before = done.submitted if self._ended is None else self._ended
+        self._ended, self._done = max(before, done.ended), done.iteration  # one may overtake the other
+        seconds = self._ended - before
         observed = self._observer.observe(done)
         if done.orders.places == self._places:
             assert self._machine is not None and self._partition is not None
@@ -209,7 +210,8 @@ class Auto:
             return
         self._is_expected = True
         known = placed(self._problem(), ceil(current.nodes), ceil(current.helper_cores), current.in_situ)
-        self._partition = self._diary.partition = replace(current, phases=known.phases)
+        self._partition = replace(current, phases=known.phases)
+        self._diary.expect(self._partition)
 
     # the cluster's policy
 

@@ -37,7 +37,8 @@ class Diary:
         self.job: str | None = None
         self.iteration = 0
         self.iterations: int | None = None
-        self.partition: Partition | None = None
+        #: partitions, each with the iteration it came into force with
+        self._partitions: deque[tuple[int, Partition]] = deque(maxlen=_NEWEST)
         self.nodes: list[str] = []
         self.cores = 0
         #: what was decided and what happened, oldest first
@@ -53,6 +54,11 @@ class Diary:
         self._news: deque[tuple[str, str]] = deque(maxlen=MOST)
         self._told = float("-inf")
 
+    @property
+    def partition(self) -> Partition | None:
+        """The newest."""
+        return self._partitions[-1][1] if self._partitions else None
+
     def tell(self, decision: str, reason: str) -> None:
         """Something was decided, or happened."""
         words = " ".join(reason.split())[:_WORDS]
@@ -63,16 +69,22 @@ class Diary:
     def change(self, iteration: int, partition: Partition, reason: str) -> None:
         """From this iteration on, this partition."""
         self._changed += self.partition is not None
-        self.partition = partition
+        self._partitions.append((iteration, partition))
         words = " ".join(reason.split())[:_WORDS]
         told = tell_partition(partition)
         self._changes.append({"iteration": iteration, "time": time(), "reason": words, "partition": told})
         self.tell("placement", f"from iteration {iteration} on: {reason}")
 
+    def expect(self, partition: Partition) -> None:
+        """Other figures for the newest partition."""
+        since, _ = self._partitions.pop()
+        self._partitions.append((since, partition))
+
     def add(self, iteration: int, seconds: float, measured: Phases) -> None:
-        """An iteration is done."""
+        """An iteration is done. The newest partition may be for iterations to come."""
         self.iteration = iteration
-        self._history.append(tell_iteration(iteration, seconds, measured, self.partition))
+        partition = next((one for since, one in reversed(self._partitions) if since <= iteration), None)
+        self._history.append(tell_iteration(iteration, seconds, measured, partition))
 
     def skip(self, found: Iterable[Skipped], how: str) -> None:
         """Analyses were left out. Told in the story when an analysis begins to be left out."""
