@@ -62,16 +62,17 @@ class Loop:
         return found
 
     async def close(self) -> None:
-        """Stop; what is under way is cancelled, except the last state if all iterations are done."""
+        """Stop; what is under way is let go, except the last state if all iterations are done."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        left = [future for one in self._open for future in one.futures()]
         if not self.is_done:
-            left += self.newest.futures()
+            self._open.append(self.newest)
+        # Not Client.cancel: with force, Dask's scheduler fails on tasks between that nobody holds any more.
+        for one in self._open:
+            for future in one.futures():
+                future.release()
         self._open.clear()
-        with suppress(Exception):  # a client that is going, or a scheduler that is gone
-            await self._client.cancel(left, force=True)
 
     async def _guarded(self, work: Any) -> None:
         try:
@@ -112,8 +113,14 @@ class Loop:
     def _started(self, work: Any) -> Any:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._forget)
         return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        """One that failed is looked at, or asyncio complains: the first error is all that matters."""
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     async def _end(self, name: str, iteration: int, outcome: Future) -> None:
         """An analysis has ended, well or not."""
@@ -145,5 +152,11 @@ class Loop:
         )
 
     async def _gather(self, futures: Iterable[Future]) -> list[Any]:
-        found: list[Any] = await self._client.gather(list(futures))
+        asked = list(futures)
+        if asked:
+            await wait(asked)
+        for future in asked:
+            if future.status != "finished":
+                await future  # raises; gathering several that failed makes Dask complain of all but one
+        found: list[Any] = await self._client.gather(asked)
         return found

@@ -1,7 +1,4 @@
-"""Who tells the loop how the next iteration runs: asked before each, told after each.
-
-``Fixed`` never changes its mind: the same places, every analysis at every iteration, all waited for.
-"""
+"""Who tells the loop how the next iteration runs: asked before each, told after each."""
 
 import asyncio
 from collections.abc import Mapping
@@ -52,25 +49,3 @@ class Steering(Protocol):
 
     async def finished(self, done: Finished) -> None:
         """An iteration is done. They come in order, too."""
-
-
-class Fixed:
-    """Always the same places."""
-
-    def __init__(self, places: Places) -> None:
-        self._orders = Orders(places, places.in_situ | places.in_transit)
-
-    async def orders(self, iteration: int, home: Mapping[int, str], running: Running) -> Orders:
-        """The same as ever, once two iterations are all that live."""
-        await all_but_last(iteration, running)
-        return self._orders
-
-    async def finished(self, done: Finished) -> None:
-        """Nothing to learn from."""
-
-
-async def all_but_last(iteration: int, running: Running) -> None:
-    """Wait for the analyses of all iterations but the one before this."""
-    late = [end for runs in running.values() for one, end in runs.items() if one < iteration - 1]
-    if late:
-        await asyncio.wait(late)

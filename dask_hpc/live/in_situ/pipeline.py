@@ -233,9 +233,10 @@ class InSituPipeline:
         self._is_running = False
         self._diary.state = "done" if loop is not None and loop.is_done else "failed"
         client = self._the_client()
-        if self._steering is not None:
-            await self._steering.tell(at_once=True)
-        await client.unregister_worker_plugin(plugin_name(self.id))
+        if client.status == "running":
+            if self._steering is not None:
+                await self._steering.tell(at_once=True)
+            await client.unregister_worker_plugin(plugin_name(self.id))
 
     def _steered_by(self, client: Client) -> Auto:
         if self._steering is None:

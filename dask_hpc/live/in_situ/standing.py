@@ -1,5 +1,6 @@
 """Placements that stay as they were said: everything on one side, or a partition that the user made."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from dask_hpc.model.partition import Mode, Partition, PartitionProblem, PipelineView
@@ -22,7 +23,7 @@ class OneSide:
 
     def decide(self, view: PipelineView, memory: Any) -> tuple[Placement | None, Any]:
         """Another partition only if there are other nodes."""
-        new = self._partition(view.problem)
+        new = self._partition(replace(view.problem, mode=self._mode))
         if new.runs_like(view.partition):
             return None, None
         return Placement(view.name, new, f"all analyses {self._side}, as asked for"), None
