@@ -100,8 +100,8 @@ def plan_partition(
         raise InputError("analyses", f"found {shown(analyses)}", "a list of analyses")
     problem = PartitionProblem(
         machine,
-        _read_simulation(simulation),
-        tuple(_read_analysis(one, number) for number, one in enumerate(analyses, 1)),
+        read_simulation(simulation),
+        tuple(read_analysis(one, number) for number, one in enumerate(analyses, 1)),
         _choice("mode", mode, MODES),
     )
     if len(problem.analyses) > _MOST_ANALYSES:
@@ -118,14 +118,16 @@ def plan_partition(
     )
 
 
-def _read_simulation(found: Any) -> Simulation:
+def read_simulation(found: Any) -> Simulation:
+    """From a mapping, as in a file."""
     check_keys(found, ("time", "memory", "serial"), "simulation")
     if "time" not in found:
         raise InputError("simulation.time", "is missing", "seconds of one iteration on a single core")
     return Simulation(**_quantities(found, "simulation"))
 
 
-def _read_analysis(found: Any, number: int) -> Analysis:
+def read_analysis(found: Any, number: int) -> Analysis:
+    """From a mapping, as in a file; it is the ``number``-th until its name is known."""
     where = f"analysis {number}"
     check_keys(found, ("name", *_UNITS), where)
     name = found.get("name")

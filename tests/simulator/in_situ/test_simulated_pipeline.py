@@ -257,11 +257,11 @@ jobs:
     iterations: 30
     cores: 8
     memory: 4 GB
-    bandwidth: 2 GB
-    simulation: {time: 40 s, memory: 8 GB, serial: 1 %}
+    bandwidth: 2 GB/s
+    simulation: {time: 40 s, memory: 8 GB, serial: 0.01}
     analyses:
-      spectrum: {time: 2 s, memory: 2 GB, moved: 500 MB}
-      front: {time: 6 s, serial: 0.1}
+    - {name: spectrum, time: 2 s, memory: 2 GB, moved: 500 MB}
+    - {name: front, time: 6 s, serial: 0.1}
     drift:
     - {part: spectrum, start: 10, times: 10}
     - {part: simulation, start: 0, times: 1.5, over: 20}
@@ -302,10 +302,11 @@ def test_from_a_file(tmp_path):
         ("iterations: 30", "iterations: many", "pipeline: iterations: found"),
         ("    cores: 8\n", "", "pipeline: cores: is missing"),
         ("time: 40 s, ", "", "pipeline: simulation.time: is missing"),
-        ("time: 2 s", "time: 2 parsec", "pipeline: analyses.spectrum.time: found the unit"),
+        ("time: 2 s", "time: 2 parsec", "pipeline: analysis 'spectrum': time: found the unit"),
         ("time: 2 s", "time: -2", "pipeline: analysis spectrum.time: found -2"),
-        ("moved: 500 MB", "move: 1", r"pipeline: analyses.spectrum.move: unknown key \(nearest: moved\)"),
-        ("serial: 1 %", "serial: 101 %", "pipeline: simulation.serial: found 1.01"),
+        ("moved: 500 MB", "move: 1", r"pipeline: analysis 1.move: unknown key \(nearest: moved\)"),
+        ("serial: 0.01", "serial: 1.01", "pipeline: simulation.serial: found 1.01"),
+        ("    analyses:\n", "    analyses: all\n    list:\n", "pipeline: list: unknown key"),
         ("part: spectrum", "part: spectra", "pipeline: drift.part: found 'spectra'"),
         ("times: 10}", "times: ten}", r"pipeline: drift\[0\].times: found 'ten'"),
         ("jitter: 0.1", "jitter: 7", "pipeline: jitter: found 7"),
