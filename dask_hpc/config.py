@@ -12,6 +12,8 @@ from dask_hpc.model.units import parse_quantity
 
 FILE = Path(__file__).with_name("hpc.yaml")
 NODE_MODES = ("auto", "host", "worker")
+#: limits of file systems that are found by trying
+AUTO = "auto"
 METERS = ("auto", "modelled", "simulated")
 
 # Puts a commented-out copy where people look for settings, as Dask's packages do; does nothing if it cannot.
@@ -47,14 +49,14 @@ def _shares(value: Any) -> Any:
 
 
 def _lanes(value: Any) -> Any:
-    if value is None:
-        return None
+    if value is None or value == AUTO:
+        return value
     fine = isinstance(value, Mapping) and all(
         isinstance(path, str) and (path == "default" or path.startswith("/") or "://" in path)
         for path in value
     )
     fine = fine and all(type(most) is int and most >= 1 for most in value.values())
-    allowed = 'null, or whole numbers >= 1 by absolute paths, URLs, or "default"'
+    allowed = 'null, auto, or whole numbers >= 1 by absolute paths, URLs, or "default"'
     return _if(fine, dict(value) if fine else value, allowed)
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from dask_hpc.config import AUTO
 from dask_hpc.live import compat
 from dask_hpc.live.cancel import Cancelling
 from dask_hpc.live.deeds import Deeds
@@ -15,6 +16,7 @@ from dask_hpc.live.gate import Gate
 from dask_hpc.live.hand_over import HandOvers
 from dask_hpc.live.hold import Holds
 from dask_hpc.live.jobs import LiveJob
+from dask_hpc.live.lane_tuning import LaneTuning
 from dask_hpc.live.leaving import Leaving
 from dask_hpc.live.nodes import Nodes
 from dask_hpc.live.power.levers import WHY, Levers
@@ -31,6 +33,7 @@ from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.model.units import count_nodes, show_duration
 from dask_hpc.policy import Policy, Recorded
+from dask_hpc.strategies.io_lanes import IoLanes
 
 _RECORDED = 200  # decisions that are kept with all they were made from
 _KEPT = 1000  # jobs that are done, for status(); and contexts closed before anything of them was seen
@@ -80,6 +83,9 @@ class ControlLoop:
         #: decisions are made and told, and nothing is done
         self.is_dry = self.settings["dry-run"]
         self.gate = (DryGate if self.is_dry else Gate)(scheduler, self.nodes, count_error)
+        self.lane_tuning = LaneTuning(
+            scheduler, self.gate.waves.lanes, self.tell, lambda: self.is_paused, count_error
+        )
         self._limit_reads()
         self.holds = Holds(scheduler, self._tell_of_hold, self._running_jobs, count_error)
         self.leaving = Leaving(scheduler, self.holds, self.tell, self._budget, count_error)
@@ -263,13 +269,13 @@ class ControlLoop:
         if in_force.settings["fair-shares"] != self.settings["fair-shares"]:
             self._share(in_force.settings["fair-shares"])
         self.settings = in_force.settings
-        self._limit_reads()
         if in_force.policy != self.policy:
             self.policy = in_force.policy
             self.memory = self.verdict = None
             self.indices.reorder(self.policy.queue.rank)
             if self.policy.power is None:
                 self.levers.let_go()
+        self._limit_reads()
         self.power.adjust()
         self._tell("policy", reason=reason)
         self.wake()
@@ -304,7 +310,12 @@ class ControlLoop:
 
     def _limit_reads(self) -> None:
         if not self.is_dry:
-            self.gate.waves.lanes.set_limits(self.settings["io-lanes"])
+            limits = self.settings["io-lanes"]
+            strategy = self.policy.io
+            if limits == AUTO:
+                limits, strategy = None, strategy or IoLanes()
+            self.lane_tuning.follow(strategy)
+            self.gate.waves.lanes.set_rules(limits, strategy)
 
     def _share(self, weights: Any) -> None:
         if self.is_dry:
@@ -384,6 +395,7 @@ class ControlLoop:
             self.levers.let_go,
             self.holds.close,
             self.spreading.close,
+            self.lane_tuning.close,
             self.gate.lift_all,
             partial(self._share, False),
         )

@@ -1,17 +1,17 @@
 """I/O lanes: of the tasks that read from one file system, only so many are in flight on the whole cluster.
 
-A file system that serves some readers well and collapses under more gets a limit (``hpc.io-lanes``). The
-tasks that read from it are restricted to an address that no worker has; ready, they wait in Dask's state
-``no-worker``, best first, and pass as others end: a task outside of jobs, or of a job that is not confined,
-goes back to Dask, which queues and places it as it would without us; that of a confined job needs a slot on
-the job's workers as well (``waves.py``). A task that is in flight carries what it would have without lanes.
+A file system that serves some readers well and collapses under more gets a limit, a person's
+(``hpc.io-lanes``) or one that is found by trying (strategy ``io-lanes``). The tasks that read from it are
+restricted to an address that no worker has; ready, they wait in Dask's state ``no-worker``, best first, and
+pass as others end (``lane_passing.py``). A task that is in flight carries what it would have without lanes.
 
 1. A task reads if ``planning/reads.py`` says so when it is submitted. While it waits, measurements may say
    otherwise: then it passes without being counted.
 2. Its file system is the longest configured path that its store lies under; if there is none, for the limit
-   "default", the first folder of the path (or scheme and host of a URL); if no path is found in the task, the
-   collection that is read. All tasks of one Dask group are taken to read from the same. (xarray marks arrays
-   that it chunks in memory as producers, too: for the limit "default" they read until they are measured.)
+   "default" and where limits are found by trying, the first folder of the path (or scheme and host of a URL);
+   if no path is found in the task, the collection that is read. All tasks of one Dask group are taken to
+   read from the same. (xarray marks arrays that it chunks in memory as producers, too: for the limit
+   "default" they read until they are measured.)
 3. Lanes do not know of each other: one that is full lets the others go on.
 4. Tasks that the user restricted (``workers=``, ``resources=``) and actors are left alone.
 5. Another limit applies at once to what waits; which tasks are in a lane is decided when they are submitted.
@@ -23,26 +23,14 @@ from urllib.parse import urlsplit
 
 from dask_hpc.live import compat
 from dask_hpc.live.jobs import LiveJob
+from dask_hpc.live.lane import Lane
+from dask_hpc.live.lane_passing import Passage
+from dask_hpc.live.pairing import is_read
 from dask_hpc.live.ready import Ready
-from dask_hpc.planning.reads import Measured, reads
+from dask_hpc.strategies.strategy import IoStrategy
 
-_PORTION = 500  # tasks that pass in one turn of the event loop
 _FLIES = frozenset({"processing", "queued"})
 _OVER = frozenset({"memory", "erred", "forgotten"})
-
-
-class Lane:
-    """The reads of one file system."""
-
-    def __init__(self, name: str, rule: str) -> None:
-        self.name = name
-        #: the key of the configuration that limits it
-        self.rule = rule
-        #: how many tasks are in it, whatever their state
-        self.tasks = 0
-        self.in_flight: set[Hashable] = set()
-        #: what waits, by job; None for what is outside of jobs
-        self.ready: dict[LiveJob | None, Ready] = {}
 
 
 class Lanes:
@@ -59,26 +47,45 @@ class Lanes:
         self._owner = owner
         self._wake = wake
         self._limits: dict[str, int] = {}
-        self._lanes: dict[str, Lane] = {}
+        self._passage = Passage(scheduler)
+        #: file systems that are read from, by name
+        self.by_name: dict[str, Lane] = {}
         #: the lane of every task that is in one; empty if there are no limits
         self.lane_of: dict[Hashable, Lane] = {}
         self._shut = {compat.GATE}
         #: whether a read has ended since the last look
         self.has_news = False
+        #: called when a file system is read from for the first time, and when reads have ended
+        self.tell_strategy: Callable[[], None] = lambda: None
 
     # what people change
 
-    def set_limits(self, limits: Mapping[str, int] | None) -> None:
-        """So many reads in flight: by path, and "default" for every other file system; None for no lanes."""
+    def set_rules(self, limits: Mapping[str, int] | None, strategy: IoStrategy | None) -> None:
+        """So many reads in flight: by path, and "default" for every other file system; None for no limits
+        of that kind. ``strategy`` says the rest; without it, what has no limit is in no lane."""
         self._limits = {path.rstrip("/") or "/": most for path, most in (limits or {}).items()}
-        if self._lanes:
+        self._passage.strategy = strategy
+        for lane in self.by_name.values():
+            most = self._limits.get(lane.rule)
+            if most is not None and (most != lane.limit or not lane.is_fixed):
+                lane.change(most, "set by configuration")
+            elif most is None and (lane.is_fixed or (strategy is None and lane.limit is not None)):
+                lane.change(None, "no limit")
+            lane.is_fixed = most is not None
+        if self.by_name:
             self._wake(None)
+            self.tell_strategy()
+
+    def change(self, name: str, limit: int | None, reason: str) -> None:
+        """Another limit for a file system."""
+        self.by_name[name].change(limit, reason)
+        self._wake(None)
 
     # what happens
 
     def submit(self, keys: Iterable[Hashable]) -> None:
         """Tasks arrive, none of which has moved yet, and jobs have taken theirs."""
-        if not self._limits:
+        if not self._limits and self._passage.strategy is None:
             return
         by_group: dict[Any, Lane | None] = {}
         for key in keys:
@@ -87,7 +94,7 @@ class Lanes:
                 continue
             group = compat.group(task)
             if group not in by_group:
-                by_group[group] = self._lane(task) if self._reads(task) else None
+                by_group[group] = self._lane(task) if is_read(self._scheduler, task) else None
             if lane := by_group[group]:
                 self.lane_of[key] = lane
                 lane.tasks += 1
@@ -108,11 +115,12 @@ class Lanes:
         if start == "no-worker":
             self._leaves_heap(key, lane)
         if key in lane.in_flight and (finish in _OVER or (start in _FLIES and finish not in _FLIES)):
-            lane.in_flight.discard(key)
+            self._passage.arrives(lane, key, finish == "memory")
             if (task := compat.find_task(self._scheduler, key)) is not None:
                 compat.restrict(task, self._shut)
             self.has_news = True
             self._wake(None)
+            self.tell_strategy()
         if finish == "no-worker":
             task = compat.find_task(self._scheduler, key)
             if compat.restriction(task) is self._shut:
@@ -121,12 +129,13 @@ class Lanes:
             del self.lane_of[key]
             lane.tasks -= 1
             if not lane.tasks:
-                self._lanes.pop(lane.name, None)
+                self.by_name.pop(lane.name, None)
 
     def vanish(self) -> None:
         """All tasks are gone."""
         self.lane_of.clear()
-        self._lanes.clear()
+        self.by_name.clear()
+        self._passage.vanish()
 
     def close(self) -> list[Hashable]:
         """No task is in a lane any more. The keys of those that waited."""
@@ -137,67 +146,51 @@ class Lanes:
                 compat.restrict(task, None)
         self.vanish()
         self._limits = {}
+        self._passage.strategy = None
         return waiting
 
     # what follows
 
+    @property
+    def wants_slots(self) -> bool:
+        """Whether reads wait for slots of any worker."""
+        return self._passage.wants_slots
+
     def is_awaited(self, job: LiveJob) -> bool:
         """Whether reads of the job wait."""
-        return any(lane.ready.get(job) for lane in self._lanes.values())
+        return any(lane.ready.get(job) for lane in self.by_name.values())
 
     def count_waiting(self) -> int:
         """How many tasks wait in lanes."""
-        return sum(len(ready) for lane in self._lanes.values() for ready in lane.ready.values())
+        return sum(lane.count_waiting() for lane in self.by_name.values())
 
     def waiting(self) -> Iterator[Hashable]:
         """Keys of the tasks that wait in lanes."""
-        return (key for lane in self._lanes.values() for ready in lane.ready.values() for key in ready)
+        return (key for lane in self.by_name.values() for key in lane.waiting())
 
     def let_pass(self, only_before_roots: bool) -> None:
-        """As many reads as limits and slots allow. ``only_before_roots``: of confined jobs only those that
-        go before the job's other root tasks that are ready."""
-        left = _PORTION
+        """As many reads as limits and slots allow. ``only_before_roots``: not after other root tasks that
+        are ready and wait for the same slots."""
         self.has_news = False
-        for lane in self._lanes.values():
-            full: set[LiveJob | None] = set()
-            most = self._limits.get(lane.rule, left)
-            while left and len(lane.in_flight) < most and (best := self._best(lane, full)):
-                priority, job, key = best
-                other = job.ready.first() if job and only_before_roots else None
-                if (other and other[0] < priority) or not self._pass(lane, job, key):
-                    full.add(job)
-                left -= 1
-            lane.ready = {job: ready for job, ready in lane.ready.items() if ready}
-        if not left:
+        if self._passage.let_pass(self.by_name.values(), only_before_roots):
             self._wake(None)
 
-    def _best(self, lane: Lane, full: set[LiveJob | None]) -> tuple[Any, LiveJob | None, Hashable] | None:
-        heads = [
-            (first[0], job, first[1])
-            for job, ready in lane.ready.items()
-            if job not in full and (job is None or job.state != "waiting") and (first := ready.first())
+    def as_status(self) -> list[dict[str, Any]]:
+        """Each file system that is read from, as plain data."""
+        return [
+            {
+                "file_system": lane.name,
+                "limit": lane.limit,
+                "tuned": not lane.is_fixed and self._passage.strategy is not None,
+                "in_flight": len(lane.in_flight),
+                "waiting": lane.count_waiting(),
+                "done": lane.done,
+                "reads_per_second": lane.rate,
+                "seconds_per_read": lane.seconds,
+                "reason": lane.reason,
+            }
+            for lane in self.by_name.values()
         ]
-        return min(heads, key=lambda head: head[0], default=None)
-
-    def _pass(self, lane: Lane, job: LiveJob | None, key: Hashable) -> bool:
-        task = compat.find_task(self._scheduler, key)
-        counts = self._reads(task)
-        if job is None or not job.confined:
-            lane.ready[job].discard(key)
-            compat.restrict(task, job.gate if job else None)
-            if counts:
-                lane.in_flight.add(key)
-            compat.nudge(self._scheduler, [key], "hpc-lane", plainly=True)
-            return True
-        slots = compat.free_slots(self._scheduler, job.workers)
-        if not slots:
-            return False
-        lane.ready[job].discard(key)
-        if counts:
-            lane.in_flight.add(key)
-        compat.send(self._scheduler, {key: min(slots).address}, f"hpc-lane-{job.id}")
-        compat.restrict(task, job.gate)
-        return True
 
     def _waits(self, key: Hashable, task: Any, lane: Lane) -> None:
         job = self._owner.get(key)
@@ -216,21 +209,20 @@ class Lanes:
             return False
         return key not in job.wishes if job else not places
 
-    def _reads(self, task: Any) -> bool:
-        name = compat.prefix(task)
-        measured = Measured(*compat.measured(self._scheduler, name))
-        return reads(name, compat.is_producer(task), measured)
-
     def _lane(self, task: Any) -> Lane | None:
         path = compat.source(task)
         under = (rule for rule in self._limits if path and _is_under(path, rule))
         rule = max(under, key=len, default="default")
-        if rule not in self._limits:
+        if rule not in self._limits and self._passage.strategy is None:
             return None
         name = rule
         if rule == "default":
             name = _file_system(path) if path else f"of {compat.group_name(task)}"
-        return self._lanes.setdefault(name, Lane(name, rule))
+        lane = self.by_name.get(name)
+        if lane is None:
+            lane = self.by_name[name] = Lane(name, rule, self._limits.get(rule), rule in self._limits)
+            self.tell_strategy()
+        return lane
 
 
 def _is_under(path: str, folder: str) -> bool:

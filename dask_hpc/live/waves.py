@@ -7,9 +7,10 @@ state ``no-worker``, and pass when slots open on the job's workers, by Dask's ow
 of worker. A root task carries the job's gate while it is in flight, so that Dask may move it, and the wave
 at all other times: lost, retried and rescheduled it comes through here again.
 
-1. Slots are looked at where Dask itself looks whether its own queue can go on, and after it: what became
-   ready by then has gone first, and nothing here runs inside a transition. What becomes ready while slots
-   are open, or comes with more workers, is looked at when the turn of the event loop is over.
+1. Slots are looked at where Dask itself looks whether its own queue can go on, and after it (reads in lanes
+   also before it): what became ready by then has gone first, and nothing here runs inside a transition.
+   What becomes ready while slots are open, or comes with more workers, is looked at when the turn of the
+   event loop is over.
 2. Where Dask's queue of tasks outside of jobs takes every slot first, the job still gets as many tasks in
    flight as its workers have threads.
 3. A job that holds all workers is not restricted: its gate and its wave are empty, and Dask queues its
@@ -53,7 +54,7 @@ class Waves:
         self._is_scheduled = False
         self._is_working = False
         self._is_closed = False
-        self._exit = compat.QueueExit(scheduler, self._slots_open)
+        self._exit = compat.QueueExit(scheduler, self._slots_open, self._before_queue)
         self._end_sparing = compat.spare_gated(scheduler, self._waiting)
 
     # what happens
@@ -139,8 +140,20 @@ class Waves:
 
     def _slots_open(self) -> None:
         """Somewhere a worker may be able to take one more task."""
-        if self.pending or self.lanes.has_news:
+        if self.pending or self.lanes.has_news or self.lanes.wants_slots:
             self._work()
+
+    def _before_queue(self) -> None:
+        """The same, and Dask's queue has not gone on yet: reads that go first, go."""
+        if self.lanes.wants_slots and not self._is_working and compat.has_queued(self._scheduler):
+            self._is_working = True
+            try:
+                self.lanes.let_pass(only_before_roots=True)
+            except Exception as error:
+                self._count_error("a lane", error)
+                self.wake()
+            finally:
+                self._is_working = False
 
     def _work(self) -> None:
         if self._is_working:

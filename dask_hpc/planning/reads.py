@@ -56,6 +56,14 @@ def reads(name: str, is_producer: bool, measured: Measured | None = None) -> boo
     return is_producer or _is_reader(name)
 
 
+def intensity(name: str, is_producer: bool, measured: Measured) -> float:
+    """The share of its time that such a task does not compute: measured, or all or nothing."""
+    busy = measured.computing + measured.waiting
+    if measured.tasks >= ENOUGH and busy > 0:
+        return measured.waiting / busy
+    return float(reads(name, is_producer))
+
+
 def _is_reader(name: str) -> bool:
     """Whether a well-known reader is among the names that were joined."""
     words = name.split("-")

@@ -28,7 +28,7 @@ def lanes_of(s):
 
 
 def lane(s, name):
-    return lanes_of(s)._lanes[name]
+    return lanes_of(s).by_name[name]
 
 
 def reading(s):
@@ -86,7 +86,7 @@ async def test_so_many_outside_of_jobs(c, s, *workers):
         assert await c.gather(futures) == list(range(10))
         assert not lane(s, "/fast").in_flight
         del futures
-        await async_poll_for(lambda: not lanes_of(s)._lanes and not lanes_of(s).lane_of, 10)
+        await async_poll_for(lambda: not lanes_of(s).by_name and not lanes_of(s).lane_of, 10)
         assert plugin_of(s).errors == 0
 
 

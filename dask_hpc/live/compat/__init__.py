@@ -53,7 +53,10 @@ from dask_hpc.live.compat.queue import QueueExit as QueueExit
 from dask_hpc.live.compat.queue import RootRule as RootRule
 from dask_hpc.live.compat.queue import Slot as Slot
 from dask_hpc.live.compat.queue import all_threads as all_threads
+from dask_hpc.live.compat.queue import count_queued as count_queued
+from dask_hpc.live.compat.queue import count_running as count_running
 from dask_hpc.live.compat.queue import fail as fail
+from dask_hpc.live.compat.queue import first_queued as first_queued
 from dask_hpc.live.compat.queue import free_slots as free_slots
 from dask_hpc.live.compat.queue import has_queued as has_queued
 from dask_hpc.live.compat.queue import holds_all_workers as holds_all_workers
@@ -65,6 +68,7 @@ from dask_hpc.live.compat.queue import release_queued as release_queued
 from dask_hpc.live.compat.queue import send as send
 from dask_hpc.live.compat.queue import spare_gated as spare_gated
 from dask_hpc.live.compat.queue import threads_of as threads_of
+from dask_hpc.live.compat.reads import beside as beside
 from dask_hpc.live.compat.reads import group as group
 from dask_hpc.live.compat.reads import group_name as group_name
 from dask_hpc.live.compat.reads import is_computed as is_computed

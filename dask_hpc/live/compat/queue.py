@@ -58,10 +58,12 @@ class Slot(NamedTuple):
         return Slot(self.load + 1 / self.threads, self.address, self.free - 1, self.threads)
 
 
-def free_slots(scheduler: Any, addresses: Collection[str]) -> list[Slot]:
-    """Those of the workers that Dask would send root tasks to, by its own count of slots."""
+def free_slots(scheduler: Any, addresses: Collection[str] | None) -> list[Slot]:
+    """Those of the workers (None: of all) that Dask would send root tasks to, by its own count of slots."""
     saturation = scheduler.WORKER_SATURATION
-    if len(scheduler.idle_task_count) <= len(addresses):
+    if addresses is None:
+        idle = list(scheduler.idle_task_count)
+    elif len(scheduler.idle_task_count) <= len(addresses):
         idle = [worker for worker in scheduler.idle_task_count if worker.address in addresses]
     else:
         some = (scheduler.workers.get(address) for address in addresses)
@@ -158,6 +160,25 @@ def has_queued(scheduler: Any) -> bool:
     return bool(scheduler.queued)
 
 
+def first_queued(scheduler: Any) -> Any:
+    """The task that leaves Dask's queue next, or None."""
+    return scheduler.queued.peek() if scheduler.queued else None
+
+
+def count_queued(scheduler: Any) -> int:
+    """How many tasks are in Dask's queue."""
+    return len(scheduler.queued)
+
+
+def count_running(scheduler: Any, addresses: Collection[str] | None) -> int:
+    """How many tasks were sent to these workers, or to all, and have not ended."""
+    if addresses is None:
+        return sum(found.state_counts["processing"] for found in scheduler.task_prefixes.values())
+    return sum(
+        len(scheduler.workers[address].processing) for address in addresses if address in scheduler.workers
+    )
+
+
 def release_queued(scheduler: Any, keys: Iterable[Any], stimulus_id: str) -> None:
     """Take tasks out of Dask's queue, for Dask to place them anew."""
     tasks = [task for key in keys if (task := scheduler.tasks.get(key)) and task.state == "queued"]
@@ -169,11 +190,15 @@ _QUEUE_EXIT = "stimulus_queue_slots_maybe_opened"
 
 class QueueExit:
     """Where Dask lets tasks out of its queue: called whenever slots of workers may have opened, and all that
-    follows from that has been done. ``afterwards`` is called then, too; it must not raise."""
+    follows from that has been done. ``before`` and ``afterwards`` are called then, too; they must not
+    raise."""
 
-    def __init__(self, scheduler: Any, afterwards: Callable[[], None]) -> None:
+    def __init__(
+        self, scheduler: Any, afterwards: Callable[[], None], before: Callable[[], None] = lambda: None
+    ) -> None:
         self._scheduler = scheduler
         self._plain = getattr(scheduler, _QUEUE_EXIT)
+        self._before = before
         self._afterwards = afterwards
         #: whether nothing leaves the queue, which does not look at restrictions
         self.is_shut = False
@@ -181,6 +206,7 @@ class QueueExit:
 
     def __call__(self, *, stimulus_id: str) -> None:
         if not self.is_shut:
+            self._before()
             self._plain(stimulus_id=stimulus_id)
         self._afterwards()
 
