@@ -46,6 +46,7 @@ class Lane:
         self._measured = 0
         self._company = 0.0
         self._seconds = 0.0
+        self._squares = 0.0
         #: reads per second and seconds of a read, when they were last known
         self.rate: float | None = None
         self.seconds: float | None = None
@@ -68,7 +69,7 @@ class Lane:
         self.limit, self.reason = limit, reason
         self._period += 1
         self._has_ended = False
-        self._measured, self._company, self._seconds = 0, 0.0, 0.0
+        self._measured, self._company, self._seconds, self._squares = 0, 0.0, 0.0, 0.0
 
     def departs(self, key: Hashable, address: str | None, now: float) -> None:
         """A read is let pass."""
@@ -90,6 +91,7 @@ class Lane:
             self._measured += 1
             self._company += (flight.company + company) / 2
             self._seconds += now - flight.since
+            self._squares += (now - flight.since) ** 2
             if self._seconds > 0:
                 self.rate, self.seconds = self._company / self._seconds, self._seconds / self._measured
         return flight
@@ -98,5 +100,5 @@ class Lane:
         """As strategies see it."""
         return LaneView(
             self.name, self.limit, self.is_fixed, len(self.in_flight), self.count_waiting(), self.done,
-            self._measured, self._company, self._seconds,
+            self._measured, self._company, self._seconds, self._squares,
         )  # fmt: skip

@@ -9,9 +9,9 @@ pass as others end (``lane_passing.py``). A task that is in flight carries what 
    otherwise: then it passes without being counted.
 2. Its file system is the longest configured path that its store lies under; if there is none, for the limit
    "default" and where limits are found by trying, the first folder of the path (or scheme and host of a URL);
-   if no path is found in the task, the collection that is read. All tasks of one Dask group are taken to
-   read from the same. (xarray marks arrays that it chunks in memory as producers, too: for the limit
-   "default" they read until they are measured.)
+   if no path is found in the task, for the limit "default" the collection that is read. All tasks of one
+   Dask group are taken to read from the same. (xarray marks arrays that it chunks in memory as producers,
+   too: for the limit "default" they read until they are measured.)
 3. Lanes do not know of each other: one that is full lets the others go on.
 4. Tasks that the user restricted (``workers=``, ``resources=``) and actors are left alone.
 5. Another limit applies at once to what waits; which tasks are in a lane is decided when they are submitted.
@@ -213,7 +213,7 @@ class Lanes:
         path = compat.source(task)
         under = (rule for rule in self._limits if path and _is_under(path, rule))
         rule = max(under, key=len, default="default")
-        if rule not in self._limits and self._passage.strategy is None:
+        if rule not in self._limits and (self._passage.strategy is None or not path):
             return None
         name = rule
         if rule == "default":

@@ -56,6 +56,11 @@ _FAMILIES: dict[str, tuple[Any, ...]] = {
     "results_lost": (True, "Results that left with the only worker that had them"),
     "errors": (True, "Errors in our own code or in a policy"),
     "policy_cycle_seconds": (False, "How long the last decision took"),
+    "io_limit": (False, "Most reads at once of a file system, where there is a limit", "file_system"),
+    "io_in_flight": (False, "Reads in flight by file system", "file_system"),
+    "io_waiting": (False, "Reads that wait by file system", "file_system"),
+    "io_reads": (True, "Reads that have ended, by file system, since it was first read from", "file_system"),
+    "io_reads_per_second": (False, "Reads per second by file system, as last measured", "file_system"),
     "power_watts": (False, "Power of all nodes now, by how it is known", "source"),
     "power_uncertainty_watts": (False, "Half-width of the 95 % interval of that power"),
     "power_lower_watts": (False, "Where the power corridor begins"),
@@ -77,6 +82,8 @@ _FAMILIES: dict[str, tuple[Any, ...]] = {
 }
 #: running jobs that are told apart by name: each one is a time series
 _MOST_JOBS = 50
+#: file systems that are told apart
+_MOST_LANES = 20
 _OTHERS = "(others)"
 
 _collector = _Collector()
@@ -129,8 +136,24 @@ def _read(plugin: "HpcPlugin") -> Found:
         "results_lost": {"": plugin.lost},
         "errors": {"": counts["error"]},
         "policy_cycle_seconds": {"": plugin.cycle},
+        **_read_lanes(status["io"]),
         **_read_power(status["power"], {job["id"]: job["name"] for job in status["jobs"]}),
         **_read_pipelines(status["pipelines"]),
+    }
+
+
+def _read_lanes(lanes: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Those with most reads: each file system is a time series."""
+    shown = sorted(lanes, key=lambda lane: -lane["done"])[:_MOST_LANES]
+    return {
+        f"io_{name}": {lane["file_system"]: lane[key] for lane in shown if lane[key] is not None}
+        for name, key in (
+            ("limit", "limit"),
+            ("in_flight", "in_flight"),
+            ("waiting", "waiting"),
+            ("reads", "done"),
+            ("reads_per_second", "reads_per_second"),
+        )
     }
 
 

@@ -34,6 +34,7 @@ def status_of(control: "ControlLoop") -> dict[str, Any]:
             for name in control.indices.nodes
         ],
         "jobs": [status_of_job(control, job) for job in jobs],
+        "io": control.gate.waves.lanes.as_status(),
         "scripts": sorted({request["id"] for request in control.script_of.values()}),
         **control.holds.as_status(),
     }

@@ -23,6 +23,8 @@ class LaneView:
     company: float
     #: sum over them: seconds from being let pass to the end
     seconds: float
+    #: sum over them: the squares of these
+    squares: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Annotated, ClassVar
 
 from dask_hpc.model.io_view import IoView, Kind, LaneView, Mix
@@ -11,6 +12,8 @@ from dask_hpc.strategies.io_balance import Balance
 from dask_hpc.strategies.knee import Measured, Search, begun, needed, step
 
 _REMEMBERED = 200  # file systems, the last ones seen
+_EXACT = 0.1  # standard error of the mean time of a read, from which on it is known well enough, as a share
+_PATIENCE = 4  # times as many reads as needed at least: then it is judged in any case
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class Tuned:
     tasks: int = 0
     company: float = 0.0
     seconds: float = 0.0
+    squares: float = 0.0
     #: reads that ended, now and before the file system was forgotten by the body
     done: int = 0
     before: int = 0
@@ -103,22 +107,41 @@ class IoLanes:
         if not self.tune:
             return tuned
         if lane.limit != self._limit(tuned) or lane.tasks < tuned.tasks:  # not under the limit it had then
-            return replace(tuned, tasks=0, company=0.0, seconds=0.0)
-        search, reads = tuned.search, lane.tasks - tuned.tasks
-        if reads >= needed(search.level) and lane.seconds > tuned.seconds:
-            company, seconds = lane.company - tuned.company, lane.seconds - tuned.seconds
-            found = Measured(search.level, reads, company / seconds, before + lane.done, lane.waiting)
+            return _anew(tuned)
+        search = tuned.search
+        if found := _window(tuned, lane, before + lane.done):
             search = step(search, found, self.least, top, self.keep, self.cost)
-            tuned = replace(tuned, tasks=lane.tasks, company=lane.company, seconds=lane.seconds)
+            tuned = replace(
+                tuned, tasks=lane.tasks, company=lane.company, seconds=lane.seconds, squares=lane.squares
+            )
         elif search.is_trying and not lane.waiting:
             search = search.back()
         if search.level != tuned.search.level:
-            tuned = replace(tuned, tasks=0, company=0.0, seconds=0.0)
+            tuned = _anew(tuned)
         return replace(tuned, search=search)
 
     def _limit(self, tuned: Tuned) -> int | None:
         """As many as there are threads is no limit."""
         return None if tuned.search.level >= tuned.top and not self.most else tuned.search.level
+
+
+def _anew(tuned: Tuned) -> Tuned:
+    """The limit is another: sums begin again."""
+    return replace(tuned, tasks=0, company=0.0, seconds=0.0, squares=0.0)
+
+
+def _window(tuned: Tuned, lane: LaneView, done: int) -> Measured | None:
+    """What was measured since the last look, once it is enough: more, the more the reads differ."""
+    reads, seconds = lane.tasks - tuned.tasks, lane.seconds - tuned.seconds
+    if not reads or seconds <= 0:
+        return None
+    mean, rate = seconds / reads, (lane.company - tuned.company) / seconds
+    enough = needed(tuned.search, rate)
+    variance = max(0.0, (lane.squares - tuned.squares) / reads - mean * mean)
+    is_exact = sqrt(variance / reads) <= _EXACT * mean
+    if reads < enough * (1 if is_exact else _PATIENCE):
+        return None
+    return Measured(tuned.search.level, reads, rate, done, lane.waiting)
 
 
 def _time(kind: Kind) -> float:

@@ -6,14 +6,16 @@ as many, and half of the rest again, as long as nothing is lost; then between wh
 many. Once that is found it stays, but for a look at its neighbours now and then, ever more rarely, and for
 another search when throughput itself has changed.
 
-Trying costs reads that could have been done meanwhile. It is done only where that is worth it: what all tries
-may have cost, at worst, is a small share of the reads that are done and those that wait.
+Trying costs reads that could have been done meanwhile. What all tries may cost, at worst, is kept to a small
+share of the reads that are done and those that wait: where half as many would be too dear a try, the fewest
+are tried that are not.
 """
 
 from dataclasses import dataclass, field, replace
-from math import inf
 
 _LEAST_READS = 6  # that are measured before anything is concluded
+_LEAST_TIME = 0.1  # seconds
+_CALM = 4  # times as many and as long, while nothing is tried: that costs nothing
 _DRIFT = 0.25  # throughput that differs by more than this share is that of another file system, so to say
 _COLLAPSE = 3.0  # more readers are taken to slow the file system down so much, at worst
 _REST = 20  # windows without a try, after a search; twice as many after the next
@@ -42,7 +44,7 @@ class Search:
     level: int
     #: throughput by number of readers, of this search
     rates: dict[int, float] = field(default_factory=dict)
-    #: how much further away the next try is, where nothing further away was tried; 0: half or twice as many
+    #: how much further away the next try is, where nothing further away was tried; 0: half, or twice, as many
     stride: int = 0
     #: the best throughput of earlier searches, in terms of what it is now
     peak: float = 0.0
@@ -62,9 +64,9 @@ class Search:
         return replace(self, level=self.best)
 
 
-def needed(level: int) -> int:
-    """Reads that must have ended before a number of readers is judged."""
-    return max(level, _LEAST_READS)
+def needed(search: Search, rate: float) -> float:
+    """Reads that must have ended before the number in force is judged, if so many end in a second."""
+    return _reads_of_a_try(search.level, rate) * (1 if search.is_trying else _CALM)
 
 
 def begun(level: int) -> Search:
@@ -83,8 +85,10 @@ def step(search: Search, found: Measured, least: int, most: int, keep: float, co
     if target is None:
         rests = min(2 * search.rests, _LONGEST_REST)
         return replace(search, level=search.best, rest=search.rests, rests=rests)
-    is_dear = search.lost + _at_worst(search.best, target) > cost * (found.done + found.waiting)
-    return replace(search, level=search.best if is_dear else target)
+    budget = cost * (found.done + found.waiting) - search.lost
+    while target != search.best and _at_worst(search.best, target, found.rate) > budget:
+        target += 1 if target < search.best else -1
+    return replace(search, level=target)
 
 
 def _judged(search: Search, found: Measured, keep: float) -> Search:
@@ -110,7 +114,7 @@ def _looked_again(search: Search, found: Measured) -> Search:
     changed = not (1 - _DRIFT) * known <= found.rate <= (1 + _DRIFT) * known
     if changed or search.rest == 1:
         rests = _REST if changed else search.rests
-        stride = max(1, search.best // 8)
+        stride = 0 if changed else max(1, search.best // 8)
         peak = 0.0 if changed else max(search.peak, *search.rates.values()) / known * found.rate
         rates = {search.best: found.rate}
         return replace(search, rates=rates, stride=stride, peak=peak, rest=0, rests=rests)
@@ -136,7 +140,11 @@ def _next(search: Search, least: int, most: int) -> int | None:
     return best - below // 2 if below >= above else best + above // 2
 
 
-def _at_worst(best: int, target: int) -> float:
+def _at_worst(best: int, target: int, rate: float) -> float:
     """Reads that a try may cost: as if fewer readers meant less in proportion, or more made it collapse."""
     slower = best / target if target < best else _COLLAPSE
-    return needed(target) * (slower - 1) + max(0, best - target) / 2 if target else inf
+    return _reads_of_a_try(target, rate / slower) * (slower - 1) + max(0, best - target) / 2
+
+
+def _reads_of_a_try(level: int, rate: float) -> float:
+    return max(level, _LEAST_READS, _LEAST_TIME * rate)

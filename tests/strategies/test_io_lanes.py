@@ -20,7 +20,7 @@ class FileSystem:
 
     def __init__(self, curve, name="/a", waiting=10**6):
         self.curve = curve
-        self.view = LaneView(name, None, False, 0, waiting, 0, 0, 0.0, 0.0)
+        self.view = LaneView(name, None, False, 0, waiting, 0, 0, 0.0, 0.0, 0.0)
 
     def serves(self, reads):
         level = self.view.limit or THREADS
@@ -30,19 +30,22 @@ class FileSystem:
             tasks=self.view.tasks + reads,
             company=self.view.company + reads * level,
             seconds=self.view.seconds + reads * level / self.curve(level),
+            squares=self.view.squares + reads * (level / self.curve(level)) ** 2,
         )
 
     def obeys(self, limits):
         for one in limits:
             if one.lane == self.view.name:
-                self.view = replace(self.view, limit=one.limit, tasks=0, company=0.0, seconds=0.0)
+                self.view = replace(
+                    self.view, limit=one.limit, tasks=0, company=0.0, seconds=0.0, squares=0.0
+                )
 
 
 def collapsing(knee):
     return lambda level: level if level <= knee else knee / 3
 
 
-def run(strategy, systems, turns=60, memory=None):
+def run(strategy, systems, turns=200, memory=None):
     said = []
     for _ in range(turns):
         for one in systems:
@@ -83,7 +86,7 @@ def test_a_limit_to_begin_with_and_bounds():
 
 def test_a_try_ends_with_the_reads():
     one = FileSystem(collapsing(4))
-    _, memory = run(IoLanes(), [one], 3)
+    _, memory = run(IoLanes(), [one], 11)
     assert one.view.limit == 4 and memory["/a"].search.is_trying
     one.view = replace(one.view, waiting=0, tasks=2)
     limits, memory = IoLanes().decide(IoView(THREADS, (one.view,)), memory)

@@ -1,6 +1,7 @@
 """The search for the knee: it ends near the best, stays, follows, and costs next to nothing."""
 
 from itertools import pairwise
+from math import ceil
 
 import pytest
 from hypothesis import given
@@ -37,7 +38,8 @@ class Machine:
     def go_on(self, windows, noise=lambda: 1.0):
         for _ in range(windows):
             level = self.search.level
-            reads, rate = needed(level), self.curve(level) * noise()
+            reads = ceil(needed(self.search, self.curve(level)))
+            rate = self.curve(level) * noise()
             self.done += reads
             self.seconds += reads / self.curve(level)
             self.levels.append(level)
@@ -77,13 +79,13 @@ def test_it_follows(pair, most, knee, speed):
 def test_it_costs_next_to_nothing_where_nothing_collapses(knee, most, waiting, windows):
     """Reads that are known, and no more, make up for what a try costs: however soon it is over."""
     machine = Machine(collapsing(knee, 1.0), most, waiting=0)
-    total = waiting + sum(needed(most) for _ in range(windows % 100))
+    total = waiting + most * (windows % 100)
     while machine.done < total:
         machine.waiting = total - machine.done
         machine.go_on(1)
     if machine.done:
         best = machine.done / machine.curve(most)
-        assert machine.seconds <= (1 + 0.03) * best + needed(most) * 1e-9
+        assert machine.seconds <= (1 + 0.03) * best + 1e-9
 
 
 @given(st.integers(4, 32), st.randoms(use_true_random=False))
@@ -98,5 +100,5 @@ def test_noise_does_not_lead_it_far_astray(most, random):
 
 @pytest.mark.parametrize("waiting, tries", [(24, False), (1000, True)])
 def test_few_reads_are_not_tried_on(waiting, tries):
-    machine = Machine(collapsing(4, 3.0), 8, waiting=waiting).go_on(3)
-    assert (machine.levels != [8] * 3) is tries
+    machine = Machine(collapsing(4, 3.0), 8, waiting=waiting).go_on(1)
+    assert machine.search.is_trying is tries
