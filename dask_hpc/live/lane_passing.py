@@ -55,7 +55,8 @@ class Passage:
             left -= 1
             task = compat.find_task(self._scheduler, head.key)
             confined = head.job if head.job is not None and head.job.confined else None
-            if confined is None and not is_root(task):
+            is_off = self.strategy is None and head.lane.limit is None
+            if confined is None and (is_off or not is_root(task)):
                 self._back_to_dask(head, task)
                 continue
             if confined not in rooms:

@@ -406,6 +406,11 @@ async def test_slots_are_dasks(c, s, a, b):
     futures = c.map(blocked, ["go"] * 20, range(20), key=[("q", i) for i in range(20)])
     await async_poll_for(lambda: compat.has_queued(s) and len(s.queued) == 15, 10)
     assert compat.free_slots(s, both) == [], "Scheduler.idle_task_count changed"
+    assert compat.first_queued(s).key == ("q", 5), "Scheduler.queued.peek is not the next of the queue"
+    assert compat.count_queued(s) == 15, "Scheduler.queued changed"
+    assert {slot.address for slot in compat.free_slots(s, None)} == set(), "Scheduler.idle_task_count changed"
+    assert compat.count_running(s, None) == 5, "TaskPrefix.state_counts does not count what is processing"
+    assert compat.count_running(s, {a.address}) == 2, "WorkerState.processing changed"
     assert compat.queue_order(s) == [("q", i) for i in range(5, 20)], "Scheduler.queued is not in order"
     assert sorted(key for key, _ in compat.in_flight(s)) == [("q", i) for i in range(5)]
     owed = {slot.address: slot.free for slot in compat.owed_slots(s, both, lambda key: False)}
@@ -440,6 +445,41 @@ async def test_nothing_leaves_the_queue_but_by_its_exit(c, s, a, b):
     exit.remove()
     exit.remove()
     assert compat.queue._QUEUE_EXIT not in vars(s)
+    await c.gather(futures)
+
+
+@pytest.mark.queue
+@one
+async def test_reads_go_before_the_queue_does(c, s, a):
+    left = []
+    exit = compat.QueueExit(s, lambda: None, lambda: left.append(len(s.queued)))
+    futures = c.map(blocked, ["go"] * 9, range(9), key=[("q", i) for i in range(9)])
+    await async_poll_for(lambda: len(s.queued) == 7, 10)
+    left.clear()
+    await Event("go").set()
+    await c.gather(futures)
+    assert left[0] == 7, "stimulus_queue_slots_maybe_opened is called after the queue went on"
+    exit.remove()
+    assert compat.first_queued(s) is None and compat.count_queued(s) == 0
+
+
+@gen_cluster(client=True, nthreads=[("", 4)] * 2)
+async def test_what_is_needed_together_and_where_it_is(c, s, a, b):
+    roots = [dask.delayed(blocked)("go" if i < 2 else "never", i, dask_key_name=("r", i)) for i in range(5)]
+    steps = [dask.delayed(str)(one, dask_key_name=("s", i)) for i, one in enumerate(roots)]
+    sums = [dask.delayed(max)(steps[i], steps[i + 1], dask_key_name=("t", i)) for i in range(4)]
+    futures = c.compute(sums, optimize_graph=False)
+    await Event("go").set()
+    await async_poll_for(lambda: futures[0].done(), 10)
+    there = compat.beside(s.tasks["r", 3])
+    running = {key for ws in s.workers.values() for key in [t.key for t in ws.processing]}
+    places = {key: s.tasks[key].processing_on.address for key in running}
+    held = {ws.address for ws in s.tasks["s", 1].who_has}
+    assert ("r", 2) in running and there[places["r", 2]] >= 1, "TaskState.processing_on changed"
+    near = compat.beside(s.tasks["r", 2])
+    assert held <= near.keys(), "TaskState.who_has, dependents or dependencies changed"
+    assert not compat.beside(s.tasks["t", 3]), "what nobody needs has no neighbours"
+    await Event("never").set()
     await c.gather(futures)
 
 

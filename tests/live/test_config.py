@@ -53,6 +53,7 @@ def test_every_key_is_in_both_files():
         ("farewell", "soon"),
         ("farewell", "2 h"),
         ("io-lanes", 8),
+        ("io-lanes", "many"),
         ("io-lanes", {"scratch": 8}),
         ("io-lanes", {"/scratch": 0}),
         ("io-lanes", {"/scratch": True}),
@@ -103,6 +104,7 @@ def test_power_in_human_units():
 
 def test_live_settings_are_checked():
     assert config.live_setting("fair-shares", True) is True
+    assert config.live_setting("io-lanes", "auto") == "auto"
     assert config.live_setting("fair-shares", {"alice": 2}) == {"alice": 2.0}
     assert config.live_setting("io-lanes", {"/a": 2, "default": 1}) == {"/a": 2, "default": 1}
     assert config.live_setting("io-lanes", None) is None
