@@ -33,7 +33,6 @@ from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.model.units import count_nodes, show_duration
 from dask_hpc.policy import Policy, Recorded
-from dask_hpc.strategies.io_lanes import IoLanes
 
 _RECORDED = 200  # decisions that are kept with all they were made from
 _KEPT = 1000  # jobs that are done, for status(); and contexts closed before anything of them was seen
@@ -313,7 +312,7 @@ class ControlLoop:
             limits = self.settings["io-lanes"]
             strategy = self.policy.io
             if limits == AUTO:
-                limits, strategy = None, strategy or IoLanes()
+                limits, strategy = None, strategy or Policy.load("io-lanes").io
             self.lane_tuning.follow(strategy)
             self.gate.waves.lanes.set_rules(limits, strategy)
 

@@ -15,7 +15,6 @@ from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.lane import Lane
 from dask_hpc.live.pairing import Head, Pairing, Room, is_read
 from dask_hpc.planning.neighbours import Opening, place
-from dask_hpc.strategies.strategy import IoStrategy
 
 #: tasks that pass in one turn of the event loop
 PORTION = 500
@@ -27,7 +26,7 @@ class Passage:
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
         #: asked what goes next, if there is one
-        self.strategy: IoStrategy | None = None
+        self.strategy: Any = None
         #: whether reads outside of confined jobs wait for slots
         self.wants_slots = False
         self._pairing = Pairing(scheduler)

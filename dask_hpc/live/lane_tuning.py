@@ -6,7 +6,6 @@ from typing import Any
 from dask_hpc.live import compat
 from dask_hpc.live.lanes import Lanes
 from dask_hpc.model.io_view import IoView
-from dask_hpc.strategies.strategy import IoStrategy
 
 
 class LaneTuning:
@@ -25,11 +24,11 @@ class LaneTuning:
         self._tell = tell
         self._is_paused = is_paused
         self._count_error = count_error
-        self._strategy: IoStrategy | None = None
+        self._strategy: Any = None
         self._memory: Any = None
         self._is_scheduled = False
 
-    def follow(self, strategy: IoStrategy | None) -> None:
+    def follow(self, strategy: Any) -> None:
         """The strategy from now on, if there is one. Another one begins anew."""
         if strategy != self._strategy:
             self._strategy, self._memory = strategy, None

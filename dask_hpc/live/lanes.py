@@ -27,7 +27,6 @@ from dask_hpc.live.lane import Lane
 from dask_hpc.live.lane_passing import Passage
 from dask_hpc.live.pairing import is_read
 from dask_hpc.live.ready import Ready
-from dask_hpc.strategies.strategy import IoStrategy
 
 _FLIES = frozenset({"processing", "queued"})
 _OVER = frozenset({"memory", "erred", "forgotten"})
@@ -60,7 +59,7 @@ class Lanes:
 
     # what people change
 
-    def set_rules(self, limits: Mapping[str, int] | None, strategy: IoStrategy | None) -> None:
+    def set_rules(self, limits: Mapping[str, int] | None, strategy: Any) -> None:
         """So many reads in flight: by path, and "default" for every other file system; None for no limits
         of that kind. ``strategy`` says the rest; without it, what has no limit is in no lane."""
         self._limits = {path.rstrip("/") or "/": most for path, most in (limits or {}).items()}

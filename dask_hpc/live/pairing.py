@@ -13,7 +13,6 @@ from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.lane import Lane
 from dask_hpc.model.io_view import Kind, Mix, NodeMix
 from dask_hpc.planning.reads import Measured, intensity, reads
-from dask_hpc.strategies.strategy import IoStrategy
 
 _UNKNOWN = 0.5  # seconds of a task nobody has seen
 
@@ -75,7 +74,7 @@ class Pairing:
         self._reads_on.clear()
 
     def address(
-        self, strategy: IoStrategy, head: Head, task: Any, rival: Any, confined: LiveJob | None, room: Room
+        self, strategy: Any, head: Head, task: Any, rival: Any, confined: LiveJob | None, room: Room
     ) -> str | None:
         """Where the read goes, perhaps after some of its rivals; None if all slots are for them."""
         scheduler = self._scheduler
