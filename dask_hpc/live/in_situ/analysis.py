@@ -6,8 +6,8 @@ from typing import Any
 
 import xarray as xr
 
-from dask_hpc.live.in_situ.back_pressure import SlowWish, read_wish
 from dask_hpc.model.errors import InputError, shown
+from dask_hpc.planning.back_pressure import SlowWish, read_wish
 
 
 @dataclass(frozen=True)

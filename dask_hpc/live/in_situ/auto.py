@@ -17,7 +17,6 @@ from dask.utils import parse_bytes
 from distributed import Client
 
 from dask_hpc.live.in_situ.analysis import InSituAnalysis
-from dask_hpc.live.in_situ.back_pressure import BackPressure, Skipped, Slow, SlowWish
 from dask_hpc.live.in_situ.diary import Diary
 from dask_hpc.live.in_situ.machine import Machine, look
 from dask_hpc.live.in_situ.measured import Measurements
@@ -26,6 +25,7 @@ from dask_hpc.live.in_situ.orders import Finished, Orders, Running
 from dask_hpc.live.remote import is_managed
 from dask_hpc.model.partition import Partition, PartitionProblem, PipelineView
 from dask_hpc.model.plan import Placement
+from dask_hpc.planning.back_pressure import BackPressure, Skipped, Slow, SlowWish
 from dask_hpc.planning.partition_phases import placed
 from dask_hpc.planning.places import Places, make_places
 from dask_hpc.policy import Policy

@@ -7,7 +7,6 @@ from typing import Any
 
 from distributed import Client
 
-from dask_hpc.live.in_situ.back_pressure import Skipped
 from dask_hpc.live.in_situ.pipelines import MOST
 from dask_hpc.live.remote import ask
 from dask_hpc.model.partition import Partition, Phases
@@ -18,6 +17,7 @@ from dask_hpc.model.pipeline_status import (
     tell_iteration,
     tell_partition,
 )
+from dask_hpc.planning.back_pressure import Skipped
 
 _TOLD = 1000  # lines of the story that a pipeline keeps
 _NEWEST = 50  # iterations, changes and skipped iterations that are told

@@ -16,7 +16,6 @@ from distributed import Client
 
 from dask_hpc.live.in_situ.analysis import InSituAnalysis, make_analysis, read_analyses
 from dask_hpc.live.in_situ.auto import Auto, Steered
-from dask_hpc.live.in_situ.back_pressure import Skipped, read_wish
 from dask_hpc.live.in_situ.blocks import make_grid
 from dask_hpc.live.in_situ.diary import Diary
 from dask_hpc.live.in_situ.halo import make_halo
@@ -28,6 +27,7 @@ from dask_hpc.live.in_situ.work import InSituPlugin, Work, plugin_name
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.partition import MODES, Partition
 from dask_hpc.model.pipeline_status import PipelineStatus
+from dask_hpc.planning.back_pressure import Skipped, read_wish
 from dask_hpc.policy import Policy
 
 PLACEMENTS = ("auto", *SIDES)
