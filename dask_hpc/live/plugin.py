@@ -10,6 +10,8 @@ from typing import Any
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_hpc.live import compat, metrics
+from dask_hpc.live.bridge.keys import is_external
+from dask_hpc.live.bridge.mailbox import NAME as BRIDGE
 from dask_hpc.live.calls import Calls
 from dask_hpc.live.control import ControlLoop
 from dask_hpc.live.dashboard.page import Dashboard
@@ -174,6 +176,8 @@ class HpcPlugin(SchedulerPlugin):
         if not self.is_on:
             return
         try:
+            if BRIDGE in scheduler.plugins:  # its tasks go where blocks are, whoever asks for them
+                tasks = [key for key in tasks if not is_external(key)]
             if annotations:
                 self.control.holds.graph_arrives(annotations)
             request = compat.pop_submitted(scheduler, ANNOTATION)
@@ -301,6 +305,11 @@ class HpcPlugin(SchedulerPlugin):
         self.walltime.close()
 
     # control
+
+    def workers_of(self, job: str) -> set[str]:
+        """The workers of the newest running job of that name; none if there is none."""
+        found = [one for one in self.control.jobs.values() if one.name == job and one.state == "running"]
+        return set(found[-1].workers) if found else set()
 
     def count_error(self, where: str, error: Exception) -> None:
         """One more error of ours, or of a policy. The last one that is allowed switches control off."""

@@ -105,6 +105,7 @@ class BridgePlugin(SchedulerPlugin):
         if finish == "no-worker":
             self._waiting[key] = None
             self._look_soon([key])
+            self._start_clock()
         elif start == "no-worker":
             self._waiting.pop(key, None)
         elif start == "memory" and (stream := self._by_id(asked.stream)) is not None:
@@ -439,10 +440,25 @@ class BridgePlugin(SchedulerPlugin):
             self._scheduler.remove_plugin(NAME)
         self._start_work(compat.remove_worker_plugin(self._scheduler, self._mailbox))
 
+    def _start_clock(self) -> None:
+        """Dask would fail tasks that wait for workers for too long; ours wait for producers."""
+        timeout = compat.no_workers_timeout(self._scheduler)
+        if timeout is not None and self._clock is None:
+            self._clock = self._scheduler.loop.call_later(timeout / 2, self._restart_clock)
+
+    @guarded
+    def _restart_clock(self) -> None:
+        self._clock = None
+        if self._waiting:
+            compat.restart_no_worker_clock(self._scheduler, self._waiting)
+            self._start_clock()
+
     def _stop_clocks(self) -> None:
-        for timer in self._timers.values():
+        clocks = [*self._timers.values(), *([self._clock] if self._clock is not None else [])]
+        for timer in clocks:
             self._scheduler.loop.remove_timeout(timer)
         self._timers.clear()
+        self._clock = None
 
     def _start_work(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
