@@ -15,7 +15,7 @@ _WHERE = {
     "malleable": "dask_hpc.live",
     "HPCAdaptive": "dask_hpc.live",
     "InSituPipeline": "dask_hpc.live.in_situ.pipeline",
-    "Bridge": "dask_hpc.live.bridge",
+    "Bridge": "dask_hpc.live.bridge.producer",
     "plan_corridor": "dask_hpc.planning.plan_corridor",
     "plan_partition": "dask_hpc.planning.plan_partition",
 }

@@ -20,35 +20,37 @@ def whole(ranks, step, size):
     return np.concatenate([block(rank, step, size) for rank in range(ranks)])
 
 
-def produce(address, rank, ranks, size, steps, options, start, said):
-    """Put one block of each step. Says of each the seconds that ``put`` took, and whether it was taken."""
-    with dask_hpc.Bridge(
-        address, "heat", shape=ranks * size, chunks=size, rank=rank, size=ranks, **options
-    ) as bridge:
-        said.put(("there", rank))
-        start.wait()
-        rows = []
-        for step in steps:
-            since = monotonic()
-            taken = bridge.put("t", block(rank, step, size), rank, step)
-            rows.append((step, monotonic() - since, bridge.stalled(step), taken))
-            said.put(("put", rank, step, tuple(bridge._workers)))
-        said.put(("done", rank, rows, bridge.skipped, dict(bridge.messages)))
+def produce(address, rank, ranks, sizes, steps, options, start, said):
+    """Put one block of each step, into a stream for each size of blocks. Says of each block the seconds that
+    ``put`` took, of these in which it waited, and whether it was taken."""
+    for size in sizes:
+        with dask_hpc.Bridge(
+            address, f"heat{size}", shape=ranks * size, chunks=size, rank=rank, size=ranks, **options
+        ) as bridge:
+            said.put(("there", rank))
+            start.wait()
+            rows = []
+            for step in steps:
+                since = monotonic()
+                taken = bridge.put("t", block(rank, step, size), rank, step)
+                rows.append((step, monotonic() - since, bridge.stalled(step), taken))
+                said.put(("put", rank, step, tuple(bridge._workers)))
+            said.put(("done", rank, rows, bridge.skipped, dict(bridge.messages)))
 
 
 class Producers:
     """So many processes; whatever happens, none is left."""
 
-    def __init__(self, address, ranks, size, steps, **options):
+    def __init__(self, address, ranks, sizes, steps, **options):
         self.start, self.said = SPAWN.Event(), SPAWN.Queue()
-        self.args = (address, ranks, size, steps, options)
+        self.args = (address, ranks, sizes, options)
         self.processes = [self._process(rank, steps) for rank in range(ranks)]
 
     def _process(self, rank, steps):
-        address, ranks, size, _, options = self.args
+        address, ranks, sizes, options = self.args
         process = SPAWN.Process(
             target=produce,
-            args=(address, rank, ranks, size, steps, options, self.start, self.said),
+            args=(address, rank, ranks, sizes, steps, options, self.start, self.said),
             daemon=True,
         )
         process.start()

@@ -22,7 +22,6 @@ from dask_hpc.live.bridge.event_loop import EventLoop
 from dask_hpc.live.bridge.grid import Grid, check_name, check_step, seconds
 from dask_hpc.live.bridge.kept import Kept
 from dask_hpc.live.bridge.mailbox import NAME
-from dask_hpc.live.bridge.reader import open_reader
 from dask_hpc.live.bridge.scheduler_plugin import BridgePlugin
 from dask_hpc.model.errors import InputError, shown
 
@@ -123,6 +122,9 @@ class Bridge:
         Waits until a producer has declared the stream; or says itself what it will be, with the arguments
         ``shape``, ``chunks`` and so on of ``Bridge``.
         """
+        # Producers need no arrays of Dask, whose import takes longer than all the rest.
+        from dask_hpc.live.bridge.reader import open_reader
+
         return open_reader(client, name, timeout, declared)
 
     def __repr__(self) -> str:

@@ -96,8 +96,8 @@ class BridgeReader:
         return self._client.sync(self._skipped)
 
     def status(self) -> Any:
-        """The stream as plain data: its producers, the workers that blocks go to, the newest step; and how
-        many messages the scheduler has had about all streams, by kind."""
+        """The stream as plain data: its producers, the workers that blocks go to, the newest step, how many
+        messages the scheduler has had about it, by kind."""
         return self._client.sync(self._status)
 
     def close(self) -> Any:

@@ -61,8 +61,6 @@ class BridgePlugin(SchedulerPlugin):
         self.streams: dict[str, Stream] = {}
         #: workers that have a mailbox
         self._ready: set[str] = set()
-        #: what was heard, by kind
-        self.messages: dict[str, int] = {}
         self.errors = 0
         self._gate = {compat.GATE}
         self._to_look_at: dict[Hashable, None] = {}
@@ -163,10 +161,10 @@ class BridgePlugin(SchedulerPlugin):
     def _blocks_come(
         self, worker: str, stream: str, variable: str, step: int, blocks: Any, gone: Any
     ) -> None:
-        self._count("blocks")
         found = self._by_id(stream)
         if found is None or worker not in self._scheduler.workers:
             return
+        found.count("blocks")
         found.gone(worker, gone)
         if step not in found.over:
             come = found.come(worker, variable, step, ((tuple(index), rank) for index, rank in blocks))
@@ -227,8 +225,8 @@ class BridgePlugin(SchedulerPlugin):
         self, comm: Any, name: Any = None, grid: Any = None, rank: Any = None, size: Any = 0
     ) -> Any:
         """A producer connects, and stays so."""
-        self._count("producer")
         stream = self._declared(name, grid)
+        stream.count("producer")
         if type(rank) not in (int, str):
             raise InputError("bridge: rank", f"found {shown(rank)}", "a whole number or a word")
         if type(size) is not int or size < 0:
@@ -249,7 +247,7 @@ class BridgePlugin(SchedulerPlugin):
         try:
             while True:
                 for message in await comm.read():
-                    self._count(message["op"])
+                    stream.count(message["op"])
                     if not self._said(stream, producer, **message):
                         return Status.dont_reply
         except CommClosedError:
@@ -396,7 +394,6 @@ class BridgePlugin(SchedulerPlugin):
     def _status(self) -> dict[str, Any]:
         return {
             "streams": [stream.as_plain() for stream in self.streams.values()],
-            "messages": dict(self.messages),
             "waiting": len(self._waiting),
             "errors": self.errors,
         }
@@ -471,9 +468,6 @@ class BridgePlugin(SchedulerPlugin):
             self.count_error("telling workers", error)
 
     # what is told
-
-    def _count(self, kind: str) -> None:
-        self.messages[kind] = self.messages.get(kind, 0) + 1
 
     def count_error(self, where: str, error: BaseException) -> None:
         """One more error of ours."""

@@ -52,10 +52,16 @@ class Stream:
         #: who brought blocks of that index last
         self.brings: dict[tuple[int, ...], Any] = {}
         self.newest = -1
+        #: what the scheduler heard of it, by kind
+        self.messages: dict[str, int] = {}
         #: all producers have ended, and all that they brought is known
         self.is_complete = False
         #: from a step on, only every so many steps come: pairs of both
         self.strides: list[tuple[int, int]] = []
+
+    def count(self, kind: str) -> None:
+        """One more message was heard."""
+        self.messages[kind] = self.messages.get(kind, 0) + 1
 
     @property
     def is_used(self) -> bool:
@@ -180,6 +186,7 @@ class Stream:
             },
             "consumers": len(self.consumers),
             "newest": self.newest,
+            "messages": dict(self.messages),
             "skipped": [[step, why] for step, why in self.skipped().items()],
             "strides": [list(pair) for pair in self.strides],
         }
