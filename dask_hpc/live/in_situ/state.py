@@ -18,17 +18,27 @@ from dask_hpc.planning.places import Places
 
 async def lay(client: Client, pipeline: str, state: xr.Dataset, grid: Grid, places: Places) -> list[Group]:
     """Bring every block to its worker: what is in memory is sent there, what Dask is to compute is computed
-    by the workers that simulate."""
+    by the workers that simulate.
+
+    Dask remembers how all that is in memory was made, so of every past iteration, unless it began with data
+    that were scattered: when these are gone, it forgets whatever came of them as soon as that is released. So
+    what Dask computes comes of something scattered here, too. (No use is lost: past steps cannot be repeated
+    by Dask, as they are bound to workers; the pipeline itself begins again if it must.)
+    """
     addresses = [place.address for place in places.simulation]
+    root = None
     if state.chunks:
         state = client.persist(state, workers=addresses)
+        (root,) = await client.scatter([None], workers=addresses[:1], hash=False)
     groups = []
     for place in places.simulation:
         for some in parts(place.blocks, place.step_cores):
             blocks = [cut(state, grid, block) for block in some]
             order = Order(pipeline, 0, "simulation", tuple(some))
             if state.chunks:
-                future = client.compute(dask.delayed(tasks.hold)(order, blocks), workers=[place.address])
+                future = client.compute(
+                    dask.delayed(tasks.hold)(order, blocks, root), workers=[place.address]
+                )
             else:
                 held = tasks.hold(order, blocks)
                 (future,) = await client.scatter([held], workers=[place.address], hash=False)

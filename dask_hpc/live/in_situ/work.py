@@ -103,8 +103,8 @@ def plugin_name(pipeline: str) -> str:
     return f"dask-hpc-in-situ-{pipeline}"
 
 
-def hold(order: Order, blocks: Sequence[xr.Dataset]) -> Held:
-    """Blocks of the state that a pipeline begins with."""
+def hold(order: Order, blocks: Sequence[xr.Dataset], root: None = None) -> Held:
+    """Blocks of the state that a pipeline begins with. They come of ``root`` as far as Dask knows."""
     return Held({number: frozen(block) for number, block in zip(order.blocks, blocks, strict=True)})
 
 

@@ -1,5 +1,8 @@
 """A pipeline of steps and analyses equals a plain serial loop, to the last bit, wherever its parts run."""
 
+import os
+from time import monotonic
+
 import heat
 import numpy as np
 import pytest
@@ -88,3 +91,64 @@ def test_a_pipeline_equals_the_serial_loop(three, mode, nodes, sides, shape, len
     assert {name: one.dtype for name, one in pipe.state.variables.items()} == {
         name: one.dtype for name, one in wanted[-1].variables.items()
     }
+
+
+def in_situ_tasks(dask_scheduler):
+    return [str(key) for key in dask_scheduler.tasks if "in-situ" in str(key)]
+
+
+def threads_of_pipelines(dask_worker):
+    return [name for name in (*dask_worker.plugins, *dask_worker.executors) if "in-situ" in name]
+
+
+def test_a_loop_that_is_left_early_leaves_nothing(three):
+    pipe = dask_hpc.InSituPipeline(
+        heat.advance, heat.plate(), ANALYSES, chunks={"y": 6}, halo={"y": 1}, client=three
+    )
+    for i, _ in pipe.run(iterations=1000):
+        if i == 3:
+            break
+    assert [*three.run(threads_of_pipelines).values()] == [[], [], []]
+    deadline = monotonic() + 10
+    while left := three.run_on_scheduler(in_situ_tasks):
+        assert monotonic() < deadline, left
+
+
+def where(block):
+    """Process and address of what an analysis sees."""
+    return os.getpid(), block["heat"].values.__array_interface__["data"][0]
+
+
+def where_held(held):
+    return {
+        number: (os.getpid(), block["heat"].values.__array_interface__["data"][0])
+        for number, block in held.blocks.items()
+    }
+
+
+@pytest.mark.slow
+def test_nothing_is_copied_in_situ_in_processes_of_their_own():
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        analyses = {"where": per_block(where), "mean": whole(heat.mean, variables=["heat"])}
+        wanted = heat.serial(heat.plate(), 5)
+        for mode in ("async", "sync"):
+            pipe = dask_hpc.InSituPipeline(
+                heat.advance,
+                heat.plate(),
+                analyses,
+                placement=partition(mode, 2, 1, analyses),
+                chunks={"y": 6},
+                halo={"y": 1, "x": 1},
+                client=client,
+            )
+            for i, results in pipe.run(5):
+                assert results["mean"] == heat.mean(wanted[i - 1])
+            held = {}
+            for group in pipe._last.groups:
+                held |= client.submit(where_held, group.future, workers=[group.address]).result()
+            assert results["where"] == [held[number] for number in range(4)]
+            assert len({process for process, _ in results["where"]}) == 2
+            xr.testing.assert_identical(pipe.state.compute(), wanted[-1])
