@@ -146,7 +146,7 @@ def _value(cost: Costs, memory: Array, room: Array, weight: Array) -> tuple[Arra
     """The bound with these weights, how it changes with them, and the price of a byte."""
     row = weight[:, None]
     gain = (1 - row) * cost.in_transit - row * cost.in_situ
-    worth = np.where(gain > 0, gain / np.maximum(memory, 1e-200), -1.0)
+    worth = np.where((gain > 0) & (memory <= room[:, None]), gain / np.maximum(memory, 1e-200), -1.0)
     order = np.argsort(-worth, axis=1, kind="stable")
     bytes_ = memory[order]
     before = np.cumsum(bytes_, axis=1) - bytes_

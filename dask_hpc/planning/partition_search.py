@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from dask_hpc.planning.partition_bounds import Array
 
+Places = NDArray[np.intp]
+
 _CORE = 16  # analyses of which all subsets are tried first
 _LISTED = 1 << 14  # sums in a half
 _JOINED = 1 << 16  # pairs of sums that are looked at in one go
@@ -69,7 +71,7 @@ class _Lists(NamedTuple):
     """Sums of both halves of the open analyses, the split that they change, and whether some are missing."""
 
     start: NDArray[np.bool_]
-    halves: tuple[NDArray[np.intp], NDArray[np.intp]]
+    halves: tuple[Places, Places]
     first: _Sums
     second: _Sums
     complete: bool
@@ -79,7 +81,7 @@ def best_split(place: Place, limit: float, close: float) -> Found:
     """The best split that takes less than ``limit``; the search ends within ``close`` of the optimum."""
     search = _Search(place)
     time, split = limit, search.start
-    if len(search.order) <= _CORE or limit > place.bound * _FAR:
+    if limit > place.bound * _FAR:
         lists = search.lists(inf, _CORE, 1 << _CORE // 2)
         found, split = search.best_of_all(lists)
         if lists.complete:
@@ -94,10 +96,14 @@ class _Search:
     def __init__(self, place: Place) -> None:
         gain = (1 - place.weight) * place.in_transit - place.weight * place.in_situ
         worth = gain - place.price * place.memory
+        fits = place.memory <= place.room
         self.place = place
-        self.start: NDArray[np.bool_] = worth > 0
+        self.start: NDArray[np.bool_] = (worth > 0) & fits
         self.penalty: Array = np.abs(worth)
-        self.order = np.argsort(self.penalty, kind="stable")
+        order = np.argsort(self.penalty, kind="stable")
+        self.order = order[fits[order]]
+        rows = zip(place.in_situ, place.in_transit, place.memory, strict=True)
+        self.some_alike = len(set(rows)) < len(place.memory)
         #: sums that were made and looked at
         self.work = 0
 
@@ -134,19 +140,23 @@ class _Search:
     def lists(self, aim: float, items: int, most: int) -> _Lists:
         """Changes that cost at most ``aim``: of so many analyses, so many of each half."""
         open_ = self.order[self.penalty[self.order] <= aim]
-        first, one = self._sums(open_[:items:2], aim, most, self.start)
-        second, other = self._sums(open_[1:items:2], aim, most, self.start)
-        if len(first) + len(second) == len(open_):
-            return _Lists(self.start, (first, second), one, other, True)
+        found = self._both(open_, aim, items, most, self.start)
+        if found.complete:
+            return found
         likely = self._likely(open_)
         start = self.start.copy()
         start[open_] = likely > 0.5
         open_ = open_[np.argsort(np.abs(likely - 0.5), kind="stable")]
-        first, one = self._sums(open_[:items:2], inf, most, start)
-        second, other = self._sums(open_[1:items:2], inf, most, start)
-        return _Lists(start, (first, second), one, other, False)
+        return self._both(open_, inf, items, most, start)
 
-    def _likely(self, open_: NDArray[np.intp]) -> Array:
+    def _both(self, open_: Places, aim: float, items: int, most: int, start: NDArray[np.bool_]) -> _Lists:
+        """The lists of both halves of what is open."""
+        first, one = self._sums(open_[:items:2], open_, aim, most, start)
+        second, other = self._sums(open_[1:items:2], open_, aim, most, start)
+        complete = start is self.start and len(first) + len(second) == len(open_)
+        return _Lists(start, (first, second), one, other, complete)
+
+    def _likely(self, open_: Places) -> Array:
         """How likely each of many open analyses is in situ, if nothing is known but that a split comes near
         to the bound and to all of the memory: the probabilities of largest entropy, by Newton's method."""
         place = self.place
@@ -172,23 +182,47 @@ class _Search:
         return chance
 
     def _sums(
-        self, items: NDArray[np.intp], aim: float, most: int, start: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.intp], _Sums]:
-        """As many analyses as the list has room for, and their sums."""
-        place = self.place
-        sign = np.where(start, -1.0, 1.0)
-        changes = np.array([self.penalty, sign * place.in_situ, sign * place.in_transit, sign * place.memory])
+        self,
+        items: Places,
+        open_: Places,
+        aim: float,
+        most: int,
+        start: NDArray[np.bool_],
+    ) -> tuple[Places, _Sums]:
+        """As many analyses as the list has room for, and their sums. If they are too many, without those
+        that no other changes of what is open can bring back below the limits."""
+        place, sign = self.place, np.where(start, -1.0, 1.0)
+        changes = sign * np.array([sign * self.penalty, place.in_situ, -place.in_transit, place.memory])
+        limits = np.array([aim, *self._limits(start, place.bound + aim)])
+        limits += 1e-12 * np.abs(limits)
+        saved = np.minimum(changes, 0.0)
         sums, subset = np.zeros((4, 1)), np.zeros(1, dtype=np.int64)
         for bit, item in enumerate(items):
             more = sums + changes[:, item, None]
             near = more[0] <= aim
-            if sums.shape[1] + np.count_nonzero(near) > most:
+            both = np.concatenate([sums, more[:, near]], axis=1)
+            names = np.concatenate([subset, subset[near] | (1 << bit)])
+            if len(names) > most:
+                possible = saved[:, open_].sum(1) - saved[:, items[: bit + 1]].sum(1)
+                can_be = np.all(both <= (limits - possible)[:, None], axis=0)
+                both, names = both[:, can_be], names[can_be]
+                if len(names) > most and self.some_alike:
+                    both, names = _without_doubles(both, names)
+            if len(names) > most:
                 items = items[:bit]
                 break
-            sums = np.concatenate([sums, more[:, near]], axis=1)
-            subset = np.concatenate([subset, subset[near] | (1 << bit)])
+            sums, subset = both, names
         self.work += len(subset)
-        return items, _Sums(sums[0], sums[1], sums[2], sums[3], subset)
+        return items, _Sums(sums[0], sums[1], -sums[2], sums[3], subset)
+
+    def _limits(self, start: NDArray[np.bool_], target: float) -> tuple[float, float, float]:
+        """By how much work in situ, work in transit and memory may grow from the start."""
+        place = self.place
+        return (
+            target - place.before - float(place.in_situ[start].sum()),
+            target - float(place.in_transit[~start].sum()),
+            place.room - float(place.memory[start].sum()),
+        )
 
     def best_of_all(self, lists: _Lists) -> tuple[float, NDArray[np.bool_]]:
         """The best of all pairs of sums."""
@@ -198,6 +232,8 @@ class _Search:
 
     def best_of_near(self, lists: _Lists, target: float) -> tuple[float, NDArray[np.bool_], bool]:
         """The best of the pairs of sums that may take at most ``target``, and whether all were looked at."""
+        if not len(lists.first.cost) or not len(lists.second.cost):
+            return inf, lists.start, True
         mine, its, low, high = self._narrowest(lists, target)
         order = np.argsort(its)
         first = np.searchsorted(its[order], low - mine, side="left")
@@ -214,29 +250,25 @@ class _Search:
     def _narrowest(self, lists: _Lists, target: float) -> tuple[Array, Array, float, float]:
         """Of memory, work in situ and work in transit, what tells most pairs apart: its changes in both
         lists, and from where to where both together may be."""
-        place, start = self.place, lists.start
+        place, one, other = self.place, lists.first, lists.second
         gap = target - place.bound
-        used = place.before + place.in_situ[start].sum()
-        saved = place.in_transit.sum() - place.in_transit[start].sum()
-        held = place.memory[start].sum()
+        limits = self._limits(lists.start, target)
+        scale = 1e-12 * (target + float(place.in_transit.sum()) + sum(map(abs, limits[:2])))
         found: list[tuple[float, int, Array, Array, float, float]] = []
         # What is left unused of one of them takes an iteration so much farther away from the bound.
-        for price, mine, its, sign, most in (
-            (place.weight, lists.first.in_situ, lists.second.in_situ, 1, target - used),
-            (1 - place.weight, lists.first.in_transit, lists.second.in_transit, -1, target - saved),
-            (place.price, lists.first.memory, lists.second.memory, 1, place.room - held),
+        for price, mine, its, most, error in (
+            (place.weight, one.in_situ, other.in_situ, limits[0], scale),
+            (1 - place.weight, -one.in_transit, -other.in_transit, limits[1], scale),
+            (place.price, one.memory, other.memory, limits[2], 1e-12 * place.room),
         ):
             if price > 0 and most < inf:
                 unused = gap / price
-                slack = 1e-12 * (abs(most) + abs(used) + abs(saved))
                 spread = float(np.std(its) + np.std(mine))
-                ends = sorted((sign * (most - unused - slack), sign * (most + slack)))
-                found.append((unused / max(spread, 1e-200), len(found), mine, its, *ends))
+                rank = unused / max(spread, 1e-200)
+                found.append((rank, len(found), mine, its, most - unused - error, most + error))
         return min(found)[2:]
 
-    def _best(
-        self, lists: _Lists, rows: NDArray[np.intp], columns: NDArray[np.intp]
-    ) -> tuple[float, NDArray[np.bool_]]:
+    def _best(self, lists: _Lists, rows: Places, columns: Places) -> tuple[float, NDArray[np.bool_]]:
         place, one, other, start = self.place, lists.first, lists.second, lists.start
         self.work += len(rows)
         if not len(rows):
@@ -251,3 +283,11 @@ class _Search:
             changed = [item for bit, item in enumerate(items) if int(sums.subset[at]) >> bit & 1]
             split[changed] = ~split[changed]
         return float(times[best]), split
+
+
+def _without_doubles(sums: Array, subset: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
+    """One of each of the sums that are the same, as they are if analyses are."""
+    order = np.lexsort(sums)
+    sums = sums[:, order]
+    new = np.append(True, np.any(sums[:, 1:] != sums[:, :-1], axis=0))
+    return sums[:, new], subset[order][new]
