@@ -1,8 +1,9 @@
-"""Clusters whose power is simulated, a corridor that moves, and what comes of it. For S13 and S14.
+"""Clusters whose power is simulated, a corridor that moves, and what comes of it. For S13.
 
-All seconds are those of the scenario page; ``SCALE`` of them pass in one second here, for everything alike:
+All seconds are those of the scenario page; ``scale`` of them pass in one second here, for everything alike:
 tasks, the meter's lag and interval, the controller's cycle, dwell and lookahead. ``DASK_HPC_S13_SCALE=1``
-runs it as the page has it.
+runs it as the page has it. Where the machine is too busy for that pace, what was seen says nothing
+(``is_late``), and the pace is to be slower.
 """
 
 import asyncio
@@ -20,20 +21,23 @@ from distributed import Client, LocalCluster
 import dask_hpc
 from dask_hpc.policy import Policy
 
-SCALE = float(os.environ.get("DASK_HPC_S13_SCALE", "10"))
+SCALE = float(os.environ.get("DASK_HPC_S13_SCALE", "10"))  # where the machine is free
 NODES, IDLE, BUSY = 8, 60.0, 140.0
 CYCLE = 1.0  # of the meter, and so of the controller
 LONG = 60.0  # a task that cannot be interrupted
 SETTLING = LONG + 2 * CYCLE
-SETTINGS = {
-    "hpc.power-interval": CYCLE / SCALE,
-    "hpc.power-meter": {
-        "simulated": {"idle": IDLE, "busy": BUSY, "lag": 2 / SCALE, "noise": 0.03, "seed": 1}
-    },
-    "hpc.power-history": None,
-    "hpc.drain": f"{LONG / SCALE} s",
-    "distributed.scheduler.worker-ttl": None,
-}
+
+
+def settings(scale):
+    """What is configured."""
+    meter = {"idle": IDLE, "busy": BUSY, "lag": 2 / scale, "noise": 0.03, "seed": 1}
+    return {
+        "hpc.power-interval": CYCLE / scale,
+        "hpc.power-meter": {"simulated": meter},
+        "hpc.power-history": None,
+        "hpc.drain": f"{LONG / scale} s",
+        "distributed.scheduler.worker-ttl": None,
+    }
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,14 @@ class Phase:
 class Seen:
     """What happened on one cluster."""
 
+    scale: float
     #: seconds, true watts, bounds, seconds since these hold, and tasks begun
     samples: list = field(default_factory=list)
     story: list = field(default_factory=list)
     executed: int = 0
     submitted: int = 0
-    done: int = 0
+    #: executions of tasks that had been executed before
+    repeated: int = 0
     #: of the body's clock when the first phase began
     offset: float = 0.0
 
@@ -66,6 +72,11 @@ class Seen:
             if since >= after and (among is None or (lower, upper) in among)
         ]
         return sum(settled) / len(settled)
+
+    def is_late(self):
+        """Whether the machine was too busy: in a tenth of the time nobody got to look, or more."""
+        lost = sum(max(0, b[0] - a[0] - 2 * CYCLE) for a, b in pairwise(self.samples))
+        return lost > self.samples[-1][0] / 10
 
     def begun(self, phase):
         """Tasks that began while these bounds held."""
@@ -85,7 +96,7 @@ class Seen:
     def told(self, *decisions):
         """Seconds and words of these rows of the story."""
         rows = [row for row in self.story if row["decision"] in decisions]
-        return [(row["time"] * SCALE, row["reason"]) for row in rows]
+        return [(row["time"] * self.scale, row["reason"]) for row in rows]
 
     def actions(self):
         """What was done for power: when, and whether it lets more work (+1) or less (-1)."""
@@ -93,10 +104,10 @@ class Seen:
         for row in self.story:
             if row["decision"] == "hold" and "to be held" in row["reason"]:
                 nodes = int(row["reason"].split()[0])
-                found.append((row["time"] * SCALE, 1 if nodes < held else -1))
+                found.append((row["time"] * self.scale, 1 if nodes < held else -1))
                 held = nodes
             elif row["decision"] in ("grow", "shrink", "cap"):
-                found.append((row["time"] * SCALE, 1 if row["decision"] == "grow" else -1))
+                found.append((row["time"] * self.scale, 1 if row["decision"] == "grow" else -1))
         return found
 
     def most_per_minute(self):
@@ -114,34 +125,35 @@ class Seen:
 WORK = {}  # by number: tasks are pickled, what they count in is not
 
 
-def uninterrupted(number, seconds, _):
+def uninterrupted(number, seconds, task):
     """A task."""
-    WORK[number].task(seconds)
+    WORK[number].task(seconds, task)
 
 
 class Work:
     """Tasks that nothing interrupts, but the end of the scenario does."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, scale):
+        self.scale = scale
         self.random = Random(seed)
         self.number = len(WORK)
         WORK[self.number] = self
-        self.executed = 0
+        #: in the order in which they began
+        self.executed = []
         self.submitted = 0
         self._over = threading.Event()
-        self._lock = threading.Lock()
         self.futures = []
 
-    def task(self, seconds):
-        with self._lock:
-            self.executed += 1
-        self._over.wait(seconds / SCALE)
+    def task(self, seconds, task):
+        self.executed.append(task)
+        self._over.wait(seconds / self.scale)
 
     def submit(self, client, count, low, high):
         """So many tasks of so many seconds."""
         seconds = [self.random.uniform(low, high) for _ in range(count)]
+        tasks = range(self.submitted, self.submitted + count)
         self.submitted += count
-        self.futures += client.map(uninterrupted, [self.number] * count, seconds, range(count), pure=False)
+        self.futures += client.map(uninterrupted, [self.number] * count, seconds, tasks, pure=False)
 
     async def end(self, client):
         self._over.set()
@@ -149,20 +161,20 @@ class Work:
         await client.cancel(waiting)
 
 
-async def run(folder, policy, phases, submit, *, faults=None, lower=True):
+async def run(folder, policy, phases, submit, *, scale=SCALE, faults=None, lower=True):
     """One cluster under one policy (None: plain Dask, only watched). ``submit(work, client)`` submits the
     work; ``faults(plugin, seconds)`` may break sensors."""
-    seen, work = Seen(), Work(7)
+    seen, work = Seen(scale), Work(7, scale)
     path = folder / f"{len(list(folder.iterdir()))}.yaml"
-    settings = dict(SETTINGS)
+    configured = settings(scale)
     if policy is None:
-        chosen, settings["hpc.power-watch"] = "fcfs", True
+        chosen, configured["hpc.power-watch"] = "fcfs", True
     else:
         chosen = Policy.load("power-corridor").with_(
             **{
                 "power.follow": str(path),
-                "power.dwell": f"{30 / SCALE} s",
-                "power.lookahead": f"{30 / SCALE} s",
+                "power.dwell": f"{30 / scale} s",
+                "power.lookahead": f"{30 / scale} s",
                 **policy,
             }
         )
@@ -172,28 +184,28 @@ async def run(folder, policy, phases, submit, *, faults=None, lower=True):
         LocalCluster(**cluster_options, dashboard_address=":0", asynchronous=True, memory_limit=0) as cluster,
         Client(cluster, asynchronous=True, set_as_default=False) as client,
     ):
-        with dask.config.set(settings):
+        with dask.config.set(configured):
             manager = await dask_hpc.manage(client, policy=chosen)
         plugin = cluster.scheduler.plugins["dask-hpc"]
         begun = monotonic()
-        seen.offset = plugin.clock() * SCALE
+        seen.offset = plugin.clock() * scale
         submitting = asyncio.ensure_future(submit(work, client))
         passed = 0.0
         for phase in phases:
             write(path, phase, lower)
             since, passed = passed, passed + phase.seconds
-            while (now := (monotonic() - begun) * SCALE) < passed:
+            while (now := (monotonic() - begun) * scale) < passed:
                 if faults is not None:
                     faults(plugin, now)
                 watts = sum(plugin.power.sight.meter.true_watts.values())
-                seen.samples.append((now, watts, phase.lower, phase.upper, now - since, work.executed))
-                await asyncio.sleep(CYCLE / SCALE)
-        seen.done = sum(future.done() for future in work.futures)
+                seen.samples.append((now, watts, phase.lower, phase.upper, now - since, len(work.executed)))
+                await asyncio.sleep(CYCLE / scale)
         submitting.cancel()
         seen.story = await manager.story()
         seen.status = await manager.status()
         await work.end(client)
-        seen.executed, seen.submitted = work.executed, work.submitted
+        seen.executed, seen.submitted = len(work.executed), work.submitted
+        seen.repeated = seen.executed - len(set(work.executed))
         await manager.close()
     return seen
 

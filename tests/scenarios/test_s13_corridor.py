@@ -2,12 +2,13 @@
 
 Simulated: per worker 60 W idle and 140 W more when busy, first-order lag, 3 % noise; one sensor freezes, one
 reports 0. The corridor changes in steps that nobody has announced. Tasks of 20 to 60 s are uninterruptible.
-Seconds are divided by ``SCALE``, all alike (see ``corridor_run``).
+Seconds are divided by a scale, all alike (see ``corridor_run``).
 
 An action is a decision that lets nodes work or not: a hold, a new size of a job.
 """
 
 import asyncio
+from functools import partial
 
 import pytest
 from corridor_run import BUSY, CYCLE, IDLE, LONG, NODES, SCALE, SETTLING, Phase, run
@@ -45,7 +46,7 @@ async def bursts(work, client):
     """Short tasks for all nodes, twice a minute."""
     while True:
         work.submit(client, 40, 1, SHORT)
-        await asyncio.sleep(30 / SCALE)
+        await asyncio.sleep(30 / work.scale)
 
 
 class Faults:
@@ -74,22 +75,29 @@ class Faults:
                 self.noticed = self.wrong
 
 
-@pytest.mark.slow
-def test_a_corridor_that_moves(report, tmp_path):
+async def everything(folder, scale):
     faults = Faults()
+    pace = partial(run, folder, scale=scale)
+    seen = await asyncio.gather(
+        pace(None, STEPS, long_tasks),
+        pace({}, STEPS, long_tasks, faults=faults),
+        pace(PLAIN_JOBS, STEPS, a_malleable_job, lower=False),
+        pace(PLAIN_JOBS, STEPS, a_malleable_job),
+        pace(None, BURSTS, bursts),
+        pace({}, BURSTS, bursts),
+    )
+    return seen, faults
 
-    async def everything():
-        return await asyncio.gather(
-            run(tmp_path, None, STEPS, long_tasks),
-            run(tmp_path, {}, STEPS, long_tasks, faults=faults),
-            run(tmp_path, PLAIN_JOBS, STEPS, a_malleable_job, lower=False),
-            run(tmp_path, PLAIN_JOBS, STEPS, a_malleable_job),
-            run(tmp_path, None, BURSTS, bursts),
-            run(tmp_path, {}, BURSTS, bursts),
-        )
 
-    plain, tasks, only_upper, job, plain_bursts, short = asyncio.run(everything())
-    scale = f", seconds / {SCALE:g}" if SCALE != 1 else ""
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_corridor_that_moves(report, tmp_path):
+    for scale in (SCALE, SCALE / 2, SCALE / 4):
+        seen, faults = asyncio.run(everything(tmp_path, scale))
+        if not any(one.is_late() for one in seen):
+            break
+    plain, tasks, only_upper, job, plain_bursts, short = seen
+    scale = f", seconds / {scale:g}" if scale != 1 else ""
     for what, ours, without, after, among in [
         ("tasks outside of jobs, 2 bad sensors", tasks, plain, SETTLING, POSSIBLE),
         ("a malleable job", job, plain, SETTLING, POSSIBLE),
@@ -128,7 +136,7 @@ def test_a_corridor_that_moves(report, tmp_path):
         report.add("S13", name + "and what is done about them, actions", plain="-", ours=thrown, bound="<= 4")
         assert len(told) == 2 and thrown <= 4
         assert all(ours.begun(phase) >= 1 for phase in IMPOSSIBLE), "the work that is there goes on"
-        assert ours.executed <= ours.done + NODES, "nothing runs twice, nothing runs for the power it draws"
+        assert ours.repeated == 0, "nothing runs twice, nothing runs for the power it draws"
 
 
 BOUNDS = ("raise the upper bound", "lower the lower bound")
