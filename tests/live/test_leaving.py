@@ -554,7 +554,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 def test_any_sequence_ends_with_everything_once_or_accounted_for(steps):
     """Every task has its result at the end, and ran once; again only if its worker was killed."""

@@ -20,7 +20,7 @@ from distributed.utils_test import async_poll_for, gen_test
 
 import dask_hpc
 
-WORKERS, PER_NODE, RUNS = 8, 250, 7
+WORKERS, PER_NODE, RUNS = 8, 150, 5
 STARTSTOPS = [{"action": "compute", "start": 1.0, "stop": 1.001}]
 
 
