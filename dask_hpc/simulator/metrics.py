@@ -40,6 +40,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "mean_transfer": ("s", "one read or write of a job on the shared file system"),
     "placements": ("jobs", "partitions of in situ pipelines, the first ones included"),
     "iteration": ("s", "of in situ pipelines, on average"),
+    "left_out": ("jobs", "analyses of in situ pipelines that were not done for an iteration"),
     "energy": ("J", "of all nodes during the makespan, if the platform has powers"),
     "violations": ("", "intervals outside the power corridor that last longer than one tick"),
     "time_outside": ("s", "outside the power corridor, however briefly each time"),
@@ -61,6 +62,7 @@ def metrics(record: Record, platform: Platform) -> dict[str, float]:
     totals["lost_node_hours"] = sum(one.lost for one in details) / 3600.0
     totals["mean_transfer"] = record.transfer
     totals["placements"] = float(sum(len(run.changes) for run in record.pipelines.values()))
+    totals["left_out"] = float(sum(sum(run.left_out.values()) for run in record.pipelines.values()))
     lengths = [length for run in record.pipelines.values() for length in run.seconds if length == length]
     totals["iteration"] = sum(lengths) / len(lengths) if lengths else float("nan")
     totals |= _outside(record)

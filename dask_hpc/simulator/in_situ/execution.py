@@ -9,10 +9,10 @@ from typing import Any
 
 from dask_hpc.model.partition import Partition, PartitionProblem, Phases, PipelineView
 from dask_hpc.model.plan import Placement
-from dask_hpc.planning.partition_phases import placed
+from dask_hpc.planning.back_pressure import Slow
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.execution import Ask, Point, Step, Wait
-from dask_hpc.simulator.in_situ.pace import Pace
+from dask_hpc.simulator.in_situ.pace import Pace, costs
 from dask_hpc.simulator.in_situ.run import PipelineRun
 
 #: iterations that a median is taken of
@@ -26,13 +26,18 @@ def placement_of(policy: Policy) -> Any:
     return policy.placement or Policy.load(_OTHERWISE).placement
 
 
+def rule_of(strategy: Any) -> Slow:
+    """What the strategy wants done if analyses do not keep up; those that do not say: wait."""
+    return Slow(getattr(strategy, "when_slow", "wait"), getattr(strategy, "stall", inf))
+
+
 class Piped:
     """Iterations of a pipeline; before each but the very first there is a scheduling point.
 
     What is measured of an iteration is known once its analyses are done, when the next step is.
     """
 
-    __slots__ = ("_iteration", "_measured", "_memory", "_now", "_pace", "_partition", "_pipeline",
+    __slots__ = ("_free", "_iteration", "_measured", "_memory", "_now", "_pace", "_partition", "_pipeline",
                  "_platform", "_requests", "_run", "_seen", "_steps", "_strategy", "_tell", "_unseen",
                  "nodes")  # fmt: skip
 
@@ -53,8 +58,11 @@ class Piped:
         #: the last iterations as measured: costs of all parts, and phases under the partition in force
         self._seen: deque[PartitionProblem] = deque(maxlen=_WINDOW)
         self._measured: list[Phases] = []
-        self._unseen: tuple[PartitionProblem, Phases] | None = None
-        self._pace = Pace()
+        #: those whose analyses may still run, and when they end
+        self._unseen: deque[tuple[float, PartitionProblem, Phases]] = deque()
+        self._pace = Pace([one.name for one in run.pipeline.analyses], rule_of(strategy))
+        #: when the next step could begin if no analysis were late
+        self._free = 0.0
         self._now = 0.0
         self.nodes = 0
         self._steps = self._iterate()
@@ -88,38 +96,40 @@ class Piped:
         while self._iteration < self._pipeline.iterations:
             while self._requests and self._requests[0][0] <= self.done(self._now):
                 yield Ask(self._requests.pop(0)[1])
+            begins = self._pace.begins(self._iteration, max(self._now, self._free))
+            if begins > self._now:
+                yield Wait(begins - self._now)
             if not first:
                 yield Point()
             first = False
-            if self._is_changed() and self._pipeline.change_cost:
+            if self._is_changed(begins) and self._pipeline.change_cost:
                 yield Wait(self._pipeline.change_cost)
-            partition = self._partition
-            assert partition is not None
-            real = replace(self._real(), mode=partition.mode)
-            phases = placed(real, int(partition.nodes), int(partition.helper_cores), partition.in_situ).phases
-            self._run.began(self._iteration, self._now, self.nodes, phases, partition)
-            yield Wait(phases.simulation)
-            self._see()
-            self._unseen = real, phases
-            self._iteration += 1
-            free = self._pace.stepped(self._now, phases, partition.mode)
-            if free > self._now:
-                yield Wait(free - self._now)
+            yield from self._step(max(self._now, begins))  # the clock may be a rounding error too early
         yield Wait(max(0.0, self._pace.end - self._now))
         self._run.ended(self._now)
 
-    def _real(self) -> PartitionProblem:
-        return self._pipeline.real(self._iteration, self.nodes, self._platform)
+    def _step(self, begins: float) -> Iterator[Step]:
+        number, partition = self._iteration, self._partition
+        assert partition is not None
+        real = replace(self._pipeline.real(number, self.nodes, self._platform), mode=partition.mode)
+        found = costs(real, partition)
+        left_out = tuple(one.analysis for one in self._pace.left_out(number, begins))
+        self._run.began(number, self._now, self.nodes, found.phases, partition, left_out)
+        yield Wait(found.simulation)
+        self._free = self._pace.stepped(number, self._now, found, partition.mode, left_out)
+        self._unseen.append((self._pace.end, real, found.phases))
+        self._iteration += 1
 
-    def _see(self) -> None:
-        """The analyses of the last iteration but one are done by now: it is measured."""
-        if self._unseen is not None:
-            problem, phases = self._unseen
+    def _see(self, now: float) -> None:
+        """What is done with all of its analyses is measured."""
+        while self._unseen and self._unseen[0][0] <= now:
+            _, problem, phases = self._unseen.popleft()
             self._seen.append(problem)
             self._measured.append(phases)
 
-    def _is_changed(self) -> bool:
+    def _is_changed(self, now: float) -> bool:
         """Ask, and carry out; answers whether something moves."""
+        self._see(now)
         view = PipelineView(
             name=self._run.name,
             done=self._iteration,
@@ -135,7 +145,8 @@ class Piped:
             return False
         self._check(placement, view.problem)
         is_first, self._partition = self._partition is None, placement.partition
-        self._measured, self._unseen = [], None
+        self._measured, self._unseen = [], deque()
+        self._pace.restart()
         self._run.changed(self._iteration, self._now, placement.partition, placement.reason)
         self._tell(self._now, placement.reason)
         return not is_first

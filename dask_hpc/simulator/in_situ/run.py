@@ -1,5 +1,6 @@
 """What a simulated pipeline did: its iterations, its partitions and why, and what other placements take."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,9 +11,8 @@ from typing import Any, NamedTuple
 from dask_hpc.model.partition import Partition, PartitionProblem, Phases
 from dask_hpc.model.pipeline_status import tell_partition
 from dask_hpc.planning.partition import partition
-from dask_hpc.planning.partition_phases import placed
 from dask_hpc.planning.partition_split import with_split
-from dask_hpc.simulator.in_situ.pace import Pace
+from dask_hpc.simulator.in_situ.pace import Pace, costs
 from dask_hpc.simulator.in_situ.pipeline import Pipeline
 from dask_hpc.simulator.platform import Platform
 
@@ -25,6 +25,8 @@ class Began(NamedTuple):
     nodes: int
     phases: Phases
     partition: Partition
+    #: analyses that are not done for it
+    left_out: tuple[str, ...] = ()
 
 
 class Changed(NamedTuple):
@@ -47,12 +49,20 @@ class PipelineRun:
     changes: list[Changed] = field(default_factory=list)
     end: float = nan
 
-    def began(self, number: int, now: float, nodes: int, phases: Phases, partition: Partition) -> None:
+    def began(
+        self,
+        number: int,
+        now: float,
+        nodes: int,
+        phases: Phases,
+        partition: Partition,
+        left_out: tuple[str, ...] = (),
+    ) -> None:
         """An iteration begins, which takes so long. If the job was stopped and does it again, the last
         time counts."""
         while self.iterations and self.iterations[-1].number >= number:
             self.iterations.pop()
-        self.iterations.append(Began(number, now, nodes, phases, partition))
+        self.iterations.append(Began(number, now, nodes, phases, partition, left_out))
 
     def changed(self, iteration: int, now: float, partition: Partition, reason: str) -> None:
         """Another partition is in force."""
@@ -84,6 +94,7 @@ class PipelineRun:
                 "helper_cores": int(one.partition.helper_cores),
                 "in_situ": ", ".join(one.partition.in_situ),
                 "in_transit": ", ".join(one.partition.in_transit),
+                "left_out": ", ".join(one.left_out),
             }
 
     @property
@@ -107,6 +118,11 @@ class PipelineRun:
         last = self.iterations[-1]
         return layout(last.partition, last.nodes)
 
+    @property
+    def left_out(self) -> dict[str, int]:
+        """For how many iterations each analysis was not done, if for any."""
+        return dict(Counter(name for one in self.iterations for name in one.left_out))
+
     def told(self) -> dict[str, Any]:
         """As plain data; None for what is not known."""
         figures = {
@@ -126,7 +142,7 @@ class PipelineRun:
             for one in self.changes
         ]
         known = {name: value if value == value else None for name, value in figures.items()}
-        return {"iterations": len(self.iterations), **known, "changes": changes}
+        return {"iterations": len(self.iterations), **known, "left_out": self.left_out, "changes": changes}
 
     @cached_property
     def all_in_situ(self) -> float:
@@ -157,7 +173,7 @@ class PipelineRun:
             return nan
         mean, mode = self._mean(), self.iterations[0].partition.mode
         divided: dict[int, Partition | None] = {}
-        pace, now = Pace(), 0.0
+        pace, now = Pace([one.name for one in self.pipeline.analyses]), 0.0
         for one in self.iterations:
             problem = replace(mean, nodes=replace(mean.nodes, count=one.nodes), mode=mode)
             if one.nodes not in divided:
@@ -166,8 +182,9 @@ class PipelineRun:
             if chosen is None or chosen.warning or chosen.iteration == inf:
                 return nan
             real = replace(self.pipeline.real(one.number, one.nodes, self.platform), mode=chosen.mode)
-            phases = placed(real, int(chosen.nodes), int(chosen.helper_cores), chosen.in_situ).phases
-            now = pace.stepped(now + phases.simulation, phases, chosen.mode)
+            found = costs(real, chosen)
+            now = pace.begins(one.number, now)
+            now = pace.stepped(one.number, now + found.simulation, found, chosen.mode)
         return max(now, pace.end)
 
     def _mean(self) -> PartitionProblem:

@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 from dask_hpc import InputError, Policy
 from dask_hpc.model.job import Job
 from dask_hpc.model.partition import Analysis, Phases, Simulation
+from dask_hpc.planning.back_pressure import WHEN_SLOW, Slow
 from dask_hpc.planning.partition import partition
 from dask_hpc.simulator import Failures, Platform, Workload, load_workload, simulate
-from dask_hpc.simulator.in_situ.pace import Pace
+from dask_hpc.simulator.in_situ.pace import Costs, Pace
 from dask_hpc.simulator.in_situ.pipeline import Drift, Pipeline
 from dask_hpc.simulator.report import report_page
 from dask_hpc.simulator.workload import Arrival
 
 GB = 1e9
+FIRST_ONLY = Policy.load("in-situ-async").with_(**{"placement.warm_up": 1000})
 PARTS = {"spectrum": (2.0, 2 * GB), "front": (6.0, 4 * GB), "pdf": (1.0, 6 * GB)}
 
 
@@ -51,9 +53,12 @@ def run(one=None, policy="in-situ-async", nodes=6, platform=None, job=None, requ
 
 @given(st.tuples(*[st.floats(0, 10)] * 3), st.integers(1, 30), st.sampled_from(["async", "sync"]))
 def test_a_steady_pipeline_takes_what_the_formula_says(times, iterations, mode):
-    phases, pace, now, first = Phases(*times), Pace(), 0.0, None
-    for _ in range(iterations):
-        now = pace.stepped(now + phases.simulation, phases, mode)
+    phases, pace, now, first = Phases(*times), Pace("ab"), 0.0, None
+    found = Costs(phases.simulation, {"a": phases.in_situ}, {"b": phases.in_transit})
+    for number in range(iterations):
+        begins = pace.begins(number, now)
+        assert not pace.left_out(number, begins)
+        now = pace.stepped(number, begins + phases.simulation, found, mode)
         first = now if first is None else first
     before = phases.simulation if mode == "async" else phases.simulation + phases.in_situ
     after = max(phases.in_situ, phases.in_transit) if mode == "async" else 0.0
@@ -142,6 +147,63 @@ def test_an_analysis_that_gets_slower_is_placed_anew_and_that_pays():
 def test_jitter_alone_is_no_reason(seed, jitter):
     found, _ = run(pipeline(seed=seed, jitter=jitter))
     assert len(found.changes) <= 2, "as declared, and perhaps once as measured"
+
+
+# --- analyses that do not keep up
+
+
+def under(when_slow):
+    """As declared first, whatever happens, with an analysis that becomes fifty times slower."""
+    policy = Policy.load("in-situ-async").with_(
+        **{"placement.when_slow": when_slow, "placement.stall": "0 s", "placement.warm_up": 1000}
+    )
+    return run(pipeline(drifts=(Drift("pdf", 20, 50.0),)), policy)
+
+
+def test_a_pipeline_waits_for_slow_analyses_unless_the_policy_says_otherwise():
+    (waits, waited), (skips, skipped), (thins, _), (spills, _) = map(
+        under, ("wait", "skip", "subsample", "spill")
+    )
+    assert waits.left_out == spills.left_out == {} and waited.metrics["left_out"] == 0
+    assert waits.total == run(pipeline(drifts=(Drift("pdf", 20, 50.0),)), FIRST_ONLY)[0].total
+    for found in (skips, thins):
+        assert 10 < found.left_out["pdf"] < 40 and found.total < 0.5 * waits.total
+        done = [one for one in found.iterations if "pdf" not in one.left_out]
+        assert len(done) + found.left_out["pdf"] == 60
+        assert all(one.left_out == () for one in found.iterations[:20])
+    assert skipped.metrics["left_out"] == sum(skips.left_out.values())
+    assert skips.told()["left_out"] == skips.left_out
+    assert sum(skipped_row != "" for skipped_row in skipped.iterations["left_out"]) >= skips.left_out["pdf"]
+    assert spills.iterations[-1].time < waits.iterations[-1].time, "steps go on while files wait"
+    assert spills.total == pytest.approx(waits.total), "but all is analysed in the end"
+
+
+@given(
+    st.lists(st.floats(0.1, 5), min_size=5, max_size=40),
+    st.sampled_from(WHEN_SLOW),
+    st.floats(0, 3),
+    st.sampled_from(["async", "sync"]),
+)
+def test_no_analysis_falls_behind_by_more_than_the_rule_allows(times, when_slow, stall, mode):
+    pace, now = Pace("ab", Slow(when_slow, stall, limit=2)), 0.0
+    ends = {"a": [], "b": []}
+    for number, time in enumerate(times):
+        begins = pace.begins(number, now)
+        assert begins >= now and (when_slow in ("wait", "spill") or begins <= now + stall + 1e-9)
+        left_out = {one.analysis for one in pace.left_out(number, begins)}
+        assert not left_out or when_slow in ("skip", "subsample")
+        now = begins + 1.0
+        for name in ends:
+            behind = sum(end > begins for one, end in ends[name] if one < number - 1)
+            # the one that is late, and the one that had begun when it was not yet
+            assert behind <= (0 if when_slow == "wait" else 2)
+        found = Costs(1.0, {"a": time}, {"b": 6 - time})
+        stepped, now = now, pace.stepped(number, now, found, mode, left_out)
+        for name, side in (("a", found.in_situ), ("b", found.in_transit)):
+            if name not in left_out:
+                last = max((end for _, end in ends[name]), default=0.0)
+                ends[name].append((number, max(stepped, last) + side[name]))
+    assert pace.end == pytest.approx(max([stepped, *(end for runs in ends.values() for _, end in runs)]))
 
 
 # --- nodes
