@@ -5,6 +5,7 @@ from time import monotonic
 
 import heat
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from distributed import Client, LocalCluster
@@ -91,6 +92,54 @@ def test_a_pipeline_equals_the_serial_loop(three, mode, nodes, sides, shape, len
     assert {name: one.dtype for name, one in pipe.state.variables.items()} == {
         name: one.dtype for name, one in wanted[-1].variables.items()
     }
+
+
+def blow(block):
+    """The wind moves everything one cell on; what comes in at the end is not looked at again."""
+    moved = block["dust"].copy(data=np.roll(block["dust"].values, 1))
+    return block.assign(dust=moved)
+
+
+def blow_inside(block):
+    return blow(block).isel(x=slice(1, -1))
+
+
+@pytest.mark.parametrize("step", [blow, blow_inside])
+@pytest.mark.parametrize("lengths", [(12,), (1, 5, 4, 2), (3, 3, 3, 3)])
+def test_the_ends_of_a_ring_are_neighbours(three, step, lengths):
+    dust = np.random.default_rng(1).integers(0, 100, 12)
+    ring = xr.Dataset({"dust": ("x", dust)}, {"x": pd.date_range("2026", periods=12)}, {"a": 1})
+    pipe = dask_hpc.InSituPipeline(
+        step,
+        ring,
+        {"dust": lambda state: list(state["dust"].values)},
+        placement=partition("async", 3, 1, ["dust"]),
+        chunks={"x": lengths},
+        halo={"x": 1},
+        boundary="periodic",
+        client=three,
+    )
+    for i, results in pipe.run(14):
+        assert results["dust"] == list(np.roll(dust, i))
+    xr.testing.assert_identical(pipe.state.compute(), ring.assign(dust=("x", np.roll(dust, 14))))
+
+
+def test_two_pipelines_at_once_do_not_mind_each_other(three):
+    wanted = heat.serial(heat.plate(), 6)
+    pipes = [
+        dask_hpc.InSituPipeline(
+            heat.advance,
+            heat.plate(),
+            {"mean": heat.mean},
+            placement=where,
+            chunks={"y": 6},
+            halo={"y": 1},
+            client=three,
+        )
+        for where in ("in situ", "in transit")
+    ]
+    for (i, one), (j, other) in zip(*(pipe.run(6) for pipe in pipes), strict=True):
+        assert i == j and one == other == {"mean": heat.mean(wanted[i - 1])}
 
 
 def in_situ_tasks(dask_scheduler):
