@@ -84,6 +84,10 @@ class Auto:
         self._is_managed = None  # perhaps it is now
         self._ended = None
 
+    def look_again(self) -> None:
+        """Workers are gone: which nodes there are is looked at before the next orders."""
+        self._looked = -inf
+
     async def orders(self, iteration: int, home: Mapping[int, str], running: Running) -> Orders:
         """Where this iteration runs, after waiting for the analyses that it has to wait for."""
         if self._is_managed is None:

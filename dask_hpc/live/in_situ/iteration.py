@@ -73,10 +73,10 @@ class Submitter:
         self._run = token_hex(4)  # keys of a later run are others
         self._count = 0
 
-    def submit(self, iteration: int, orders: Orders, before: Submitted) -> Submitted:
-        """All tasks of an iteration."""
+    def submit(self, iteration: int, orders: Orders, before: Submitted, again: bool = False) -> Submitted:
+        """All tasks of an iteration. ``again``: ``before`` is its state, which is there already."""
         one = _Builder(self, iteration, orders, before)
-        one.steps()
+        one.steps(again)
         for number, name in enumerate(self._work.analyses):
             if name in orders.analyses and iteration % self._work.analyses[name].every == 0:
                 one.analysis(number, name)
@@ -125,12 +125,13 @@ class _Builder:
 
     # the simulation
 
-    def steps(self) -> None:
+    def steps(self, again: bool = False) -> None:
+        function = tasks.carry if again else tasks.step
         is_sync = self._places.mode == "sync"
         waits = [*self._before.reports.values()] if is_sync else []
         of_block = {block: group for group in self._before.groups for block in group.blocks}
         for place in self._places.simulation:
-            needs = {block: self._needs(block) for block in place.blocks}
+            needs = {block: {} if again else self._needs(block) for block in place.blocks}
             parcels = self._moves(place, needs, of_block)
             for blocks in parts(place.blocks, place.step_cores):
                 used = {other for block in blocks for other in (block, *needs[block].values())}
@@ -145,7 +146,7 @@ class _Builder:
                     if any(of_block[other].future.key == source for other in used)
                 ]
                 order = self.order("simulation", blocks)
-                future = self._task(place.address, tasks.step, order, *groups.values(), *away, *waits)
+                future = self._task(place.address, function, order, *groups.values(), *away, *waits)
                 self.made.groups.append(Group(future, place.address, tuple(blocks)))
 
     def _needs(self, block: int) -> dict[Offset, int]:

@@ -11,23 +11,36 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from distributed import CancelledError, Client, Future, wait
 
-from dask_hpc.live.in_situ.iteration import Submitted, Submitter
-from dask_hpc.live.in_situ.orders import Finished, Steering
+from dask_hpc.live.in_situ.iteration import Submitted
+from dask_hpc.live.in_situ.orders import Finished, Orders, Steering
 from dask_hpc.live.in_situ.record import Record
 from dask_hpc.live.in_situ.work import Outcome
 
 _LYING = 2  # finished iterations that wait for the user before the simulation waits, too
 
 
+class Submitting(Protocol):
+    """Whoever submits iterations."""
+
+    def submit(self, iteration: int, orders: Orders, before: Submitted, again: bool = False) -> Submitted:
+        """All tasks of an iteration."""
+
+
 class Loop:
     """Iterations ``first`` to ``last`` of a pipeline, from the state that ``before`` left."""
 
     def __init__(
-        self, client: Client, submitter: Submitter, steering: Steering, before: Submitted, last: int
+        self,
+        client: Client,
+        submitter: Submitting,
+        steering: Steering,
+        before: Submitted,
+        last: int,
+        again: bool = False,
     ) -> None:
         self._client = client
         self._submitter = submitter
@@ -35,6 +48,8 @@ class Loop:
         #: the iteration that was submitted last
         self.newest = before
         self._last = last
+        #: whether the first is the iteration that ``before`` is
+        self._again = again
         self._running: dict[str, dict[int, asyncio.Future[None]]] = {}
         self._open: list[Submitted] = []
         self._ends: asyncio.Queue[asyncio.Task[Finished] | None] = asyncio.Queue()
@@ -61,11 +76,26 @@ class Loop:
             self._room.set()
         return found
 
-    async def close(self) -> None:
-        """Stop; what is under way is let go, except the last state if all iterations are done."""
+    @property
+    def unfinished(self) -> list[Submitted]:
+        """What is under way, oldest first."""
+        return list(self._open)
+
+    def take_finished(self) -> list[Finished]:
+        """What is done and nobody has asked for yet."""
+        found = [*self._ready]
+        self._ready.clear()
+        return found
+
+    async def stop(self) -> None:
+        """Submit and hand out no more. What is held of iterations stays."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Stop; what is under way is let go, except the last state if all iterations are done."""
+        await self.stop()
         if not self.is_done:
             self._open.append(self.newest)
         # Not Client.cancel: with force, Dask's scheduler fails on tasks between that nobody holds any more.
@@ -85,11 +115,15 @@ class Loop:
             self._news.set()
 
     async def _submit(self) -> None:
-        for iteration in range(self.newest.iteration + 1, self._last + 1):
+        for iteration in range(self.newest.iteration + (not self._again), self._last + 1):
             await self._room.wait()
             orders = await self._steering.orders(iteration, self.newest.home, self._running)
-            one = self._submitter.submit(iteration, orders, self.newest)
-            self.newest.groups.clear()  # from here on, it lives as long as tasks need it
+            is_same = iteration == self.newest.iteration
+            one = self._submitter.submit(iteration, orders, self.newest, is_same)
+            if all(late is not self.newest for late in self._open):
+                self.newest.groups.clear()
+            for late in self._open[:-1]:  # from here on, they live as long as tasks need them
+                late.groups.clear()
             self.newest = one
             self._open.append(one)
             for name, outcome in one.outcomes.items():
@@ -103,7 +137,11 @@ class Loop:
         while (end := await self._ends.get()) is not None:
             done = await end
             await self._steering.finished(done)
+            ended = [one for one in self._open if one.iteration == done.iteration]
             self._open = [one for one in self._open if one.iteration != done.iteration]
+            for one in ended:
+                if one is not self.newest:
+                    one.groups.clear()
             self._ready.append(done)
             if len(self._ready) >= _LYING:
                 self._room.clear()

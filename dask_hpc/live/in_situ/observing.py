@@ -45,7 +45,7 @@ class Observer:
         if places.mode == "sync":  # it waited for what ran in situ before
             step = max(0.0, step - self._held)
         self._stepped, self._held = done.stepped, in_situ
-        timings = [self._timing(one) for one in done.records if one.part != "parcel"]
+        timings = [self._timing(one) for one in done.records if one.part not in ("parcel", "carry")]
         moves = _moves(done.records, moving, max(1, len({place.node for place in places.staging})))
         return Observed(timings, moves, Phases(step, in_situ, in_transit))
 

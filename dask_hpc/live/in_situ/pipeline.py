@@ -20,7 +20,7 @@ from dask_hpc.live.in_situ.blocks import make_grid
 from dask_hpc.live.in_situ.diary import Diary
 from dask_hpc.live.in_situ.halo import make_halo
 from dask_hpc.live.in_situ.iteration import Submitted, Submitter
-from dask_hpc.live.in_situ.loop import Loop
+from dask_hpc.live.in_situ.lasting import Keeping, Lasting
 from dask_hpc.live.in_situ.standing import SIDES, AsSaid, OneSide
 from dask_hpc.live.in_situ.state import lay, lazy
 from dask_hpc.live.in_situ.work import InSituPlugin, Work, plugin_name
@@ -58,6 +58,10 @@ class InSituPipeline:
     "subsample", do every second iteration, or every fourth and so on. By default as the strategy says;
     analyses may say otherwise. ``skipped`` lists what was left out; it is missing in those results.
 
+    Workers may come and go. If one is lost with what it held, iterations are stepped again from the state
+    that the pipeline began with, or, with ``keep_every=10``, from the last multiple of ten: its state is kept
+    until the next, with a copy of each block on another node, in as much memory as two more iterations.
+
     Steps and analyses must not write into the arrays they are given (those with ghost cells excepted): they
     are shared, and say so by an error. What has no dimension that is cut is the first block's in the end.
     """
@@ -75,6 +79,7 @@ class InSituPipeline:
         boundary: str | Mapping[Any, str] = "none",
         when_slow: str | None = None,
         stall: float | str | None = None,
+        keep_every: int | None = None,
         name: str = "pipeline",
         client: Client | None = None,
     ) -> None:
@@ -90,11 +95,15 @@ class InSituPipeline:
         self._placement = _read_placement(placement, found)
         self._strategy = _strategy(self._placement, mode)
         self._slow = read_wish(when_slow, stall)
+        if keep_every is not None and (type(keep_every) is not int or keep_every < 1):
+            raise InputError("keep_every", f"found {shown(keep_every)}", "a whole number from 1")
+        self._keep_every = keep_every
         self.name = name
         #: tells it from others of the same name
         self.id = token_hex(4)
         self._client = client
-        self._initial: xr.Dataset | None = state
+        self._initial = state
+        self._is_gone = False
         self._last: Submitted | None = None
         self._is_running = False
         self._diary = Diary(name, self.id, list(found), self._slow.what or "wait")
@@ -197,16 +206,17 @@ class InSituPipeline:
         return self._client
 
     def _begin(self) -> xr.Dataset:
-        if self._initial is None:
+        if self._is_gone:
             raise RuntimeError("the pipeline was left early: its state is gone")
         return self._initial
 
-    async def _open(self, iterations: int) -> Loop:
+    async def _open(self, iterations: int) -> Lasting:
         if self._is_running:
             raise RuntimeError("the pipeline is running already")
         client = self._the_client()
         before = self._last
-        initial = self._begin() if before is None else None
+        if before is None:
+            self._begin()
         steering = self._steered_by(client)
         steering.begin(self.iteration + iterations)
         self._diary.state, self._diary.iterations = "running", self.iteration + iterations
@@ -214,22 +224,29 @@ class InSituPipeline:
         try:
             await client.register_plugin(InSituPlugin(self.id, self._work))
             if before is None:
-                orders = await steering.orders(0, {}, {})
-                assert initial is not None
-                groups = await lay(client, self.id, initial, self._work.grid, orders.places)
-                before = Submitted(0, orders, groups)
-            self._initial = None
-            submitter = Submitter(client, self.id, self._work)
-            return Loop(client, submitter, steering, before, before.iteration + iterations)
+                before = await self._laid()
+            submitter = Keeping(Submitter(client, self.id, self._work), self._keep_every)
+            last = before.iteration + iterations
+            return Lasting(
+                client, submitter, steering, before, last, self._laid, steering.look_again, self._diary.tell
+            )
         except BaseException:
             await self._close(None)
             raise
 
-    async def _close(self, loop: Loop | None) -> None:
+    async def _laid(self) -> Submitted:
+        """The state that the pipeline began with, on the workers that are there."""
+        client = self._the_client()
+        orders = await self._steered_by(client).orders(0, {}, {})
+        groups = await lay(client, self.id, self._initial, self._work.grid, orders.places)
+        return Submitted(0, orders, groups)
+
+    async def _close(self, loop: Lasting | None) -> None:
         """A run is over, or could not begin."""
         if loop is not None:
             await loop.close()
             self._last = loop.newest if loop.is_done else None
+            self._is_gone = not loop.is_done
         self._is_running = False
         self._diary.state = "done" if loop is not None and loop.is_done else "failed"
         client = self._the_client()

@@ -12,8 +12,9 @@ from typing import Any, Literal
 from dask.sizeof import sizeof
 from distributed import get_worker
 
-#: step: blocks to blocks; parcel: what leaves a worker is cut out; analysis; combine: of results by block
-Part = Literal["step", "parcel", "analysis", "combine"]
+#: step: blocks to blocks; carry: blocks as they are; parcel: what leaves a worker is cut out; analysis;
+#: combine: of results by block
+Part = Literal["step", "carry", "parcel", "analysis", "combine"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,19 @@ def step(order: Order, *given: Any) -> Held:
     return Held(found, records=(*_parcels(held), record))
 
 
+def carry(order: Order, *given: Any) -> Held:
+    """The same iteration of some blocks, perhaps on another worker than before."""
+    held = [one for one in given if isinstance(one, Held)]
+    blocks, _ = _merged(held)
+    found, record = measured("carry", order, None, lambda: {one: frozen(blocks[one]) for one in order.blocks})
+    return Held(found, records=(*_parcels(held), record))
+
+
+def copied(held: Held) -> Held:
+    """What another worker holds, here, too."""
+    return Held({number: frozen(block) for number, block in held.blocks.items()})
+
+
 def _advanced(
     work: Work,
     iteration: int,
