@@ -82,7 +82,6 @@ class Lasting:
         before: Submitted,
         last: int,
         lay: Callable[[], Awaitable[Submitted]],
-        look_again: Callable[[], None],
         tell: Callable[[str, str], None],
     ) -> None:
         self._client = client
@@ -90,7 +89,6 @@ class Lasting:
         self._steering = steering
         self._last = last
         self._lay = lay
-        self._look_again = look_again
         self._tell = tell
         #: the next iteration to be handed out
         self._next = before.iteration + 1
@@ -157,7 +155,7 @@ class Lasting:
 
     async def _begin_again(self, lost: set[str]) -> None:
         await self._loop.stop()
-        self._look_again()
+        self._steering.look_again()
         self._ready.extend(self._loop.take_finished())
         first = self._next + len(self._ready)
         under_way = self._loop.unfinished
@@ -212,6 +210,10 @@ class OnlyNew:
     def __init__(self, steering: Steering, first: int) -> None:
         self._steering = steering
         self._first = first
+
+    def look_again(self) -> None:
+        """As the other."""
+        self._steering.look_again()
 
     async def orders(self, iteration: int, home: Any, running: Running) -> Orders:
         """Of the other, without analyses before the first new iteration."""

@@ -118,14 +118,7 @@ class Loop:
         for iteration in range(self.newest.iteration + (not self._again), self._last + 1):
             await self._room.wait()
             orders = await self._steering.orders(iteration, self.newest.home, self._running)
-            is_same = iteration == self.newest.iteration
-            one = self._submitter.submit(iteration, orders, self.newest, is_same)
-            if all(late is not self.newest for late in self._open):
-                self.newest.groups.clear()
-            for late in self._open[:-1]:  # from here on, they live as long as tasks need them
-                late.groups.clear()
-            self.newest = one
-            self._open.append(one)
+            one = self._next(iteration, orders)
             for name, outcome in one.outcomes.items():
                 self._running.setdefault(name, {})[iteration] = self._started(
                     self._end(name, iteration, outcome)
@@ -137,16 +130,31 @@ class Loop:
         while (end := await self._ends.get()) is not None:
             done = await end
             await self._steering.finished(done)
-            ended = [one for one in self._open if one.iteration == done.iteration]
-            self._open = [one for one in self._open if one.iteration != done.iteration]
-            for one in ended:
-                if one is not self.newest:
-                    one.groups.clear()
+            self._let_go(done.iteration)
             self._ready.append(done)
             if len(self._ready) >= _LYING:
                 self._room.clear()
             self._news.set()
         self.is_done = True
+
+    def _next(self, iteration: int, orders: Orders) -> Submitted:
+        """Submit it. Of the states under way two are held: others live as long as tasks need them."""
+        before = self.newest
+        one = self._submitter.submit(iteration, orders, before, iteration == before.iteration)
+        if all(late is not before for late in self._open):
+            before.groups.clear()
+        for late in self._open[:-1]:
+            late.groups.clear()
+        self.newest = one
+        self._open.append(one)
+        return one
+
+    def _let_go(self, iteration: int) -> None:
+        """It is done: its state is needed by the next step only."""
+        for one in self._open:
+            if one.iteration == iteration and one is not self.newest:
+                one.groups.clear()
+        self._open = [one for one in self._open if one.iteration != iteration]
 
     def _started(self, work: Any) -> Any:
         task = asyncio.ensure_future(work)

@@ -39,6 +39,9 @@ class Finished:
 class Steering(Protocol):
     """What the loop asks, on the client's event loop, one question at a time."""
 
+    def look_again(self) -> None:
+        """Workers are gone: which nodes there are is to be looked at before the next orders."""
+
     async def orders(self, iteration: int, home: Mapping[int, str], running: Running) -> Orders:
         """How this iteration is to run; ``home`` is where the blocks are (empty before the first).
 

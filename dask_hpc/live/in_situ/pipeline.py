@@ -227,9 +227,7 @@ class InSituPipeline:
                 before = await self._laid()
             submitter = Keeping(Submitter(client, self.id, self._work), self._keep_every)
             last = before.iteration + iterations
-            return Lasting(
-                client, submitter, steering, before, last, self._laid, steering.look_again, self._diary.tell
-            )
+            return Lasting(client, submitter, steering, before, last, self._laid, self._diary.tell)
         except BaseException:
             await self._close(None)
             raise

@@ -41,6 +41,9 @@ class Noting:
     def begin(self, last):
         pass
 
+    def look_again(self):
+        self.nodes = None
+
     async def orders(self, iteration, home, running):
         late = [end for runs in running.values() for one, end in runs.items() if one < iteration - 1]
         if late:
