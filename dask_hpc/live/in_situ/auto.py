@@ -102,7 +102,7 @@ class Auto:
             assert self._machine is not None and self._partition is not None
             self._places = make_places(self._partition, self._machine.nodes, self._steered.blocks, home)
             self._show_nodes(self._places)
-        return Orders(self._places, self._analyses(iteration, running))
+        return Orders(self._places, self._analyses(iteration, running), self._idle(self._places))
 
     async def finished(self, done: Finished) -> None:
         """An iteration is done: learn what it cost, and tell."""
@@ -162,6 +162,11 @@ class Auto:
         words += [f"{', '.join(gone)} left"] if gone else []
         self._diary.tell("nodes-changed", "; ".join(words) or "workers of its nodes changed")
         return True
+
+    def _idle(self, places: Places) -> tuple[tuple[str, str], ...]:
+        assert self._machine is not None
+        workers = ((address, node.name) for node in self._machine.nodes for address, _ in node.workers)
+        return tuple(one for one in workers if one[0] not in places.addresses)
 
     def _show_nodes(self, places: Places) -> None:
         assert self._machine is not None

@@ -64,6 +64,7 @@ class Keeping:
     def _copy(self, group: Group, orders: Orders) -> Future | None:
         node_of = {place.address: place.node for place in orders.places.simulation}
         node_of |= {place.address: place.node for place in orders.places.staging}
+        node_of |= dict(orders.idle)
         others = [address for address, node in node_of.items() if node != node_of[group.address]]
         if not others:
             return None
@@ -174,12 +175,14 @@ class Lasting:
     async def _left(self, first: int, under_way: Sequence[Submitted]) -> tuple[Submitted, bool, str]:
         """What to begin again from, whether its analyses are to be done again, and how that is called."""
         newest = under_way[0] if under_way else self._loop.newest
+        complete = [await self._there(kept.of, kept.copies) for kept in self._submitter.kept]
+        self._submitter.kept = deque(Kept(one, ()) for one in complete if one is not None)
         if newest.groups and newest.iteration <= first and (found := await self._there(newest, ())):
             return found, newest.iteration == first, "whose state was not lost"
         for kept in reversed(self._submitter.kept):
-            if kept.of.iteration <= first and (found := await self._there(kept.of, kept.copies)):
-                return found, kept.of.iteration == first, "which was kept on another node"
-        self._submitter.kept.clear()
+            if kept.of.iteration <= first:
+                one = Submitted(kept.of.iteration, kept.of.orders, list(kept.of.groups))
+                return one, one.iteration == first, "which was kept on another node"
         return await self._lay(), False, "with which it began"
 
     async def _there(self, one: Submitted, copies: Sequence[Future | None]) -> Submitted | None:

@@ -18,6 +18,8 @@ class Orders:
 
     places: Places
     analyses: frozenset[str]
+    #: workers that have nothing to do, each with its node
+    idle: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

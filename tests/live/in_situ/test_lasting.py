@@ -68,10 +68,10 @@ MIXED = Partition("sync", 2, 0, ("total",), ("mean",), Phases(0, 0, 0))
 @pytest.mark.parametrize("keep_every", [None, 4])
 def test_a_worker_that_is_lost_costs_no_iteration(four, placement, keep_every):
     pipe = run(four, lambda pipe: kill(four, 0), placement=placement, keep_every=keep_every)
-    (reason,) = recovered(pipe)
-    # it may have held nothing: then its going is no loss
+    reasons = recovered(pipe)
+    assert len(reasons) == 1 or placement == "auto"  # which may not have used it: then it is no loss
     if keep_every:
-        assert "with which it began" not in reason
+        assert not any("with which it began" in reason for reason in reasons)
     assert "0" not in pipe.status()["nodes"]
 
 
