@@ -72,7 +72,7 @@ def _pictures(result: Result) -> str:
     elif result.platform.active_power:
         curves.append(Curve("power", "kW", time, (_power(result, busy) / 1000.0).tolist()))
     policy = f"<details><summary>The policy</summary><pre>{escape(result.policy.to_yaml())}</pre></details>"
-    pipelines = pipelines_html(result.policy.name, result.pipelines)
+    pipelines = pipelines_html(result.pipelines)
     return timeline_html(held, result.nodes, end, curves) + pipelines + _decisions(result) + policy
 
 

@@ -237,6 +237,30 @@ def pipelines(draw):
     return problem(nodes, draw(parts), **times)
 
 
+@given(
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.sampled_from([GB, 4 * GB, inf]),
+    st.lists(st.sampled_from([0.0, 0.3, 20.0]), max_size=4),
+    st.sampled_from([0.0, 10.0]),
+    st.sampled_from(["async", "sync"]),
+)
+@settings(max_examples=100, deadline=None)
+def test_there_is_a_partition_of_everything(count, cores, memory, times, simulation, mode):
+    """Also of what does not fit, of which nothing is known, or that has no analyses."""
+    truth = PartitionProblem(
+        EqualNodes(count=count, cores=cores, memory=memory, bandwidth=GB),
+        Simulation(time=simulation, memory=2 * GB),
+        tuple(Analysis(name=f"a{at}", time=time, memory=GB) for at, time in enumerate(times)),
+        mode,
+    )
+    run = Run(truth, InSitu(mode=mode)).iterate(8)
+    names = {*run.partition.in_situ, *run.partition.in_transit}
+    assert names == {one.name for one in truth.analyses}
+    assert 1 <= run.partition.nodes <= count and run.partition.iteration < inf
+    assert all(reason for _, reason in run.reasons)
+
+
 @given(pipelines(), st.sampled_from(["async", "sync"]), st.data())
 @settings(max_examples=60, deadline=None)
 def test_bounded_jitter_changes_nothing(truth, mode, data):

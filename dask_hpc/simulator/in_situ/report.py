@@ -36,13 +36,13 @@ def pipeline_row(policy: str, run: PipelineRun) -> list[str]:
     ]
 
 
-def pipelines_html(policy: str, runs: Sequence[PipelineRun]) -> str:
+def pipelines_html(runs: Sequence[PipelineRun]) -> str:
     """Their table, and of each its iterations as a picture and its partitions with the reasons."""
     if not runs:
         return ""
     parts = [
         "<h3>In situ pipelines</h3>",
-        table(PIPELINE_HEADS, [pipeline_row(policy, run) for run in runs]),
+        table(*_without_policy(runs)),
         f"<p>{_MEANING}</p>",
     ]
     for run in runs:
@@ -50,11 +50,18 @@ def pipelines_html(policy: str, runs: Sequence[PipelineRun]) -> str:
             (str(change.iteration), show_duration(change.time), change.reason) for change in run.changes
         ]
         parts += [
-            f"<h4>{escape(run.name)}</h4>",
+            f"<h4>{escape(run.name)}</h4><p>At the end: {escape(run.layout)}.</p>",
             phases_svg(_iterations(run), {change.iteration: change.reason for change in run.changes}),
             table(("from iteration", "time", "why"), reasons),
         ]
     return "".join(parts)
+
+
+def _without_policy(runs: Sequence[PipelineRun]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows without the policy, and without what is said of each below."""
+    rows = [[*PIPELINE_HEADS], *(pipeline_row("", run) for run in runs)]
+    heads, *others = [[row[0], *row[2:-1]] for row in rows]
+    return heads, others
 
 
 def _iterations(run: PipelineRun) -> Iterable[Iteration]:
