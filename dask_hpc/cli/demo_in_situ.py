@@ -19,10 +19,10 @@ import dask_hpc
 from dask_hpc.cli.demo_cluster import demo_cluster
 from dask_hpc.cli.demo_seen import Seen
 from dask_hpc.examples import heat
-from dask_hpc.model.partition import Analysis, EqualNodes, Partition, PartitionProblem, Simulation
+from dask_hpc.model.partition import Analysis, EqualNodes, PartitionProblem, Simulation
 from dask_hpc.model.pipeline_status import ChangeStatus, IterationStatus, PipelineStatus
 from dask_hpc.planning.partition import partition
-from dask_hpc.planning.partition_phases import placed
+from dask_hpc.planning.partition_split import with_split
 from dask_hpc.policy import Policy
 
 NODES, CORES, BLOCKS = 4, 4, 24
@@ -166,7 +166,8 @@ class InSituDemo(Seen):
     def _try_others(self, client: Client) -> None:
         """What the same takes if all analyses run in situ, or all in transit, divided as well as can be."""
         for name, is_inside in (("all in situ", True), ("all in transit", False)):
-            placement = best(problem(self.policy.placement.mode, SLOWER), is_inside)
+            given = problem(self.policy.placement.mode, SLOWER)
+            placement = with_split(given, heat.ANALYSES if is_inside else ())
             run = self._pipeline(client, name, placement).run(iterations=self._tried + 1)
             times = [monotonic() for _ in run]
             self.rivals.append(Rival(name, (times[-1] - times[0]) / self._tried))
@@ -202,13 +203,3 @@ def problem(mode: Any, slower: float) -> PartitionProblem:
     analyses = [Analysis(name=name, time=BLOCKS * costs[name]) for name in heat.ANALYSES]
     simulation = Simulation(time=BLOCKS * costs["advance"])
     return PartitionProblem(EqualNodes(count=NODES, cores=CORES), simulation, tuple(analyses), mode)
-
-
-def best(given: PartitionProblem, is_inside: bool) -> Partition:
-    """The best partition with all analyses in situ, or all in transit."""
-    names = [one.name for one in given.analyses]
-    if is_inside:
-        found = [placed(given, NODES, helpers, names) for helpers in range(1, CORES)]
-    else:
-        found = [placed(given, nodes, 0, ()) for nodes in range(1, NODES)]
-    return min(found, key=lambda one: one.iteration)

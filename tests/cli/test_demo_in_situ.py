@@ -9,12 +9,13 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from dask_hpc.cli import cli
-from dask_hpc.cli.demo_in_situ import CORES, NODES, SLOWER, InSituDemo, Rival, best, problem
+from dask_hpc.cli.demo_in_situ import CORES, NODES, SLOWER, InSituDemo, Rival, problem
 from dask_hpc.cli.demo_in_situ_view import core_parts, picture, place_of, print_summary, report_page
 from dask_hpc.examples import heat
 from dask_hpc.model.partition import Partition, Phases
 from dask_hpc.model.pipeline_status import tell_iteration, tell_partition
 from dask_hpc.planning.partition import partition
+from dask_hpc.planning.partition_split import with_split
 from dask_hpc.policy import Policy
 
 NAMES = tuple(heat.ANALYSES)
@@ -125,7 +126,7 @@ def test_what_is_played_has_a_better_partition_once_an_analysis_is_slow(mode):
     before, after = (problem(mode, slower) for slower in (1.0, SLOWER))
     assert not partition(before).runs_like(partition(after)) or mode == "sync"
     for is_inside in (True, False):
-        other = best(after, is_inside)
+        other = with_split(after, NAMES if is_inside else ())
         assert other.in_situ == (NAMES if is_inside else ()) and len(other.in_situ + other.in_transit) == 4
         assert partition(after).iteration <= other.iteration
 

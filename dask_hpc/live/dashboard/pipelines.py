@@ -23,7 +23,7 @@ _CSS = """
 .pipeline h3 { position: static; } .pipeline h3 span { font-weight: 400; color: #555; }
 .sides { display: flex; flex-wrap: wrap; gap: 18px; }
 .sides > div { flex: 1 1 320px; } .sides > div.wide { flex: 2 1 520px; }
-.sides table { width: auto; } .sides td:last-child { width: auto; }
+.sides table { width: auto; } .sides td:last-child { width: auto; } .sides th { white-space: nowrap; }
 i.part { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 6px; }
 """
 
@@ -63,11 +63,11 @@ def _pipeline(one: Mapping[str, Any]) -> str:
             hear_partition(one["partition"]), len(one["nodes"]), one["cores"], width=460
         )
     changes = {change["iteration"]: change["reason"] for change in one["changes"]}
+    iterations = phases_svg(heard(one["history"]), changes, last=_nearby(one), width=700)
     return (
         f'<div class="pipeline"><h3>{heading}</h3><div class="sides">'
-        f'<div>{partition}{_analyses(one)}</div><div class="wide">'
-        f"{phases_svg(heard(one['history']), changes, last=_nearby(one), width=700)}</div></div>"
-        f"{_changes(one['changes'])}</div>"
+        f"<div>{partition}{_analyses(one)}</div>"
+        f'<div class="wide">{iterations}{_changes(one["changes"])}</div></div></div>'
     )
 
 
