@@ -23,6 +23,7 @@ _LISTED = 1 << 14  # sums in a half
 _JOINED = 1 << 16  # pairs of sums that are looked at in one go
 _HALF = 62  # analyses in a half, as bits of an integer
 _STEPS = 16
+_AGAIN = 16  # times nearer, if something was found among too many to look at all
 _NEWTON = 12
 _SURE = 30.0  # e to this is as good as certain
 _NEARER = 4096  # times: where to begin, if what is left to be gained allows too many exceptions
@@ -127,7 +128,8 @@ class _Search:
                 if lists.complete and all_:
                     proven = max(proven, self.shown(found, place.bound + aim))
                 if found < time:
-                    time, split, aim = found, its_split, inf
+                    time, split = found, its_split
+                    aim = inf if lists.complete else (time - place.bound) / _AGAIN
                     continue
             if aim < left:
                 aim *= 4
@@ -143,10 +145,7 @@ class _Search:
         found = self._both(open_, aim, items, most, self.start)
         if found.complete:
             return found
-        likely = self._likely(open_)
-        start = self.start.copy()
-        start[open_] = likely > 0.5
-        open_ = open_[np.argsort(np.abs(likely - 0.5), kind="stable")]
+        start, open_ = self._likely(open_)
         return self._both(open_, inf, items, most, start)
 
     def _both(self, open_: Places, aim: float, items: int, most: int, start: NDArray[np.bool_]) -> _Lists:
@@ -156,9 +155,12 @@ class _Search:
         complete = start is self.start and len(first) + len(second) == len(open_)
         return _Lists(start, (first, second), one, other, complete)
 
-    def _likely(self, open_: Places) -> Array:
-        """How likely each of many open analyses is in situ, if nothing is known but that a split comes near
-        to the bound and to all of the memory: the probabilities of largest entropy, by Newton's method."""
+    def _likely(self, open_: Places) -> tuple[NDArray[np.bool_], Places]:
+        """Where to start from if too many are open, and these, the least certain first.
+
+        How likely each is in situ, if nothing is known but that a split comes near to the bound and to all of
+        the memory, are the probabilities of largest entropy; by Newton's method.
+        """
         place = self.place
         kept = self.start.copy()
         kept[open_] = False
@@ -168,7 +170,7 @@ class _Search:
             (1 - place.weight, place.in_transit, place.in_transit.sum() - place.bound),
             (place.price, place.memory, place.room),
         ):
-            unit = float(each[open_].max())
+            unit = float(each[open_].mean())
             if price > 0 and unit > 0:
                 rows.append(each[open_] / unit)
                 left.append((wanted - each[kept].sum()) / unit)
@@ -179,7 +181,15 @@ class _Search:
             bend = (columns * (chance * (1 - chance))) @ columns.T + 1e-6 * np.eye(len(rows))
             prices = np.clip(prices + np.linalg.solve(bend, slope), -_SURE, _SURE)
             chance = 1 / (1 + np.exp(-np.clip(prices @ columns, -_SURE, _SURE)))
-        return chance
+        # The most certain first, each so that what is settled adds up to what was likely.
+        order = np.argsort(-np.abs(chance - 0.5), kind="stable")
+        start, missing = kept, np.zeros(len(rows))
+        for at in order:
+            missing = missing + chance[at] * columns[:, at]
+            left_then = missing - columns[:, at]
+            if left_then @ left_then < missing @ missing:
+                start[open_[at]], missing = True, left_then
+        return start, open_[order[::-1]]
 
     def _sums(
         self,
