@@ -77,6 +77,7 @@ def simulate(
       dask-hpc simulate builtin:esp --malleable 0.5 --policy elastic --report esp.html
       dask-hpc simulate builtin:esp --seeds 20 --policy egs-pwma --sweep malleability.guard=0s,60s
       dask-hpc simulate trace.swf.gz --machine marconi100 --policy power-corridor --set power.upper=1MW
+      dask-hpc simulate builtin:in-situ --policy in-situ-async --policy in-situ-sync --report pipelines.html
     """
     platform = None if machine is None else platform_of(machine, nodes)
     if platform is not None:

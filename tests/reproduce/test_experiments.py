@@ -133,7 +133,7 @@ def test_in_situ_beside_the_simulation():
     assert claims["optimum: loads above 1.33 at which in transit is not the longest"].reached
     beside = {one.figure: one.ours for one in found.beside}
     ours = [value for name, value in beside.items() if "slower than ours" in name]
-    assert len(ours) == 24 and min(ours) >= 0
+    assert len(ours) == 24 and min(ours) > -1e-9
     below, above = (
         beside[f"t_sim = 1000, load {load:g}: the orders are slower than the optimum by"]
         for load in (1.3, 1.5)
@@ -147,10 +147,10 @@ def test_in_situ_before_the_next_iteration():
     claims = by_claim(found)
     for at in ("b = 25%", "b = 100%"):
         assert claims[f"{at}: the two optima differ, at the load where they do most, by"].reached
-        assert claims[f"{at}: the synchronous optimum is faster, over all loads, by"].ours >= 0
+        assert claims[f"{at}: the synchronous optimum is faster, over all loads, by"].ours > 0
         faster = f"{at}: samples at loads above 1.33 in which the asynchronous optimum is faster"
         assert claims[faster].ours == 0 and not claims[faster].reached, "as the model has it"
-    assert all(one.ours >= 0 for one in found.beside)
+    assert all(one.ours > -1e-9 for one in found.beside)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from dask_hpc import InputError, Policy
 from dask_hpc.model.job import Job
 from dask_hpc.model.partition import Analysis, Phases, Simulation
 from dask_hpc.planning.back_pressure import WHEN_SLOW, Slow
-from dask_hpc.planning.partition import partition
+from dask_hpc.planning.partition import ALL_ORDERS, partition
 from dask_hpc.simulator import Failures, Platform, Workload, load_workload, simulate
 from dask_hpc.simulator.in_situ.pace import Costs, Pace
 from dask_hpc.simulator.in_situ.pipeline import Drift, Pipeline
@@ -88,6 +88,13 @@ def test_it_is_divided_by_the_policy():
         problem = replace(pipeline().declared(6, Platform(6)), mode=placement.mode)
         assert found.changes[0].partition == partition(problem, placement.order)
     assert run(policy="fcfs")[0].changes == run()[0].changes, "a policy that does not say: as in-situ-async"
+
+
+@pytest.mark.parametrize("order", ALL_ORDERS)
+def test_every_order_can_be_said(order):
+    policy = Policy.load("in-situ-greedy").with_(**{"placement.order": order})
+    found, _ = run(pipeline(memory=2.5 * GB), policy)
+    assert found.changes[0].partition == partition(found.pipeline.declared(6, Platform(6)), order)
 
 
 def test_other_placements_take_what_they_take():
