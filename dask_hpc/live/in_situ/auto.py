@@ -25,7 +25,7 @@ from dask_hpc.live.in_situ.orders import Finished, Orders, Running
 from dask_hpc.live.remote import is_managed
 from dask_hpc.model.partition import Partition, PartitionProblem, PipelineView
 from dask_hpc.model.plan import Placement
-from dask_hpc.planning.back_pressure import BackPressure, Skipped, Slow, SlowWish
+from dask_hpc.planning.back_pressure import BackPressure, Deed, Skipped, Slow, SlowWish
 from dask_hpc.planning.partition_phases import placed
 from dask_hpc.planning.places import Places, make_places
 from dask_hpc.policy import Policy
@@ -102,7 +102,10 @@ class Auto:
             assert self._machine is not None and self._partition is not None
             self._places = make_places(self._partition, self._machine.nodes, self._steered.blocks, home)
             self._show_nodes(self._places)
-        return Orders(self._places, self._analyses(iteration, running), self._idle(self._places))
+        deeds = self._deeds(iteration, running)
+        done = frozenset(name for name, deed in deeds.items() if deed != "skip")
+        spilled = frozenset(name for name, deed in deeds.items() if deed == "spill")
+        return Orders(self._places, done, spilled, self._idle(self._places))
 
     async def finished(self, done: Finished) -> None:
         """An iteration is done: learn what it cost, and tell."""
@@ -131,12 +134,13 @@ class Auto:
                 left = None if seconds == inf else max(0.0, seconds - (clock() - began))
                 await asyncio.wait(ends, timeout=left)
 
-    def _analyses(self, iteration: int, running: Running) -> frozenset[str]:
+    def _deeds(self, iteration: int, running: Running) -> dict[str, Deed]:
+        """What is done about every analysis."""
         deeds = self._pressure.deeds(iteration, self._earlier(iteration, running))
-        skipped = [Skipped(iteration, name, why) for name, (deed, why) in deeds.items() if deed == "skip"]
-        for one in skipped:
-            self._diary.skip([one], self._pressure.what(one.analysis))
-        return frozenset(name for name, (deed, _) in deeds.items() if deed != "skip")
+        for name, (deed, why) in deeds.items():
+            if deed == "skip":
+                self._diary.skip([Skipped(iteration, name, why)], self._pressure.what(name))
+        return {name: deed for name, (deed, _) in deeds.items()}
 
     @staticmethod
     def _earlier(iteration: int, running: Running) -> dict[str, list[int]]:

@@ -7,7 +7,9 @@
    parcels, cut out where the data are: edges for a step, blocks that move to another worker, and of an
    analysis only the variables that it declares. Two analyses that need the same share a parcel.
 3. Synchronous: a step waits, on all workers, for the analyses in situ of the iteration before.
-4. A whole analysis in situ runs on one of the simulation's workers, to which the blocks of the others go.
+4. What a spilled analysis looks at is written to files where it is as soon as the step is done, and leaves
+   memory; it is read, and moved, once the analysis has done with the iteration before.
+5. A whole analysis in situ runs on one of the simulation's workers, to which the blocks of the others go.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,6 +51,8 @@ class Submitted:
     kept: dict[str, tuple[Future, Future]] = field(default_factory=dict)
     #: by worker and helper core, the last task of its row
     rows: dict[tuple[str, int], Future] = field(default_factory=dict)
+    #: by analysis, what it answered the last time that it was to be done
+    latest: dict[str, Future] = field(default_factory=dict)
 
     @property
     def home(self) -> dict[int, str]:
@@ -114,11 +118,13 @@ class _Builder:
         self._pipeline = by._pipeline
         self._work = by._work
         self._places = orders.places
+        self._spilled = orders.spilled
+        self._filed: dict[str, list[Group]] = {}
         self._before = before
         self._parcels: dict[Any, Future] = {}
         self._rows = {place.address: place.helper_cores for place in orders.places.simulation}
         rows = {row: future for row, future in before.rows.items() if row[0] in self._rows}
-        self.made = Submitted(iteration, orders, rows=rows)
+        self.made = Submitted(iteration, orders, rows=rows, latest=dict(before.latest))
 
     def order(self, side: str, blocks: Iterable[int] = (), analysis: str = "", **rest: Any) -> Order:
         return Order(self._pipeline, self.made.iteration, side, tuple(blocks), analysis, **rest)
@@ -206,7 +212,7 @@ class _Builder:
         else:
             where = self._turn(number, is_staged)
             outcome = self._whole(number, name, where, is_staged)
-        self.made.outcomes[name] = outcome
+        self.made.outcomes[name] = self.made.latest[name] = outcome
         if self._work.analyses[name].keep:
             value = self._task(where, tasks.value, outcome, urgent=True)
             self.made.kept[name] = (value, self._task(where, tasks.records, outcome, urgent=True))
@@ -220,7 +226,7 @@ class _Builder:
         """By block, on the workers that have them."""
         for place in self._places.simulation:
             for row, blocks in enumerate(parts(place.blocks, place.helper_cores)):
-                groups = [group.future for group in self._groups(place.address, blocks)]
+                groups = [group.future for group in self._groups(name, place.address, blocks)]
                 order = self.order("in situ", blocks, name)
                 yield self._in_row((place.address, row), tasks.analyse, order, *groups)
 
@@ -239,7 +245,7 @@ class _Builder:
         order = self.order(side, everything, name)
         if is_staged:
             return self._task(where, tasks.analyse, order, *self._fetched(name, where, everything, side))
-        here = [group.future for group in self._groups(where)]
+        here = [group.future for group in self._groups(name, where)]
         away = self._fetched(name, where, everything, side)
         (cores,) = (place.helper_cores for place in self._places.simulation if place.address == where)
         row = number // len(self._places.simulation) % cores
@@ -248,23 +254,38 @@ class _Builder:
     def _fetched(self, name: str, address: str, blocks: Iterable[int], side: str) -> list[Future]:
         """Parcels with what an analysis on a worker needs of blocks that are on others."""
         variables, asked, found = self._work.analyses[name].variables, set(blocks), []
-        for group in self.made.groups:
+        waits = [self._before.latest[name]] if name in self._spilled and name in self._before.latest else []
+        for group in self._looks_at(name):
             there = tuple(block for block in group.blocks if block in asked)
             if there and group.address != address:
                 key = (group.future.key, address, there, variables)
                 if key not in self._parcels:
                     order = self.order(side, there, name, variables=variables)
                     self._parcels[key] = self._task(
-                        group.address, tasks.parcel, order, group.future, urgent=True
+                        group.address, tasks.parcel, order, group.future, *waits, urgent=True
                     )
                 found.append(self._parcels[key])
         return found
 
-    def _groups(self, address: str, blocks: Iterable[int] | None = None) -> list[Group]:
+    def _looks_at(self, name: str) -> list[Group]:
+        """The blocks that an analysis looks at: in memory, or filed away for it."""
+        if name not in self._spilled:
+            return self.made.groups
+        if name not in self._filed:
+            self._filed[name] = [self._file_away(name, group) for group in self.made.groups]
+        return self._filed[name]
+
+    def _file_away(self, name: str, group: Group) -> Group:
+        variables = self._work.analyses[name].variables
+        order = self.order("simulation", group.blocks, name, variables=variables)
+        future = self._task(group.address, tasks.spill, order, group.future, urgent=True)
+        return group._replace(future=future)
+
+    def _groups(self, name: str, address: str, blocks: Iterable[int] | None = None) -> list[Group]:
         asked = None if blocks is None else set(blocks)
         return [
             group
-            for group in self.made.groups
+            for group in self._looks_at(name)
             if group.address == address and (asked is None or not asked.isdisjoint(group.blocks))
         ]
 

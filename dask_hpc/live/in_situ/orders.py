@@ -18,6 +18,8 @@ class Orders:
 
     places: Places
     analyses: frozenset[str]
+    #: those of them whose data wait in files until the run before has ended
+    spilled: frozenset[str] = frozenset()
     #: workers that have nothing to do, each with its node
     idle: tuple[tuple[str, str], ...] = ()
 

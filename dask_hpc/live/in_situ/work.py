@@ -18,6 +18,7 @@ from distributed import WorkerPlugin, get_worker
 
 from dask_hpc.live.in_situ.analysis import InSituAnalysis
 from dask_hpc.live.in_situ.blocks import Grid, join
+from dask_hpc.live.in_situ.filed import Filed, file_away, folder, remove_files, taken
 from dask_hpc.live.in_situ.halo import Halo, Offset, edge, padded, trimmed
 from dask_hpc.live.in_situ.record import Record, measured
 
@@ -85,6 +86,7 @@ class InSituPlugin(WorkerPlugin):
     def __init__(self, pipeline: str, work: Work) -> None:
         self.name = plugin_name(pipeline)
         self.work = work
+        self._pipeline = pipeline
 
     def setup(self, worker: Any) -> None:
         """As many threads as the worker has: how many are used at a time follows from the tasks."""
@@ -96,6 +98,7 @@ class InSituPlugin(WorkerPlugin):
         executor = worker.executors.pop(self.name, None)
         if executor is not None:
             executor.shutdown(wait=False)
+        remove_files(worker, self._pipeline)
 
 
 def plugin_name(pipeline: str) -> str:
@@ -156,10 +159,11 @@ def _advanced(
         return frozen(trimmed(found.compute(scheduler="sync"), grid.sizes(number), margins))
 
 
-def parcel(order: Order, *given: Held) -> Held:
+def parcel(order: Order, *given: Any) -> Held:
     """What another worker needs of the blocks here. Edges are copied: they are small, and must not keep what
     they are cut from alive."""
-    work, (blocks, _) = _work(order), _merged(given)
+    work, (blocks, _) = _work(order), _merged(one for one in given if isinstance(one, Held))
+    blocks |= taken(given, order.blocks)
 
     def pack() -> Held:
         edges = {
@@ -173,10 +177,19 @@ def parcel(order: Order, *given: Held) -> Held:
     return found
 
 
+def spill(order: Order, held: Held) -> Filed:
+    """What an analysis will look at when there is time, in files on this worker."""
+    worker = get_worker()
+    number = [*_work(order).analyses].index(order.analysis)
+    seen = {block: wanted(held.blocks[block], order.variables) for block in order.blocks}
+    return file_away(folder(worker, order.pipeline), f"{number}-{order.iteration}", seen)
+
+
 def analyse(order: Order, *given: Any) -> Outcome:
     """An analysis of some blocks, each for itself, or of all of them as one Dataset."""
     work, held = _work(order), [one for one in given if isinstance(one, Held)]
     analysis, (blocks, _) = work.analyses[order.analysis], _merged(held)
+    blocks |= {number: frozen(block) for number, block in taken(given, order.blocks).items()}
     seen = {number: wanted(blocks[number], analysis.variables) for number in order.blocks}
     where = f"in analysis {order.analysis!r} of iteration {order.iteration}"
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from dataclasses import replace
+from pathlib import Path
 from time import sleep
 
 import heat
@@ -299,6 +301,67 @@ async def test_another_partition_at_every_iteration_changes_no_result(c, s, *wor
             heat.total(wanted[i - 1].isel(y=slice(at, at + 3))) for at in range(0, 24, 3)
         ]
     xr.testing.assert_identical(await c.compute(await pipe.state), wanted[-1])
+
+
+class Spilling(Noting):
+    """Waits for nothing: what comes while an analysis runs waits in files."""
+
+    async def orders(self, iteration, home, running):
+        late = frozenset(
+            name for name, runs in running.items() if min(runs, default=iteration) < iteration - 1
+        )
+        orders = await super().orders(iteration, home, {})
+        return replace(orders, spilled=frozenset(late))
+
+
+def first_two_wait(state):
+    if int(state["step"]) <= 2:  # a staging worker has two cores
+        assert Event("go").wait(30)
+    return heat.mean(state)
+
+
+@pytest.mark.parametrize("side", ["in situ", "in transit"])
+@pytest.mark.parametrize("kind", [Pipeline.whole, Pipeline.per_block])
+def test_what_is_late_waits_in_files(side, kind):
+    @cluster3
+    async def test(c, s, *workers):
+        analyses = {"slow": kind(first_two_wait, variables=["heat", "step"])}
+        pipe = pipeline(c, analyses=analyses, chunks={"y": 4})
+        sides = (("slow",), ()) if side == "in situ" else ((), ("slow",))
+        steering = Spilling(c, 6, [Partition("async", 2, 1, *sides, UNKNOWN)])
+        pipe._steered_by = lambda client: steering
+        results = pipe.run(7).__aiter__()
+        first = asyncio.ensure_future(anext(results))
+
+        def files():
+            folders = [Path(worker.local_directory) / f"in-situ-{pipe.id}" for worker in workers]
+            return [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
+
+        # all steps are done, and of the iterations before, those in memory are what was not late
+        await async_poll_for(lambda: iterations_on(*workers) == {1, 2, 7} and len(files()) == 5 * 6, 20)
+        await Event("go").set()
+        found = dict([await first] + [one async for one in results])
+        wanted = heat.serial(heat.plate(), 7)
+        for i, state in enumerate(wanted, 1):
+            blocks = [heat.mean(state.isel(y=slice(at, at + 4))) for at in range(0, 24, 4)]
+            assert found[i]["slow"] == (heat.mean(state) if kind is Pipeline.whole else blocks)
+        assert not files()
+
+    test()
+
+
+@cluster2
+async def test_the_user_may_say_that_late_analyses_spill(c, s, a, b):
+    analyses = {"slow": Pipeline.whole(first_two_wait, variables=["heat", "step"])}
+    pipe = pipeline(c, analyses=analyses, placement="in situ", when_slow="spill", stall=0)
+    results = pipe.run(6).__aiter__()
+    first = asyncio.ensure_future(anext(results))
+    await async_poll_for(lambda: 6 in iterations_on(a, b), 20)  # nothing holds the steps back
+    await Event("go").set()
+    found = dict([await first] + [one async for one in results])
+    wanted = heat.serial(heat.plate(), 6)
+    assert found == {i: {"slow": heat.mean(state)} for i, state in enumerate(wanted, 1)}
+    assert pipe.skipped == []
 
 
 # what is left
