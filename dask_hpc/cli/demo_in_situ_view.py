@@ -24,6 +24,7 @@ from dask_hpc.report.partition import partition_svg
 from dask_hpc.report.phases import COLOURS, NAMES, heard, phases_svg
 
 _MADE_UP = "Cores are played: a task computes, then waits for as long as a slow core would have taken."
+_COLUMNS = "display:grid;grid-template-columns:repeat(auto-fit,minmax(24rem,1fr));gap:1rem 2rem"
 _WIDTH = 110
 _TOLD = 5  # of the newest decisions
 _BAR = 16  # characters of the longest phase
@@ -143,12 +144,9 @@ def summary(run: InSituDemo) -> list[str]:
         f"{'has' if run.is_same else 'has not'} the plate in the end.",
     ]
     if run.slow:
-        changes = [f"from iteration {at} on: {why}" for at, why in run.changes.items() if at > run.slow_from]
-        lines.append(
-            f"At iteration {run.slow_from}, {run.slow} became {SLOWER:g} times slower. "
-            f"{'Divided anew' if changes else 'Nothing was divided anew'}{': ' if changes else ''}"
-            f"{'; '.join(changes)}."
-        )
+        changes = [f"From iteration {at} on: {why}." for at, why in run.changes.items() if at > run.slow_from]
+        said = f"At iteration {run.slow_from}, {run.slow} became {SLOWER:g} times slower."
+        lines += [said, *changes] if changes else [f"{said} Nothing was divided anew."]
     lines += [f"{said}, {_error(rows)}" for said, rows in run.spells if rows]
     if (ours := run.ours) is not None:
         lines += [_beside(rival, ours) for rival in run.rivals]
@@ -180,21 +178,21 @@ def report_page(run: InSituDemo) -> str:
         for number, field in run.fields
     )
     partitions = "".join(
-        f"<p>From iteration {one['iteration']}: {escape(one['reason'])}</p>"
-        f"{partition_svg(hear_partition(one['partition']), NODES, CORES)}"
+        f"<div>{partition_svg(hear_partition(one['partition']), NODES, CORES, width=470)}"
+        f"<p>From iteration {one['iteration']} on: {escape(one['reason'])}</p></div>"
         for one in run.told_changes
     )
     iterations = phases_svg(heard(run.history), run.changes)
-    heads = ("time", "what", "job", "nodes", "why")
+    happened = [(time, what, why) for time, what, _, _, why in run.lines()]
     return html_page(
         "dask-hpc demo: analyses in situ and in transit",
         f"Heat in a plate on {NODES} nodes of {CORES} cores, a live Dask cluster. {_MADE_UP}",
         [
             Section("How it went", words),
             Section("The plate", f'<div style="display:flex;gap:.6rem;flex-wrap:wrap">{fields}</div>'),
-            Section("Who computed what where", partitions),
+            Section("Who computed what where", f'<div style="{_COLUMNS}">{partitions}</div>'),
             Section("Iterations", iterations),
-            Section("What happened and why", table(heads, run.lines())),
+            Section("What happened and why", table(("time", "what", "why"), happened)),
             Section("The policy", f"<pre>{escape(run.policy.to_yaml())}</pre>"),
         ],
     )
