@@ -26,7 +26,8 @@ CLOSE = 10.0
 _LEAST, _MOST = 0.01, 0.1
 
 ASSUMPTIONS = (
-    f"t_sim, not given: {T_SIM:g} of the units of time that bandwidths are given in; others are beside.",
+    f"t_sim, not given: {T_SIM:g} of the units of time that bandwidths are given in; others are beside. Only "
+    "its product with the bandwidth matters: ten times t_sim is ten times the bandwidth.",
     f"Analysis times, whose two bounds are not given: uniform from {_LEAST:.0%} to {_MOST:.0%} of t_sim.",
     "Peaks, whose distribution is not given: uniform numbers, scaled to their sum.",
     "Memory loads, whose number is not given: " + ", ".join(f"{load:g}" for load in LOADS) + ".",

@@ -58,6 +58,13 @@ def test_figures_are_those_of_the_partitions():
             assert sorted(ranked(found, bandwidth, mode)) == sorted(HEURISTICS)
 
 
+def test_only_the_product_of_time_and_bandwidth_matters():
+    slow = curves(Bench(2), Setup(t_sim=10_000.0, bandwidths=(0.1,)), (1.3,))
+    fast = curves(Bench(2), Setup(t_sim=1000.0, bandwidths=(1.0,)), (1.3,))
+    for order in HEURISTICS:
+        assert slow.normalised(order, 0.1) == pytest.approx(fast.normalised(order, 1.0))
+
+
 def test_per_cent_is_over_samples():
     one = per_cent(np.array([[1.1, 1.3], [1.3, 1.5]]))
     assert one.mean == pytest.approx(30) and one.half_width > 0
