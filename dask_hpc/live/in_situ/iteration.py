@@ -3,6 +3,8 @@
 1. A worker's blocks are stepped in as many tasks as it has cores for that, its analyses in situ run in as
    many rows of tasks as it has helper cores; a task of a row waits for the one before, also for that of the
    iteration before. So neither side uses more cores than it has, and no more tasks are needed than cores.
+   (Limits by worker resources would not do: a task that waits for its resource keeps others from starting.)
+   Parcels, combines and reports are small and start first, on whichever core is free.
 2. All tasks are bound to their worker. What is on it already is used where it is. From other workers come
    parcels, cut out where the data are: edges for a step, blocks that move to another worker, and of an
    analysis only the variables that it declares. Two analyses that need the same share a parcel.

@@ -293,7 +293,7 @@ async def test_another_partition_at_every_iteration_changes_no_result(c, s, *wor
         Partition("sync", 3, 0, names, (), UNKNOWN),
     ]
     pipe = pipeline(c, analyses={"mean": heat.mean, "total": Pipeline.per_block(heat.total)}, chunks={"y": 3})
-    noted(c, pipe, *partitions)
+    notes = noted(c, pipe, *partitions)
     wanted = heat.serial(heat.plate(), 12)
     async for i, results in pipe.run(12):
         assert results["mean"] == heat.mean(wanted[i - 1])
@@ -301,6 +301,14 @@ async def test_another_partition_at_every_iteration_changes_no_result(c, s, *wor
             heat.total(wanted[i - 1].isel(y=slice(at, at + 3))) for at in range(0, 24, 3)
         ]
     xr.testing.assert_identical(await c.compute(await pipe.state), wanted[-1])
+    for done in notes.done:  # nothing was stolen, nothing ran anywhere else
+        home, places = done.orders.places.home, done.orders.places
+        staging = {place.address for place in places.staging}
+        for one in done.records:
+            if one.part == "step" or (one.name == "total" and one.part == "analysis" and not staging):
+                assert {home[block] for block in one.blocks} == {one.worker}
+            if one.side == "in transit" and one.part != "parcel":
+                assert one.worker in staging and one.name in places.in_transit
 
 
 class Spilling(Noting):
