@@ -92,7 +92,8 @@ class _Pruned:
         self.problem, self.each, self.pairs, self.best = problem, each, pairs, best
         #: no split takes less on a pair
         self.least = least
-        self.searched = np.zeros(len(least), dtype=np.bool_)
+        #: the best time that was known when a pair was searched
+        self.searched = np.full(len(least), inf)
         self.bounded = np.zeros(len(least), dtype=np.bool_)
         self.work = 0
 
@@ -109,7 +110,7 @@ class _Pruned:
         return 1 - float(self.least.min()) / self.best.time if self.best.time > 0 else 0.0
 
     def _open(self) -> Places:
-        return np.flatnonzero((self.least < self.best.time * (1 - _CLOSE)) & ~self.searched)
+        return np.flatnonzero((self.least < self.best.time * (1 - _CLOSE)) & (self.best.time < self.searched))
 
     def _bound_of_most_helpers(self, open_: Places) -> bool:
         """Of each number of nodes, bound the open pair with most helper cores: analyses take no less with
@@ -129,8 +130,10 @@ class _Pruned:
         return True
 
     def _search(self, open_: Places) -> None:
-        """Search the pairs with the least bounds; of equal ones first that with most helper cores."""
-        order = np.lexsort((-self.pairs.helper[open_], self.least[open_]))
+        """Search the pairs with the least bounds; of equal ones first that with most helper cores. Last
+        again those of which nothing was proven; now there is less to be gained."""
+        again = self.searched[open_] < inf
+        order = np.lexsort((-self.pairs.helper[open_], self.least[open_], again))
         places = open_[order[:_TOGETHER]]
         pairs = self.pairs.at(places)
         cost = costs(self.problem, self.each, pairs)
@@ -140,7 +143,6 @@ class _Pruned:
             if self.least[place] >= self.best.time * (1 - _CLOSE):
                 continue
             found = best_split(_place(self.each, pairs, cost, bound, row), self.best.time, _CLOSE)
-            self.searched[place] = True
             self.work += found.work
             nodes, helper = pairs.nodes[row], pairs.helper[row]
             fewer = (self.pairs.nodes == nodes) & (self.pairs.helper <= helper)
@@ -149,6 +151,7 @@ class _Pruned:
                 analyses = zip(self.problem.analyses, found.in_situ, strict=True)
                 names = frozenset(one.name for one, yes in analyses if yes)
                 self.best = Choice(found.time, int(nodes), int(helper), names)
+            self.searched[place] = self.best.time
 
 
 def _place(each: Work, pairs: Pairs, cost: Costs, bound: Bound, row: int) -> Place:
