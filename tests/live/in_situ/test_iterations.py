@@ -159,13 +159,14 @@ async def test_each_side_keeps_to_its_cores(c, s, a, b):
     names = ("one", "two", "three")
     analyses = {name: Pipeline.per_block(counted_total) for name in names}
     pipe = pipeline(c, counted_step, analyses, chunks={"y": 1}, halo=None)
-    noted(c, pipe, Partition("async", 2, 1, names, (), UNKNOWN))
+    notes = noted(c, pipe, Partition("async", 2, 1, names, (), UNKNOWN))
     await run(pipe, 4)
-    assert Count.most == {
-        (side, worker.address): most
-        for side, most in (("simulation", 3), ("in situ", 1))
-        for worker in (a, b)
-    }
+    for worker in (a, b):
+        assert Count.most["simulation", worker.address] <= 3
+        assert Count.most["in situ", worker.address] == 1
+        for done in notes.done:
+            parts = [one.part for one in done.records if one.worker == worker.address]
+            assert parts.count("step") == 3 and parts.count("analysis") == 3
 
 
 # memory and movement
@@ -392,7 +393,7 @@ async def test_afterwards_the_last_state_is_there_and_nothing_else(c, s, a, b):
 
 @pytest.mark.parametrize("is_lazy", [False, True])
 def test_the_scheduler_forgets_past_iterations(is_lazy):
-    """It would remember all of them, and how the first state was computed: 1.5 times as many in the end."""
+    """It would remember all of them, and how the first state was computed: ten tasks of each."""
 
     @cluster2
     async def test(c, s, a, b):
@@ -403,10 +404,8 @@ def test_the_scheduler_forgets_past_iterations(is_lazy):
         pipe = Pipeline(
             heat.advance, state, analyses, chunks=chunks, halo=halo, placement="in situ", client=c
         )
-        most = {}
-        async for i, _ in pipe.run(18):
-            most[i // 6] = max(most.get(i // 6, 0), len(s.tasks))
-        assert most[2] <= 1.25 * most[1]
+        await run(pipe, 10)
+        await async_poll_for(lambda: len(s.tasks) <= 20, 10)
         assert not [key for key in s.tasks if "xarray" in str(key) or "hold" in str(key)]
 
     test()
