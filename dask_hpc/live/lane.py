@@ -39,8 +39,9 @@ class Lane:
         self.ready: dict[LiveJob | None, Ready] = {}
         #: reads that ended
         self.done = 0
-        #: how many reads each worker was given here
+        #: how many reads each worker was given here, and who got the last one
         self.given: dict[str, int] = {}
+        self.last: str | None = None
         self._period = 0
         self._has_ended = False
         self._measured = 0
@@ -78,6 +79,7 @@ class Lane:
         self.in_flight[key] = Flight(address, now, company, self._period if is_typical else None)
         if address is not None:
             self.given[address] = self.given.get(address, 0) + 1
+            self.last = address
 
     def arrives(self, key: Hashable, is_done: bool, now: float) -> Flight:
         """A read is not in flight any more. ``is_done``: it has a result."""

@@ -6,7 +6,7 @@ tasks that wait for the same slots, in Dask's queue or in the job's wave: Dask's
 or the strategy, if it pairs what reads with what computes. Other reads go back to Dask.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable
 from time import monotonic
 from typing import Any
 
@@ -83,11 +83,9 @@ class Passage:
                 return self._pairing.address(self.strategy, head, task, rival, confined, room)
             if compat.priority(rival) < head.priority:
                 return None
-        near: Mapping[str, int] = {}
-        if len(room.slots) > 1 and self.strategy is not None and self.strategy.together:
-            near = compat.beside(task)
+        together = self.strategy is None or self.strategy.together
         openings = [Opening(slot.load, slot.address, slot.threads) for slot in room.slots.values()]
-        return place(openings, near, head.lane.given)
+        return place(openings, head.lane.last if together else None, head.lane.given)
 
     def _rival(self, confined: LiveJob | None) -> Any:
         """The first root task that waits for the same slots."""

@@ -1,4 +1,8 @@
-"""To which of the workers with an open slot a read goes: near what will be needed together with it."""
+"""To which of the workers with an open slot a read goes: where the read before it went.
+
+Dask's order puts reads next to each other whose data are needed together, whatever lies between: no graph has
+to be searched for that.
+"""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -15,21 +19,15 @@ class Opening(NamedTuple):
     threads: int
 
 
-def place(openings: Collection[Opening], near: Mapping[str, int], given: Mapping[str, int]) -> str:
-    """The worker for the next read. ``near``: how many of the things that will be needed together with it
-    are, or are made, on which worker; ``given``: how many reads each worker was given so far.
+def place(openings: Collection[Opening], last: str | None, given: Mapping[str, int]) -> str:
+    """The worker for the next read. ``last`` got the one before; ``given``: how many reads each has got.
 
-    Threads that have nothing to do go first, as in Dask. Among those workers it is the one that has
-    most of the neighbours, unless it is far ahead of others: so reads go to the workers in runs, and all get
-    their share.
+    Threads that have nothing to do go first, as in Dask. Among those workers it is the last one again,
+    unless it is far ahead of others: so reads go to the workers in runs, and all get their share.
     """
     idle = [one for one in openings if one.load < 1] or openings
     ahead = {one.address: given.get(one.address, 0) / one.threads for one in idle}
     least = min(ahead.values())
-    best = min(idle, key=lambda one: _rank(one, near, ahead[one.address] - least))
-    return best.address
-
-
-def _rank(one: Opening, near: Mapping[str, int], ahead: float) -> tuple[int, float, float, str]:
-    count = near.get(one.address, 0) if ahead < _RUN else 0
-    return -count, ahead if not count else 0.0, one.load, one.address
+    if last in ahead and ahead[last] - least < _RUN:
+        return last
+    return min(idle, key=lambda one: (ahead[one.address], one.load, one.address)).address

@@ -463,26 +463,6 @@ async def test_reads_go_before_the_queue_does(c, s, a):
     assert compat.first_queued(s) is None and compat.count_queued(s) == 0
 
 
-@gen_cluster(client=True, nthreads=[("", 4)] * 2)
-async def test_what_is_needed_together_and_where_it_is(c, s, a, b):
-    roots = [dask.delayed(blocked)("go" if i < 2 else "never", i, dask_key_name=("r", i)) for i in range(5)]
-    steps = [dask.delayed(str)(one, dask_key_name=("s", i)) for i, one in enumerate(roots)]
-    sums = [dask.delayed(max)(steps[i], steps[i + 1], dask_key_name=("t", i)) for i in range(4)]
-    futures = c.compute(sums, optimize_graph=False)
-    await Event("go").set()
-    await async_poll_for(lambda: futures[0].done(), 10)
-    there = compat.beside(s.tasks["r", 3])
-    running = {key for ws in s.workers.values() for key in [t.key for t in ws.processing]}
-    places = {key: s.tasks[key].processing_on.address for key in running}
-    held = {ws.address for ws in s.tasks["s", 1].who_has}
-    assert ("r", 2) in running and there[places["r", 2]] >= 1, "TaskState.processing_on changed"
-    near = compat.beside(s.tasks["r", 2])
-    assert held <= near.keys(), "TaskState.who_has, dependents or dependencies changed"
-    assert not compat.beside(s.tasks["t", 3]), "what nobody needs has no neighbours"
-    await Event("never").set()
-    await c.gather(futures)
-
-
 @one
 async def test_a_task_that_secedes_opens_the_queue(c, s, a):
     called = []

@@ -8,22 +8,22 @@ from hypothesis import strategies as st
 from dask_hpc.planning.neighbours import Opening, place
 
 
-def test_where_neighbours_are():
+def test_where_the_last_one_went():
     openings = [Opening(0.25, "a", 4), Opening(0.5, "b", 4)]
-    assert place(openings, {}, {}) == "a"
-    assert place(openings, {"b": 1}, {}) == "b"
-    assert place(openings, {"b": 1, "a": 2}, {}) == "a"
+    assert place(openings, None, {}) == "a"
+    assert place(openings, "b", {}) == "b"
+    assert place(openings, "c", {}) == "a"  # it has no slot
 
 
 def test_no_thread_is_left_idle():
-    assert place([Opening(1.0, "a", 4), Opening(0.75, "b", 4)], {"a": 3}, {}) == "b"
-    assert place([Opening(1.0, "a", 4), Opening(1.25, "b", 4)], {"b": 3}, {}) == "b"
+    assert place([Opening(1.0, "a", 4), Opening(0.75, "b", 4)], "a", {}) == "b"
+    assert place([Opening(1.0, "a", 4), Opening(1.25, "b", 4)], "b", {}) == "b"
 
 
 def test_nobody_gets_everything():
     openings = [Opening(0.0, "a", 2), Opening(0.0, "b", 2)]
-    assert place(openings, {"a": 1}, {"a": 3}) == "a"
-    assert place(openings, {"a": 1}, {"a": 4}) == "b"
+    assert place(openings, "a", {"a": 3}) == "a"
+    assert place(openings, "a", {"a": 4}) == "b"
 
 
 @given(st.integers(2, 6), st.integers(1, 4), st.integers(10, 60))
@@ -32,8 +32,7 @@ def test_all_get_their_share_in_runs(workers, threads, reads):
     openings = [Opening(0.0, str(i), threads) for i in range(workers)]
     given_, places = {}, []
     for _ in range(reads):
-        near = {places[-1]: 1} if places else {}
-        places.append(place(openings, near, given_))
+        places.append(place(openings, places[-1] if places else None, given_))
         given_[places[-1]] = given_.get(places[-1], 0) + 1
     counts = [given_.get(one.address, 0) for one in openings]
     assert max(counts) - min(counts) <= 2 * threads + 1

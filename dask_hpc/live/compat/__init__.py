@@ -68,7 +68,6 @@ from dask_hpc.live.compat.queue import release_queued as release_queued
 from dask_hpc.live.compat.queue import send as send
 from dask_hpc.live.compat.queue import spare_gated as spare_gated
 from dask_hpc.live.compat.queue import threads_of as threads_of
-from dask_hpc.live.compat.reads import beside as beside
 from dask_hpc.live.compat.reads import group as group
 from dask_hpc.live.compat.reads import group_name as group_name
 from dask_hpc.live.compat.reads import is_computed as is_computed

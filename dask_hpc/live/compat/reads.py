@@ -1,6 +1,6 @@
 """What a task reads."""
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -41,29 +41,6 @@ def measured(scheduler: Any, name: str) -> tuple[int, float, float]:
         metrics.get(("execute", name, "thread-cpu", "seconds"), 0.0),
         metrics.get(("execute", name, "thread-noncpu", "seconds"), 0.0),
     )
-
-
-_AROUND = 60  # tasks that are looked at around a read
-
-
-def beside(task: Any) -> Counter[str]:
-    """How many of the tasks that are needed together with a task, by what depends on it directly or at one
-    remove, have their result on a worker or run there: by its address. Of what has many neighbours only
-    some are looked at."""
-    found: Counter[str] = Counter()
-    seen = {task}
-    users: list[Any] = [task]
-    for _ in range(2):
-        users = list(islice((user for one in users for user in one.dependents), _AROUND))
-        needed = list(islice((need for user in users for need in user.dependencies), _AROUND))
-        needed += islice((need for one in needed for need in one.dependencies), _AROUND)
-        for one in needed:
-            if one not in seen:
-                seen.add(one)
-                found.update(worker.address for worker in one.who_has or ())
-                if one.processing_on is not None:
-                    found[one.processing_on.address] += 1
-    return found
 
 
 _LOOKED_AT = 1000  # objects of a task that are looked through for a path
