@@ -34,7 +34,6 @@ class Room:
     def __init__(self, scheduler: Any, job: LiveJob | None) -> None:
         addresses = None if job is None else job.workers
         self.slots = {slot.address: slot for slot in compat.free_slots(scheduler, addresses)}
-        self.tasks = compat.count_running(scheduler, addresses)
         self.free = sum(slot.free for slot in self.slots.values())
         #: root tasks that do not read and go first
         self.others = 0
@@ -43,7 +42,6 @@ class Room:
         """One slot less."""
         slot = self.slots[address]
         self.free -= 1
-        self.tasks += 1
         if slot.free > 1:
             self.slots[address] = slot.used_once()
         else:
@@ -82,10 +80,11 @@ class Pairing:
         computes = self._kind(rival, waiting)
         reads_ = self._kind(task, head.lane.count_waiting())
         is_first = head.priority < compat.priority(rival)
+        running = compat.count_running(scheduler, None if confined is None else confined.workers)
         while room.free > room.others:
             there = self._reads_on if confined is None else confined.workers & self._reads_on.keys()
             reading = sum(self._reads_on[address] for address in there)
-            tasks = room.tasks + room.others
+            tasks = running + room.others
             found = strategy.next_of(
                 Mix(
                     tasks,

@@ -409,7 +409,7 @@ async def test_slots_are_dasks(c, s, a, b):
     assert compat.first_queued(s).key == ("q", 5), "Scheduler.queued.peek is not the next of the queue"
     assert compat.count_queued(s) == 15, "Scheduler.queued changed"
     assert {slot.address for slot in compat.free_slots(s, None)} == set(), "Scheduler.idle_task_count changed"
-    assert compat.count_running(s, None) == 5, "TaskPrefix.state_counts does not count what is processing"
+    assert compat.count_running(s, None) == 5, "WorkerState.processing changed"
     assert compat.count_running(s, {a.address}) == 2, "WorkerState.processing changed"
     assert compat.queue_order(s) == [("q", i) for i in range(5, 20)], "Scheduler.queued is not in order"
     assert sorted(key for key, _ in compat.in_flight(s)) == [("q", i) for i in range(5)]
@@ -460,7 +460,7 @@ async def test_reads_go_before_the_queue_does(c, s, a):
     await c.gather(futures)
     assert left[0] == 7, "stimulus_queue_slots_maybe_opened is called after the queue went on"
     exit.remove()
-    assert compat.first_queued(s) is None and compat.count_queued(s) == 0
+    assert compat.first_queued(s) is None and compat.count_queued(s) == 0 == compat.count_running(s, None)
 
 
 @one

@@ -172,11 +172,9 @@ def count_queued(scheduler: Any) -> int:
 
 def count_running(scheduler: Any, addresses: Collection[str] | None) -> int:
     """How many tasks were sent to these workers, or to all, and have not ended."""
-    if addresses is None:
-        return sum(found.state_counts["processing"] for found in scheduler.task_prefixes.values())
-    return sum(
-        len(scheduler.workers[address].processing) for address in addresses if address in scheduler.workers
-    )
+    workers = scheduler.workers
+    some = workers.values() if addresses is None else map(workers.get, addresses)
+    return sum(len(worker.processing) for worker in some if worker is not None)
 
 
 def release_queued(scheduler: Any, keys: Iterable[Any], stimulus_id: str) -> None:
