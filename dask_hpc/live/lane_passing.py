@@ -31,6 +31,11 @@ class Passage:
         self.wants_slots = False
         self._pairing = Pairing(scheduler)
 
+    @property
+    def paired(self) -> str:
+        """What was last said of what goes next, a read or what computes."""
+        return self._pairing.said
+
     def arrives(self, lane: Lane, key: Hashable, is_done: bool) -> None:
         """A read is not in flight any more."""
         address = lane.arrives(key, is_done, monotonic()).address

@@ -174,6 +174,11 @@ class Lanes:
         if self._passage.let_pass(self.by_name.values(), only_before_roots):
             self._wake(None)
 
+    @property
+    def paired(self) -> str:
+        """What was last said of what goes next, a read or what computes."""
+        return self._passage.paired
+
     def as_status(self) -> list[dict[str, Any]]:
         """Each file system that is read from, as plain data."""
         return [

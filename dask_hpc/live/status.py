@@ -35,6 +35,7 @@ def status_of(control: "ControlLoop") -> dict[str, Any]:
         ],
         "jobs": [status_of_job(control, job) for job in jobs],
         "io": control.gate.waves.lanes.as_status(),
+        "io_next": control.gate.waves.lanes.paired,
         "scripts": sorted({request["id"] for request in control.script_of.values()}),
         **control.holds.as_status(),
     }

@@ -112,6 +112,7 @@ async def test_reads_go_beside_what_computes(c, s, *workers):
         await settle(lambda: len(running(s, "open")) >= 4)
         by_worker = [sum(t.key.startswith("open") for t in ws.processing) for ws in s.workers.values()]
         assert max(by_worker) - min(by_worker) <= 1
+        assert "goes next: " in (await manager.status())["io_next"]
         await go("burn", range(10, 40))
         await go("go", range(40))
         await c.gather([*first, *second])
