@@ -21,9 +21,15 @@ ALL_ORDERS: tuple[str, ...] = ("exact", "enumerate", *ORDERS, "random")
 def partition(problem: PartitionProblem, order: str = "exact", *, seed: int = 0) -> Partition:
     """Who runs where so that an iteration takes as short as possible.
 
-    "exact" is the optimum over all splits and whole numbers of nodes and helper cores. The other orders are
-    the source's: "enumerate" tries all subsets with nodes and helper cores rounded up, the rest move one
-    analysis after another in situ. ``seed`` is that of "random".
+    With n nodes that simulate, h helper cores of each and some analyses in situ, an iteration takes, in whole
+    numbers, max(simulation on n (c - h) cores, analyses in situ on n h cores, the others on C - n nodes) in
+    mode "async", and max(simulation, then analyses in situ, each on n c cores; the others on C - n nodes) in
+    mode "sync", where h is 0.
+
+    "exact" is the optimum over all splits, n and h, to a hundred-thousandth of an iteration; if that is not
+    proven, ``warning`` says how much shorter an iteration could be. The other orders are the source's:
+    "enumerate" tries all subsets with nodes and helper cores rounded up, the rest move one analysis after
+    another in situ. ``seed`` is that of "random".
     """
     if order not in ALL_ORDERS:
         raise InputError("order", f"found {shown(order)}", ", ".join(ALL_ORDERS))
