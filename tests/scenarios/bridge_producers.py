@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import signal
-from time import monotonic
+from time import monotonic, sleep
 
 import numpy as np
 
@@ -20,9 +20,10 @@ def whole(ranks, step, size):
     return np.concatenate([block(rank, step, size) for rank in range(ranks)])
 
 
-def produce(address, rank, ranks, sizes, steps, options, start, said):
-    """Put one block of each step, into a stream for each size of blocks. Says of each block the seconds that
-    ``put`` took, of these in which it waited, and whether it was taken."""
+def produce(address, rank, ranks, sizes, steps, pause, gates, options, start, said):
+    """Put one block of each step, into a stream for each size of blocks; a step takes ``pause`` seconds, and
+    those in ``gates`` wait for an event. Says of each block the seconds that ``put`` took, in how many it
+    waited, and whether the block was taken."""
     for size in sizes:
         with dask_hpc.Bridge(
             address, f"heat{size}", shape=ranks * size, chunks=size, rank=rank, size=ranks, **options
@@ -31,6 +32,9 @@ def produce(address, rank, ranks, sizes, steps, options, start, said):
             start.wait()
             rows = []
             for step in steps:
+                sleep(pause)
+                if step in gates:
+                    gates[step].wait()
                 since = monotonic()
                 taken = bridge.put("t", block(rank, step, size), rank, step)
                 rows.append((step, monotonic() - since, bridge.stalled(step), taken))
@@ -41,18 +45,15 @@ def produce(address, rank, ranks, sizes, steps, options, start, said):
 class Producers:
     """So many processes; whatever happens, none is left."""
 
-    def __init__(self, address, ranks, sizes, steps, **options):
+    def __init__(self, address, ranks, sizes, steps, pause=0.0, gates=None, **options):
         self.start, self.said = SPAWN.Event(), SPAWN.Queue()
-        self.args = (address, ranks, sizes, options)
-        self.processes = [self._process(rank, steps) for rank in range(ranks)]
+        self.args = (address, ranks, sizes, pause, options)
+        self.processes = [self._process(rank, steps, (gates or {}).get(rank, {})) for rank in range(ranks)]
 
-    def _process(self, rank, steps):
-        address, ranks, sizes, options = self.args
-        process = SPAWN.Process(
-            target=produce,
-            args=(address, rank, ranks, sizes, steps, options, self.start, self.said),
-            daemon=True,
-        )
+    def _process(self, rank, steps, gates):
+        address, ranks, sizes, pause, options = self.args
+        told = (address, rank, ranks, sizes, steps, pause, gates, options, self.start, self.said)
+        process = SPAWN.Process(target=produce, args=told, daemon=True)
         process.start()
         return process
 
@@ -63,7 +64,7 @@ class Producers:
 
     def again(self, rank, steps):
         """A new process of that rank."""
-        self.processes[rank] = self._process(rank, steps)
+        self.processes[rank] = self._process(rank, steps, {})
 
     def hear(self, kind, count):
         """Wait for so many messages of a kind; those of others are dropped."""

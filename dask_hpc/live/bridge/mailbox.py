@@ -10,7 +10,7 @@ nothing else but numpy, the standard library and distributed.
 3. A block counts as consumed when a task has taken it and Dask has released its result. It stays for others
    who may ask until the room is needed.
 4. At most ``most_steps`` steps of a stream are in memory here that are not consumed: for another one there
-   is no room; it may come to be put into files.
+   is no room; it may come to be put into files, and can be had when it is read from there.
    A step older than one that is here is always let in: those who are waited for may wait for it.
 """
 
@@ -35,13 +35,14 @@ THERE, TAKEN, CONSUMED = "there", "taken", "consumed"
 
 
 class Block:
-    """One block: in memory, or in a file."""
+    """One block: in memory, or in a file. ``rank`` is of the producer that brought it."""
 
-    __slots__ = ("data", "path", "state")
+    __slots__ = ("data", "path", "rank", "state")
 
-    def __init__(self, data: Any, path: str = "") -> None:
+    def __init__(self, data: Any, path: str, rank: Any) -> None:
         self.data = data
         self.path = path
+        self.rank = rank
         self.state = THERE
 
 
@@ -56,12 +57,15 @@ class Shelf:
         self.steps: dict[int, dict[tuple[str, tuple[int, ...]], Block]] = {}
         #: steps that were given up, and why
         self.over: OrderedDict[int, str] = OrderedDict()
-        #: what the scheduler has not heard of yet, by variable and step: index and rank of the producer
-        self.untold: dict[tuple[str, int], list[tuple[tuple[int, ...], Any]]] = {}
+        #: what the scheduler has not heard of yet, by variable and step: index, rank of the producer, and
+        #: whether it is in a file
+        self.untold: dict[tuple[str, int], list[tuple[tuple[int, ...], Any, bool]]] = {}
         #: steps whose blocks are not here any more, of which the scheduler has not heard yet
         self.gone: list[int] = []
         self.changed = asyncio.Event()
         self.timer: asyncio.TimerHandle | None = None
+        #: reads blocks from files
+        self.reading: asyncio.Task[None] | None = None
 
     def is_consumed(self, step: int) -> bool:
         """Whether nobody waits for the blocks of this step any more."""
@@ -69,11 +73,24 @@ class Shelf:
 
     def has_room(self) -> bool:
         """Whether there is room for one more step."""
+        return self.fills_less() and not any(map(self.is_in_files, self.steps))
+
+    def fills_less(self) -> bool:
+        """Whether fewer steps than there may be are in memory and not consumed."""
         filled = (
             any(block.state != CONSUMED and not block.path for block in blocks.values())
             for blocks in self.steps.values()
         )
         return sum(filled) < self.most_steps
+
+    def is_in_files(self, step: int) -> bool:
+        """Whether blocks of this step are in files."""
+        return any(block.path for block in self.steps[step].values())
+
+    def next_from_files(self) -> int | None:
+        """The step that is to be read from files now."""
+        steps = [step for step in self.steps if self.is_in_files(step)] if self.fills_less() else []
+        return min(steps, default=None)
 
     def lets_in(self, step: int) -> bool:
         """Whether blocks of this step may come."""
@@ -91,13 +108,18 @@ class Shelf:
     def throw_away(self, step: int) -> None:
         """Have no blocks of this step any more."""
         for block in self.steps.pop(step, {}).values():
-            if block.path and os.path.exists(block.path):
-                os.remove(block.path)
+            remove(block.path)
 
     def change(self) -> None:
         """Those who wait for room look again."""
         self.changed.set()
         self.changed = asyncio.Event()
+
+
+def remove(path: str) -> None:
+    """Have no file of that name."""
+    if path and os.path.exists(path):
+        os.remove(path)
 
 
 class Mailbox(WorkerPlugin):
@@ -182,13 +204,41 @@ class Mailbox(WorkerPlugin):
             if spill:
                 self._files += 1
                 path = os.path.join(self._worker.local_directory, f"{self.name}-{self._files}.npy")
-                await asyncio.to_thread(np.save, path, block)
+                try:
+                    await asyncio.to_thread(np.save, path, block)
+                except OSError as error:
+                    return {"room": False, "over": f"no file of it could be written: {error}"}
                 block = None
             if step not in shelf.steps:
                 shelf.make_room()
-            shelf.steps.setdefault(step, {})[where] = Block(block, path)
-            self._note(stream, shelf, variable, step, (tuple(index), rank))
+            shelf.steps.setdefault(step, {})[where] = Block(block, path, rank)
+            self._note(stream, shelf, variable, step, (tuple(index), rank, bool(path)))
+            self._read_files(stream, shelf)
         return {"room": shelf.has_room(), "over": ""}
+
+    def _change(self, stream: str, shelf: Shelf) -> None:
+        """There may be room: first for what is in files, then for what comes."""
+        self._read_files(stream, shelf)
+        shelf.change()
+
+    def _read_files(self, stream: str, shelf: Shelf) -> None:
+        if shelf.reading is None and shelf.next_from_files() is not None:
+            shelf.reading = asyncio.ensure_future(self._read(stream, shelf))
+
+    async def _read(self, stream: str, shelf: Shelf) -> None:
+        """Take steps back into memory, oldest first. Only then tasks can have their blocks: if they read them
+        themselves, they would fill the memory."""
+        try:
+            while (step := shelf.next_from_files()) is not None:
+                for (variable, index), block in list(shelf.steps[step].items()):
+                    if block.path and step in shelf.steps:
+                        path, block.data = block.path, await asyncio.to_thread(np.load, block.path)
+                        block.path = ""
+                        remove(path)
+                        if step in shelf.steps:
+                            self._note(stream, shelf, variable, step, (index, block.rank, False))
+        finally:
+            shelf.reading = None
 
     def _shelf(self, stream: str, most_steps: int) -> Shelf:
         return self.shelves.setdefault(stream, Shelf(most_steps))
@@ -261,13 +311,14 @@ class Mailbox(WorkerPlugin):
                 block.state = CONSUMED
         while len(shelf.over) > _REMEMBERED:
             shelf.over.popitem(last=False)
-        shelf.change()
+        self._change(stream, shelf)
 
     def _forget(self, stream: str) -> None:
         shelf = self.shelves.pop(stream, None)
         if shelf is not None:
-            if shelf.timer is not None:
-                shelf.timer.cancel()
+            for one in (shelf.timer, shelf.reading):
+                if one is not None:
+                    one.cancel()
             for step in list(shelf.steps):
                 shelf.throw_away(step)
             shelf.change()
@@ -285,7 +336,7 @@ class Mailbox(WorkerPlugin):
             why = shelf.over.get(step, "it has been consumed and its room was needed")
             raise LookupError(f"{what} is not there: {why}")
         block.state = TAKEN
-        return np.load(block.path) if block.path else block.data
+        return block.data
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         """A task of this worker changed its state."""
@@ -301,7 +352,7 @@ class Mailbox(WorkerPlugin):
         block = shelf.steps.get(int(step), {}).get((variable, key[1:]))
         if block is not None and block.state == TAKEN:
             block.state = CONSUMED if start == "memory" else THERE
-            shelf.change()
+            self._change(stream, shelf)
 
 
 class Take:

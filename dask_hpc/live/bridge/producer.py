@@ -88,6 +88,7 @@ class Bridge:
         self._address = _address(address)
         self._security = (security or Security()).get_connection_args("client")
         self._workers: tuple[str, ...] = ()
+        self._newest = -1
         self._over: dict[int, str] = {}
         self._strides: list[list[int]] = []
         #: workers that said there is room for one more step than they have
@@ -256,13 +257,14 @@ class Bridge:
         for task in (self._listening, *self._repeating):
             task.cancel()
         with suppress(OSError):
-            await self._say(op="close")
+            await self._say(op="close", steps=[self._newest])
             await self._comm.close()
         await self._pool.close()
 
     # the workers
 
     async def _put(self, variable: str, block: Any, index: tuple[int, ...], step: int) -> bool:
+        self._newest = max(self._newest, step)
         while True:
             if self._leaves_out(step):
                 return False
@@ -270,7 +272,8 @@ class Bridge:
             try:
                 if not await self._is_let_in(worker, step):
                     if self._grid.when_slow != "spill":
-                        await self._drop(step)
+                        why = f"the consumers were slow: there was no room for {self._stall:g} s"
+                        await self._drop(step, why)
                         return False
                     self._spills[worker] = step
                 spill = self._spills.get(worker) == step
@@ -344,13 +347,13 @@ class Bridge:
         self._room[worker] = answer["room"]
         self._let_in[worker] = max(step, self._let_in.get(worker, -1))
         if answer["over"]:
-            self._over[step] = answer["over"]
+            await self._drop(step, answer["over"])
         return not answer["over"]
 
-    async def _drop(self, step: int) -> None:
-        why = f"the consumers were slow: there was no room for {self._stall:g} s"
-        self._over[step] = why
-        await self._say(op="skip", steps=[step], why=why)
+    async def _drop(self, step: int, why: str) -> None:
+        if step not in self._over:
+            self._over[step] = why
+            await self._say(op="skip", steps=[step], why=why)
 
     async def _put_again(self, blocks: Any) -> None:
         """A worker has died; the scheduler says what it had. If it dies as well, all is over anyway."""

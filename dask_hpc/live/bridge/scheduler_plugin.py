@@ -167,7 +167,9 @@ class BridgePlugin(SchedulerPlugin):
         found.count("blocks")
         found.gone(worker, gone)
         if step not in found.over:
-            come = found.come(worker, variable, step, ((tuple(index), rank) for index, rank in blocks))
+            come = found.come(
+                worker, variable, step, ((tuple(index), rank, is_file) for index, rank, is_file in blocks)
+            )
             self._look(map(key_of, come))
             had = [block for block in come if found.is_had(block) and not self._is_needed(block)]
             if had:  # it was put again, by a producer that has returned
@@ -260,6 +262,7 @@ class BridgePlugin(SchedulerPlugin):
         """What a producer says. Whether it stays."""
         if op == "close":
             producer.has_ended = True
+            stream.newest = max(stream.newest, *steps)
             return False
         if op == "skip":
             for step in steps:

@@ -47,6 +47,8 @@ class Stream:
         self.where: OrderedDict[int, dict[tuple[str, tuple[int, ...]], str | None]] = OrderedDict()
         #: steps that were given up, and why
         self.over: OrderedDict[int, str] = OrderedDict()
+        #: blocks that a worker has in files, until there is room in its memory
+        self.in_files: set[Asked] = set()
         #: by step: the blocks that consumers have had
         self.had: dict[int, set[tuple[str, tuple[int, ...]]]] = {}
         #: who brought blocks of that index last
@@ -73,14 +75,22 @@ class Stream:
         """Every so many steps come now."""
         return self.strides[-1][1] if self.strides else 1
 
-    def come(self, worker: str, variable: str, step: int, blocks: Iterable[tuple[Any, Any]]) -> list[Asked]:
-        """A worker has these blocks, each with the rank that brought it."""
+    def come(
+        self, worker: str, variable: str, step: int, blocks: Iterable[tuple[Any, Any, bool]]
+    ) -> list[Asked]:
+        """A worker has these blocks, each with the rank that brought it, and whether it is in a file. Those
+        that can be had."""
         there = self.where.setdefault(step, {})
         found = []
-        for index, rank in blocks:
+        for index, rank, is_in_file in blocks:
             there[variable, index] = worker
             self.brings[index] = rank
-            found.append(Asked(self.id, variable, step, index))
+            asked = Asked(self.id, variable, step, index)
+            if is_in_file:
+                self.in_files.add(asked)
+            else:
+                self.in_files.discard(asked)
+                found.append(asked)
         self.newest = max(self.newest, step)
         while len(self.where) > _KEPT:
             oldest = min(self.where)
@@ -109,6 +119,7 @@ class Stream:
         for step, there in self.where.items():
             for variable, index in [block for block, holder in there.items() if holder == worker]:
                 asked = Asked(self.id, variable, step, index)
+                self.in_files.discard(asked)
                 if self.is_had(asked) and not is_needed(asked):
                     there[variable, index] = None
                 else:
@@ -122,6 +133,7 @@ class Stream:
         self.over[step] = why
         self.where.pop(step, None)
         self.had.pop(step, None)
+        self.in_files = {asked for asked in self.in_files if asked.step != step}
         self.newest = max(self.newest, step)
         while len(self.over) > _KEPT:
             self.over.popitem(last=False)
@@ -135,12 +147,16 @@ class Stream:
         return True
 
     def holder(self, asked: Asked) -> str | None:
-        """The worker that has a block."""
+        """The worker that has a block in memory."""
+        if asked in self.in_files:
+            return None
         return self.where.get(asked.step, {}).get((asked.variable, asked.block))
 
     def why_not(self, asked: Asked) -> str:
         """Why a block that is nowhere will not come; nothing if it may."""
         step = asked.step
+        if asked in self.in_files:
+            return ""
         if step in self.over:
             return self.over[step]
         if (asked.variable, asked.block) in self.where.get(step, {}) or step <= self.newest - _KEPT:

@@ -1,6 +1,7 @@
 """Consumers that are slow: what a producer does then, and what is left of the steps."""
 
 import asyncio
+from pathlib import Path
 from time import monotonic
 
 import numpy as np
@@ -127,17 +128,47 @@ async def test_spill(c, s, a, b):
             for blocks in shelf_of(worker).steps.values()
         ]
         assert in_files == [0, 2, 2, 2] * 2
+        files = [path for worker in (a, b) for path in Path(worker.local_directory).rglob("*.npy")]
+        assert len(files) == 12
         await Event("go").set()
         for step, found in enumerate(await c.gather(futures)):
             assert found.sum() == whole(step).sum()
-        paths = [
-            block.path for w in (a, b) for blocks in shelf_of(w).steps.values() for block in blocks.values()
-        ]
-        assert any(paths) and await reader.skipped() == {}
+        assert await reader.skipped() == {}
+        assert not any(path.exists() for path in files)
         await close(bridge)
-    import os
 
-    await async_poll_for(lambda: not any(os.path.exists(path) for path in paths if path), 10)
+
+@cluster2
+async def test_what_is_in_files_comes_in_order_after_the_end_too(c, s, a, b):
+    bridge = await declare(s, most_steps=1, stall=STALL, when_slow="spill")
+    async with await dask_hpc.Bridge.open(c, "heat") as reader:
+        first = c.compute(held_up(reader, 0))
+        assert all(await put(bridge, range(3)))
+        await close(bridge)
+        stream = plugin_of(s).streams["heat"]
+        await async_poll_for(lambda: stream.is_complete, 10)
+        futures = [c.compute(reader.array("t", step).data.sum()) for step in (1, 2)]
+        none = c.compute(reader.array("t", 3).data.sum())
+        with pytest.raises(LookupError, match="the last step was 2"):
+            await none
+        assert not any(future.done() for future in futures)
+        await Event("go").set()
+        assert await c.gather(futures) == [whole(1).sum(), whole(2).sum()]
+        assert (await first).sum() == whole(0).sum()
+
+
+@cluster2
+async def test_files_of_a_step_that_is_over_are_gone(c, s, a, b):
+    """And of a bridge that is closed."""
+    bridge = await declare(s, most_steps=1, stall=STALL, when_slow="spill")
+    async with await dask_hpc.Bridge.open(c, "heat"):
+        assert all(await put(bridge, range(3)))
+        folder = Path(a.local_directory)
+        assert len(list(folder.rglob("*.npy"))) == 4
+        plugin_of(s)._give_up(plugin_of(s).streams["heat"], 1, "a test")
+        await async_poll_for(lambda: len(list(folder.rglob("*.npy"))) == 2, 10)
+        await close(bridge)
+    await async_poll_for(lambda: not list(folder.rglob("*.npy")), 10)
 
 
 @cluster2
