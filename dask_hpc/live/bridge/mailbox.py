@@ -97,13 +97,12 @@ class Shelf:
         return step in self.steps or step in self.over or self.has_room() or step < max(self.steps)
 
     def make_room(self) -> None:
-        """Before another step comes: throw away what is consumed."""
-        for step in sorted(self.steps):
-            if len(self.steps) < self.most_steps:
-                return
-            if self.is_consumed(step):
-                self.throw_away(step)
-                self.gone.append(step)
+        """Before another step comes into memory: throw away what is consumed."""
+        in_memory = [step for step in sorted(self.steps) if not self.is_in_files(step)]
+        consumed = [step for step in in_memory if self.is_consumed(step)]
+        for step in consumed[: max(0, len(in_memory) + 1 - self.most_steps)]:
+            self.throw_away(step)
+            self.gone.append(step)
 
     def throw_away(self, step: int) -> None:
         """Have no blocks of this step any more."""
@@ -230,6 +229,7 @@ class Mailbox(WorkerPlugin):
         themselves, they would fill the memory."""
         try:
             while (step := shelf.next_from_files()) is not None:
+                shelf.make_room()
                 for (variable, index), block in list(shelf.steps[step].items()):
                     if block.path and step in shelf.steps:
                         path, block.data = block.path, await asyncio.to_thread(np.load, block.path)
