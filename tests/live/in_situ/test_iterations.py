@@ -346,8 +346,12 @@ def test_what_is_late_waits_in_files(side, kind):
             folders = [Path(worker.local_directory) / f"in-situ-{pipe.id}" for worker in workers]
             return [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
 
-        # all steps are done, and of the iterations before, those in memory are what was not late
-        await async_poll_for(lambda: iterations_on(*workers) == {1, 2, 7} and len(files()) == 5 * 6, 20)
+        def is_waiting():
+            """All steps are done; in memory is what came before anything was late, and what comes next."""
+            held = iterations_on(*workers)
+            return {1, 2, 7} <= held <= {1, 2, 6, 7} and len(files()) == 5 * 6
+
+        await async_poll_for(is_waiting, 20)
         await Event("go").set()
         found = dict([await first] + [one async for one in results])
         wanted = heat.serial(heat.plate(), 7)
