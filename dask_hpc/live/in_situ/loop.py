@@ -172,7 +172,7 @@ class Loop:
         """An analysis has ended, well or not."""
         try:
             with suppress(CancelledError):
-                await wait([outcome])
+                await self._over([outcome])
         finally:
             self._running[name].pop(iteration, None)
 
@@ -197,10 +197,16 @@ class Loop:
             results={name: results[name] for name in one.outcomes},
         )
 
+    async def _over(self, futures: list[Future]) -> None:
+        """All of them have ended. Dask's ``wait`` asks the current client, which may be another."""
+        with self._client.as_current():
+            over = wait(futures)
+        await over
+
     async def _gather(self, futures: Iterable[Future]) -> list[Any]:
         asked = list(futures)
         if asked:
-            await wait(asked)
+            await self._over(asked)
         for future in asked:
             if future.status != "finished":
                 await future  # raises; gathering several that failed makes Dask complain of all but one
