@@ -208,7 +208,7 @@ class Bridge:
                 first = await self._comm.read()
         except InputError:
             raise
-        except (OSError, TimeoutError, ValueError) as error:
+        except (OSError, TimeoutError, TypeError, ValueError) as error:  # TypeError: no certificates
             words = str(error) or "no answer"
             raise InputError(
                 f"bridge {self.name}: address {self._address}", words, "the address of a running scheduler"
