@@ -64,13 +64,16 @@ def plate(rows: int = 96, columns: int = 192, blocks: int = 12) -> xr.Dataset:
 def advance(block: xr.Dataset) -> xr.Dataset:
     """One iteration. Nothing flows across the rim, so cells near an edge of a block are wrong if there are
     others beyond it: they are ghost cells, and cut off."""
-    found, heating = block["temperature"].values, block["heating"].values
+    found, heating = block["temperature"].values.copy(), block["heating"].values
     conductivity = block["conductivity"].values
     along_y = (conductivity[1:] + conductivity[:-1]) / 2
     along_x = (conductivity[:, 1:] + conductivity[:, :-1]) / 2
+    up, left = np.empty_like(along_y), np.empty_like(along_x)  # memory is asked for once, not in every step
     for _ in range(STEPS):
-        up, left = along_y * np.diff(found, axis=0), along_x * np.diff(found, axis=1)
-        found = (1 - _LOSS) * found + heating
+        np.multiply(along_y, np.subtract(found[1:], found[:-1], out=up), out=up)
+        np.multiply(along_x, np.subtract(found[:, 1:], found[:, :-1], out=left), out=left)
+        found *= 1 - _LOSS
+        found += heating
         found[:-1] += up
         found[1:] -= up
         found[:, :-1] += left

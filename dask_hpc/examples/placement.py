@@ -2,40 +2,84 @@
 
 For a machine with two cores: two workers of one thread each are two nodes, so every core is one that exists,
 and analyses in situ take turns with the steps (mode "sync"). One analysis sees the whole plate and does not
-spread over cores; the others do. So neither is it best to do all in situ (the whole one keeps the other
+spread over cores; the other does. So neither is it best to do all in situ (the whole one keeps the other
 core waiting) nor all in transit (one core has more to do than the other).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from statistics import median
 from typing import Any, NamedTuple
 
+import dask
 import numpy as np
 import xarray as xr
 
 from dask_hpc.examples import heat
 
+#: blocks are narrow, so that two cores that compute do not fight for the memory's bandwidth
+BLOCKS, COLUMNS = 2, 128
 PLACEMENTS = ("auto", "in situ", "in transit")
-_WARM_UP = 5  # iterations before those that count
+WARM_UP = 5  # iterations before those that count
+_TURNS = 40  # of the plate's own iterations, in one of this example's: blocks are to compute for long
+HALO = {"y": _TURNS * heat.STEPS}
+_NEARBY, _FAR = 10, 60  # distances over which the analyses look
+
+
+def advance(block: xr.Dataset) -> xr.Dataset:
+    """One iteration; as wide a rim as ``HALO`` says is wrong afterwards, and cut off."""
+    for _ in range(_TURNS):
+        block = heat.advance(block)
+    return block
+
+
+def grain(block: xr.Dataset) -> np.ndarray:
+    """How rough the plate is over small distances: waves in a block."""
+    return _waves(block["temperature"].values, _NEARBY)
 
 
 def texture(state: xr.Dataset) -> np.ndarray:
-    """Power of all waves in both directions, by their length: of the whole plate, so on one core."""
-    field = state["temperature"].values
-    power = np.zeros(field.shape[0] // 2)
-    for weight in (0.0, 1.0):  # of the plate itself, and of its edges
-        waves = np.fft.fft2(field - weight * np.roll(field, 1, axis=0))
-        there = np.hypot(*np.meshgrid(*(np.fft.fftfreq(n) * n for n in field.shape), indexing="ij"))
-        power += np.bincount(there.astype(int).ravel(), np.abs(waves).ravel() ** 2)[: power.size]
+    """How rough the plate is over any distance: waves in the whole of it, so on one core."""
+    return _waves(state["temperature"].values, _FAR)
+
+
+def _waves(field: np.ndarray, distances: int) -> np.ndarray:
+    """Power of the waves in both directions by their length, of what changes over each distance."""
+    length = np.hypot(*np.meshgrid(*(np.fft.fftfreq(n) * n for n in field.shape), indexing="ij"))
+    which = length.astype(int).ravel()
+    power = np.zeros(which.max() + 1)
+    for distance in range(1, distances + 1):
+        waves = np.fft.fft2(field - np.roll(field, distance, axis=0))
+        power += np.bincount(which, np.abs(waves).ravel() ** 2)
     return power
 
 
 def analyses() -> dict[str, Any]:
-    """Two analyses by block, and one of the whole."""
+    """One analysis by block, and one of the whole."""
     from dask_hpc import InSituPipeline
 
-    by_block = {name: heat.analyses()[name] for name in ("front", "spectrum")}
-    return {**by_block, "texture": InSituPipeline.whole(texture, variables=["temperature"])}
+    temperature = ["temperature"]
+    return {
+        "grain": InSituPipeline.per_block(grain, combine=heat.added, variables=temperature),
+        "texture": InSituPipeline.whole(texture, variables=temperature),
+    }
+
+
+@contextmanager
+def two_nodes() -> Iterator[Any]:
+    """A client of two workers with a core each."""
+    from distributed import Client, LocalCluster
+
+    # Processes that give memory back after every array spend much of their time on getting it again, the
+    # more the more of them do, and that is no work which could be divided.
+    keep = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**30)}
+    before = dask.config.get("distributed.nanny.pre-spawn-environ", {})
+    with (
+        dask.config.set({"distributed.nanny.pre-spawn-environ": {**before, **keep}}),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
 
 
 class Outcome(NamedTuple):
@@ -59,24 +103,24 @@ def compare(
     client: Any,
     rounds: int = 5,
     iterations: int = 6,
-    size: int = 640,
+    rows: int = 4096,
     check: Callable[[int, Mapping[str, Any]], None] = lambda i, results: None,
 ) -> list[Outcome]:
     """Run the pipeline under each placement in turns, so many iterations at a time: what else the machine
     does meanwhile is much the same for all. ``check`` is given every iteration's results."""
     from dask_hpc import InSituPipeline
 
-    lazy = heat.plate(size, size, 8)
+    lazy = heat.plate(rows, COLUMNS, BLOCKS)
     state, chunks = lazy.compute(scheduler="synchronous"), {"y": lazy.chunks["y"]}
     pipes = {
         placement: InSituPipeline(
-            heat.advance,
+            advance,
             state,
             analyses(),
             mode="sync",
             placement=placement,
             chunks=chunks,
-            halo=heat.HALO,
+            halo=HALO,
             client=client,
         )
         for placement in PLACEMENTS
@@ -85,7 +129,7 @@ def compare(
     predicted: dict[str, list[float]] = {placement: [] for placement in PLACEMENTS}
     for turn in range(rounds + 1):
         for placement, pipe in pipes.items():
-            for i, results in pipe.run(_WARM_UP + iterations if turn == 0 else iterations + 1):
+            for i, results in pipe.run(WARM_UP + iterations if turn == 0 else iterations + 1):
                 check(i, results)
             if turn:
                 partition = pipe.partition

@@ -1,56 +1,81 @@
 """Where analyses run matters, on two cores in one run: as predicted, faster, and right to the last bit."""
 
-import os
+import time
 
 import numpy as np
+import psutil
 import pytest
-from distributed import Client, LocalCluster
 
 from dask_hpc.examples import heat
-from dask_hpc.examples.placement import PLACEMENTS, compare, texture
+from dask_hpc.examples.placement import (
+    BLOCKS,
+    COLUMNS,
+    PLACEMENTS,
+    WARM_UP,
+    advance,
+    compare,
+    grain,
+    texture,
+    two_nodes,
+)
 
-SIZE, ITERATIONS, ROUNDS = 1024, 5, 2
-_BUSY = 4.0  # load of a machine on which somebody else computes, too: two workers and their scheduler make 3
+ROWS, ITERATIONS, ROUNDS = 4096, 5, 2
+_OTHERS = 0.25  # cores; with more of them in use by somebody else nothing can be said of times
 
 
-class Serial:
-    """Results of a plain loop without Dask, made as they are asked for."""
+def serial():
+    """Results of a plain loop without Dask: made before, as the machine has two cores only."""
+    state = heat.plate(ROWS, COLUMNS, BLOCKS).compute()
+    cuts = [slice(i * ROWS // BLOCKS, (i + 1) * ROWS // BLOCKS) for i in range(BLOCKS)]
+    known = [{}]
+    for _ in range(WARM_UP + ITERATIONS + ROUNDS * (ITERATIONS + 1)):
+        state = advance(state)
+        rough = heat.added([grain(state.isel(y=cut)) for cut in cuts])
+        known.append({"grain": rough, "texture": texture(state)})
+    return known
 
-    def __init__(self, size):
-        self._state = heat.plate(size, size, 8)
-        self._by_block = heat.serial(self._state)
-        self._whole = self._state.compute()
-        self._known = {}
 
-    def check(self, i, results):
-        while len(self._known) < i:
-            self._whole = heat.advance(self._whole)
-            found = next(self._by_block)
-            picked = {"front": found["front"], "spectrum": found["spectrum"], "texture": texture(self._whole)}
-            self._known[len(self._known) + 1] = picked
-        assert set(results) == set(self._known[i])
-        for name, wanted in self._known[i].items():
+def busy_seconds():
+    """Processor time that the machine has spent, and that which this process and its children have."""
+    times = psutil.cpu_times()
+    mine = psutil.Process()
+    ours = [mine.cpu_times(), *(one.cpu_times() for one in mine.children(recursive=True))]
+    return times.user + times.system + times.steal, sum(one.user + one.system for one in ours)
+
+
+def run(known):
+    """What was measured, and how many cores somebody else kept busy meanwhile."""
+
+    def check(i, results):
+        assert set(results) == set(known[i])
+        for name, wanted in known[i].items():
             assert np.array_equal(results[name], wanted), (i, name)
 
-
-def run(**wishes):
-    serial = Serial(wishes["size"])
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        return {one.placement: one for one in compare(client, check=serial.check, **wishes)}
+    with two_nodes() as client:
+        begun, before = time.monotonic(), busy_seconds()
+        outcomes = compare(client, rounds=ROUNDS, iterations=ITERATIONS, rows=ROWS, check=check)
+        found = {one.placement: one for one in outcomes}
+        seconds, after = time.monotonic() - begun, busy_seconds()
+    (all_before, ours_before), (all_after, ours_after) = before, after
+    return found, ((all_after - all_before) - (ours_after - ours_before)) / seconds
 
 
 @pytest.mark.slow
-def test_the_example_takes_what_was_predicted_and_less_than_the_worse_plain_placement():
+def test_the_example_takes_what_was_predicted_and_less_than_the_worse_plain_placement(report):
+    known = serial()
     for _ in range(3):
-        found = run(size=SIZE, iterations=ITERATIONS, rounds=ROUNDS)
+        found, others = run(known)
         assert list(found) == list(PLACEMENTS)
         auto = found["auto"]
         worse = max(found["in situ"].seconds, found["in transit"].seconds)
         if auto.departure <= 0.15 and auto.seconds <= 0.9 * worse:
-            return
-        if os.getloadavg()[0] > _BUSY:
-            pytest.skip(f"the machine is busy: {auto}")
-    pytest.fail(f"{found}")
+            break
+        if others > _OTHERS:
+            pytest.skip(f"somebody else keeps {others:.1f} cores busy: {auto}")
+    what = "seconds of an iteration: all in situ or in transit, the worse; placed by measurement"
+    report.add("in situ", what, plain=f"{worse:.2f}", ours=f"{auto.seconds:.2f}", bound="<= 0.9 x")
+    report.add(
+        "in situ", "seconds predicted, measured", plain=f"{auto.predicted:.2f}", ours=f"{auto.seconds:.2f}",
+        bound="within 15 %",
+    )  # fmt: skip
+    assert auto.departure <= 0.15 and auto.seconds <= 0.9 * worse, found

@@ -906,7 +906,8 @@ def test_only_compat_touches_private_names():
     )  # fmt: skip
     live = Path(dask_hpc.live.__file__).parent
     for file in set(live.rglob("*.py")) - set((live / "compat").rglob("*.py")):
-        found = [name for name in private if name in file.read_text()]
+        text = file.read_text().replace("client.who_has(", "")  # that of a client is public
+        found = [name for name in private if name in text]
         assert not found, f"{file.name} touches {found}"
 
 

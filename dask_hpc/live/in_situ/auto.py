@@ -71,6 +71,8 @@ class Auto:
         self._machine: Machine | None = None
         self._looked = -inf
         self._places: Places | None = None
+        #: of the iteration that was done last
+        self._ran: Places | None = None
         self._partition: Partition | None = None
         self._done = 0
         self._ended: float | None = None
@@ -113,7 +115,8 @@ class Auto:
         self._ended, self._done = max(before, done.ended), done.iteration  # one may overtake the other
         seconds = self._ended - before
         observed = self._observer.observe(done)
-        if done.orders.places == self._places:
+        is_first, self._ran = done.orders.places != self._ran, done.orders.places
+        if done.orders.places == self._places and not is_first:  # the first also moves blocks, loads code
             assert self._machine is not None and self._partition is not None
             self._measured.add(observed, self._machine.equal(), self._partition)
         self._state_bytes = sum(one.bytes_out for one in done.records if one.part == "step")

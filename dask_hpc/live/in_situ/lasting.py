@@ -190,7 +190,7 @@ class Lasting:
         choices = [[group.future] for group in one.groups]
         for futures, copy in zip(choices, copies, strict=False):
             futures += [copy] if copy is not None else []
-        who_has = await self._client.scheduler.who_has(keys=[one.key for some in choices for one in some])
+        who_has = await self._client.who_has([one for some in choices for one in some])
         running = await self._client.scheduler.ncores_running(workers=None)
         groups = []
         for group, futures in zip(one.groups, choices, strict=True):

@@ -31,6 +31,7 @@ PAGES = [
     "/individual-hpc-decisions",
     "/individual-hpc-jobs",
     "/individual-hpc-pipelines",
+    "/individual-hpc-file-systems",
     "/individual-hpc-power",
 ]
 shown = gen_cluster(
