@@ -207,11 +207,12 @@ class Calls:
         self, id: Any = None, client_id: Any = None, status: Any = None, news: Any = ()
     ) -> dict[str, Any]:
         """An in situ pipeline says how it goes: see ``Pipelines``. The answer is what it is to decide by, the
-        policy in force as YAML; None if nothing is to be changed."""
+        policy in force as YAML, None if nothing is to be changed; and the workers that it is to leave."""
         plugin = self._plugin
         plugin.pipelines.told(id, client_id, status, news)
         decides = plugin.is_on and not plugin.control.is_paused
-        return {"policy": self._policy_text() if decides else None}
+        leaving = sorted(plugin.control.leaving.addresses) if plugin.is_on else []
+        return {"policy": self._policy_text() if decides else None, "leaving": leaving}
 
     async def close(self) -> str:
         """End the management."""

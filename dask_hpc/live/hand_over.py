@@ -1,14 +1,14 @@
 """How a job gives nodes up: what it runs there ends, and its results come along.
 
 The job's new tasks already go to the nodes that stay. Of what was sent to the others, what has not started
-goes to the nodes that stay, too; what runs is waited for, up to the drain budget, and longer while a shuffle
-of the job needs the nodes; and results that are nowhere else are moved to the nodes that stay. Only then are
-the nodes given to others. A hand-over never fails: what still runs at the end finishes where it is, and what
-fits nowhere stays where it is; the story says so.
+goes to the nodes that stay, too; what runs, and what may run nowhere else as the user said, is waited for, up
+to the drain budget, and longer while a shuffle of the job needs the nodes; and results that are nowhere else
+are moved to the nodes that stay. Only then are the nodes given to others. A hand-over never fails: what still
+runs at the end finishes where it is, and what fits nowhere stays where it is; the story says so.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dask_hpc.live import compat
@@ -92,7 +92,8 @@ class HandOvers:
         while self._is_busy(job, gives):
             now = clock()
             if now - since >= budget and not self._is_shuffling(job, gives):
-                running = [key for address in gives for key in self._tasks(job, address)]
+                running = {key for address in gives for key in self._tasks(job, address)}
+                running.update(self._bound(job, gives))
                 self._tell(
                     "hand-over",
                     f"job {job.id}: the drain budget of {show_duration(budget)} is over; {len(running)} of "
@@ -121,7 +122,21 @@ class HandOvers:
         return bool(plan) and not plan.unplaced and not failed
 
     def _is_busy(self, job: LiveJob, gives: set[str]) -> bool:
-        return any(self._tasks(job, address) for address in gives) or self._is_shuffling(job, gives)
+        return (
+            any(self._tasks(job, address) for address in gives)
+            or self._is_shuffling(job, gives)
+            or next(self._bound(job, gives), None) is not None
+        )
+
+    def _bound(self, job: LiveJob, gives: set[str]) -> Iterator[Hashable]:
+        """Its tasks that still have to run, and may do so on workers that are given up only."""
+        fewer: Iterable[Hashable] = job.wishes if len(job.wishes) < len(job.unfinished) else job.unfinished
+        for key in fewer:
+            wishes = job.wishes.get(key)
+            if key in job.unfinished and wishes is not None and not wishes.loose:
+                where = compat.wished_addresses(self._scheduler, wishes)
+                if where and where <= gives:
+                    yield key
 
     def _is_shuffling(self, job: LiveJob, gives: set[str]) -> bool:
         return bool(job.unfinished) and any(

@@ -125,6 +125,11 @@ class Holds:
         for job in () if for_good else self._running_jobs():
             if job.unfinished and not job.workers.isdisjoint(together) and not job.workers & others:
                 return f"it is the last running worker of job {job.id}"
+        return self.is_needed(together)
+
+    def is_needed(self, together: Collection[str]) -> str | None:
+        """The task that nobody but these workers may run, in words; None if there is none."""
+        others = compat.running_workers(self._scheduler).difference(together)
         key = next(self._needing(set(together), others), None)
         return None if key is None else f"no other running worker may run {key!r}"
 

@@ -131,10 +131,10 @@ class JobContext:
         job_id, clients = self._leave()
         for client in clients:
             if client.asynchronous:  # called on its event loop: nothing here may wait
-                client.loop.add_callback(_tell, client, job_id)
+                client.loop.add_callback(tell_closed, client, job_id)
             else:
                 with suppress(Exception):
-                    client.sync(_tell, client, job_id, callback_timeout=_PATIENCE)
+                    client.sync(tell_closed, client, job_id, callback_timeout=_PATIENCE)
 
     async def __aenter__(self) -> "JobContext":
         return self.__enter__()
@@ -148,10 +148,10 @@ class JobContext:
         job_id, clients = self._leave()
         for client in clients:
             if client.asynchronous:
-                await _tell(client, job_id)
+                await tell_closed(client, job_id)
             else:
                 with suppress(Exception):
-                    client.sync(_tell, client, job_id, callback_timeout=_PATIENCE)
+                    client.sync(tell_closed, client, job_id, callback_timeout=_PATIENCE)
 
     def _leave(self) -> tuple[str, list[Client]]:
         job_id, annotated, clients = self._entered.pop()
@@ -167,8 +167,8 @@ class JobContext:
         return set()
 
 
-async def _tell(client: Client, job_id: str) -> None:
-    """Say that a context was closed. If that fails the client is going, and its contexts with it."""
+async def tell_closed(client: Client, job_id: str) -> None:
+    """Say that a job's context was closed. If that fails the client is going, and its contexts with it."""
     with suppress(Exception):
         async with asyncio.timeout(_PATIENCE):
             await client.log_event(TOPIC, {"closed": job_id})

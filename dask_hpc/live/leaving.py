@@ -10,6 +10,9 @@ whose lifetime ends. The road has five parts:
 4. Move the results that nobody else has to the workers that stay, neighbours together, none fuller than 80 %.
 5. Let Dask remove it, which by then finds nothing left to move.
 
+A worker on which an in situ pipeline runs tasks that nobody else may run is not held before the pipeline has
+moved away, which it does when it hears of it; that may take as long as the drain budget, too.
+
 A worker that cannot leave (its data fits nowhere, an actor lives there, nobody else may run a task of its)
 is released and works on; it is missing in the answer, and story and event log say why. With it stay the
 other workers of its batch job, if that was named as a whole. If no worker stays
@@ -21,7 +24,7 @@ mixture: tasks, answers of workers, shuffles, workers that die, control that is 
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any
 
 from dask_hpc import config
@@ -55,10 +58,17 @@ class Leaving:
         self._budget = budget
         self._count_error = count_error
         self._is_over = False
+        #: whether somebody binds tasks to workers, hears which of them leave, and moves away
+        self.is_heard: Callable[[], bool] = lambda: False
         #: by worker, what brings it out
         self._departures: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._doing: set[asyncio.Task[Any]] = set()
         self._theirs, self._give_back = compat.replace_retirement(scheduler, self.retire_workers)
+
+    @property
+    def addresses(self) -> Collection[str]:
+        """The workers that are on their way out."""
+        return self._departures.keys()
 
     def close(self) -> None:
         """Back to Dask's own. What is under way ends at once, as Dask would end it."""
@@ -172,6 +182,7 @@ class Leaving:
         """Parts 1 to 3. The budget of each worker begins when it is held."""
         clock = asyncio.get_running_loop().time
         held: dict[str, float] = {}
+        since = clock()
         while there := self._on_the_way(departure):
             now = clock()
             for address in there:
@@ -179,6 +190,8 @@ class Leaving:
                     self._refuse(departure, address, "actors live there, which cannot be moved")
             free = [a for a in departure.ready if a in there and a not in held]
             free = [a for a in free if not self._is_needed(departure, a)]
+            if now - since < departure.budget and self.is_heard():
+                free = [a for a in free if self._holds.is_needed([a]) is None]
             # One that is on its way out already, but still here, is given nothing anyway.
             stays = [a for a in free if compat.worker_status(self._scheduler, a) in ("running", "paused")]
             for address, reason in self._holds.hold(stays, _WHY, for_good=True).items():

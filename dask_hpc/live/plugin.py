@@ -337,6 +337,7 @@ class HpcPlugin(SchedulerPlugin):
             self.power,
             self.count_error,
         )
+        self.control.leaving.is_heard = lambda: self.pipelines.is_any_running()
         self._owner = self.control.gate.owner
         self._held = self.control.holds.reasons
         self.sizing = Sizing(self.scheduler, self.control)

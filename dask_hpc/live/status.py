@@ -89,6 +89,7 @@ def status_of_job(control: "ControlLoop", job: LiveJob) -> dict[str, Any]:
         "max_nodes": model.max_nodes,
         "walltime": None if model.walltime == inf else model.walltime,
         "nodes": list(job.nodes),
+        "gives_up": _gives_up(control, job),
         "requested": control.indices.requests.get(job.id),
         "submitted": model.submitted,
         "started": job.started,
@@ -100,6 +101,12 @@ def status_of_job(control: "ControlLoop", job: LiveJob) -> dict[str, Any]:
         "reason": job.reason,
         "waiting_because": _waiting_because(control, job) if job.state == "waiting" else None,
     }
+
+
+def _gives_up(control: "ControlLoop", job: LiveJob) -> list[str]:
+    """Those of its nodes that it leaves: others get them when its tasks there have ended."""
+    running = control.indices.running.get(job.id)
+    return [] if running is None or running.target is None else list(running.nodes[running.target :])
 
 
 def _performance(control: "ControlLoop", job: LiveJob) -> dict[str, Any]:

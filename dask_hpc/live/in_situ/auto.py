@@ -18,11 +18,13 @@ from distributed import Client
 
 from dask_hpc.live.in_situ.analysis import InSituAnalysis
 from dask_hpc.live.in_situ.diary import Diary
+from dask_hpc.live.in_situ.job import PipelineJob
 from dask_hpc.live.in_situ.machine import Machine, look
 from dask_hpc.live.in_situ.measured import Measurements
 from dask_hpc.live.in_situ.observing import Observer
 from dask_hpc.live.in_situ.orders import Finished, Orders, Running
 from dask_hpc.live.remote import is_managed
+from dask_hpc.model.errors import InputError
 from dask_hpc.model.partition import Partition, PartitionProblem, PipelineView
 from dask_hpc.model.plan import Placement
 from dask_hpc.planning.back_pressure import BackPressure, Deed, Skipped, Slow, SlowWish
@@ -47,7 +49,6 @@ class Steered:
     slow: SlowWish
     #: whether the policy of a managed cluster decides
     follows_policy: bool = True
-    job: str | None = None
 
 
 class Auto:
@@ -69,6 +70,11 @@ class Auto:
         self._measured = Measurements()
         self._pressure = BackPressure(self._rules())
         self._machine: Machine | None = None
+        self._job: PipelineJob | None = None
+        #: names of the job's nodes, and workers that are leaving, when the machine was looked at
+        self._allotted: frozenset[str] | None = None
+        self._avoided: frozenset[str] = frozenset()
+        self._leaving: frozenset[str] = frozenset()
         self._looked = -inf
         self._places: Places | None = None
         #: of the iteration that was done last
@@ -80,9 +86,11 @@ class Auto:
         #: whether the partition in force was made from what was measured
         self._is_expected = False
 
-    def begin(self, last: int) -> None:
-        """A run begins, up to this iteration."""
+    def begin(self, last: int, job: PipelineJob | None = None) -> None:
+        """A run begins, up to this iteration, perhaps as a job."""
         self._last = last
+        self._job = job
+        self._looked = -inf
         self._is_managed = None  # perhaps it is now
         self._ended = None
 
@@ -154,12 +162,11 @@ class Auto:
 
     async def _look(self, home: Mapping[int, str]) -> bool:
         """Which nodes there are now; whether they are others than before."""
-        now = monotonic()
-        if self._machine is not None and now - self._looked < _LOOK:
+        allotted = None if self._job is None else await self._job.nodes()
+        is_same = allotted == self._allotted and self._leaving == self._avoided
+        if self._machine is not None and is_same and monotonic() - self._looked < _LOOK:
             return False
-        self._looked = now
-        bandwidth = parse_bytes(dask.config.get("distributed.scheduler.bandwidth", "100 MB"))
-        found = await look(self._client, bandwidth, self._steered.job)
+        found = await self._found(allotted)
         before, self._machine = self._machine, found
         if before is None or before == found:
             return before is None
@@ -169,6 +176,19 @@ class Auto:
         words += [f"{', '.join(gone)} left"] if gone else []
         self._diary.tell("nodes-changed", "; ".join(words) or "workers of its nodes changed")
         return True
+
+    async def _found(self, allotted: frozenset[str] | None) -> Machine:
+        """The nodes. A job's may be on their way out, all of them: then it will get others, or wait."""
+        bandwidth = parse_bytes(dask.config.get("distributed.scheduler.bandwidth", "100 MB"))
+        while True:
+            self._allotted, self._avoided, self._looked = allotted, self._leaving, monotonic()
+            try:
+                return await look(self._client, bandwidth, allotted, self._avoided)
+            except InputError:
+                if self._job is None or allotted is None:
+                    raise
+            await asyncio.sleep(_LOOK)
+            allotted = await self._job.nodes()
 
     def _idle(self, places: Places) -> tuple[tuple[str, str], ...]:
         assert self._machine is not None
@@ -241,8 +261,12 @@ class Auto:
             answer = await self._diary.send(self._client, at_once)
         except RuntimeError:
             self._is_managed = self._is_paused = False
+            self._leaving = frozenset()
             return
-        if answer is None or not self._steered.follows_policy:
+        if answer is None:
+            return
+        self._leaving = frozenset(answer["leaving"])
+        if not self._steered.follows_policy:
             return
         text = answer["policy"]
         self._is_paused = text is None

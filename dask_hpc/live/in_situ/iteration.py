@@ -68,14 +68,26 @@ class Submitted:
         rest = (self.reports, self.outcomes, self.rows)
         return [*groups, *kept, *(future for some in rest for future in some.values())]
 
+    def bring_to(self, orders: Orders) -> None:
+        """Blocks on workers that are not to be used any more go to those that have them next: Dask fetches
+        them, wherever they are by then, and no task has to run where they were."""
+        here, home = orders.workers, orders.places.home
+        self.groups[:] = [
+            group if group.address in here else group._replace(address=home[group.blocks[0]])
+            for group in self.groups
+        ]
+
 
 class Submitter:
     """Submits iterations of one pipeline, each on what the one before left."""
 
-    def __init__(self, client: Client, pipeline: str, work: Work) -> None:
+    def __init__(
+        self, client: Client, pipeline: str, work: Work, annotations: Mapping[str, Any] | None = None
+    ) -> None:
         self._client = client
         self._pipeline = pipeline
         self._work = work
+        self._annotations = dict(annotations or {})
         self._run = token_hex(4)  # keys of a later run are others
         self._count = 0
 
@@ -100,7 +112,7 @@ class Submitter:
         """A task on one worker; ``urgent`` ones are small, and others wait for them."""
         self._count += 1
         executor = plugin_name(self._pipeline) if helper else "default"
-        with dask.annotate(executor=executor):
+        with dask.annotate(executor=executor, **self._annotations):
             return self._client.submit(
                 function,
                 *args,

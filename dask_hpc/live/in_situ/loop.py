@@ -140,6 +140,7 @@ class Loop:
     def _next(self, iteration: int, orders: Orders) -> Submitted:
         """Submit it. Of the states under way two are held: others live as long as tasks need them."""
         before = self.newest
+        before.bring_to(orders)
         one = self._submitter.submit(iteration, orders, before, iteration == before.iteration)
         if all(late is not before for late in self._open):
             before.groups.clear()

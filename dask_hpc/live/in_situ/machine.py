@@ -1,12 +1,12 @@
 """The nodes that a pipeline has at the moment: those of its job's allotment, or all of the cluster."""
 
+from collections.abc import Collection
 from typing import Any
 
 from distributed import Client
 
 from dask_hpc import config
 from dask_hpc.live.nodes import Nodes
-from dask_hpc.live.remote import ask
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.partition import EqualNodes
 from dask_hpc.planning.places import PipelineNode
@@ -38,8 +38,14 @@ class Machine:
         return EqualNodes(count=len(self.nodes), cores=cores, memory=self._memory, bandwidth=known)
 
 
-async def look(client: Client, bandwidth: float, job: str | None = None) -> Machine:
-    """The nodes now, of workers that run; those of a job, if it is one. None at all is an ``InputError``."""
+async def look(
+    client: Client,
+    bandwidth: float,
+    allotted: Collection[str] | None = None,
+    leaving: Collection[str] = (),
+) -> Machine:
+    """The nodes now, of workers that run and are not leaving; those that are allotted, if not all are. None
+    at all is an ``InputError``."""
     identity = await client.scheduler.identity(n_workers=-1)
     known = Nodes(config.settings()["node"])
     workers: dict[str, Any] = {
@@ -50,16 +56,26 @@ async def look(client: Client, bandwidth: float, job: str | None = None) -> Mach
     ):
         known.join(address, workers[address]["name"], workers[address]["host"])
     names = list(known)
-    if job is not None:
-        allotted = (await ask(client, "hpc_job", id=job))["nodes"]
+    if allotted is not None:
         names = [name for name in names if name in allotted]
-    nodes = tuple(
-        PipelineNode(name, tuple((one, workers[one]["nthreads"]) for one in known.workers(name)))
-        for name in names
-    )
+    nodes = _nodes(known, names, workers, leaving) or _nodes(known, names, workers, ())
     if not nodes:
         raise InputError("pipeline", "found no worker", "at least one")
     memory = min(
         sum(workers[one]["memory_limit"] or float("inf") for one, _ in node.workers) for node in nodes
     )
     return Machine(nodes, memory, bandwidth)
+
+
+def _nodes(
+    known: Nodes, names: list[str], workers: dict[str, Any], leaving: Collection[str]
+) -> tuple[PipelineNode, ...]:
+    """These nodes, without workers that leave."""
+    found = (
+        PipelineNode(
+            name,
+            tuple((one, workers[one]["nthreads"]) for one in known.workers(name) if one not in leaving),
+        )
+        for name in names
+    )
+    return tuple(node for node in found if node.workers)

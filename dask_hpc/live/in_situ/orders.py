@@ -23,6 +23,11 @@ class Orders:
     #: workers that have nothing to do, each with its node
     idle: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def workers(self) -> frozenset[str]:
+        """All that may be used."""
+        return self.places.addresses | {address for address, _ in self.idle}
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from secrets import token_hex
 from typing import Any
 
+import dask
 import xarray as xr
 from distributed import Client
 
@@ -20,6 +21,7 @@ from dask_hpc.live.in_situ.blocks import make_grid
 from dask_hpc.live.in_situ.diary import Diary
 from dask_hpc.live.in_situ.halo import make_halo
 from dask_hpc.live.in_situ.iteration import Submitted, Submitter
+from dask_hpc.live.in_situ.job import PipelineJob, read_request
 from dask_hpc.live.in_situ.lasting import Keeping, Lasting
 from dask_hpc.live.in_situ.standing import SIDES, AsSaid, OneSide
 from dask_hpc.live.in_situ.state import lay, lazy
@@ -62,6 +64,12 @@ class InSituPipeline:
     that the pipeline began with, or, with ``keep_every=10``, from the last multiple of ten: its state is kept
     until the next, with a copy of each block on another node, in as much memory as two more iterations.
 
+    With ``nodes`` (and ``min_nodes``, ``max_nodes``, ``walltime``, as in ``dask_hpc.job``) a run on a managed
+    cluster is a job: it waits until that is started, uses the nodes of the job only, however the policy
+    changes them, and the job is over when the run is. The last state stays where it is. What was submitted
+    to a node that is given up ends there: two iterations at most. A cluster that is not managed is used as
+    a whole.
+
     Steps and analyses must not write into the arrays they are given (those with ghost cells excepted): they
     are shared, and say so by an error. What has no dimension that is cut is the first block's in the end.
     """
@@ -80,6 +88,10 @@ class InSituPipeline:
         when_slow: str | None = None,
         stall: float | str | None = None,
         keep_every: int | None = None,
+        nodes: int | None = None,
+        min_nodes: int | None = None,
+        max_nodes: int | None = None,
+        walltime: float | str | None = None,
         name: str = "pipeline",
         client: Client | None = None,
     ) -> None:
@@ -98,6 +110,8 @@ class InSituPipeline:
         if keep_every is not None and (type(keep_every) is not int or keep_every < 1):
             raise InputError("keep_every", f"found {shown(keep_every)}", "a whole number from 1")
         self._keep_every = keep_every
+        self._request = read_request(name, nodes, min_nodes=min_nodes, max_nodes=max_nodes, walltime=walltime)
+        self._job: PipelineJob | None = None
         self.name = name
         #: tells it from others of the same name
         self.id = token_hex(4)
@@ -218,14 +232,15 @@ class InSituPipeline:
         if before is None:
             self._begin()
         steering = self._steered_by(client)
-        steering.begin(self.iteration + iterations)
         self._diary.state, self._diary.iterations = "running", self.iteration + iterations
         self._is_running = True
         try:
             await client.register_plugin(InSituPlugin(self.id, self._work))
+            self._job = await self._new_job(client)
+            steering.begin(self.iteration + iterations, self._job)
             if before is None:
                 before = await self._laid()
-            submitter = Keeping(Submitter(client, self.id, self._work), self._keep_every)
+            submitter = Keeping(Submitter(client, self.id, self._work, self._annotations), self._keep_every)
             last = before.iteration + iterations
             return Lasting(client, submitter, steering, before, last, self._laid, self._diary.tell)
         except BaseException:
@@ -236,8 +251,23 @@ class InSituPipeline:
         """The state that the pipeline began with, on the workers that are there."""
         client = self._the_client()
         orders = await self._steered_by(client).orders(0, {}, {})
-        groups = await lay(client, self.id, self._initial, self._work.grid, orders.places)
+        with dask.annotate(**self._annotations):
+            groups = await lay(client, self.id, self._initial, self._work.grid, orders.places)
         return Submitted(0, orders, groups)
+
+    async def _new_job(self, client: Client) -> PipelineJob | None:
+        """The job of a run, if it is to be one."""
+        if self._request is None:
+            return None
+        job = await PipelineJob.on(client, self._request)
+        words = "uses all workers: the cluster is not managed" if job is None else f"is {job}"
+        self._diary.job = None if job is None else job.id
+        self._diary.tell("pipeline", words)
+        return job
+
+    @property
+    def _annotations(self) -> dict[str, Any]:
+        return {} if self._job is None else self._job.annotations
 
     async def _close(self, loop: Lasting | None) -> None:
         """A run is over, or could not begin."""
@@ -249,6 +279,9 @@ class InSituPipeline:
         self._diary.state = "done" if loop is not None and loop.is_done else "failed"
         client = self._the_client()
         if client.status == "running":
+            if self._job is not None:
+                await self._job.close()
+                self._job = None
             if self._steering is not None:
                 await self._steering.tell(at_once=True)
             await client.unregister_worker_plugin(plugin_name(self.id))

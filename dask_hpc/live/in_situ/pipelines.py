@@ -49,6 +49,13 @@ class Pipelines:
         for kind, words in lines:
             self._tell(kind, f"pipeline {found['name']}: {words}")
 
+    def is_any_running(self) -> bool:
+        """Whether there is a pipeline that hears what it is told."""
+        return any(
+            status["state"] == "running" and self._is_client(client)
+            for client, status in self._known.values()
+        )
+
     def as_status(self) -> list[PipelineStatus]:
         """All of them, the one told of last at the end. One whose client is gone does not run any more."""
         return [

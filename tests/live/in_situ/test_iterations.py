@@ -40,7 +40,7 @@ class Noting:
         self.nodes = None
         self.done = []
 
-    def begin(self, last):
+    def begin(self, last, job=None):
         pass
 
     def look_again(self):
