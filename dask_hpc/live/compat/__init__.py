@@ -30,6 +30,7 @@ from dask_hpc.live.compat.data import keys_on as keys_on
 from dask_hpc.live.compat.data import measured_at as measured_at
 from dask_hpc.live.compat.data import memory_of as memory_of
 from dask_hpc.live.compat.data import size as size
+from dask_hpc.live.compat.data import who_holds as who_holds
 from dask_hpc.live.compat.graphs import alone as alone
 from dask_hpc.live.compat.graphs import cancel as cancel
 from dask_hpc.live.compat.graphs import follow_submitters as follow_submitters

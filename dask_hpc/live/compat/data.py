@@ -1,6 +1,6 @@
 """Copies of results, and moving them."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -83,3 +83,9 @@ def measured_at(scheduler: Any, address: str) -> float:
     heartbeat."""
     worker = scheduler.workers.get(address)
     return worker.metrics.get("time", 0.0) + worker.time_delay if worker else inf
+
+
+async def who_holds(client: Any, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[str]]:
+    """The addresses that hold these results. As ``Client.who_has``, which refuses futures that are lost."""
+    found: Mapping[Hashable, Sequence[str]] = await client.scheduler.who_has(keys=list(keys))
+    return found

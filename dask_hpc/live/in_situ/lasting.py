@@ -19,6 +19,7 @@ from typing import Any
 
 from distributed import Client, Future
 
+from dask_hpc.live import compat
 from dask_hpc.live.in_situ import work as tasks
 from dask_hpc.live.in_situ.iteration import Group, Submitted, Submitter
 from dask_hpc.live.in_situ.loop import Loop
@@ -128,7 +129,7 @@ class Lasting:
             try:
                 await self._begin_again(found)
             except Exception:
-                if not await self._lost():  # else one more is gone meanwhile
+                if not await self._lost() - found:  # else one more is gone meanwhile
                     raise
 
     async def _next_or_lost(self) -> Finished | set[str] | None:
@@ -190,14 +191,14 @@ class Lasting:
         choices = [[group.future] for group in one.groups]
         for futures, copy in zip(choices, copies, strict=False):
             futures += [copy] if copy is not None else []
-        who_has = await self._client.who_has([one for some in choices for one in some])
+        holding = await compat.who_holds(self._client, (one.key for some in choices for one in some))
         running = await self._client.scheduler.ncores_running(workers=None)
         groups = []
         for group, futures in zip(one.groups, choices, strict=True):
             holders = [
                 (future, address)
                 for future in futures
-                for address in who_has.get(future.key, ())
+                for address in holding.get(future.key, ())
                 if address in running
             ]
             if not holders:

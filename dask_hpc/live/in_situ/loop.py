@@ -9,7 +9,6 @@ leaves two iterations' results lying.
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from time import monotonic
 from typing import Any, Protocol
 
@@ -58,6 +57,8 @@ class Loop:
         self._room = asyncio.Event()
         self._room.set()
         self._error: BaseException | None = None
+        #: an analysis was cancelled, as what it looks at is lost: so is all that would come of it
+        self._is_lost = False
         #: all iterations are done, and none has failed
         self.is_done = False
         self._tasks = {asyncio.ensure_future(self._guarded(one())) for one in (self._submit, self._deliver)}
@@ -118,6 +119,8 @@ class Loop:
         for iteration in range(self.newest.iteration + (not self._again), self._last + 1):
             await self._room.wait()
             orders = await self._steering.orders(iteration, self.newest.home, self._running)
+            if self._is_lost:
+                await asyncio.Future()  # until it is stopped
             one = self._next(iteration, orders)
             for name, outcome in one.outcomes.items():
                 self._running.setdefault(name, {})[iteration] = self._started(
@@ -172,8 +175,9 @@ class Loop:
     async def _end(self, name: str, iteration: int, outcome: Future) -> None:
         """An analysis has ended, well or not."""
         try:
-            with suppress(CancelledError):
-                await self._over([outcome])
+            await self._over([outcome])
+        except CancelledError:
+            self._is_lost = True
         finally:
             self._running[name].pop(iteration, None)
 
