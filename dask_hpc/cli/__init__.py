@@ -12,7 +12,7 @@ __all__ = ["cli", "main"]
 #: command -> what --help says of it; the command NAME is the object NAME of dask_hpc/cli/NAME.py
 COMMANDS = {
     "demo": "Show on a small live cluster what a policy does.",
-    "plan": "Plan for a machine described in a file: sizes that keep a power corridor.",
+    "plan": "Plan for a machine in a file: sizes within a power corridor, analyses in situ or in transit.",
     "policies": "List, show and check policies.",
     "power": "Show what this machine can measure of its power, and watch it.",
     "reproduce": "Print what papers published beside what we get.",

@@ -151,10 +151,10 @@ class Mailbox(WorkerPlugin):
         for stream in list(self.shelves):
             self._forget(stream)
 
-    async def report(self, stream: str) -> None:
+    async def report(self, stream_id: str) -> None:
         """Tell the scheduler what it has not heard of yet; it knows all when this is over."""
-        if stream in self.shelves:
-            self._report_all(stream)
+        if stream_id in self.shelves:
+            self._report_all(stream_id)
         if self._saying:
             await asyncio.wait(self._saying)
 
@@ -169,11 +169,11 @@ class Mailbox(WorkerPlugin):
         if not saying.cancelled() and (error := saying.exception()) is not None:
             logger.warning("dask-hpc: a bridge could not tell the scheduler: %s", error)
 
-    # what producers say
+    # what producers say; to some versions of Dask a first argument named "stream" is the connection
 
-    async def room(self, stream: str, step: int, most_steps: int, patience: float) -> bool:
+    async def room(self, stream_id: str, step: int, most_steps: int, patience: float) -> bool:
         """Whether blocks of this step may come; waits for that so many seconds at most."""
-        shelf = self._shelf(stream, most_steps)
+        shelf = self._shelf(stream_id, most_steps)
         try:
             async with asyncio.timeout(patience):
                 while not shelf.lets_in(step):
@@ -184,7 +184,7 @@ class Mailbox(WorkerPlugin):
 
     async def put(
         self,
-        stream: str,
+        stream_id: str,
         variable: str,
         step: int,
         index: Any,
@@ -195,7 +195,7 @@ class Mailbox(WorkerPlugin):
     ) -> dict[str, Any]:
         """A block comes. The same one again changes nothing. Whether there is room for one more step; and
         why this step is over, if it is."""
-        shelf, where = self._shelf(stream, most_steps), (variable, tuple(index))
+        shelf, where = self._shelf(stream_id, most_steps), (variable, tuple(index))
         if step in shelf.over:
             return {"room": shelf.has_room(), "over": shelf.over[step]}
         if where not in shelf.steps.get(step, {}):
@@ -211,8 +211,8 @@ class Mailbox(WorkerPlugin):
             if step not in shelf.steps:
                 shelf.make_room()
             shelf.steps.setdefault(step, {})[where] = Block(block, path, rank)
-            self._note(stream, shelf, variable, step, (tuple(index), rank, bool(path)))
-            self._read_files(stream, shelf)
+            self._note(stream_id, shelf, variable, step, (tuple(index), rank, bool(path)))
+            self._read_files(stream_id, shelf)
         return {"room": shelf.has_room(), "over": ""}
 
     def _change(self, stream: str, shelf: Shelf) -> None:

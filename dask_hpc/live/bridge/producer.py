@@ -319,7 +319,7 @@ class Bridge:
                 patience = max(0.0, min(left, _SLICE))
                 self.messages["workers"] += 1
                 answer = await self._pool(worker).hpc_bridge_room(
-                    stream=self._stream, step=step, most_steps=self._grid.most_steps, patience=patience
+                    stream_id=self._stream, step=step, most_steps=self._grid.most_steps, patience=patience
                 )
                 if answer or self._leaves_out(step):
                     return True
@@ -335,7 +335,7 @@ class Bridge:
     ) -> bool:
         self.messages["workers"] += 1
         answer = await self._pool(worker).hpc_bridge_put(
-            stream=self._stream,
+            stream_id=self._stream,
             variable=variable,
             step=step,
             index=index,

@@ -308,7 +308,7 @@ class BridgePlugin(SchedulerPlugin):
 
     async def _hear_all(self, stream: Stream) -> None:
         """Until all blocks that workers have are known here."""
-        message = {"op": "hpc_bridge_report", "stream": stream.id}
+        message = {"op": "hpc_bridge_report", "stream_id": stream.id}
         await self._scheduler.broadcast(msg=message, workers=list(self._ready), on_error="ignore")
 
     def _give_up(self, stream: Stream, step: int, why: str) -> None:
