@@ -34,6 +34,7 @@ def test_the_floor_the_newest_and_no_queue(report):
 NOT_DASKS = {
     "__mro__",
     "_afterwards",
+    "_before",
     "_begin",
     "_blob",
     "_groups",
