@@ -18,6 +18,8 @@ STEPS = 8
 HALO = {"y": STEPS}
 #: temperatures from which on a cell is behind the front, and as the wire reaches them
 WARM, HOT = 0.1, 1.0
+#: of the plate at first; of nothing at all would come numbers so small that processors are slow with them
+_COLD = 0.01
 _LOSS, _HEATING, _CONDUCTS, _INSULATES = 1e-3, 0.02, 0.2, 0.004
 _PICTURE = 96  # columns of the picture
 _BINS = 64  # of the spectrum
@@ -53,7 +55,7 @@ def plate(rows: int = 96, columns: int = 192, blocks: int = 12) -> xr.Dataset:
     is_disc = (y - 0.47) ** 2 + (2 * (x - 0.27)) ** 2 < 0.03
     return xr.Dataset(
         {
-            "temperature": (("y", "x"), np.zeros((rows, columns))),
+            "temperature": (("y", "x"), np.full((rows, columns), _COLD)),
             "heating": (("y", "x"), np.where(is_wire, _HEATING, 0.0)),
             "conductivity": (("y", "x"), np.where(is_disc, _INSULATES, _CONDUCTS)),
         }
