@@ -84,6 +84,7 @@ def lane_of(s):
     return next(iter(lanes_of(s).by_name.values()))
 
 
+@pytest.mark.queue
 @wide
 async def test_auto_is_one_line_and_has_no_limit_at_first(c, s, *workers):
     async with await dask_hpc.manage(c) as manager:
