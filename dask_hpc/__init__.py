@@ -17,6 +17,7 @@ _WHERE = {
     "InSituPipeline": "dask_hpc.live.in_situ.pipeline",
     "Bridge": "dask_hpc.live.bridge.producer",
     "plan_corridor": "dask_hpc.planning.plan_corridor",
+    "plan_interval": "dask_hpc.planning.plan_interval",
     "plan_partition": "dask_hpc.planning.plan_partition",
 }
 __all__ = [*_WHERE, "__version__"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from dask_hpc.cli.plan_interval import plan_interval_command
 from dask_hpc.cli.plan_partition import plan_partition_command
 from dask_hpc.cli.progress import progress_bar
 from dask_hpc.cli.table import print_table
@@ -24,16 +25,18 @@ _LARGEST_FILE = 10_000_000  # bytes
 
 @click.group()
 def plan() -> None:
-    """Plan something for a machine that is described in a file.
+    """Plan something for a machine before you use it.
 
     \b
     Example:
       dask-hpc plan corridor --nodes 14 --jobs jobs.yaml --lower 1.7kW --upper 2.5kW
       dask-hpc plan partition heat.yaml --plot heat.svg
+      dask-hpc plan interval --level partner 5s 10h --level store 150s 7d
     """
 
 
 plan.add_command(plan_partition_command)
+plan.add_command(plan_interval_command)
 
 
 @plan.command()

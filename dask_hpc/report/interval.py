@@ -1,0 +1,76 @@
+"""The efficiency of a plan of commits, and of other intervals, as a picture."""
+
+from collections.abc import Iterator
+from html import escape
+from math import isfinite, log
+
+from dask_hpc.model.units import show_duration
+from dask_hpc.planning.plan_interval import IntervalPlan
+
+_WIDTH, _HEIGHT = 720, 360
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 24, 64, 52
+_INK, _SOFT, _LINE, _MARK = "#222", "#666", "#2563eb", "#c2410c"
+_TICKS = 5
+
+
+def interval_svg(plan: IntervalPlan) -> str:
+    """The picture. The horizontal axis is logarithmic; other ways are dots if they are on it."""
+    title = f"{plan.efficiency:.1%} of the time is work"
+    return "".join(
+        [
+            f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" role="img" '
+            f'aria-label="{escape(title)}" xmlns="http://www.w3.org/2000/svg" '
+            f'font-family="system-ui, sans-serif" font-size="13" fill="{_INK}">',
+            f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>',
+            f'<text x="{_LEFT}" y="28" font-size="18" font-weight="600">{escape(title)}</text>',
+            f'<text x="{_LEFT}" y="48" fill="{_SOFT}">{escape(plan.reason)}</text>',
+            *(_Axes(plan).draw() if plan.curve else ()),
+            "</svg>\n",
+        ]
+    )
+
+
+class _Axes:
+    """Where a time and an efficiency lie in the picture."""
+
+    def __init__(self, plan: IntervalPlan) -> None:
+        self._plan = plan
+        self._begin, self._end = plan.curve[0].work, plan.curve[-1].work
+
+    def draw(self) -> Iterator[str]:
+        """The axes, the curve, and the ways."""
+        plan = self._plan
+        for tick in range(_TICKS):
+            share = tick / (_TICKS - 1)
+            y = self._y(share)
+            yield f'<path d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}" stroke="#e5e5e5"/>'
+            yield _text(_LEFT - 8, y + 4, f"{share:.0%}", 'text-anchor="end"', _SOFT)
+            seconds = self._begin * (self._end / self._begin) ** share
+            yield _text(self._x(seconds), _HEIGHT - _BOTTOM + 20, show_duration(seconds), _MIDDLE, _SOFT)
+        yield _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 10, "work between two commits", _MIDDLE, _SOFT)
+        points = " ".join(f"{self._x(way.work):.1f},{self._y(way.efficiency):.1f}" for way in plan.curve)
+        yield f'<polyline points="{points}" fill="none" stroke="{_LINE}" stroke-width="2"/>'
+        if plan.pattern is not None:
+            x, y = self._x(plan.pattern.work), self._y(plan.efficiency)
+            yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{_LINE}"/>'
+            label = f"this plan: {show_duration(plan.pattern.work)}"
+            yield _text(x, y - 12, label, _MIDDLE, _LINE)
+        for number, way in enumerate(plan.others):
+            if isfinite(way.work) and self._begin <= way.work <= self._end:
+                x, y = self._x(way.work), self._y(way.efficiency)
+                yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{_MARK}"/>'
+                yield _text(x, y + 18 + 16 * number, way.name, _MIDDLE, _MARK)
+
+    def _x(self, seconds: float) -> float:
+        share = log(seconds / self._begin) / log(self._end / self._begin)
+        return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+
+    def _y(self, share: float) -> float:
+        return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
+
+
+_MIDDLE = 'text-anchor="middle"'
+
+
+def _text(x: float, y: float, words: str, more: str, colour: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" {more} fill="{colour}">{escape(words)}</text>'
