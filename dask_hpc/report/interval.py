@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from html import escape
-from math import isfinite, log
+from math import floor, isfinite, log
 
 from dask_hpc.model.units import show_duration
 from dask_hpc.planning.plan_interval import IntervalPlan
@@ -36,17 +36,21 @@ class _Axes:
     def __init__(self, plan: IntervalPlan) -> None:
         self._plan = plan
         self._begin, self._end = plan.curve[0].work, plan.curve[-1].work
+        shares = [way.efficiency for way in (*plan.curve, *plan.others)]
+        self._low = min(floor(min(shares) * 10) / 10, 0.9)
 
     def draw(self) -> Iterator[str]:
         """The axes, the curve, and the ways."""
         plan = self._plan
         for tick in range(_TICKS):
-            share = tick / (_TICKS - 1)
+            part = tick / (_TICKS - 1)
+            share = self._low + part * (1 - self._low)
             y = self._y(share)
             yield f'<path d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}" stroke="#e5e5e5"/>'
-            yield _text(_LEFT - 8, y + 4, f"{share:.0%}", 'text-anchor="end"', _SOFT)
-            seconds = self._begin * (self._end / self._begin) ** share
-            yield _text(self._x(seconds), _HEIGHT - _BOTTOM + 20, show_duration(seconds), _MIDDLE, _SOFT)
+            yield _text(_LEFT - 8, y + 4, f"{share:.0%}", _END, _SOFT)
+            seconds = self._begin * (self._end / self._begin) ** part
+            anchor = _MIDDLE if part < 1 else _END
+            yield _text(self._x(seconds), _HEIGHT - _BOTTOM + 20, show_duration(seconds), anchor, _SOFT)
         yield _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 10, "work between two commits", _MIDDLE, _SOFT)
         points = " ".join(f"{self._x(way.work):.1f},{self._y(way.efficiency):.1f}" for way in plan.curve)
         yield f'<polyline points="{points}" fill="none" stroke="{_LINE}" stroke-width="2"/>'
@@ -59,17 +63,17 @@ class _Axes:
             if isfinite(way.work) and self._begin <= way.work <= self._end:
                 x, y = self._x(way.work), self._y(way.efficiency)
                 yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{_MARK}"/>'
-                yield _text(x, y + 18 + 16 * number, way.name, _MIDDLE, _MARK)
+                yield _text(x - 10, y + 20 + 16 * number, way.name, _END, _MARK)
 
     def _x(self, seconds: float) -> float:
         share = log(seconds / self._begin) / log(self._end / self._begin)
         return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
 
     def _y(self, share: float) -> float:
-        return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
+        return _HEIGHT - _BOTTOM - (share - self._low) / (1 - self._low) * (_HEIGHT - _TOP - _BOTTOM)
 
 
-_MIDDLE = 'text-anchor="middle"'
+_MIDDLE, _END = 'text-anchor="middle"', 'text-anchor="end"'
 
 
 def _text(x: float, y: float, words: str, more: str, colour: str) -> str:

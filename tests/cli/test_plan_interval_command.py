@@ -8,7 +8,8 @@ from click.testing import CliRunner
 
 from dask_hpc.cli import cli
 
-LEVELS = "--level partner 5s 10h --level disk 20s 1d --level store 150s 7d".split()
+LEVELS = ("--level partner 5s 10h", "--level disk 20s 1d", "--level store 150s 7d")
+LEVELS = tuple(word for level in LEVELS for word in level.split(" "))
 
 
 def run(*args, code=0):
