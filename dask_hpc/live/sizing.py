@@ -150,11 +150,12 @@ class Sizing:
     def _most_units(self, facts: Facts, units: list[Unit], nodes_per_unit: float) -> float:
         """The maximum, and less for the sake of power; but nobody who works is sent away for that."""
         levers = self._control.levers
-        idle = sum(bool(u.connected) and not (u.is_busy or u.pinned or u.is_leaving) for u in units)
-        spare = max(0, min(idle, len(units) - facts.minimum))
+        staying = [unit for unit in units if not unit.is_leaving]
+        idle = sum(bool(u.connected) and not (u.is_busy or u.pinned) for u in staying)
+        spare = max(0, min(idle, len(staying) - facts.minimum))
         levers.adapts(facts.asker, facts.interval, floor(spare * nodes_per_unit))
         most = levers.most_nodes() / nodes_per_unit
-        return min(facts.maximum, max(floor(min(most, _MOST)), len(units) - idle, facts.minimum))
+        return min(facts.maximum, max(floor(min(most, _MOST)), len(staying) - idle, facts.minimum))
 
     def _nodes_per_unit(self, facts: Facts, loads: Mapping[str, compat.WorkerLoad]) -> float:
         """How many nodes a unit makes: counted if one is there, else as its workers would be grouped."""

@@ -190,7 +190,6 @@ def test_the_corridor_in_the_middle_of_a_shuffle(report):
     assert runs["ours"] == 1
 
 
-@pytest.mark.slow
 def test_the_corridor_gives_back_no_node_whose_data_fits_nowhere(report):
     """Even idle nodes draw too much; each holds more than the others could take."""
     kept = {}

@@ -131,7 +131,7 @@ def _longer(costs: Mapping[str, Cost], cores: float, missing: float) -> dict[str
     waited = {name: _with_idle(one) for name, one in costs.items()}
     idle = _together(waited, cores) - _together(costs, cores)
     share = min(1.0, missing / idle) if idle else 0.0
-    rest = missing - share * idle
+    rest = max(0.0, missing - share * idle)  # no share may be less than nothing, be it by rounding
     tasks = sum(one.tasks for one in costs.values())
     return {
         name: one._replace(

@@ -54,9 +54,8 @@ def test_a_granularity_is_a_share_and_fewer_blocks_spread_no_better(count, nodes
     assert granularity(count * nodes * cores, nodes, cores) <= 0.5
 
 
-costs = st.builds(
-    Cost, st.floats(0, 10), st.floats(0, 10), st.integers(1, 50), st.just(0.0), st.floats(0, 10)
-)
+parts = st.just(0.0) | st.floats(0.1, 10)
+costs = st.builds(Cost, parts, parts, st.integers(1, 50), st.just(0.0), parts)
 
 
 @settings(deadline=None)
@@ -67,6 +66,12 @@ def test_fitted_costs_take_the_time_that_was_measured(found, cores, seconds):
     if any(one.time for one in found.values()) or total:
         assert total == pytest.approx(seconds, abs=1e-6)
     assert all(one.spreads >= 0 and one.stays >= 0 for one in after.values())
+
+
+@pytest.mark.parametrize("seconds", [0.1 + 0.01 * step for step in range(200)])
+def test_rounding_makes_no_share_less_than_nothing(seconds):
+    after = fitted({"a": Cost(0.1, 0.0, 3, 0.0, 1.7), "b": Cost(0.3, 0.0, 1, 0.0, 0.9)}, 3, seconds)
+    assert all(one.stays >= 0 and 0 <= one.serial <= 1 for one in after.values())
 
 
 def test_what_tasks_do_not_explain_does_not_spread():
