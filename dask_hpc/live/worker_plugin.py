@@ -67,10 +67,12 @@ class FarewellPlugin(WorkerPlugin):
         """The worker closes, or this plugin is removed."""
         if self._saying is not None:
             self._saying.cancel()
+        if worker.status == Status.closing:
+            # A batch system signals the nanny and its worker. If the nanny was quicker, the worker's signal
+            # comes now, and must not end the farewell.
+            await self._say_farewell("")
         if self._chained is not None and signal.getsignal(signal.SIGTERM) == self._on_signal:
             signal.signal(signal.SIGTERM, self._chained)
-        if worker.status == Status.closing:
-            await self._say_farewell("")
 
     # SIGTERM
 
