@@ -1,0 +1,199 @@
+"""How the blocks of an array lie on nodes.
+
+A layout divides dimensions into parts; each part lies on one node, and a dimension that is not divided is
+whole on every one of them. It says nothing of which node has which part: that is for a plan to choose.
+
+The meanings follow the document's schemes (000, 7.4.1), in whole chunks where it does not give a width, since
+an array of Dask is cut already and every further cut costs a copy:
+
+* ``block``: runs of whole chunks, as even as whole chunks allow if that is near enough, else cut;
+* ``block:w``: runs of ``w`` elements, cut exactly there (its BLOCK with a width);
+* ``cyclic``: whole chunks in turn; ``block-cyclic:w``: ``w`` elements in turn (its CYCLIC with a width);
+* sizes, as a list: runs of so many elements, which need not be even (its PREDEFINED, by dimension);
+* ``replicated``: not divided; every node has all of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, prod
+from typing import Any, Literal
+
+from dask_hpc.model.errors import InputError, shown
+
+Kind = Literal["block", "cyclic", "block-cyclic", "sizes", "replicated"]
+#: layouts that need no number
+_WORDS: tuple[Kind, ...] = ("block", "cyclic", "replicated")
+_ALLOWED = "block, block:WIDTH, cyclic, block-cyclic:WIDTH, replicated, or a list of sizes"
+#: of an even share: a chunk's edge so near to where a part should end is taken instead, and nothing is cut
+_NEAR = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class DimLayout:
+    """How one dimension is divided."""
+
+    kind: Kind
+    #: elements, of ``block`` and ``block-cyclic``; 0: none was given
+    width: int = 0
+    sizes: tuple[int, ...] = ()
+
+    @classmethod
+    def read(cls, found: Any, where: str) -> "DimLayout":
+        """From what a person writes."""
+        if isinstance(found, DimLayout):
+            return found
+        if isinstance(found, str):
+            kind, colon, width = found.partition(":")
+            if kind in ("block", "block-cyclic") and colon:
+                if width.isdecimal() and int(width) > 0:
+                    return cls("block" if kind == "block" else "block-cyclic", int(width))
+                raise InputError(where, f"found the width {shown(width)}", "a whole number, 1 or more")
+            for word in _WORDS:
+                if found == word:
+                    return cls(word)
+        elif isinstance(found, Sequence) and found and all(type(size) is int and size >= 0 for size in found):
+            return cls("sizes", sizes=tuple(found))
+        raise InputError(where, f"found {shown(found)}", _ALLOWED)
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether parts differ along this dimension."""
+        return self.kind != "replicated"
+
+    def parts_of(self, edges: Sequence[int], parts: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """New edges of chunks, and the part of each new chunk. ``edges`` are those of the chunks there are,
+        from 0 to the length of the dimension."""
+        length = edges[-1]
+        if self.kind == "cyclic":
+            return tuple(edges), tuple(number % parts for number in range(len(edges) - 1))
+        if self.kind == "block-cyclic":
+            new = (*range(0, length, self.width), length) if length else (0, 0)
+            return new, tuple(number % parts for number in range(len(new) - 1))
+        ends = self._ends(edges, parts)
+        new = tuple(sorted({*edges, *ends})) if length else (0, 0)
+        owners, part = [], 0
+        for _, end in pairwise(new):
+            while part < parts - 1 and end > ends[part]:
+                part += 1
+            owners.append(part)
+        return new, tuple(owners)
+
+    def _ends(self, edges: Sequence[int], parts: int) -> list[int]:
+        """Where each part ends."""
+        length = edges[-1]
+        if self.kind == "sizes":
+            if len(self.sizes) != parts or sum(self.sizes) != length:
+                raise InputError(
+                    "layout",
+                    f"found {len(self.sizes)} sizes of {sum(self.sizes)} elements",
+                    f"{parts} sizes of {length} elements in all",
+                )
+            return [sum(self.sizes[: part + 1]) for part in range(parts)]
+        if self.width:
+            if self.width * parts < length:
+                raise InputError(
+                    "layout",
+                    f"found {parts} parts of {self.width} elements",
+                    f"a width of at least {ceil(length / parts)} for {length} elements",
+                )
+            return [min(length, self.width * (part + 1)) for part in range(parts)]
+        ends = []
+        for part in range(1, parts + 1):
+            even = part * length / parts
+            nearest = min(edges, key=lambda edge: abs(edge - even))
+            ends.append(nearest if abs(nearest - even) <= _NEAR * length / parts else round(even))
+        return ends
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How an array is divided: a dimension without a layout of its own is whole in every part."""
+
+    #: by name of the dimension; "" stands for the one with the most chunks
+    dims: tuple[tuple[str, DimLayout], ...] = ()
+    #: every node has everything
+    is_replicated: bool = False
+    #: for a number of nodes, the parts of each dimension in ``dims``
+    grids: tuple[tuple[int, tuple[int, ...]], ...] = ()
+
+    @classmethod
+    def read(cls, found: Any, grids: Mapping[int, Sequence[int]] | None = None) -> "Layout":
+        """From what a person writes: one word for the dimension with the most chunks, or a mapping of
+        dimensions."""
+        if isinstance(found, Layout):
+            return found
+        if found == "replicated":
+            return cls(is_replicated=True)
+        if isinstance(found, Mapping):
+            if not all(isinstance(name, str) for name in found):
+                raise InputError("layout", f"found {shown(found)}", "names of dimensions, and their layouts")
+            dims = tuple(
+                (name, DimLayout.read(one, f"layout of {shown(name)}")) for name, one in found.items()
+            )
+            divided = tuple((name, dim) for name, dim in dims if dim.is_divided)
+            return cls(divided, not divided, _read_grids(grids, len(divided)))
+        return cls((("", DimLayout.read(found, "layout")),), grids=_read_grids(grids, 1))
+
+    def divided(
+        self, dims: Sequence[str], edges: Sequence[Sequence[int]]
+    ) -> tuple[tuple[int, DimLayout], ...]:
+        """The divided dimensions of an array, by their place."""
+        found = []
+        for name, dim in self.dims:
+            if name == "":
+                place = max(range(len(dims)), key=lambda place: (len(edges[place]), -place), default=-1)
+            elif name in dims:
+                place = list(dims).index(name)
+            else:
+                raise InputError(
+                    "layout",
+                    f"found the dimension {shown(name)}",
+                    ", ".join(map(str, dims)) or "no dimension",
+                )
+            if place >= 0:
+                found.append((place, dim))
+        return tuple(found)
+
+    def grids_for(self, nodes: int, dims: Sequence[DimLayout]) -> list[tuple[int, ...]]:
+        """In how many parts each divided dimension may be cut for so many nodes; any of them will do."""
+        for number, grid in self.grids:
+            if number == nodes:
+                return [grid]
+        if self.grids:
+            known = ", ".join(str(number) for number, _ in self.grids)
+            raise InputError("layout", f"no grid was given for {nodes} nodes", f"nodes: {known}")
+        return [
+            grid
+            for grid in _factors(nodes, len(dims))
+            if all(
+                dim.kind != "sizes" or len(dim.sizes) == parts for dim, parts in zip(dims, grid, strict=True)
+            )
+        ]
+
+
+def _read_grids(
+    found: Mapping[int, Sequence[int]] | None, dims: int
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    grids = []
+    for nodes, grid in (found or {}).items():
+        if len(grid) != dims or prod(grid) != nodes or min(grid) < 1:
+            raise InputError(
+                "layout",
+                f"found the grid {shown(tuple(grid))} for {nodes} nodes",
+                f"{dims} whole numbers that make {nodes}",
+            )
+        grids.append((nodes, tuple(grid)))
+    return tuple(grids)
+
+
+def _factors(number: int, dims: int) -> list[tuple[int, ...]]:
+    """All ways to write it as a product of so many factors."""
+    if dims <= 1:
+        return [(number,)] if dims else [()]
+    return [
+        (first, *rest)
+        for first in range(1, number + 1)
+        if number % first == 0
+        for rest in _factors(number // first, dims - 1)
+    ]
