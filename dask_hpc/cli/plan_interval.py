@@ -67,7 +67,7 @@ def plan_interval_command(
     answer = plan_interval(given.values(), run)
     if plot:
         with atomic_file(plot) as picture:
-            picture.write_text(interval_svg(answer), encoding="utf-8")
+            picture.write_text(_picture(answer), encoding="utf-8")
     if as_json:
         click.echo(json.dumps(_as_data(answer), indent=2, allow_nan=False))
     else:
@@ -121,6 +121,13 @@ def _interval(way: Way) -> str:
 
 def _rate(failures: float) -> str:
     return show_duration(1 / failures) if failures else "never"
+
+
+def _picture(plan: IntervalPlan) -> str:
+    planned = (plan.pattern.work, plan.efficiency) if plan.pattern else None
+    curve = [(way.work, way.efficiency) for way in plan.curve]
+    others = {way.name: (way.work, way.efficiency) for way in plan.others}
+    return interval_svg(plan.efficiency, planned, curve, others, plan.reason)
 
 
 def _as_data(plan: IntervalPlan) -> dict[str, Any]:

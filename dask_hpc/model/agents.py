@@ -1,0 +1,103 @@
+"""What strategies for checkpoint agents see and answer: nodes that can keep copies, and what is protected."""
+
+from dataclasses import dataclass
+from math import inf
+
+
+@dataclass(frozen=True, slots=True)
+class AgentNode:
+    """A node whose memory can keep copies of others' data, and what its agents do there."""
+
+    name: str
+    #: bytes that copies may take, and that they take
+    budget: float
+    used: float
+    #: bytes per second by which that grows
+    filling: float = 0.0
+    #: bytes per second of copies that come in, and that its link can take
+    traffic: float = 0.0
+    link: float = inf
+    #: commits per second
+    commits: float = 0.0
+    watts: float = 0.0
+    agents: int = 0
+    #: agents that came in the last minute: of nodes that are equal otherwise, the calmest is taken
+    joined: int = 0
+    #: seconds in which nothing was kept here
+    idle_for: float = 0.0
+    #: what fails together with it; empty: nothing else
+    domain: str = ""
+
+    @property
+    def free(self) -> float:
+        """Bytes."""
+        return max(0.0, self.budget - self.used)
+
+    @property
+    def fill(self) -> float:
+        """The share of the budget that is taken."""
+        return self.used / self.budget if self.budget > 0 else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """Something that is committed again and again."""
+
+    name: str
+    #: those that hold the data, and how many they were when its agents were last chosen
+    nodes: tuple[str, ...]
+    nodes_before: int
+    #: bytes of one commit
+    nbytes: float
+    #: seconds between two commits
+    period: float = inf
+    #: the node of each agent
+    agents: tuple[str, ...] = ()
+    #: what the last commit took with them; 0: there was none
+    seconds: float = 0.0
+    #: what it takes to change agents
+    change: float = 0.0
+    commits_left: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """All nodes that may have agents, and everything that is protected."""
+
+    nodes: tuple[AgentNode, ...]
+    items: tuple[Protected, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """From now on this item's agents are on these nodes, one for each time a node is named."""
+
+    item: str
+    nodes: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoreNodes:
+    """So many more nodes are wanted for copies. ``is_urgent``: commits fail without."""
+
+    nodes: int
+    is_urgent: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """A node that nobody needs for copies."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlan:
+    """What is to change."""
+
+    agents: tuple[Agents, ...] = ()
+    more: MoreNodes | None = None
+    less: tuple[GiveBack, ...] = ()
