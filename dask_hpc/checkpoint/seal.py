@@ -1,0 +1,251 @@
+"""Bytes on their way to where they may be damaged or read: always with a sum, smaller where that pays, and
+secret if there is a key.
+
+A sum is over the bytes as they are stored, so damage is found before anything is decrypted, decompressed or
+decoded, and without the key. If the sum is right and decrypting fails, the key is another one (or somebody
+changed bytes and sum on purpose): ``WrongKey`` and ``Damaged`` are never confused.
+
+Every block has a key of its own, made from the store's key and a random salt, so that no counter must be
+remembered anywhere; its name is part of what is authenticated, so no block passes for another.
+
+Workers get this module by value: it imports nothing of ours.
+"""
+
+import hashlib
+import os
+import stat
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+xxhash: Any
+try:
+    import xxhash
+except ImportError:  # a worker that has not what this package requires
+    xxhash = None
+
+_SEGMENT = 64 * 2**20  # bytes that are encrypted at once: AES-GCM takes 2 GiB at most
+_TAG = 16  # bytes by which each segment grows
+_SALT = 16
+_KEY = 32
+_SAMPLE = 2**20  # bytes that are compressed to see whether it pays
+_LEVEL = 1  # of zstd: the fastest
+_DOMAIN = b"dask-hpc blocks"
+
+
+class Damaged(ValueError):
+    """These are not the bytes that were stored."""
+
+
+class WrongKey(ValueError):
+    """The key is not the one these bytes were encrypted with, or there is none."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A secret of 32 bytes. Never shown."""
+
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def read(cls, source: str) -> "Key":
+        """From ``file:PATH`` or ``env:NAME``: 32 bytes as they are, or in hexadecimal or base64 digits.
+        Raises ``WrongKey`` with a line that says what is wrong."""
+        kind, _, name = source.partition(":")
+        if kind == "env" and name:
+            if name not in os.environ:
+                raise WrongKey(f"the environment has no {name}")
+            found = os.environ[name].encode()
+        elif kind == "file" and name:
+            try:
+                with open(name, "rb") as file:
+                    if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                        raise WrongKey(f"{name} can be read by others: chmod 600 {name}")
+                    found = file.read(1000)
+            except OSError as error:
+                raise WrongKey(f"{name}: {error.strerror or error}") from None
+        else:
+            raise WrongKey("a key is read from file:PATH or env:NAME")
+        for secret in (found, *_from_digits(found)):
+            if len(secret) == _KEY:
+                return cls(secret)
+        raise WrongKey(f"{source} holds no key: 32 bytes, or 64 hexadecimal digits (openssl rand -hex 32)")
+
+    def name_of(self, frames: Iterable[Any]) -> str:
+        """A sum of contents that tells nothing to those without the key."""
+        made = hashlib.blake2b(key=self.secret, digest_size=16, person=b"dask-hpc content")
+        for frame in frames:
+            made.update(frame)
+        return f"keyed:{made.hexdigest()}"
+
+
+def _from_digits(found: bytes) -> Iterator[bytes]:
+    with suppress(ValueError):
+        yield bytes.fromhex(found.decode().strip())
+    with suppress(ValueError):
+        yield b64decode(found.strip(), validate=True)
+
+
+@dataclass(frozen=True)
+class Services:
+    """What happens to blocks on their way. ``compress`` is ``auto``, ``always`` or ``never``; ``auto``
+    compresses blocks of at least ``least`` bytes if a sample shows that it takes less time than it saves at
+    ``rate`` bytes per second."""
+
+    compress: str = "auto"
+    least: int = 2**20
+    rate: float = 200e6
+    key: Key | None = None
+
+    def name_of(self, frames: Iterable[Any]) -> str:
+        """The same for the same contents, and for no others."""
+        return self.key.name_of(frames) if self.key else sum_of(frames)
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """``frames`` are the bytes to be stored; ``note`` can be written as JSON, and is needed to open them."""
+
+    frames: list[Any]
+    note: dict[str, Any]
+
+    @property
+    def nbytes(self) -> int:
+        """As stored."""
+        return sum(memoryview(frame).nbytes for frame in self.frames)
+
+
+def sum_of(frames: Iterable[Any]) -> str:
+    """Tells damage; nobody who wants to deceive is kept from it."""
+    made: Any = xxhash.xxh3_128() if xxhash else hashlib.blake2b(digest_size=16)
+    for frame in frames:
+        made.update(frame)
+    return f"{'xxh3' if xxhash else 'blake2b'}:{made.hexdigest()}"
+
+
+def has_sum(frames: Iterable[Any], told: str) -> bool:
+    """Whether these are the bytes that the sum was made of."""
+    kind, _, digest = told.partition(":")
+    if kind == "xxh3" and xxhash is None:
+        raise Damaged("its sum cannot be checked here: install xxhash")
+    if kind not in ("xxh3", "blake2b"):
+        return False
+    made: Any = xxhash.xxh3_128() if kind == "xxh3" else hashlib.blake2b(digest_size=16)
+    for frame in frames:
+        made.update(frame)
+    return bool(made.hexdigest() == digest)
+
+
+def seal(frames: Sequence[Any], name: str, services: Services) -> Sealed:
+    """Make blocks ready to be stored."""
+    found: list[Any] = [memoryview(frame).cast("B") for frame in frames]
+    raw = [frame.nbytes for frame in found]
+    note: dict[str, Any] = {"raw": raw}
+    if _pays(found, sum(raw), services):
+        found = [_compressed(frame) for frame in found]
+        note["codec"] = "zstd"
+    if services.key is not None:
+        salt = os.urandom(_SALT)
+        found = _encrypted(found, services.key, salt, name)
+        note["cipher"] = "aes-gcm"
+        note["salt"] = salt.hex()
+    note["stored"] = [memoryview(frame).nbytes for frame in found]
+    note["sum"] = sum_of(found)
+    return Sealed(found, note)
+
+
+def unseal(body: Any, name: str, note: dict[str, Any], key: Key | None = None) -> list[Any]:
+    """The frames again, from all stored bytes in one piece. Raises ``Damaged`` or ``WrongKey``."""
+    view = memoryview(body).cast("B")
+    try:
+        if view.nbytes != sum(note["stored"]) or not has_sum([view], note["sum"]):
+            raise Damaged(f"{name} is damaged")
+        found, at = [], 0
+        for size in note["stored"]:
+            found.append(view[at : at + size])
+            at += size
+        if "cipher" in note:
+            if key is None:
+                raise WrongKey(f"{name} is encrypted: a key is needed")
+            found = _decrypted(found, key, bytes.fromhex(note["salt"]), name)
+        if note.get("codec") == "zstd":
+            found = [_decompressed(frame, size) for frame, size in zip(found, note["raw"], strict=True)]
+        if [memoryview(frame).nbytes for frame in found] != note["raw"]:
+            raise Damaged(f"{name} has another size than it had")
+    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise Damaged(f"{name}: {type(error).__name__}: {error}") from None
+    return found
+
+
+def _pays(frames: list[Any], size: int, services: Services) -> bool:
+    """Whether to compress: on request, or if the time for it is less than that of the bytes it saves."""
+    if services.compress != "auto" or not size or size < services.least:
+        return services.compress == "always" and size > 0
+    view = max(frames, key=lambda frame: int(frame.nbytes))
+    begin = (view.nbytes - _SAMPLE) // 2 if view.nbytes > _SAMPLE else 0  # ends are often unlike the rest
+    sample = view[begin : begin + _SAMPLE]
+    since = perf_counter()
+    saved: float = sample.nbytes - len(_compressed(sample))
+    return saved / services.rate > perf_counter() - since
+
+
+def _compressed(frame: Any) -> Any:
+    from numcodecs import zstd
+
+    return zstd.compress(frame, _LEVEL) if memoryview(frame).nbytes else b""
+
+
+def _decompressed(frame: Any, size: int) -> Any:
+    from numcodecs import zstd
+
+    found = bytearray(size)
+    if size:
+        zstd.decompress(bytes(frame), found)
+    return found
+
+
+def _encrypted(frames: list[Any], key: Key, salt: bytes, name: str) -> list[Any]:
+    cipher = _cipher(key, salt)
+    found, count = [], 0
+    for frame in frames:
+        view, parts = memoryview(frame).cast("B"), []
+        for begin in range(0, max(1, view.nbytes), _SEGMENT):
+            parts.append(cipher.encrypt(_nonce(count), view[begin : begin + _SEGMENT], name.encode()))
+            count += 1
+        found.append(b"".join(parts) if len(parts) > 1 else parts[0])
+    return found
+
+
+def _decrypted(frames: list[Any], key: Key, salt: bytes, name: str) -> list[Any]:
+    from cryptography.exceptions import InvalidTag
+
+    cipher = _cipher(key, salt)
+    found, count = [], 0
+    try:
+        for frame in frames:
+            parts = []
+            for begin in range(0, frame.nbytes, _SEGMENT + _TAG):
+                part = frame[begin : begin + _SEGMENT + _TAG]
+                parts.append(cipher.decrypt(_nonce(count), part, name.encode()))
+                count += 1
+            found.append(b"".join(parts))
+    except InvalidTag:
+        raise WrongKey(f"{name} was encrypted with another key") from None
+    return found
+
+
+def _cipher(key: Key, salt: bytes) -> Any:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError:
+        raise WrongKey(
+            "encryption needs the package cryptography: pip install 'dask-hpc[encryption]'"
+        ) from None
+    return AESGCM(hashlib.blake2b(salt, key=key.secret, digest_size=_KEY, person=_DOMAIN).digest())
+
+
+def _nonce(count: int) -> bytes:
+    return count.to_bytes(12, "big")

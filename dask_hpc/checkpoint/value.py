@@ -1,0 +1,292 @@
+"""Any value as a description and plain bytes, and back.
+
+What can be said in words and bytes is: numbers, text, dates, containers of these, numpy arrays, and tables if
+pyarrow is there. Reading that never runs anything. What cannot is pickled; whoever reads it has to say that
+it may be unpickled, since that runs what it says.
+
+Arrays are not copied on their way in, and their bytes are those of the array on their way out: read into
+memory that may be written, they are again arrays that may be written.
+
+Workers get this module by value: it imports nothing of ours.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+import numpy as np
+from distributed.protocol import pickle
+
+_OPAQUE = "opaque"
+_PLAIN = (type(None), bool, str)
+_TIMES = {"datetime": datetime, "date": date, "time": time}
+_DEEPEST = 100  # containers within containers; deeper ones are pickled
+
+
+class Opaque(ValueError):
+    """A value is pickled, and nobody said that it may be unpickled."""
+
+
+class Unknown(ValueError):
+    """A description that no version of this file has written."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """``head`` can be written as JSON; ``frames`` are bytes in memory that the value may still own."""
+
+    head: Any
+    frames: list[memoryview] = field(default_factory=list)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the frames."""
+        return sum(frame.nbytes for frame in self.frames)
+
+
+def encode(value: Any) -> Encoded:
+    """Describe a value."""
+    frames: list[memoryview] = []
+    try:
+        return Encoded(_Writer(frames).described(value), frames)
+    except _Pickle:
+        frames = []
+        buffers: list[Any] = []
+        body = pickle.dumps(value, buffer_callback=buffers.append)
+        frames += [_flat(memoryview(body)), *(_flat(buffer.raw()) for buffer in buffers)]
+        return Encoded({"is": _OPAQUE, "type": type(value).__qualname__}, frames)
+
+
+def decode(head: Any, frames: Sequence[Any], *, may_unpickle: bool = False) -> Any:
+    """The value again. Raises ``Opaque`` or ``Unknown``."""
+    if isinstance(head, dict) and head.get("is") == _OPAQUE:
+        if not may_unpickle:
+            raise Opaque(str(head.get("type", "an object")))
+        body, *buffers = frames
+        return pickle.loads(bytes(body), buffers=[_writable(one) for one in buffers])
+    try:
+        return _Reader(frames).value(head)
+    except Unknown:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise Unknown(f"{type(error).__name__}: {error}") from None
+
+
+def is_opaque(head: Any) -> bool:
+    """Whether reading this has to unpickle."""
+    return isinstance(head, dict) and head.get("is") == _OPAQUE
+
+
+class _Pickle(Exception):
+    """The value cannot be described."""
+
+
+class _Writer:
+    def __init__(self, frames: list[memoryview]) -> None:
+        self._frames = frames
+        self._depth = 0
+
+    def described(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is int:
+            # JSON's readers elsewhere may know 64 bits only; a long one is no problem here
+            return value if abs(value) < 2**53 else {"is": "int", "of": hex(value)}
+        if kind is float:
+            return value if math.isfinite(value) else {"is": "float", "of": repr(value)}
+        if kind is complex:
+            return {"is": "complex", "of": [self.described(value.real), self.described(value.imag)]}
+        if kind in (bytes, bytearray):
+            return {"is": kind.__name__, "frame": self._frame(memoryview(value))}
+        if kind in (list, tuple, set, frozenset):
+            return {"is": kind.__name__, "of": self._inside(value)}
+        if kind is dict:
+            return {"is": "dict", "keys": self._inside(value), "values": self._inside(value.values())}
+        if kind in (datetime, date, time):
+            if getattr(value, "tzinfo", None) is not None or getattr(value, "fold", None):
+                raise _Pickle
+            return {"is": kind.__name__, "of": value.isoformat()}
+        if kind is timedelta:
+            return {"is": "timedelta", "of": [value.days, value.seconds, value.microseconds]}
+        if kind in (range, slice):
+            return {"is": kind.__name__, "of": self._inside((value.start, value.stop, value.step))}
+        if kind is np.ndarray:
+            return self._array(value)
+        if isinstance(value, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject:
+            return {"is": "scalar", "of": self._array(np.asarray(value))}
+        if kind.__module__.partition(".")[0] == "pandas" and kind.__name__ == "DataFrame":
+            return {"is": "table", "frame": self._frame(_table(value))}
+        raise _Pickle
+
+    def _inside(self, values: Any) -> list[Any]:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise _Pickle
+        found = [self.described(value) for value in values]
+        self._depth -= 1
+        return found
+
+    def _array(self, array: np.ndarray) -> Any:
+        dtype = array.dtype
+        if dtype.metadata or (dtype.fields and any(one[0].metadata for one in dtype.fields.values())):
+            raise _Pickle
+        if dtype.kind in "OT":
+            # of text, mostly; what is not plain makes the whole array opaque
+            described = {
+                "is": "objects",
+                "shape": list(array.shape),
+                "of": self._inside(array.ravel().tolist()),
+            }
+            return described if dtype.kind == "O" else described | {"dtype": _text_dtype(dtype)}
+        if dtype.hasobject:
+            raise _Pickle
+        order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+        flat = array.T if order == "F" else np.ascontiguousarray(array)
+        raw = flat.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
+        head = {"is": "array", "dtype": _described_dtype(dtype), "shape": list(array.shape)}
+        return head | {"order": order, "frame": self._frame(raw)}
+
+    def _frame(self, raw: memoryview) -> int:
+        self._frames.append(_flat(raw))
+        return len(self._frames) - 1
+
+
+class _Reader:
+    def __init__(self, frames: Sequence[Any]) -> None:
+        self._frames = frames
+
+    def value(self, head: Any) -> Any:
+        if isinstance(head, (int, float, *_PLAIN)):
+            return head
+        kind = head["is"]
+        if kind == "int":
+            return int(head["of"], 16)
+        if kind == "float":
+            return float(head["of"])
+        if kind == "complex":
+            return complex(*map(self.value, head["of"]))
+        if kind == "bytes":
+            return bytes(self._frames[head["frame"]])
+        if kind == "bytearray":
+            return bytearray(self._frames[head["frame"]])
+        if kind in ("list", "tuple", "set", "frozenset"):
+            return {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[kind](
+                map(self.value, head["of"])
+            )
+        if kind == "dict":
+            return dict(zip(map(self.value, head["keys"]), map(self.value, head["values"]), strict=True))
+        if kind in _TIMES:
+            return _TIMES[kind].fromisoformat(head["of"])  # type: ignore[attr-defined]
+        if kind == "timedelta":
+            return timedelta(*head["of"])
+        if kind in ("range", "slice"):
+            return {"range": range, "slice": slice}[kind](*map(self.value, head["of"]))
+        if kind == "array":
+            return self._array(head)
+        if kind == "scalar":
+            return self._array(head["of"])[()]
+        if kind == "objects":
+            return self._objects(head)
+        if kind == "table":
+            return _from_table(self._frames[head["frame"]])
+        raise Unknown(f"found {kind!r}")
+
+    def _array(self, head: Any) -> np.ndarray:
+        dtype = _read_dtype(head["dtype"])
+        flat = np.frombuffer(_writable(self._frames[head["frame"]]), np.uint8)
+        return np.ndarray(tuple(head["shape"]), dtype, buffer=flat, order=head["order"])
+
+    def _objects(self, head: Any) -> np.ndarray:
+        values = [self.value(one) for one in head["of"]]
+        found = np.empty(len(values), object)
+        found[:] = values
+        found = found.reshape(head["shape"])
+        if "dtype" not in head:
+            return found
+        # numpy's strings of any length; where text may be missing, nan says so
+        missing = head["dtype"].get("missing")
+        kind = np.dtypes.StringDType(na_object=math.nan) if missing else np.dtypes.StringDType()
+        return found.astype(kind)
+
+
+def _text_dtype(dtype: Any) -> dict[str, Any]:
+    absent = object()
+    found = getattr(dtype, "na_object", absent)
+    if found is absent:
+        return {"missing": False}
+    if isinstance(found, float) and math.isnan(found):
+        return {"missing": True}
+    raise _Pickle
+
+
+def _described_dtype(dtype: np.dtype[Any]) -> Any:
+    found = np.lib.format.dtype_to_descr(dtype)
+    if _read_dtype(_listed(found)) != dtype:
+        raise _Pickle
+    return _listed(found)
+
+
+def _listed(found: Any) -> Any:
+    return [_listed(one) for one in found] if isinstance(found, list | tuple) else found
+
+
+def _read_dtype(head: Any) -> np.dtype[Any]:
+    dtype = np.dtype(head) if isinstance(head, str) else np.lib.format.descr_to_dtype(_fields(head))
+    if dtype.hasobject:
+        raise Unknown("an array of objects")
+    return dtype
+
+
+def _fields(head: Any) -> Any:
+    """JSON has no tuples; numpy wants them."""
+    found = []
+    for name, kind, *shape in head:
+        named = tuple(name) if isinstance(name, list) else name
+        inner = _fields(kind) if isinstance(kind, list) else kind
+        found.append((named, inner, *(tuple(one) for one in shape)))
+    return found
+
+
+def _table(frame: Any) -> memoryview:
+    """As Arrow's file, if that is the same table when it is read again."""
+    try:
+        import pyarrow as pa
+
+        if frame.attrs:
+            raise _Pickle
+        table = pa.Table.from_pandas(frame)
+        empty = table.slice(0, 0).to_pandas()
+        if not (
+            empty.dtypes.equals(frame.dtypes)
+            and type(empty.index) is type(frame.index)
+            and empty.index.dtype == frame.index.dtype
+            and empty.columns.equals(frame.columns)
+            and getattr(frame.index, "freq", None) is None
+            and "object" not in set(map(str, frame.dtypes))
+        ):
+            raise _Pickle
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        return memoryview(sink.getvalue())
+    except (ImportError, TypeError, ValueError, KeyError, NotImplementedError):
+        # pyarrow's own errors are some of these
+        raise _Pickle from None
+
+
+def _from_table(raw: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(raw))).read_all().to_pandas()
+
+
+def _flat(raw: memoryview) -> memoryview:
+    return raw if raw.format == "B" and raw.ndim == 1 else raw.cast("B")
+
+
+def _writable(raw: Any) -> Any:
+    view = memoryview(raw)
+    return view if not view.readonly else bytearray(view)
