@@ -56,7 +56,7 @@ ways = st.fixed_dictionaries(
         "candidates": st.integers(1, 6),
         "per_node": st.integers(1, 8),
         "block": st.integers(0, 3),
-        "nbytes": st.floats(0, 40),
+        "nbytes": st.just(0.0) | st.floats(0.1, 40),
     }
 )
 

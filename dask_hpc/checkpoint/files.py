@@ -1,0 +1,212 @@
+"""What a store needs of a file system: files that are there as a whole or not at all.
+
+On a local or mounted file system a file is written under another name, flushed to disk and renamed, and then
+its folder is flushed. Other stores (any fsspec URL: object stores, memory) put a file as a whole by
+themselves. A file that is the same as one that is there already is a second name for it where file systems
+have such (hard links), else a copy made by the store.
+
+Workers get this module by value: it imports nothing of ours but its neighbour.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from secrets import token_hex
+from typing import Any
+
+from dask_hpc.checkpoint.faults import reach
+
+#: how names of files begin that are not there yet
+UNFINISHED = ".new-"
+
+
+class Trouble(OSError):
+    """The store cannot do what is asked of it; ``strerror`` is one line for a person."""
+
+
+class Missing(Trouble):
+    """There is no such file."""
+
+
+class Files:
+    """The files below one folder, which may be a path or any URL that fsspec knows. Paths are relative,
+    with slashes. Every method may raise ``Trouble``."""
+
+    def __init__(self, root: str) -> None:
+        self.root = os.path.abspath(root) if is_local(root) else root.rstrip("/")
+        self.is_local = is_local(root)
+        if root.startswith("file://"):
+            self.root = root.removeprefix("file://")
+
+    def __repr__(self) -> str:
+        return f"Files({self.root!r})"
+
+    def path(self, path: str) -> str:
+        """The whole path. What would lead out of the root is refused."""
+        parts = path.split("/") if path else []
+        if any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in parts):
+            raise Trouble(22, f"{path!r} is no path within {self.root}")
+        return "/".join([self.root, *parts])
+
+    def write(self, path: str, frames: Iterable[Any], point: str = "block") -> int:
+        """A new file, or another in the place of one. Gives its size in bytes."""
+        target = self.path(path)
+        with _told(target):
+            if not self.is_local:
+                body = b"".join(frames)
+                reach(f"{point}-begun")
+                reach(f"{point}-written")
+                self._fs.pipe_file(target, body)
+                reach(f"{point}-named")
+                return len(body)
+            folder, name = os.path.split(target)
+            _make_folder(folder)
+            new = os.path.join(folder, f"{UNFINISHED}{name}-{token_hex(4)}")
+            try:
+                with open(
+                    os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb", buffering=0
+                ) as file:
+                    reach(f"{point}-begun")
+                    size = 0
+                    for frame in frames:
+                        size += _write_all(file, frame)
+                    reach(f"{point}-written")
+                    os.fsync(file.fileno())
+                os.replace(new, target)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(new)
+                raise
+            reach(f"{point}-named")
+            _sync_folder(folder)
+            return size
+
+    def read(self, path: str) -> bytes:
+        """A whole file."""
+        target = self.path(path)
+        with _told(target):
+            if self.is_local:
+                with open(target, "rb") as file:
+                    return file.read()
+            found: bytes = self._fs.cat_file(target)
+            return found
+
+    def same(self, old: str, new: str) -> None:
+        """Let a file be there under another name, too."""
+        source, target = self.path(old), self.path(new)
+        with _told(target):
+            if not self.is_local:
+                self._fs.cp_file(source, target)
+                return
+            _make_folder(os.path.dirname(target))
+            with suppress(FileNotFoundError):
+                os.unlink(target)
+            try:
+                os.link(source, target)
+            except FileNotFoundError:
+                raise
+            except OSError:  # no hard links here
+                self.write(new, [self.read(old)])
+
+    def names(self, path: str = "") -> list[str]:
+        """What is in a folder; nothing if there is none."""
+        target = self.path(path)
+        with _told(target):
+            try:
+                if self.is_local:
+                    return sorted(name for name in os.listdir(target) if not name.startswith(UNFINISHED))
+                self._fs.invalidate_cache(target)
+                found = self._fs.ls(target, detail=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            return sorted(one.rstrip("/").rpartition("/")[2] for one in found)
+
+    def size(self, path: str) -> int:
+        """In bytes, of a file."""
+        target = self.path(path)
+        with _told(target):
+            return os.path.getsize(target) if self.is_local else int(self._fs.size(target))
+
+    def delete(self, path: str) -> None:
+        """A file or a folder with all in it; it may be gone already."""
+        target = self.path(path)
+        with _told(target):
+            if not self.is_local:
+                with suppress(FileNotFoundError):
+                    self._fs.rm(target, recursive=True)
+            elif os.path.isdir(target) and not os.path.islink(target):
+                shutil.rmtree(target, onerror=_only_gone)
+            else:
+                with suppress(FileNotFoundError):
+                    os.unlink(target)
+
+    def check(self) -> None:
+        """Whether files can be written here at all."""
+        name = f"{UNFINISHED}probe-{token_hex(4)}"
+        target = self.path(name)
+        with _told(self.root):
+            if not self.is_local:
+                self._fs.pipe_file(target, b"")
+                self._fs.rm_file(target)
+                return
+            _make_folder(self.root)
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            os.unlink(target)
+
+    @cached_property
+    def _fs(self) -> Any:
+        import fsspec
+
+        fs, _ = fsspec.core.url_to_fs(self.root)
+        return fs
+
+
+def is_local(root: str) -> bool:
+    """Whether it is a path of this machine, or of a file system that is mounted."""
+    return "://" not in root or root.startswith("file://")
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    try:
+        yield
+    except Trouble:
+        raise
+    except FileNotFoundError:
+        raise Missing(2, f"{where} is not there", where) from None
+    except OSError as error:
+        raise Trouble(error.errno or 5, f"{where}: {error.strerror or error}", where) from error
+    except Exception as error:  # fsspec's stores raise whatever their libraries do
+        words = " ".join(str(error).split())
+        raise Trouble(5, f"{where}: {type(error).__name__}: {words}", where) from error
+
+
+def _write_all(file: Any, frame: Any) -> int:
+    view = memoryview(frame).cast("B")
+    written = 0
+    while written < view.nbytes:
+        written += file.write(view[written:])
+    return written
+
+
+def _make_folder(folder: str) -> None:
+    if not os.path.isdir(folder):
+        _make_folder(os.path.dirname(folder))
+        with suppress(FileExistsError):
+            os.mkdir(folder)
+        _sync_folder(os.path.dirname(folder))
+
+
+def _sync_folder(folder: str) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _only_gone(_: Any, __: Any, found: Any) -> None:
+    if not issubclass(found[0], FileNotFoundError):
+        raise found[1]

@@ -1,0 +1,123 @@
+"""Files of a store: whole or not there, whatever kills us, on a disk and in fsspec's memory."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from uuid import uuid4
+
+import pytest
+
+from dask_hpc.checkpoint.faults import POINTS, VARIABLE
+from dask_hpc.checkpoint.files import Files, Missing, Trouble, is_local
+
+
+@pytest.fixture(params=["path", "file URL", "memory"])
+def files(request, tmp_path):
+    root = {"path": f"{tmp_path}/s", "file URL": f"file://{tmp_path}/s", "memory": f"memory://{uuid4()}"}
+    return Files(root[request.param])
+
+
+def test_write_read_list_delete(files):
+    files.check()
+    assert files.names() == [] and files.names("none") == []
+    assert files.write("a/b/c", [b"12", memoryview(b"345"), bytearray()]) == 5
+    assert files.read("a/b/c") == b"12345" and files.size("a/b/c") == 5
+    files.write("a/b/c", [b"other"])
+    files.write("a/d", [])
+    assert files.read("a/b/c") == b"other" and files.read("a/d") == b""
+    assert files.names() == ["a"] and files.names("a") == ["b", "d"]
+    files.delete("a/b")
+    files.delete("a/b")
+    files.delete("a/none")
+    assert files.names("a") == ["d"]
+    with pytest.raises(Missing, match="is not there"):
+        files.read("a/b/c")
+
+
+def test_the_same_file_under_another_name(files):
+    files.write("1/u", [b"12345"])
+    files.same("1/u", "2/deep/u")
+    files.same("1/u", "2/deep/u")
+    files.delete("1")
+    assert files.read("2/deep/u") == b"12345"
+    with pytest.raises(Missing):
+        files.same("1/u", "3/u")
+    if files.is_local:
+        files.same("2/deep/u", "3/u")
+        assert os.stat(f"{files.root}/3/u").st_nlink == 2  # stored once
+
+
+@pytest.mark.parametrize("path", ["..", "a/../b", "/etc/passwd", "a//b", "./a", "a/./b", "a\\b", "a\0", "a/"])
+def test_paths_that_lead_out(files, path):
+    for call in (files.read, files.delete, files.names, files.size):
+        with pytest.raises(Trouble, match="is no path within"):
+            call(path)
+    with pytest.raises(Trouble):
+        files.write(path, [b""])
+    with pytest.raises(Trouble):
+        files.same(path, "b")
+
+
+def test_what_is_local():
+    assert is_local("/a/b") and is_local("a") and is_local("file:///a") and not is_local("s3://a")
+
+
+SCRIPT = """
+import sys
+from dask_hpc.checkpoint.files import Files
+Files(sys.argv[1]).write("a/u", [b"new" * 1000], sys.argv[2])
+"""
+
+
+def written(root, point, fault):
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT, root, point],
+        env=os.environ | {VARIABLE: fault},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("point", [name for name in POINTS if name.startswith(("block", "manifest"))])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_killed_at_every_step(tmp_path, point, is_new):
+    files = Files(str(tmp_path))
+    if not is_new:
+        files.write("a/u", [b"old"])
+    found = written(str(tmp_path), point.partition("-")[0], point)
+    assert found.returncode == -signal.SIGKILL
+    if point.endswith("named"):
+        assert files.read("a/u") == b"new" * 1000
+    elif is_new:
+        assert files.names("a") == []
+    else:
+        assert files.names("a") == ["u"] and files.read("a/u") == b"old"
+
+
+@pytest.mark.parametrize("step", ["begun", "written"])
+def test_a_full_disk_leaves_nothing(tmp_path, step):
+    found = written(str(tmp_path), "block", f"block-{step}!ENOSPC")
+    assert "No space left on device" in found.stderr and "Trouble" in found.stderr
+    assert list((tmp_path / "a").iterdir()) == []
+
+
+def test_the_third_time(tmp_path):
+    script = SCRIPT + "Files(sys.argv[1]).write('a/v', [b'2'])\nFiles(sys.argv[1]).write('a/w', [b'3'])"
+    found = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), "block"],
+        env=os.environ | {VARIABLE: "block-written:3"},
+        check=False,
+    )
+    assert found.returncode == -signal.SIGKILL
+    assert Files(str(tmp_path)).names("a") == ["u", "v"]
+
+
+def test_where_nothing_can_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Trouble) as told:
+        Files(f"{tmp_path}/file/s").check()
+    assert told.value.errno == errno.ENOTDIR and str(tmp_path) in told.value.strerror
+    with pytest.raises(Trouble, match="Protocol not known"):
+        Files("nosuch://a/b").check()
