@@ -1,0 +1,150 @@
+"""Versions in a store: whatever is killed or damaged, one that is whole can be read, and never a wrong one."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from dask_hpc.checkpoint.faults import POINTS, VARIABLE
+from dask_hpc.checkpoint.files import Files, Missing
+from dask_hpc.checkpoint.manifest import Item, Manifest
+from dask_hpc.checkpoint.seal import Damaged, Key, Services, WrongKey
+from dask_hpc.checkpoint.versions import Versions, names_in
+from dask_hpc.model.errors import InputError
+
+PLAIN = Services("never")
+
+
+def commit(versions, text, services=PLAIN, **known):
+    """A version whose one item has two blocks."""
+    number = versions.next_number()
+    blocks = {str(i): versions.put(number, f"u/{i}", [f"{text} {i}".encode()], services) for i in range(2)}
+    manifest = Manifest(versions.name, number, 0.0, {"u": Item("value", {}, blocks)}, **known)
+    versions.commit(manifest)
+    return manifest
+
+
+def contents(versions, manifest):
+    return [
+        bytes(b"".join(versions.block(manifest.version, place, block)))
+        for place, block in manifest.items["u"].blocks.items()
+    ]
+
+
+@pytest.fixture(params=["path", "memory"])
+def versions(request, tmp_path):
+    return Versions(Files(str(tmp_path) if request.param == "path" else f"memory://{uuid4()}"), "run")
+
+
+def test_commit_read_prune(versions):
+    assert versions.numbers() == [] and versions.latest() == (None, [])
+    made = [commit(versions, text, step=step) for step, text in enumerate(["a", "b", "c", "d"])]
+    assert versions.numbers() == [1, 2, 3, 4] and names_in(versions.files) == ["run"]
+    assert versions.find("latest") == versions.find(4) == made[3]
+    assert contents(versions, versions.find(2)) == [b"b 0", b"b 1"]
+    assert versions.prune(2) == [1, 2] and versions.numbers() == [3, 4]
+    assert versions.prune(0) == [3] and versions.numbers() == [4]
+    assert versions.next_number() == 5
+    with pytest.raises(InputError, match="latest, or one of 4"):
+        versions.find(3)
+    with pytest.raises(InputError, match="latest"):
+        versions.find("newest")
+
+
+def test_none_yet(versions):
+    with pytest.raises(InputError, match="has none in"):
+        versions.find("latest")
+
+
+def test_what_did_not_change_is_stored_once(versions):
+    old = commit(versions, "a")
+    kept = versions.keep(2, "u/0", 1, old.items["u"].blocks["0"])
+    other = versions.put(2, "u/1", [b"changed"], PLAIN)
+    new = Manifest("run", 2, 0.0, {"u": Item("value", {}, {"0": kept, "1": other})})
+    versions.commit(new)
+    versions.prune(1)
+    assert contents(versions, versions.find("latest")) == [b"a 0", b"changed"]
+    assert list(versions.problems(new)) == []
+    with pytest.raises(Missing):
+        versions.keep(3, "u/0", 1, old.items["u"].blocks["0"])
+
+
+def test_a_version_that_is_damaged_is_not_the_latest_one(versions):
+    commit(versions, "a")
+    commit(versions, "b")
+    path = "run/00000002/manifest.json"
+    versions.files.write(path, [versions.files.read(path)[:-20]])
+    found, wrong = versions.latest()
+    assert found.version == 1 and len(wrong) == 1 and "version 2" in wrong[0]
+    assert versions.prune(1) == [] and versions.latest()[0].version == 1  # the good one is kept
+    commit(versions, "c")
+    assert versions.prune(1) == [1, 2]
+
+
+@pytest.mark.parametrize("harm", ["cut", "flipped", "missing", "foreign"])
+def test_a_block_that_is_damaged_is_never_given_out(versions, harm):
+    manifest = commit(versions, "a")
+    path = "run/00000001/u/0"
+    body = bytearray(versions.files.read(path))
+    if harm == "missing":
+        versions.files.delete(path)
+    else:
+        body = {"cut": body[:-1], "flipped": bytes([body[0] ^ 1]) + body[1:], "foreign": b"something else"}[
+            harm
+        ]
+        versions.files.write(path, [body])
+    with pytest.raises((Damaged, Missing)):
+        contents(versions, manifest)
+    assert list(versions.problems(manifest)) == [f"u[0] is {'missing' if harm == 'missing' else 'damaged'}"]
+
+
+def test_with_a_key(versions):
+    key, other = Key(b"k" * 32), Key(b"o" * 32)
+    secret = Versions(versions.files, "run", key)
+    commit(secret, "hidden words", Services("never", key=key))
+    assert contents(secret, secret.find("latest")) == [b"hidden words 0", b"hidden words 1"]
+    for wrong in (Versions(versions.files, "run"), Versions(versions.files, "run", other)):
+        with pytest.raises(WrongKey):
+            wrong.latest()
+    for path in ("manifest.json", "u/0"):
+        assert b"hidden" not in versions.files.read(f"run/00000001/{path}")
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from test_versions import Files, Versions, commit
+versions = Versions(Files(sys.argv[1]), "run")
+commit(versions, "new")
+versions.prune(1)
+"""
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("times", [1, 2])
+def test_killed_at_every_step(tmp_path, point, times):
+    versions = Versions(Files(str(tmp_path)), "run")
+    for text in ("older", "old"):
+        commit(versions, text)
+    found = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path), str(Path(__file__).parent)],
+        env=os.environ | {VARIABLE: f"{point}:{times}"},
+        check=False,
+    )
+    reached = times == 1 or point.startswith(("block", "prune"))
+    assert found.returncode == (-signal.SIGKILL if reached else 0)
+    manifest, wrong = versions.latest()
+    is_new = manifest.version == 3
+    assert contents(versions, manifest) == ([b"new 0", b"new 1"] if is_new else [b"old 0", b"old 1"])
+    assert wrong == [] and is_new == (
+        not reached or point in ("manifest-named", "prune-begun", "prune-hidden")
+    )
+    # the next one finds its way, and nothing half written stays
+    commit(versions, "next")
+    versions.prune(1)
+    assert contents(versions, versions.find("latest")) == [b"next 0", b"next 1"]
+    assert len(list(Path(tmp_path, "run").iterdir())) == 1
