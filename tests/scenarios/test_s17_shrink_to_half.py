@@ -13,8 +13,9 @@ import dask_hpc
 CHUNKS, NBYTES = 40, 8_000_000
 #: a worker's process takes some 180 MB of it for itself
 LIMIT = 800 * 2**20
-#: nannies kill nobody: plain Dask may overfill a worker, and how full it gets is what we look at
-MILD = {"distributed.worker.memory.terminate": False}
+#: nannies kill nobody, and nobody pauses for ever: plain Dask may overfill a worker, and how full it gets is
+#: what we look at
+MILD = {"distributed.worker.memory.terminate": False, "distributed.worker.memory.pause": False}
 
 
 def chunk(i, nbytes):
