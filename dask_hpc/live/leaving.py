@@ -25,6 +25,7 @@ mixture: tasks, answers of workers, shuffles, workers that die, control that is 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable
+from time import monotonic
 from typing import Any
 
 from dask_hpc import config
@@ -38,6 +39,7 @@ from dask_hpc.planning.moves import Block, MovePlan, collection_of, evacuate
 LOOK = 0.02  # seconds between looks
 _WHY = "it is leaving"
 _SHOWN = 5  # tasks that the story names
+_ANSWER = 1.0  # seconds that a worker has to say that it runs again
 _ATTEMPTS = 5  # at moving data, before Dask's own retirement does what is left
 
 
@@ -286,9 +288,16 @@ class Leaving:
         for address in departure.ready:
             if address not in left and compat.worker_status(self._scheduler, address):
                 departure.refused[address] = "Dask found nobody to take its data"
-                # Dask lets it go back to what we had made of it, which is paused.
-                compat.tell_worker_status(self._scheduler, address, "running")
+                self._holds.bring_back(address)
+        await self._until_back(departure.refused)
         return left
+
+    async def _until_back(self, addresses: Iterable[str]) -> None:
+        """A worker that is told to run when it closes already would close twice, and Dask's second close
+        hinders the first. So nobody hears that it stays before it says that it runs."""
+        limit = monotonic() + _ANSWER
+        while monotonic() < limit and any(map(self._holds.is_coming_back, addresses)):
+            await asyncio.sleep(LOOK)
 
     def _report(self, departure: "_Departure", left: Iterable[str]) -> None:
         for address in left:

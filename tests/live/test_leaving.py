@@ -432,7 +432,7 @@ async def test_nobody_stays(c, s, a, b):
         running = c.map(blocked, ["go"] * 2, range(2))
         await async_poll_for(lambda: a.state.executing_count and b.state.executing_count, 10)
         assert list(await c.retire_workers(workers=[a.address, b.address])) == [b.address]
-        await async_poll_for(lambda: s.workers[a.address].status == Status.running, 10)
+        assert a.status == s.workers[a.address].status == Status.running  # as soon as anybody hears of it
         await Event("go").set()
         assert await c.gather(running) == [a.address] * 2
         assert await c.gather(kept) == 1
