@@ -9,7 +9,7 @@ What did not change since another version that is still there is stored once: it
 new version (``Files.same``), by which it outlives the old one.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from dask_hpc.checkpoint.faults import reach
@@ -116,15 +116,14 @@ class Versions:
         path = f"{self._folder(manifest.version)}/{MANIFEST}"
         self.files.write(path, [manifest.write(self._key)], "manifest")
 
-    def prune(self, keep: int, protected: Collection[int] = ()) -> list[int]:
+    def prune(self, keep: int) -> list[int]:
         """Delete all but the last ``keep`` versions, and what was never finished before the last one. Gives
-        the numbers of versions that went. One with a damaged manifest does not count as one that is kept;
-        ``protected`` are those that somebody still needs."""
+        the numbers of versions that went. One with a damaged manifest does not count as one that is kept."""
         there = self.numbers()
         intact = [number for number in there if self._is_intact(number)]
         if not intact:
             return []
-        kept = {*intact[-max(1, keep) :], *protected}
+        kept = intact[-max(1, keep) :]
         old = [number for number in there if number < intact[-1] and number not in kept]
         for number in old:
             reach("prune-begun")

@@ -1,4 +1,4 @@
-"""What strategies for checkpoint agents see and answer: nodes that can keep copies, and what is protected."""
+"""Nodes that can keep copies of others' data, and what a rule for them answers."""
 
 from dataclasses import dataclass
 from math import inf
@@ -40,44 +40,6 @@ class AgentNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Protected:
-    """Something that is committed again and again."""
-
-    name: str
-    #: those that hold the data, and how many they were when its agents were last chosen
-    nodes: tuple[str, ...]
-    nodes_before: int
-    #: bytes of one commit
-    nbytes: float
-    #: seconds between two commits
-    period: float = inf
-    #: the node of each agent
-    agents: tuple[str, ...] = ()
-    #: what the last commit took with them; 0: there was none
-    seconds: float = 0.0
-    #: what it takes to change agents
-    change: float = 0.0
-    commits_left: float = inf
-
-
-@dataclass(frozen=True, slots=True)
-class AgentView:
-    """All nodes that may have agents, and everything that is protected."""
-
-    nodes: tuple[AgentNode, ...]
-    items: tuple[Protected, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Agents:
-    """From now on this item's agents are on these nodes, one for each time a node is named."""
-
-    item: str
-    nodes: tuple[str, ...]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class MoreNodes:
     """So many more nodes are wanted for copies. ``is_urgent``: commits fail without."""
 
@@ -92,12 +54,3 @@ class GiveBack:
 
     node: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class AgentPlan:
-    """What is to change."""
-
-    agents: tuple[Agents, ...] = ()
-    more: MoreNodes | None = None
-    less: tuple[GiveBack, ...] = ()

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dask_hpc.model.level import Level
+from dask_hpc.planning.interval.stage import ENDLESS
 
-_ENDLESS = 600.0
 _FOREVER = 1e6  # periods of a run that does not end
 
 
@@ -50,7 +50,7 @@ def hierarchical_efficiency(
 
 def _grown(seconds: Any, rate: float) -> Any:
     exponent = rate * np.asarray(seconds, float)
-    return np.where(exponent > _ENDLESS, np.inf, np.expm1(np.minimum(exponent, _ENDLESS)))
+    return np.where(exponent > ENDLESS, np.inf, np.expm1(np.minimum(exponent, ENDLESS)))
 
 
 def _through(seconds: Any, rate: float) -> Any:

@@ -6,7 +6,7 @@ which are from Daly's article of 2006).
 
 from math import exp, expm1, inf, sqrt
 
-from dask_hpc.planning.interval.stage import through
+from dask_hpc.planning.interval.stage import ENDLESS, through
 
 
 def young(commit: float, rate: float) -> float:
@@ -31,7 +31,7 @@ def single_level_time(run: float, work: float, commit: float, restart: float, ra
     if not rate:
         return run + (run / work - 1) * commit
     tries = (run / work - 1) * through(work + commit, rate) + through(work, rate)
-    return inf if rate * restart > 600 else exp(rate * restart) * tries
+    return inf if rate * restart > ENDLESS else exp(rate * restart) * tries
 
 
 def single_level_efficiency(work: float, commit: float, restart: float, rate: float) -> float:
@@ -39,4 +39,4 @@ def single_level_efficiency(work: float, commit: float, restart: float, rate: fl
     if not rate:
         return work / (work + commit)
     exponent = rate * (work + commit + restart)
-    return rate * work / (exp(rate * restart) * expm1(rate * (work + commit))) if exponent < 600 else 0.0
+    return rate * work / (exp(rate * restart) * expm1(rate * (work + commit))) if exponent < ENDLESS else 0.0
