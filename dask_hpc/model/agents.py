@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +55,14 @@ class GiveBack:
 
     node: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ItemAgents:
+    """What a rule remembers of one item: its agents, the nodes that its data is on, its last commit."""
+
+    agents: int
+    nodes: int
+    seconds: float = inf
+    #: of the search for a better number
+    search: Any = None

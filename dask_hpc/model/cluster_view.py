@@ -74,6 +74,8 @@ class ClusterView:
     #: changes whenever a task has moved
     steps: int = 0
     jobs: tuple[JobNeed, ...] = ()
+    #: nodes that the copies of protected results need
+    for_copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)

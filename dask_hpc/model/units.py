@@ -101,7 +101,7 @@ def write_quantity(value: float, unit: str) -> str:
         text = f"{scaled:.12g}"
         if abs(scaled) >= 1 and len(text) <= 6 and parse_quantity(f"{text} {word}", unit) == value:
             return f"{text} {word}"
-    return f"{int(value) if value.is_integer() and abs(value) < 1e15 else value!r} {unit}"
+    return f"{int(value) if float(value).is_integer() and abs(value) < 1e15 else value!r} {unit}"
 
 
 def show_duration(seconds: float) -> str:

@@ -7,12 +7,17 @@ says which nodes are left when there are fewer parts than nodes: the document ta
 
 ``lower_bound`` does not come from the moves: every node must get what its part has more than the node held,
 whichever node has which part, and no less can be moved.
+
+Several arrays that share dimensions are laid out together: the same index lies on the same node in all of
+them. An array without one of the divided dimensions belongs to all parts that differ only there; it is not
+copied to all of them (Dask fetches what is needed where it is needed), each chunk lies on one of them.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -20,10 +25,11 @@ from scipy.optimize import linear_sum_assignment
 
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.layout import DimLayout, Layout
+from dask_hpc.planning.overlaps import Span, distinct, overlaps
 
 Index = tuple[int, ...]
-#: from and to, in elements of one dimension
-Span = tuple[int, int]
+#: by so much the largest part of a grid may be larger than that of another one
+_UNEVEN = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,11 @@ class Blocks:
     def indices(self) -> Iterator[Index]:
         """All chunks."""
         return product(*(range(len(edges) - 1) for edges in self.edges))
+
+    @property
+    def total(self) -> float:
+        """Bytes of the whole array."""
+        return self.itemsize * prod(edges[-1] for edges in self.edges)
 
     def nbytes(self, index: Index) -> float:
         """Of one chunk."""
@@ -97,6 +108,32 @@ class RedistributionPlan:
         return sum(not chunk.is_old for chunk in self.chunks)
 
 
+@dataclass(frozen=True, slots=True)
+class JointPlan:
+    """Plans of several arrays, on the same nodes."""
+
+    nodes: tuple[str, ...]
+    #: nodes that held something and have no part
+    leaving: tuple[str, ...]
+    #: in the order of the arrays
+    arrays: tuple[RedistributionPlan, ...]
+
+    @property
+    def bytes_moved(self) -> float:
+        """Of all arrays."""
+        return sum(plan.bytes_moved for plan in self.arrays)
+
+    @property
+    def lower_bound(self) -> float:
+        """Of all arrays."""
+        return sum(plan.lower_bound for plan in self.arrays)
+
+    @property
+    def cuts(self) -> int:
+        """Of all arrays."""
+        return sum(plan.cuts for plan in self.arrays)
+
+
 def redistribution(
     blocks: Blocks,
     layout: Layout,
@@ -107,22 +144,59 @@ def redistribution(
 ) -> RedistributionPlan:
     """Lay the array out anew, on exactly the ``targets``, or on so many ``nodes`` of the ``candidates``.
     Where nothing else decides, those that come first are taken."""
+    joint = joint_redistribution([blocks], layout, nodes=nodes, candidates=candidates, targets=targets)
+    return joint.arrays[0]
+
+
+def joint_redistribution(
+    arrays: Sequence[Blocks],
+    layout: Layout,
+    *,
+    nodes: int = 0,
+    candidates: Sequence[str] = (),
+    targets: Sequence[str] = (),
+) -> JointPlan:
+    """The same for several arrays at once. A layout of one word means the dimension with the most chunks of
+    the largest array."""
     exactly = tuple(dict.fromkeys(targets))
     pool = exactly or tuple(dict.fromkeys(candidates))
     wanted = len(exactly) or nodes
     if not 1 <= wanted <= len(pool):
         raise InputError("nodes", f"found {wanted}", f"from 1 to {len(pool)}, as there are so many")
     if layout.is_replicated:
-        return _replicated(blocks, pool, wanted)
-    divided = layout.divided(blocks.dims, blocks.edges)
-    grids = layout.grids_for(wanted, [dim for _, dim in divided]) if divided else [()]
+        return _replicated(arrays, pool, wanted)
+    divided = _divided(arrays, layout)
+    grids = layout.grids_for(wanted, list(divided.values())) if divided else [()]
     if not grids:
-        sizes = ", ".join(str(len(dim.sizes)) for _, dim in divided if dim.sizes)
+        sizes = ", ".join(str(len(dim.sizes)) for dim in divided.values() if dim.sizes)
         raise InputError("layout", f"has sizes for {sizes} parts", f"as many as make {wanted} nodes")
-    ways = [_way(blocks, divided, grid, pool, wanted) for grid in grids]
-    # Of grids that move equally much, the one whose parts are most alike in shape.
-    best = min(ways, key=lambda way: (way.lower_bound, max(way.grid, default=1)))
-    return _plan(blocks, best, pool)
+    ways = [_way(arrays, divided, grid, pool, wanted) for grid in grids]
+    # Few bytes move where everything stays on few nodes: only grids whose parts are about as even as possible
+    # count. Of those that move equally much, the one whose parts are most alike in shape.
+    even = min(way.largest for way in ways) * (1 + _UNEVEN)
+    best = min(
+        (way for way in ways if way.largest <= even),
+        key=lambda way: (way.lower_bound, max(way.grid, default=1)),
+    )
+    return _plan(arrays, best)
+
+
+#: of which elements of which old chunks a new chunk is made, and how many bytes these are
+_MadeOf = list[tuple[Index, tuple[Span, ...], float]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """One array in the parts of a grid."""
+
+    edges: tuple[tuple[int, ...], ...]
+    #: new chunks and the parts they belong to
+    chunks: list[tuple[Index, tuple[int, ...], _MadeOf]]
+    nbytes: float
+    #: what stays where it is, by node and part
+    stays: Counter[tuple[str, int]]
+    #: bytes of each part, without chunks that belong to several
+    parts: Counter[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,74 +204,174 @@ class _Way:
     """One grid of parts, and the nodes that have them."""
 
     grid: Index
-    edges: tuple[tuple[int, ...], ...]
-    #: new chunks, the number of their part, and of what they are made
-    made_of: list[tuple[Index, int, list[tuple[Index, tuple[Span, ...], float]]]]
+    cuts: list[_Cut]
     nodes: tuple[str, ...]
-    lower_bound: float
+
+    @property
+    def largest(self) -> float:
+        """Bytes of the largest part."""
+        return max(sum(cut.parts[part] for cut in self.cuts) for part in range(len(self.nodes)))
+
+    @property
+    def lower_bound(self) -> float:
+        return sum(_least_moved(cut, self.nodes) for cut in self.cuts)
+
+
+def _least_moved(cut: _Cut, nodes: Sequence[str]) -> float:
+    return max(0.0, cut.nbytes - sum(cut.stays[node, part] for part, node in enumerate(nodes)))
+
+
+def _by_size(arrays: Sequence[Blocks]) -> list[Blocks]:
+    return sorted(arrays, key=lambda blocks: -blocks.total)
+
+
+def _divided(arrays: Sequence[Blocks], layout: Layout) -> dict[str, DimLayout]:
+    """The divided dimensions by name, each of them once."""
+    largest, *others = _by_size(arrays)
+    dims = list(dict.fromkeys((*largest.dims, *(dim for blocks in others for dim in blocks.dims))))
+    # A layout of one word looks at the largest array only.
+    edges = [distinct(largest.edges[largest.dims.index(dim)]) if dim in largest.dims else () for dim in dims]
+    return {dims[place]: dim for place, dim in layout.divided(dims, edges)}
+
+
+def _units(
+    arrays: Sequence[Blocks], name: str, dim: DimLayout, parts: int
+) -> tuple[Sequence[int], list[int]]:
+    """How a dimension is divided in all arrays: edges, and the part of each piece between two of them. Taken
+    from edges that all arrays have, if these do, else from those of the largest."""
+    edges = [distinct(one.edges[one.dims.index(name)]) for one in _by_size(arrays) if name in one.dims]
+    common = sorted(set(edges[0]).intersection(*edges)) if edges[0][-1] else edges[0]
+    units, owners = dim.parts_of(common, parts)
+    is_enough = len(common) > parts if dim.kind == "cyclic" else set(units) <= set(common)
+    if not is_enough:
+        units, owners = dim.parts_of(edges[0], parts)
+    return units, list(owners)
 
 
 def _way(
-    blocks: Blocks,
-    divided: Sequence[tuple[int, DimLayout]],
+    arrays: Sequence[Blocks],
+    divided: Mapping[str, DimLayout],
     grid: Index,
     pool: Sequence[str],
     wanted: int,
 ) -> _Way:
-    edges = [_distinct(one) for one in blocks.edges]
+    units = {
+        name: _units(arrays, name, dim, parts)
+        for (name, dim), parts in zip(divided.items(), grid, strict=True)
+    }
+    cuts = [_cut(blocks, divided, grid, units) for blocks in arrays]
+    row = {node: number for number, node in enumerate(pool)}
+    weights = np.zeros((len(pool), wanted))
+    for cut in cuts:
+        for (node, part), nbytes in cut.stays.items():
+            if node in row:
+                weights[row[node], part] += nbytes
+    rows, columns = linear_sum_assignment(weights, maximize=True)
+    node_of = {int(part): pool[number] for number, part in zip(rows, columns, strict=True)}
+    return _Way(grid, cuts, tuple(node_of[part] for part in range(wanted)))
+
+
+def _cut(
+    blocks: Blocks,
+    divided: Mapping[str, DimLayout],
+    grid: Index,
+    units: Mapping[str, tuple[Sequence[int], list[int]]],
+) -> _Cut:
+    edges = [distinct(one) for one in blocks.edges]
     part_of = [[0] * (len(one) - 1) for one in edges]  # by dimension and new chunk
+    anywhere = [0]  # the parts that differ only in dimensions this array does not have
     stride = 1
-    for (place, dim), parts in zip(divided, grid, strict=True):
-        edges[place], owners = dim.parts_of(edges[place], parts)
-        part_of[place] = [owner * stride for owner in owners]
+    for (name, dim), parts in zip(divided.items(), grid, strict=True):
+        if name in blocks.dims:
+            place = blocks.dims.index(name)
+            edges[place], owners = _cut_at(edges[place], dim, *units[name])
+            part_of[place] = [owner * stride for owner in owners]
+        else:
+            anywhere = [one + stride * part for part in range(parts) for one in anywhere]
         stride *= parts
-    overlaps = [_overlaps(old, new) for old, new in zip(blocks.edges, edges, strict=True)]
-    made_of = []
+    meets = [overlaps(old, new) for old, new in zip(blocks.edges, edges, strict=True)]
+    chunks = []
     stays: Counter[tuple[str, int]] = Counter()
+    sizes: Counter[int] = Counter()
     total = 0.0
     for index in product(*(range(len(one) - 1) for one in edges)):
         part = sum(owners[place] for owners, place in zip(part_of, index, strict=True))
+        parts_of_chunk = tuple(part + one for one in anywhere)
         pieces = []
-        for cut in product(*(overlap[place] for overlap, place in zip(overlaps, index, strict=True))):
+        for cut in product(*(meet[place] for meet, place in zip(meets, index, strict=True))):
             old = tuple(place for place, _ in cut)
             spans = tuple(span for _, span in cut)
             nbytes = blocks.itemsize * prod(end - begin for begin, end in spans)
             pieces.append((old, spans, nbytes))
             total += nbytes
             for node in blocks.holders.get(old, ()):
-                stays[node, part] += nbytes  # type: ignore[assignment]
-        made_of.append((index, part, pieces))
-    row = {node: number for number, node in enumerate(pool)}
-    weights = np.zeros((len(pool), wanted))
-    for (node, part), nbytes in stays.items():
-        if node in row:
-            weights[row[node], part] = nbytes
-    rows, columns = linear_sum_assignment(weights, maximize=True)
-    node_of = {int(part): pool[number] for number, part in zip(rows, columns, strict=True)}
-    nodes = tuple(node_of[part] for part in range(wanted))
-    return _Way(grid, tuple(edges), made_of, nodes, total - float(weights[rows, columns].sum()))
+                for one in parts_of_chunk:
+                    stays[node, one] += nbytes  # type: ignore[assignment]
+        chunks.append((index, parts_of_chunk, pieces))
+        if len(parts_of_chunk) == 1:
+            sizes[part] += sum(nbytes for *_, nbytes in pieces)  # type: ignore[assignment]
+    return _Cut(tuple(edges), chunks, total, stays, sizes)
 
 
-def _plan(blocks: Blocks, way: _Way, pool: Sequence[str]) -> RedistributionPlan:
-    targets = [(index, (way.nodes[part],), pieces) for index, part, pieces in way.made_of]
-    return _sourced(blocks, way.edges, way.nodes, targets, way.lower_bound)
+def _cut_at(
+    edges: Sequence[int], dim: DimLayout, units: Sequence[int], owners: Sequence[int]
+) -> tuple[tuple[int, ...], list[int]]:
+    """New edges of one array, and the parts of its chunks: what lies in one part is not cut, but
+    ``block-cyclic`` says how wide chunks are."""
+    if not edges[-1]:
+        return (0, 0), [0]
+    if dim.kind == "block-cyclic":
+        return tuple(units), list(owners)
+    between = {units[i] for i in range(1, len(owners)) if owners[i - 1] != owners[i]}
+    new = tuple(sorted(between.union(edges)))
+    return new, [owners[bisect_right(units, begin) - 1] for begin in new[:-1]]
 
 
-def _replicated(blocks: Blocks, pool: Sequence[str], wanted: int) -> RedistributionPlan:
+def _plan(arrays: Sequence[Blocks], way: _Way) -> JointPlan:
+    load: Counter[str] = Counter()
+    for cut in way.cuts:
+        for _, parts, pieces in cut.chunks:
+            if len(parts) == 1:
+                load[way.nodes[parts[0]]] += sum(nbytes for *_, nbytes in pieces)  # type: ignore[assignment]
+    plans = []
+    for blocks, cut in zip(arrays, way.cuts, strict=True):
+        targets = []
+        for index, parts, pieces in cut.chunks:
+            node = way.nodes[parts[0]] if len(parts) == 1 else _one_of(blocks, way, parts, pieces, load)
+            targets.append((index, (node,), pieces))
+        plans.append(_sourced(blocks, cut.edges, way.nodes, targets, _least_moved(cut, way.nodes)))
+    return _joint(way.nodes, plans)
+
+
+def _one_of(blocks: Blocks, way: _Way, parts: Sequence[int], pieces: _MadeOf, load: Counter[str]) -> str:
+    """Of the nodes where a chunk may lie the one that has most of it, then the one that has least of all."""
     held: Counter[str] = Counter()
-    pieces = {}
-    edges = tuple(_distinct(one) for one in blocks.edges)
-    overlaps = [_overlaps(old, new) for old, new in zip(blocks.edges, edges, strict=True)]
-    for index in product(*(range(len(one) - 1) for one in edges)):
-        (cut,) = product(*(overlap[place] for overlap, place in zip(overlaps, index, strict=True)))
-        old = tuple(place for place, _ in cut)
-        pieces[index] = (old, tuple(span for _, span in cut), blocks.nbytes(old))
+    for old, _, nbytes in pieces:
         for node in blocks.holders.get(old, ()):
-            held[node] += blocks.nbytes(old)  # type: ignore[assignment]
+            held[node] += nbytes  # type: ignore[assignment]
+    found = min((way.nodes[part] for part in parts), key=lambda node: (-held[node], load[node]))
+    load[found] += sum(nbytes for *_, nbytes in pieces)  # type: ignore[assignment]
+    return found
+
+
+def _joint(nodes: tuple[str, ...], plans: Sequence[RedistributionPlan]) -> JointPlan:
+    leaving = tuple(dict.fromkeys(node for plan in plans for node in plan.leaving))
+    return JointPlan(nodes, leaving, tuple(plans))
+
+
+def _replicated(arrays: Sequence[Blocks], pool: Sequence[str], wanted: int) -> JointPlan:
+    whole = [_cut(blocks, {}, (), {}) for blocks in arrays]
+    held: Counter[str] = Counter()
+    for cut in whole:
+        for (node, _), nbytes in cut.stays.items():
+            held[node] += nbytes
     nodes = tuple(sorted(pool, key=lambda node: -held[node])[:wanted])
-    total = sum(nbytes for _, _, nbytes in pieces.values())
-    targets = [(index, nodes, [piece]) for index, piece in pieces.items()]
-    return _sourced(blocks, edges, nodes, targets, sum(total - held[node] for node in nodes))
+    plans = []
+    for blocks, cut in zip(arrays, whole, strict=True):
+        targets = [(index, nodes, pieces) for index, _, pieces in cut.chunks]
+        least = sum(cut.nbytes - cut.stays[node, 0] for node in nodes)
+        plans.append(_sourced(blocks, cut.edges, nodes, targets, least))
+    return _joint(nodes, plans)
 
 
 def _sourced(
@@ -230,28 +404,3 @@ def _sourced(
     held = dict.fromkeys(node for there in blocks.holders.values() for node in there)
     leaving = tuple(node for node in held if node not in nodes)
     return RedistributionPlan(nodes, leaving, edges, tuple(chunks), moved, lower_bound)
-
-
-def _distinct(edges: Sequence[int]) -> tuple[int, ...]:
-    """Without chunks that have no elements, unless there is nothing else."""
-    return tuple(dict.fromkeys(edges)) if edges[-1] else (0, 0)
-
-
-def _overlaps(old: Sequence[int], new: Sequence[int]) -> list[list[tuple[int, Span]]]:
-    """For each new chunk of one dimension the old chunks in it, and which of their elements."""
-    if not old[-1]:
-        return [[(0, (0, 0))]]
-    found = []
-    first = 0
-    for begin, end in pairwise(new):
-        while old[first + 1] <= begin:
-            first += 1
-        parts = []
-        for place in range(first, len(old) - 1):
-            if old[place] >= end:
-                break
-            span = (max(begin, old[place]) - old[place], min(end, old[place + 1]) - old[place])
-            if span[0] < span[1]:
-                parts.append((place, span))
-        found.append(parts)
-    return found

@@ -5,6 +5,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
+from dask_hpc.strategies.agents.rule import AgentRule
 from dask_hpc.strategies.conservative_backfill import ConservativeBackfill
 from dask_hpc.strategies.dask_adaptive import DaskAdaptive
 from dask_hpc.strategies.demand import Demand
@@ -65,12 +66,23 @@ _OURS: tuple[type, ...] = (
     InSitu,
     # what reads at the same time, and beside what
     IoLanes,
+    # where copies of results are kept
+    AgentRule,
     # how many nodes there are at all
     Demand,
 )
 
 #: what a policy decides about; "none" may be said of every concern but the queue and the size
-CONCERNS: tuple[str, ...] = ("queue", "malleability", "failure", "power", "placement", "io", "size")
+CONCERNS: tuple[str, ...] = (
+    "queue",
+    "malleability",
+    "failure",
+    "power",
+    "placement",
+    "io",
+    "checkpoint",
+    "size",
+)
 
 
 @cache

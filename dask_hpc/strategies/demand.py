@@ -34,8 +34,8 @@ class Standing:
 class Demand:
     """The size that Dask's own rule would want, without what makes it lose work and money.
 
-    The target is what finishes the work at hand in ``target_duration``, what holds the results, or what the
-    jobs hold and ask for, whichever is most. Then:
+    The target is what finishes the work at hand in ``target_duration``, what holds the results, what their
+    copies need, or what the jobs hold and ask for, whichever is most. Then:
 
     1. Pending units count: whoever has been asked for is not asked for again.
     2. What is too much is first taken back from the queue, youngest first; then connected units leave that
@@ -200,6 +200,9 @@ class Demand:
         )
         if by_memory > wanted:
             wanted, why = by_memory, f"{held / 1e9:.3g} GB of results"
+        by_copies = ceil(view.for_copies / view.nodes_per_unit)
+        if by_copies > wanted:
+            wanted, why = by_copies, f"copies of results on {view.for_copies} nodes"
         if wanted == 0 and (view.tasks or view.dormant):
             wanted, why = 1, f"{_tasks(view.tasks + view.dormant)} may still need somebody"
         is_active = view.now - memory.active_at < self.idle_grace and not self.forbid_idling

@@ -4,10 +4,11 @@
 not depend on anything but its arguments and its own parameters.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from dask_hpc.model.agents import AgentNode, GiveBack, ItemAgents, MoreNodes
 from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.io_view import IoView, Mix
 from dask_hpc.model.job import Job
@@ -124,6 +125,40 @@ class IoStrategy(Protocol):
 
     def next_of(self, mix: Mix) -> Next:
         """Which of two tasks goes next, a read or another, and to which node if it is the read."""
+
+
+class CheckpointStrategy(Protocol):
+    """Which agents keep the copies of protected results, how many, and how many nodes there are for them."""
+
+    concern: ClassVar[str]
+    name: ClassVar[str]
+    #: bytes that may be on their way at a time
+    window: float
+
+    def first(self, nodes: int, most: int) -> ItemAgents:
+        """What is to be remembered of an item whose data is on so many nodes; ``most`` agents there are."""
+
+    def resized(self, item: ItemAgents, nodes: int) -> ItemAgents:
+        """Its data is on so many nodes now."""
+
+    def committed(
+        self, item: ItemAgents, agents: int, seconds: float, most: int, commits_left: float
+    ) -> ItemAgents:
+        """A commit took so long with so many agents; there could be ``most``."""
+
+    def order(self, nodes: Sequence[AgentNode]) -> Sequence[AgentNode]:
+        """The best first."""
+
+    def slots(
+        self, count: int, nodes: Sequence[AgentNode], nbytes: float, domains: Collection[str]
+    ) -> Sequence[str]:
+        """Where the agents of an item are, each of which keeps so many bytes; outside of these domains."""
+
+    def more_nodes(self, nodes: Sequence[AgentNode]) -> MoreNodes | None:
+        """Whether another node is needed."""
+
+    def idle_nodes(self, nodes: Sequence[AgentNode]) -> Sequence[GiveBack]:
+        """Nodes that nobody uses."""
 
 
 def outlook_after(snapshot: Snapshot, starts: Starts) -> Outlook:

@@ -12,6 +12,7 @@ from dask_hpc.model.units import (
     parse_duration,
     parse_quantity,
     show_bounds,
+    show_bytes,
     show_duration,
     write_quantity,
 )
@@ -113,3 +114,8 @@ def test_shown_bounds():
     assert show_bounds(0, 2500, "W") == "at most 2.5 kW"
     assert show_bounds(1700, math.inf, "W") == "at least 1.7 kW"
     assert show_bounds(0, math.inf, "W") == "no bounds"
+
+
+def test_whole_numbers_of_bytes_are_shown_whatever_their_type():
+    assert show_bytes(1_234_567) == show_bytes(1_234_567.0) == "1234567 B"
+    assert show_bytes(123_456_789) == show_bytes(123_456_789.0) == "123 MB"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.layout import Layout
-from dask_hpc.planning.redistribution import Blocks, redistribution
+from dask_hpc.planning.redistribution import Blocks, joint_redistribution, redistribution
 
 NODES = [f"n{number}" for number in range(9)]
 LAYOUTS = ["block", "cyclic", "block-cyclic:1", "block-cyclic:3", "replicated"]
@@ -172,3 +172,96 @@ def test_grids_that_do_not_fit():
     with pytest.raises(InputError, match="no grid was given for 3 nodes"):
         layout = Layout.read({"x": "block", "y": "block"}, {4: (2, 2)})
         redistribution(lying((8, 8), 2, "block", NODES[:2]), layout, nodes=3, candidates=NODES)
+
+
+@given(st.data())
+def test_arrays_with_common_dimensions_lie_together(data):
+    """The same index is on the same node in every array that has the divided dimensions."""
+    lengths = {"x": data.draw(st.integers(0, 12)), "y": data.draw(st.integers(0, 6))}
+    arrays = []
+    for dims in data.draw(
+        st.lists(st.sampled_from([("x", "y"), ("y", "x"), ("x",), ("y",), ()]), min_size=1)
+    ):
+        cuts = [data.draw(st.sets(st.integers(0, lengths[dim]))) for dim in dims]
+        edges = tuple(
+            tuple(sorted({0, lengths[dim], *cut})) if lengths[dim] else (0, 0)
+            for dim, cut in zip(dims, cuts, strict=True)
+        )
+        indices = product(*(range(len(one) - 1) for one in edges))
+        holders = {index: [data.draw(st.sampled_from(NODES[:4]))] for index in indices}
+        arrays.append(Blocks(dims, edges, holders, data.draw(st.sampled_from([1, 4]))))
+    names = [name for name in "xy" if any(name in blocks.dims for blocks in arrays)]
+    words = st.sampled_from(LAYOUTS[:4])
+    layout = data.draw(words | st.fixed_dictionaries(dict.fromkeys(names, words)))
+    if layout == {}:
+        layout = "block"
+    wanted = data.draw(st.integers(1, 4))
+    plan = joint_redistribution(arrays, Layout.read(layout), nodes=wanted, candidates=NODES[:4])
+    assert len(set(plan.nodes)) == wanted and plan.lower_bound <= plan.bytes_moved
+    held = {node for blocks in arrays for there in blocks.holders.values() for node in there}
+    assert set(plan.leaving) == held - set(plan.nodes)
+    divided = list(layout) if isinstance(layout, dict) else []
+    if not divided:  # by one word: the dimension with the most chunks of the largest
+        largest = max(arrays, key=lambda blocks: blocks.total)
+        divided = [max(largest.dims, key=lambda dim: len(largest.edges[largest.dims.index(dim)]), default="")]
+    whose = {}
+    for blocks, one in zip(arrays, plan.arrays, strict=True):
+        carry_out(
+            blocks,
+            one,
+            np.arange(prod(lengths[d] for d in blocks.dims)).reshape([lengths[d] for d in blocks.dims]),
+        )
+        if not set(divided) <= set(blocks.dims):
+            continue
+        for chunk in one.chunks:
+            spans = [
+                range(
+                    one.edges[blocks.dims.index(dim)][chunk.index[blocks.dims.index(dim)]],
+                    one.edges[blocks.dims.index(dim)][chunk.index[blocks.dims.index(dim)] + 1],
+                )
+                for dim in divided
+            ]
+            for element in product(*spans):
+                assert whose.setdefault(element, chunk.targets) == chunk.targets
+
+
+def test_a_smaller_array_is_cut_where_the_larger_one_is():
+    """Edges that both have are taken if they are near enough; else the larger one is left whole."""
+
+    def edges(width, length=120):
+        return (tuple(range(0, length + 1, width)),)
+
+    def both(width, other, layout, nodes=2):
+        arrays = [
+            Blocks(("x",), edges(other), {}, 1),
+            Blocks(("x",), edges(width), {}, 8),
+        ]
+        return joint_redistribution(arrays, Layout.read(layout), targets=NODES[:nodes])
+
+    assert both(10, 20, "block").cuts == 0
+    assert both(10, 20, "cyclic").cuts == 0
+    small, large = both(10, 24, "block").arrays
+    assert large.cuts == 0 and small.cuts == 2 and 60 in small.edges[0]
+    small, large = both(40, 120, "cyclic").arrays
+    assert large.cuts == 0 and small.edges == large.edges
+
+
+def test_an_array_without_the_divided_dimension_is_not_copied_everywhere():
+    arrays = [
+        Blocks(("x",), (tuple(range(9)),), {(i,): [NODES[i // 4]] for i in range(8)}, 8),
+        Blocks(("y",), ((0, 5),), {(0,): [NODES[2]]}, 8),
+        Blocks(("y",), ((0, 5),), {(0,): [NODES[1]]}, 8),
+    ]
+    plan = joint_redistribution(arrays, Layout.read({"x": "block"}), nodes=2, candidates=NODES[:3])
+    assert set(plan.nodes) == {NODES[1], NODES[2]}
+    assert [len(chunk.targets) for one in plan.arrays for chunk in one.chunks] == [1] * 10
+    assert plan.bytes_moved == plan.lower_bound == min(40, 32)
+
+
+def test_a_grid_is_not_chosen_because_everything_stays_where_it_is():
+    """All on one node, one chunk along y: in a grid of 1 x 4 nothing would move, and three nodes be idle."""
+    edges = (tuple(range(13)), (0, 6))
+    blocks = Blocks(("x", "y"), edges, {(i, 0): [NODES[0]] for i in range(12)}, 1)
+    for layout in ({"x": "block", "y": "cyclic"}, {"y": "cyclic", "x": "block"}):
+        plan = redistribution(blocks, Layout.read(layout), targets=NODES[:4])
+        assert plan.bytes_moved == 54 and len({chunk.targets for chunk in plan.chunks}) == 4

@@ -12,6 +12,8 @@ and a run of any length costs no more to evaluate than one period.
 from collections.abc import Sequence
 from math import ceil, exp, expm1, inf, isinf
 
+import numpy as np
+
 from dask_hpc.model.level import Level, failure_rate
 from dask_hpc.planning.interval.pattern import Pattern
 from dask_hpc.planning.interval.stage import failures_before, mean_failure
@@ -48,23 +50,66 @@ def _time(levels: Sequence[Level], pattern: Pattern, run: float, *, commits_last
     if not rate:
         commits = count if commits_last else count - 1
         return run + sum(levels[pattern.level(number)].commit for number in range(1, commits + 1))
-    restart, reached = _restarts(levels, rate)
-    #: what getting through a stretch takes, by the level of its commit: first try, then for each failure
-    stretches = [_stretch(pattern.work + level.commit, rate) for level in levels]
-    spent = 0.0
-    saved = [0.0] * len(levels)  # the time it took to reach the last commit that serves after each failure
-    for number in range(1, count + 1):
-        level = pattern.level(number)
-        first, failures, lost = stretches[level]
-        if number == count:
-            first, failures, lost = _stretch(last + levels[level].commit * commits_last, rate)
-        back = sum(share * (spent - at) for share, at in zip(reached, saved, strict=True))
-        spent += first + failures * (lost + restart + back)
-        if isinf(spent):
-            return inf
-        for below in range(level + 1):
-            saved[below] = spent
-    return spent
+    way = _Way(levels, pattern, rate)
+    end = pattern.level(count)
+    with np.errstate(over="ignore", invalid="ignore"):
+        before = way.first(count - 1)
+        through = way.interval(last + levels[end].commit * commits_last, end)
+        spent = float((through @ before)[0, -1])
+    return spent if spent < inf else inf  # which nan is not
+
+
+class _Way:
+    """What happens to a run, as linear maps. A state is the time that was spent, what of it was spent since
+    the last commit that serves after a failure of each level, and 1. The same stretches that follow one
+    another are a power of a map, so a million commits take no longer than a few."""
+
+    def __init__(self, levels: Sequence[Level], pattern: Pattern, rate: float) -> None:
+        self._levels = levels
+        self._pattern = pattern
+        self._rate = rate
+        self._restart, self._reached = _restarts(levels, rate)
+        self._blocks: dict[int, np.ndarray] = {}
+
+    def interval(self, seconds: float, level: int) -> np.ndarray:
+        """So many seconds, and then there is a commit to this level."""
+        first, failures, lost = _stretch(seconds, self._rate)
+        size = len(self._levels) + 2
+        spent = np.zeros(size)
+        spent[1:-1] = failures * np.array(self._reached)
+        spent[-1] = first + failures * (lost + self._restart)
+        found = np.eye(size)
+        found[0] += spent
+        for this in range(len(self._levels)):
+            row = found[this + 1]
+            if this <= level:
+                row[:] = 0.0
+            else:
+                row += spent
+        return found
+
+    def first(self, number: int) -> np.ndarray:
+        """So many intervals from the beginning of a period, all with their commits."""
+        found = np.eye(len(self._levels) + 2)
+        sizes = [1]
+        for count in self._pattern.counts:
+            sizes.append(sizes[-1] * (count + 1))
+        for level in reversed(range(len(sizes))):
+            times, number = divmod(number, sizes[level])
+            if times:
+                found = np.linalg.matrix_power(self._block(level), times) @ found
+        return found
+
+    def _block(self, level: int) -> np.ndarray:
+        """All that ends with a commit to this level, since the last such one."""
+        if level not in self._blocks:
+            found = np.eye(len(self._levels) + 2)
+            for below in reversed(range(level)):
+                if times := self._pattern.counts[below]:
+                    found = np.linalg.matrix_power(self._block(below), times) @ found
+            seconds = self._pattern.work + self._levels[level].commit
+            self._blocks[level] = self.interval(seconds, level) @ found
+        return self._blocks[level]
 
 
 def _stretch(seconds: float, rate: float) -> tuple[float, float, float]:

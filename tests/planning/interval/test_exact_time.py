@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.level import Level, failure_rate
-from dask_hpc.planning.interval.exact import efficiency, period_time, run_time
+from dask_hpc.planning.interval.exact import _restarts, efficiency, period_time, run_time
 from dask_hpc.planning.interval.hierarchical import hierarchical_efficiency
 from dask_hpc.planning.interval.pattern import Pattern
 from dask_hpc.planning.interval.single import daly, single_level_efficiency, single_level_time, young
@@ -137,3 +137,38 @@ def test_formulas_for_one_level_are_near_the_best(commit, rate):
     if commit * rate < 0.01:
         best = max(single_level_efficiency(daly(commit, rate) * f, commit, 0, rate) for f in (0.9, 1, 1.1))
         assert best == single_level_efficiency(daly(commit, rate), commit, 0, rate)
+
+
+def one_by_one(levels, pattern, count):
+    """The expected time of so many commits: what it takes to get through each interval for the first time."""
+    rate = failure_rate(levels)
+    restart, reached = _restarts(levels, rate)
+    spent, saved = 0.0, [0.0] * len(levels)
+    for number in range(1, count + 1):
+        level = pattern.level(number)
+        length = pattern.work + levels[level].commit
+        back = sum(share * (spent - at) for share, at in zip(reached, saved, strict=True))
+        failures, lost = failures_before(length, rate), mean_failure(length, rate)
+        spent += length + failures * (lost + restart + back)
+        saved[: level + 1] = [spent] * (level + 1)
+    return spent
+
+
+@given(st.integers(1, 4), st.randoms(use_true_random=False), st.floats(1.0, 1000.0))
+def test_powers_of_maps_are_one_interval_after_the_other(number, random, work):
+    levels = [
+        Level(str(this), random.uniform(0.1, 30), random.uniform(0.1, 30), 10 ** random.uniform(-7, -3.5))
+        for this in range(number)
+    ]
+    pattern = Pattern(work, tuple(random.randint(0, 5) for _ in range(number - 1)))
+    assert isclose(period_time(levels, pattern), one_by_one(levels, pattern, pattern.commits), rel_tol=1e-9)
+    periods = random.randint(1, 3)
+    commits = random.randint(1, pattern.commits) + (periods - 1) * pattern.commits
+    # a run ends without a commit: one that is free makes no difference
+    free = [Level(one.name, 0.0, one.restart, one.failures) for one in levels]
+    assert isclose(run_time(free, pattern, commits * work), one_by_one(free, pattern, commits), rel_tol=1e-9)
+
+
+def test_a_million_commits_take_no_longer_than_a_few():
+    levels = system(3600, (90, 9, 1e-4), (0.01, 0.1, 10))
+    assert 0.9 < efficiency(levels, Pattern(2.0, (999, 999))) < 1

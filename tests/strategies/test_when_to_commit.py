@@ -1,0 +1,71 @@
+"""How often to commit to which level."""
+
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_hpc.model.level import Level
+from dask_hpc.planning.interval.exact import efficiency
+from dask_hpc.planning.interval.pattern import Pattern
+from dask_hpc.planning.interval.single import daly, young
+from dask_hpc.strategies.agents.when import AUTO, DALY, SHORTEST, YOUNG, Cost, failure_rate, has_drifted, when
+
+HOUR, DAY = 3600.0, 86400.0
+costs = st.floats(0.05, 100)
+rates = st.floats(1e-9, 1e-4)
+
+
+def test_the_prior_counts_until_failures_were_seen():
+    assert failure_rate(30 * DAY, 0, 0) == pytest.approx(1 / (30 * DAY))
+    assert failure_rate(30 * DAY, 0, 300 * DAY) < 0.1 / (29 * DAY)
+    assert failure_rate(30 * DAY, 1000, 1000 * HOUR) == pytest.approx(1 / HOUR, rel=0.5)
+
+
+@given(commit=costs, failures=rates, nodes=st.integers(1, 500))
+def test_one_level_has_the_interval_of_the_formula(commit, failures, nodes):
+    cost = [Cost("partner", commit, failures)]
+    for rule, formula in ((YOUNG, young), (DALY, daly)):
+        found = when(rule, cost, nodes).every["partner"]
+        assert found == max(SHORTEST, formula(commit, failures * nodes))
+
+
+@settings(deadline=None, max_examples=30)
+@given(commit=costs, failures=rates, nodes=st.integers(1, 50))
+def test_auto_is_no_worse_than_the_formulas(commit, failures, nodes):
+    level = Level("partner", commit, commit, failures * nodes)
+    best = when(AUTO, [Cost("partner", commit, failures)], nodes)
+    for formula in (young, daly):
+        other = efficiency([level], Pattern(formula(commit, failures * nodes)))
+        assert best.efficiency >= other * (1 - 1e-6)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(costs, rates), min_size=2, max_size=3), st.integers(1, 50))
+def test_what_survives_more_is_written_less_often(found, nodes):
+    levels = [Cost(name, *one) for name, one in zip(("partner", "disk", "store"), found, strict=False)]
+    every = list(when(AUTO, levels, nodes).every.values())
+    assert every == sorted(every) and every[0] >= SHORTEST
+
+
+def test_more_nodes_and_more_failures_mean_more_commits():
+    one = [Cost("partner", 1.0, 1 / (30 * DAY)), Cost("store", 20.0, 1 / (3000 * DAY))]
+    worse = [Cost("partner", 1.0, 1 / DAY), Cost("store", 20.0, 1 / (3000 * DAY))]
+    few, many, bad = when(AUTO, one, 4), when(AUTO, one, 400), when(AUTO, worse, 4)
+    assert many.every["partner"] < few.every["partner"] > bad.every["partner"]
+    assert "to partner every" in few.reason and "of the time is work" in few.reason
+
+
+def test_what_the_user_said_is_done():
+    found = when({"partner": 30.0, "store": 0.001}, [Cost("partner", 1, 1e-6), Cost("disk", 1, 1e-7)], 4)
+    assert found.every == {"partner": 30.0, "disk": inf} and found.efficiency is None
+    assert found.reason == "commits to partner every 30 s, as was said"
+
+
+def test_a_plan_is_made_again_if_what_it_was_made_from_has_changed_much():
+    before = [Cost("partner", 1.0, 1e-6)]
+    assert not has_drifted(before, 4, [Cost("partner", 1.2, 1.1e-6)], 4)
+    assert has_drifted(before, 4, [Cost("partner", 1.3, 1e-6)], 4)
+    assert has_drifted(before, 4, [Cost("partner", 1.0, 0.7e-6)], 4)
+    assert has_drifted(before, 4, before, 5) and has_drifted(before, 4, [], 4)
