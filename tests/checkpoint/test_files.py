@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from dask_hpc.checkpoint.faults import POINTS, VARIABLE
-from dask_hpc.checkpoint.files import Files, Missing, Trouble, is_local
+from dask_hpc.checkpoint.store.files import Files, Missing, Trouble, is_local
 
 
 @pytest.fixture(params=["path", "file URL", "memory"])
@@ -66,7 +66,7 @@ def test_what_is_local():
 
 SCRIPT = """
 import sys
-from dask_hpc.checkpoint.files import Files
+from dask_hpc.checkpoint.store.files import Files
 Files(sys.argv[1]).write("a/u", [b"new" * 1000], sys.argv[2])
 """
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.checkpoint.manifest import Item, Manifest, StoredBlock, check_label, check_name
-from dask_hpc.checkpoint.seal import Damaged, Key, WrongKey
+from dask_hpc.checkpoint.store.manifest import Item, Manifest, StoredBlock, check_label, check_name
+from dask_hpc.checkpoint.store.seal import Damaged, Key, WrongKey
 from dask_hpc.model.errors import InputError
 
 KEY, OTHER = Key(b"k" * 32), Key(b"o" * 32)

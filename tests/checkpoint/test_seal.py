@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_hpc.checkpoint import seal as module
-from dask_hpc.checkpoint.seal import Damaged, Key, Services, WrongKey, has_sum, seal, sum_of, unseal
+from dask_hpc.checkpoint.store import seal as module
+from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, WrongKey, has_sum, seal, sum_of, unseal
 
 KEY, OTHER = Key(b"k" * 32), Key(b"o" * 32)
 WAYS = [

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from dask_hpc.checkpoint.value import Opaque, Unknown, decode, encode, is_opaque
+from dask_hpc.checkpoint.store.value import Opaque, Unknown, decode, encode, is_opaque
 
 
 def again(value, may_unpickle=False):

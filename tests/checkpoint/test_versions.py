@@ -9,11 +9,11 @@ from uuid import uuid4
 
 import pytest
 
-from dask_hpc.checkpoint.faults import POINTS, VARIABLE
-from dask_hpc.checkpoint.files import Files, Missing
-from dask_hpc.checkpoint.manifest import Item, Manifest
-from dask_hpc.checkpoint.seal import Damaged, Key, Services, WrongKey
-from dask_hpc.checkpoint.versions import Versions, names_in
+from dask_hpc.checkpoint.faults import COMMIT_POINTS, VARIABLE
+from dask_hpc.checkpoint.store.files import Files, Missing
+from dask_hpc.checkpoint.store.manifest import Item, Manifest
+from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, WrongKey
+from dask_hpc.checkpoint.store.versions import Versions, names_in
 from dask_hpc.model.errors import InputError
 
 PLAIN = Services("never")
@@ -124,11 +124,12 @@ versions.prune(1)
 """
 
 
-OFTEN = [point for point in POINTS if point.startswith(("block", "prune"))]
+REACHED = [point for point in COMMIT_POINTS if point.startswith(("block", "manifest", "prune"))]
+OFTEN = [point for point in REACHED if point.startswith(("block", "prune"))]
 
 
 @pytest.mark.parametrize(
-    "point, times", [*((point, 1) for point in POINTS), *((point, 2) for point in OFTEN)]
+    "point, times", [*((point, 1) for point in REACHED), *((point, 2) for point in OFTEN)]
 )
 def test_killed_at_every_step(tmp_path, point, times):
     versions = Versions(Files(str(tmp_path)), "run")

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 xxhash: Any
 try:
     import xxhash
@@ -143,7 +145,7 @@ def seal(frames: Sequence[Any], name: str, services: Services) -> Sealed:
     found: list[Any] = [memoryview(frame).cast("B") for frame in frames]
     raw = [frame.nbytes for frame in found]
     note: dict[str, Any] = {"raw": raw}
-    if _pays(found, sum(raw), services):
+    if pays(found, services):
         found = [_compressed(frame) for frame in found]
         note["codec"] = "zstd"
     if services.key is not None:
@@ -179,8 +181,10 @@ def unseal(body: Any, name: str, note: dict[str, Any], key: Key | None = None) -
     return found
 
 
-def _pays(frames: list[Any], size: int, services: Services) -> bool:
+def pays(frames: Sequence[Any], services: Services) -> bool:
     """Whether to compress: on request, or if the time for it is less than that of the bytes it saves."""
+    frames = [memoryview(frame).cast("B") for frame in frames]
+    size = sum(frame.nbytes for frame in frames)
     if services.compress != "auto" or not size or size < services.least:
         return services.compress == "always" and size > 0
     view = max(frames, key=lambda frame: int(frame.nbytes))
@@ -200,10 +204,10 @@ def _compressed(frame: Any) -> Any:
 def _decompressed(frame: Any, size: int) -> Any:
     from numcodecs import zstd
 
-    found = bytearray(size)
+    found = np.empty(size, np.uint8)  # not cleared first, as a bytearray is
     if size:
-        zstd.decompress(bytes(frame), found)
-    return found
+        zstd.decompress(frame, found)
+    return found.data
 
 
 def _encrypted(frames: list[Any], key: Key, salt: bytes, name: str) -> list[Any]:

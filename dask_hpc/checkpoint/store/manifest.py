@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask_hpc.checkpoint.seal import Damaged, Key, Services, WrongKey, seal, unseal
+from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, WrongKey, seal, unseal
 from dask_hpc.model.errors import InputError, shown
 
 FORMAT = "dask-hpc checkpoint 1"
@@ -35,7 +35,7 @@ class Item:
 
     kind: str
     meta: Mapping[str, Any]
-    #: by place in the item: "0.3" is the block in row 0 and column 3, "" the only one
+    #: by place in the item: "u/0.3" is chunk (0, 3) of the variable u, "" the only block
     blocks: Mapping[str, StoredBlock] = field(default_factory=dict)
     on_resize: str = "constant"
 
@@ -85,9 +85,9 @@ class Manifest:
             body = b64decode(head["body"], validate=True) if is_secret else head["body"].encode()
             (text,) = unseal(body, _where(name, version), head["note"], key)
             manifest = _read(json.loads(bytes(text)))
-        except (Damaged, WrongKey):
-            raise
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        except (Damaged, WrongKey) as error:
+            raise type(error)(str(error).replace(_where(name, version), where)) from None
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             raise Damaged(f"{where} is damaged, or not ours ({type(error).__name__})") from None
         if (manifest.name, manifest.version) != (name, version):
             raise Damaged(f"{where} is that of {manifest.name} version {manifest.version}")
@@ -110,6 +110,13 @@ def check_label(label: object) -> str:
     if isinstance(label, str) and _LABEL.fullmatch(label):
         return label
     raise InputError("label", f"found {shown(label)}", "letters, digits, spaces, _ . and -, at most 200")
+
+
+def is_within(file: object) -> bool:
+    """Whether it is a path that stays in the folder of its version."""
+    return isinstance(file, str) and all(
+        part not in ("", ".", "..") and part.isprintable() and "\\" not in part for part in file.split("/")
+    )
 
 
 def _where(name: str, version: int) -> str:
@@ -142,9 +149,11 @@ def _as_data(manifest: Manifest) -> dict[str, Any]:
 def _read(found: Any) -> Manifest:
     items = {}
     for label, item in found["items"].items():
+        if not _LABEL.fullmatch(label):
+            raise ValueError(label)
         blocks = {}
         for place, (file, nbytes, content, note) in item["blocks"].items():
-            if not all(isinstance(word, str) for word in (file, content)) or not isinstance(note, dict):
+            if not is_within(file) or not isinstance(content, str) or not isinstance(note, dict):
                 raise TypeError(place)
             blocks[place] = StoredBlock(file, int(nbytes), content, note)
         if not isinstance(item["meta"], dict):

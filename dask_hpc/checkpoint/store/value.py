@@ -11,6 +11,7 @@ Workers get this module by value: it imports nothing of ours.
 """
 
 import math
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
@@ -22,6 +23,7 @@ from distributed.protocol import pickle
 _OPAQUE = "opaque"
 _PLAIN = (type(None), bool, str)
 _TIMES = {"datetime": datetime, "date": date, "time": time}
+_STEADY = ("DatetimeIndex", "TimedeltaIndex")  # pandas' indexes that may know their step
 _DEEPEST = 100  # containers within containers; deeper ones are pickled
 
 
@@ -79,6 +81,24 @@ def is_opaque(head: Any) -> bool:
     return isinstance(head, dict) and head.get("is") == _OPAQUE
 
 
+def pack(value: Any) -> dict[str, Any]:
+    """A small value as something that can be written as JSON as a whole."""
+    encoded = encode(value)
+    found = {"head": encoded.head}
+    if encoded.frames:
+        found["frames"] = [b64encode(frame).decode() for frame in encoded.frames]
+    return found
+
+
+def unpack(found: Any, *, may_unpickle: bool = False) -> Any:
+    """What was packed. Raises ``Opaque`` or ``Unknown``."""
+    try:
+        head, frames = found["head"], [bytearray(b64decode(one)) for one in found.get("frames", ())]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise Unknown(f"{type(error).__name__}: {error}") from None
+    return decode(head, frames, may_unpickle=may_unpickle)
+
+
 class _Pickle(Exception):
     """The value cannot be described."""
 
@@ -115,10 +135,18 @@ class _Writer:
             return {"is": kind.__name__, "of": self._inside((value.start, value.stop, value.step))}
         if kind is np.ndarray:
             return self._array(value)
+        if isinstance(value, np.dtype) and not value.hasobject and value.metadata is None:
+            return {"is": "dtype", "of": _described_dtype(value)}
         if isinstance(value, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject:
             return {"is": "scalar", "of": self._array(np.asarray(value))}
         if kind.__module__.partition(".")[0] == "pandas" and kind.__name__ == "DataFrame":
-            return {"is": "table", "frame": self._frame(_table(value))}
+            return {"is": "table", "frame": self._frame(_table(value))} | _frequency(value.index)
+        if kind.__module__.partition(".")[0] == "pandas" and kind.__name__ == "Series":
+            if value.attrs:
+                raise _Pickle
+            name = self.described(value.name)
+            table = self._frame(_table(value.to_frame("values")))
+            return {"is": "series", "name": name, "frame": table} | _frequency(value.index)
         raise _Pickle
 
     def _inside(self, values: Any) -> list[Any]:
@@ -186,18 +214,28 @@ class _Reader:
             return {"range": range, "slice": slice}[kind](*map(self.value, head["of"]))
         if kind == "array":
             return self._array(head)
+        if kind == "dtype":
+            return _read_dtype(head["of"])
         if kind == "scalar":
             return self._array(head["of"])[()]
         if kind == "objects":
             return self._objects(head)
         if kind == "table":
-            return _from_table(self._frames[head["frame"]])
+            return self._table(head)
+        if kind == "series":
+            return self._table(head)["values"].rename(self.value(head["name"]))
         raise Unknown(f"found {kind!r}")
 
     def _array(self, head: Any) -> np.ndarray:
         dtype = _read_dtype(head["dtype"])
         flat = np.frombuffer(_writable(self._frames[head["frame"]]), np.uint8)
         return np.ndarray(tuple(head["shape"]), dtype, buffer=flat, order=head["order"])
+
+    def _table(self, head: Any) -> Any:
+        found = _from_table(self._frames[head["frame"]])
+        if "frequency" in head:
+            found.index.freq = head["frequency"]
+        return found
 
     def _objects(self, head: Any) -> np.ndarray:
         values = [self.value(one) for one in head["of"]]
@@ -264,7 +302,7 @@ def _table(frame: Any) -> memoryview:
             and type(empty.index) is type(frame.index)
             and empty.index.dtype == frame.index.dtype
             and empty.columns.equals(frame.columns)
-            and getattr(frame.index, "freq", None) is None
+            and (getattr(frame.index, "freq", None) is None or type(frame.index).__name__ in _STEADY)
             and "object" not in set(map(str, frame.dtypes))
         ):
             raise _Pickle
@@ -275,6 +313,12 @@ def _table(frame: Any) -> memoryview:
     except (ImportError, TypeError, ValueError, KeyError, NotImplementedError):
         # pyarrow's own errors are some of these
         raise _Pickle from None
+
+
+def _frequency(index: Any) -> dict[str, str]:
+    """Arrow's tables do not say that times follow each other evenly."""
+    found = index.freqstr if type(index).__name__ in _STEADY else None
+    return {"frequency": found} if found else {}
 
 
 def _from_table(raw: Any) -> Any:

@@ -12,9 +12,10 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from secrets import token_hex
 from typing import Any
+
+import numpy as np
 
 from dask_hpc.checkpoint.faults import reach
 
@@ -32,9 +33,11 @@ class Missing(Trouble):
 
 class Files:
     """The files below one folder, which may be a path or any URL that fsspec knows. Paths are relative,
-    with slashes. Every method may raise ``Trouble``."""
+    with slashes. Every method may raise ``Trouble``. ``lasting`` files outlive a crash of the machine, others
+    that of the process only."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, lasting: bool = True) -> None:
+        self._lasting = lasting
         self.root = os.path.abspath(root) if is_local(root) else root.rstrip("/")
         self.is_local = is_local(root)
         if root.startswith("file://"):
@@ -50,7 +53,9 @@ class Files:
             raise Trouble(22, f"{path!r} is no path within {self.root}")
         return "/".join([self.root, *parts])
 
-    def write(self, path: str, frames: Iterable[Any], point: str = "block") -> int:
+    def write(
+        self, path: str, frames: Iterable[Any], point: str = "block", *, make_folder: bool = True
+    ) -> int:
         """A new file, or another in the place of one. Gives its size in bytes."""
         target = self.path(path)
         with _told(target):
@@ -62,7 +67,8 @@ class Files:
                 reach(f"{point}-named")
                 return len(body)
             folder, name = os.path.split(target)
-            _make_folder(folder)
+            if make_folder:
+                _make_folder(folder)
             new = os.path.join(folder, f"{UNFINISHED}{name}-{token_hex(4)}")
             try:
                 with open(
@@ -73,14 +79,16 @@ class Files:
                     for frame in frames:
                         size += _write_all(file, frame)
                     reach(f"{point}-written")
-                    os.fsync(file.fileno())
+                    if self._lasting:
+                        os.fsync(file.fileno())
                 os.replace(new, target)
             except BaseException:
                 with suppress(OSError):
                     os.unlink(new)
                 raise
             reach(f"{point}-named")
-            _sync_folder(folder)
+            if self._lasting:
+                _sync_folder(folder)
             return size
 
     def read(self, path: str) -> bytes:
@@ -91,6 +99,49 @@ class Files:
                 with open(target, "rb") as file:
                     return file.read()
             found: bytes = self._fs.cat_file(target)
+            return found
+
+    def load(self, path: str) -> Any:
+        """A whole file, as bytes that may be written: numpy's, so that an array of them is no copy."""
+        target = self.path(path)
+        with _told(target):
+            if not self.is_local:
+                return np.frombuffer(bytearray(self._fs.cat_file(target)), np.uint8)
+            with open(target, "rb", buffering=0) as file:
+                found: Any = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
+                view, size = memoryview(found), 0
+                while size < len(found) and (more := file.readinto(view[size:])):
+                    size += more
+                return found[:size]
+
+    def claim(self, path: str, body: bytes) -> bool:
+        """Make a small file that is not there yet; whether it was us who did. Of several that try at once,
+        one does (where a store knows no such thing, the last one, and the others see it in the file)."""
+        target = self.path(path)
+        with _told(target):
+            try:
+                if self.is_local:
+                    _make_folder(os.path.dirname(target))
+                    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+                        file.write(body)
+                elif self._fs.exists(target):
+                    return False
+                else:
+                    self._fs.pipe_file(target, body, mode="create")
+            except FileExistsError:
+                return False
+            except (TypeError, ValueError, NotImplementedError):  # no such mode
+                self._fs.pipe_file(target, body)
+            return True
+
+    def part(self, path: str, begin: int, size: int) -> bytes:
+        """Some bytes of a file; fewer if it ends before."""
+        target = self.path(path)
+        with _told(target):
+            if self.is_local:
+                with open(target, "rb", buffering=0) as file:
+                    return os.pread(file.fileno(), size, begin)
+            found: bytes = self._fs.cat_file(target, start=begin, end=begin + size)
             return found
 
     def same(self, old: str, new: str) -> None:
@@ -137,10 +188,23 @@ class Files:
                 with suppress(FileNotFoundError):
                     self._fs.rm(target, recursive=True)
             elif os.path.isdir(target) and not os.path.islink(target):
-                shutil.rmtree(target, onerror=_only_gone)
+                # At once, so that nobody finishes something in a folder of which half is gone.
+                folder, name = os.path.split(target)
+                gone = os.path.join(folder, f"{UNFINISHED}{name}-{token_hex(4)}")
+                os.rename(target, gone)
+                shutil.rmtree(gone, onerror=_only_gone)
             else:
                 with suppress(FileNotFoundError):
                     os.unlink(target)
+
+    def sweep(self, path: str) -> None:
+        """Delete folders in this one that were deleted by halves."""
+        target = self.path(path)
+        with _told(target), suppress(FileNotFoundError):
+            for name in os.listdir(target) if self.is_local else ():
+                one = os.path.join(target, name)
+                if name.startswith(UNFINISHED) and os.path.isdir(one):
+                    shutil.rmtree(one, onerror=_only_gone)
 
     def check(self) -> None:
         """Whether files can be written here at all."""
@@ -155,9 +219,9 @@ class Files:
             os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             os.unlink(target)
 
-    @cached_property
+    @property
     def _fs(self) -> Any:
-        import fsspec
+        import fsspec  # it remembers its file systems
 
         fs, _ = fsspec.core.url_to_fs(self.root)
         return fs

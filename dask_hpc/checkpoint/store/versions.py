@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from dask_hpc.checkpoint.faults import reach
-from dask_hpc.checkpoint.files import Files, Missing, Trouble
-from dask_hpc.checkpoint.manifest import Manifest, StoredBlock, check_name
-from dask_hpc.checkpoint.seal import Damaged, Key, Services, has_sum, seal, unseal
+from dask_hpc.checkpoint.store.files import Files, Missing, Trouble
+from dask_hpc.checkpoint.store.manifest import Manifest, StoredBlock, check_name
+from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, WrongKey, has_sum, seal, unseal
 from dask_hpc.model.errors import InputError, shown
 
 MANIFEST = "manifest.json"
@@ -28,7 +28,7 @@ class Versions:
     def __init__(self, files: Files, name: str, key: Key | None = None) -> None:
         self.files = files
         self.name = check_name(name)
-        self._key = key
+        self.key = key
 
     # reading
 
@@ -43,7 +43,7 @@ class Versions:
     def read(self, version: int) -> Manifest:
         """Raises ``Missing``, ``Damaged`` or ``WrongKey``."""
         found = self.files.read(f"{self._folder(version)}/{MANIFEST}")
-        return Manifest.read(found, self.name, version, self._key)
+        return Manifest.read(found, self.name, version, self.key)
 
     def latest(self) -> tuple[Manifest | None, list[str]]:
         """The newest version whose manifest is intact, and what was wrong with newer ones."""
@@ -74,7 +74,7 @@ class Versions:
     def block(self, version: int, place: str, block: StoredBlock) -> list[Any]:
         """The frames of a block. Raises ``Missing``, ``Damaged`` or ``WrongKey``."""
         body = self.files.read(f"{self._folder(version)}/{block.file}")
-        return unseal(body, self._block_name(block.content), dict(block.note), self._key)
+        return unseal(body, self._block_name(block.content), dict(block.note), self.key)
 
     def problems(self, manifest: Manifest) -> Iterator[str]:
         """Everything that is wrong with a version: each block is read and its sum checked."""
@@ -114,7 +114,7 @@ class Versions:
     def commit(self, manifest: Manifest) -> None:
         """All its blocks are there: from now on it is a version."""
         path = f"{self._folder(manifest.version)}/{MANIFEST}"
-        self.files.write(path, [manifest.write(self._key)], "manifest")
+        self.files.write(path, [manifest.write(self.key)], "manifest", make_folder=False)
 
     def prune(self, keep: int) -> list[int]:
         """Delete all but the last ``keep`` versions, and what was never finished before the last one. Gives
@@ -133,11 +133,14 @@ class Versions:
         for folder in self.files.names(self.name):
             if folder.isdecimal() and int(folder) < intact[-1] and int(folder) not in there:
                 self.files.delete(f"{self.name}/{folder}")
+        self.files.sweep(self.name)
         return old
 
     def _is_intact(self, version: int) -> bool:
         try:
             return bool(self.read(version))
+        except WrongKey:  # not for us to say
+            return True
         except (Missing, Damaged):
             return False
 

@@ -1,0 +1,130 @@
+"""A block: a value as plain bytes with a name that tells its contents from all others.
+
+Workers get this module by value: it imports nothing of ours but its neighbours.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dask_hpc.checkpoint.store.seal import Damaged, has_sum, sum_of
+from dask_hpc.checkpoint.store.value import decode, encode, is_opaque
+
+_ALIGNED = 16  # where arrays may begin in memory
+_QUICK = 4 * 2**20  # bytes whose sum takes less time than a thread that makes it
+_FORGED = "blake2b"  # sums that nobody can forge
+_DIGEST = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """``head`` can be written as JSON, ``sizes`` are those of the frames that it tells of. ``pieces`` are the
+    bytes of all frames in a row, cut anywhere: at the frames' ends if the value still owns them, as they
+    arrived otherwise."""
+
+    content: str
+    head: Any
+    sizes: tuple[int, ...]
+    pieces: Sequence[Any]
+    in_memory: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, value: Any, content: str = "") -> "Block":
+        """Of a value; nothing is copied. Takes as long as a sum of its bytes does, if it is not known."""
+        encoded = encode(value)
+        frames = [memoryview(frame) for frame in encoded.frames]
+        sizes = tuple(frame.nbytes for frame in frames)
+        return cls(content or _content(encoded.head, frames), encoded.head, sizes, frames)
+
+    @property
+    def nbytes(self) -> int:
+        """Of all frames."""
+        return sum(self.sizes)
+
+    @property
+    def frames(self) -> list[Any]:
+        """Each in one piece, where an array may begin: copied if it is not."""
+        found, at = [], 0
+        for size in self.sizes:
+            found.append(_in_one(list(self.part(at, at + size)), size))
+            at += size
+        return found
+
+    def check(self) -> None:
+        """Raises ``Damaged`` if these are not the contents that the name tells."""
+        whole = sum(memoryview(piece).nbytes for piece in self.pieces) == self.nbytes
+        if not whole or not _is_content(self.head, self.pieces, self.content):
+            raise Damaged(f"a copy of {self.content} is damaged")
+
+    async def check_aside(self) -> None:
+        """The same, in a thread if it takes long."""
+        if self.nbytes > _QUICK:
+            await asyncio.to_thread(self.check)
+        else:
+            self.check()
+
+    def value(self, may_unpickle: bool = True) -> Any:
+        """The value again. What comes from the memory of this cluster's workers may be unpickled as whatever
+        they send to each other may."""
+        return decode(self.head, self.frames, may_unpickle=may_unpickle)
+
+    def part(self, begin: int, end: int) -> Iterator[memoryview]:
+        """Bytes of all frames in a row, from one place to another."""
+        at = 0
+        for piece in self.pieces:
+            view = memoryview(piece).cast("B")
+            first, last = max(begin - at, 0), min(end - at, view.nbytes)
+            if first < last:
+                yield view[first:last]
+            at += view.nbytes
+
+    def apart(self) -> "Block":
+        """The same in memory of its own."""
+        whole = np.empty(self.nbytes, np.uint8)
+        join(self.pieces, whole)
+        return Block(self.content, self.head, self.sizes, [whole.data] if self.nbytes else [])
+
+
+def join(pieces: Iterable[Any], whole: np.ndarray) -> int:
+    """Copy pieces one behind the other. Gives where the last one ends."""
+    at = 0
+    for piece in pieces:
+        view = np.frombuffer(piece, np.uint8)
+        whole[at : at + view.size] = view
+        at += view.size
+    return at
+
+
+def _in_one(parts: list[memoryview], size: int) -> Any:
+    if not size:
+        return memoryview(b"")
+    if len(parts) == 1 and np.frombuffer(parts[0], np.uint8).ctypes.data % _ALIGNED == 0:
+        return parts[0]
+    whole = np.empty(size, np.uint8)
+    join(parts, whole)
+    return whole.data
+
+
+def _said(head: Any) -> bytes:
+    return json.dumps(head, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _content(head: Any, pieces: Iterable[Any]) -> str:
+    """Pickles get a sum that nobody can forge, as whoever can chooses what is run."""
+    if not is_opaque(head):
+        return sum_of([_said(head), *pieces])
+    made = hashlib.blake2b(_said(head), digest_size=_DIGEST)
+    for piece in pieces:
+        made.update(piece)
+    return f"{_FORGED}:{made.hexdigest()}"
+
+
+def _is_content(head: Any, pieces: Iterable[Any], content: str) -> bool:
+    if is_opaque(head):
+        return _content(head, pieces) == content
+    return has_sum([_said(head), *pieces], content)

@@ -1,0 +1,58 @@
+"""What came to an agent and went from it: in all, and per second of late.
+
+Workers get this module by value: it imports nothing of ours.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+_LATELY = 10.0  # seconds
+_STEP = 0.5  # seconds that are counted together
+
+
+class Traffic:
+    """Bytes in and out, and copies that were made."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.commits = 0
+        #: of each step: when it began, bytes in either direction, copies
+        self._lately: deque[list[float]] = deque()
+
+    def came(self, nbytes: int) -> None:
+        """A copy."""
+        self.bytes_in += nbytes
+        self.commits += 1
+        self._count(nbytes, 1)
+
+    def went(self, nbytes: int) -> None:
+        """Bytes to another worker."""
+        self.bytes_out += nbytes
+        self._count(nbytes, 0)
+
+    def facts(self) -> dict[str, Any]:
+        """As heartbeats say it."""
+        self._forget()
+        return {
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            "traffic": sum(step[1] for step in self._lately) / _LATELY,
+            "commits": sum(step[2] for step in self._lately) / _LATELY,
+        }
+
+    def _count(self, nbytes: int, commits: int) -> None:
+        now = self._clock()
+        if not self._lately or now - self._lately[-1][0] > _STEP:
+            self._lately.append([now, 0, 0])
+            self._forget()
+        self._lately[-1][1] += nbytes
+        self._lately[-1][2] += commits
+
+    def _forget(self) -> None:
+        before = self._clock() - _LATELY
+        while self._lately and self._lately[0][0] < before:
+            self._lately.popleft()

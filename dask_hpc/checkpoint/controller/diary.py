@@ -1,0 +1,219 @@
+"""What the checkpoint service did: counts, and one line of the story for each event, however many blocks it
+is about."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from dask_hpc.model.errors import one_line
+from dask_hpc.model.units import show_duration, show_large
+
+_TOGETHER = 1.0  # seconds in which copies that are made again are one event
+_SETTLED = ("memory", "erred", "forgotten")
+_COUNTS = (
+    "commits",
+    "copies",
+    "moved",
+    "unchanged",
+    "failed",
+    "recoveries",
+    "recovered",
+    "unrecovered",
+    "damaged",
+)
+
+
+@dataclass
+class Tally:
+    """What came of copies that agents were asked for at one go."""
+
+    copies: int = 0
+    #: bytes that went from one worker to another, and those that were there already
+    moved: int = 0
+    unchanged: int = 0
+    #: why there is no copy, and how often
+    failed: Counter[str] = field(default_factory=Counter)
+
+    def copied(self, nbytes: int, moved: int) -> None:
+        """An agent has one copy more."""
+        self.copies += 1
+        self.moved += moved
+        self.unchanged += nbytes - moved
+
+    def plus(self, other: "Tally") -> "Tally":
+        """Both together."""
+        return Tally(
+            self.copies + other.copies,
+            self.moved + other.moved,
+            self.unchanged + other.unchanged,
+            self.failed + other.failed,
+        )
+
+    def said(self, seconds: float) -> str:
+        """In words. ``seconds`` is how long it took."""
+        took = f"in {show_duration(seconds)}"
+        parts = [f"{_many(self.copies, 'copy', 'copies')}, {show_large(self.moved, 'B')} moved, {took}"]
+        if self.unchanged:
+            parts.append(f"{show_large(self.unchanged, 'B')} unchanged")
+        if self.failed:
+            why, _ = self.failed.most_common(1)[0]
+            parts.append(f"{_many(self.failed.total(), 'copy', 'copies')} not made: {why}")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One that has ended, by the process's clock."""
+
+    ended: float
+    seconds: float
+    moved: int
+    unchanged: int
+
+    def as_plain(self) -> dict[str, Any]:
+        """Without a clock: how long ago."""
+        return {
+            "ago": monotonic() - self.ended,
+            "seconds": self.seconds,
+            "moved": self.moved,
+            "unchanged": self.unchanged,
+        }
+
+
+@dataclass
+class _Recovery:
+    """From the first result that is missing until none is."""
+
+    began: float
+    missing: set[Hashable] = field(default_factory=set)
+    workers: dict[str, None] = field(default_factory=dict)
+    loaded: int = 0
+    #: results that no intact copy was left of, and copies that could not be read
+    without: int = 0
+    damaged: int = 0
+    why: str = ""
+
+    def __str__(self) -> str:
+        where = (
+            f", lost with {' and '.join(f'worker {one}' for one in self.workers)}," if self.workers else ""
+        )
+        took = show_duration(monotonic() - self.began)
+        parts = [f"{_many(self.loaded, 'result', 'results')}{where} loaded from copies in {took}"]
+        if self.without:
+            parts.append(f"{_many(self.without, 'result', 'results')} without an intact copy")
+        if self.damaged:
+            parts.append(f"{_many(self.damaged, 'copy', 'copies')} could not be read")
+        return "; ".join(parts) + (f": {self.why}" if self.why else "")
+
+
+class Diary:
+    """``tell(decision, reason)`` puts a line into the story, ``later(seconds, call)`` calls something
+    then."""
+
+    def __init__(
+        self, tell: Callable[[str, str], None], later: Callable[[float, Callable[[], None]], Any]
+    ) -> None:
+        self._tell = tell
+        self._later = later
+        #: copies that were made again lately, the seconds of it, and of how many blocks
+        self._again: tuple[Tally, float, int] | None = None
+        #: see ``as_plain``
+        self.counts: Counter[str] = Counter()
+        #: the last one of each name
+        self.commits: dict[str, Commit] = {}
+        self._recovery: _Recovery | None = None
+
+    def committed(self, name: str, tally: Tally, seconds: float) -> None:
+        """All that was ready of a name is copied, if there was anything to be copied."""
+        if tally.copies or tally.failed:
+            self.commits[name] = Commit(monotonic(), seconds, tally.moved, tally.unchanged)
+            self.counts["commits"] += 1
+            self._count(tally)
+            self._say("commit", f"{name}: {tally.said(seconds)}")
+
+    def copied_again(self, contents: int, tally: Tally, seconds: float) -> None:
+        """Copies that were lost were made again, as far as there is anything to make them from."""
+        self._count(tally)
+        if not tally.copies and not tally.failed:
+            return
+        if self._again is None:
+            self._again = (Tally(), 0.0, 0)
+            self._later(_TOGETHER, self._tell_of_copies)  # of one death one line
+        before, took, blocks = self._again
+        self._again = (before.plus(tally), took + seconds, blocks + contents)
+
+    def _tell_of_copies(self) -> None:
+        if self._again is not None:
+            (tally, seconds, contents), self._again = self._again, None
+            blocks = _many(contents, "block", "blocks")
+            self._say("agents", f"{blocks} had too few copies; made again: {tally.said(seconds)}")
+
+    def moves(self, key: Hashable, start: str, finish: str) -> None:
+        """A result that is loaded from a copy when it is lost changes its state."""
+        recovery = self._recovery
+        if start == "memory" and finish != "forgotten":
+            if recovery is None:
+                recovery = self._recovery = _Recovery(monotonic())
+            recovery.missing.add(key)
+        elif recovery is not None and key in recovery.missing and finish in _SETTLED:
+            recovery.loaded += finish == "memory"
+            self._settles(recovery, key)
+
+    def worker_is_gone(self, worker: str) -> None:
+        """What is missing now was lost with it."""
+        if self._recovery is not None:
+            self._recovery.workers[worker] = None
+
+    def cannot_be_read(self, agent: str, why: str) -> None:
+        """A copy is damaged, or its agent does not answer."""
+        self.counts["damaged"] += 1
+        if self._recovery is None:
+            self._say("recovery", f"a copy on {agent} could not be read: {why}")
+        else:
+            self._recovery.damaged += 1
+            self._recovery.why = self._recovery.why or why
+
+    def cannot_be_loaded(self, key: Hashable, why: str) -> None:
+        """There is no intact copy: the result is computed again, if that is possible."""
+        self.counts["unrecovered"] += 1
+        recovery = self._recovery
+        if recovery is None or key not in recovery.missing:
+            self._say("recovery", f"no copy of {key!r} could be loaded: {why}")
+        else:
+            recovery.without += 1
+            recovery.why = recovery.why or why
+            self._settles(recovery, key)
+
+    def as_plain(self) -> dict[str, Any]:
+        """The last commit of all, and how often what happened: ``copies``, ``moved`` and ``unchanged``
+        (bytes), ``failed`` (copies that were not made), ``recovered`` (results), ``unrecovered`` (results
+        without an intact copy), ``damaged`` (copies that could not be read)."""
+        last = max(self.commits.values(), key=lambda one: one.ended, default=None)
+        return {
+            "last_commit": None if last is None else last.as_plain(),
+            "counts": {name: self.counts[name] for name in _COUNTS},
+        }
+
+    def _settles(self, recovery: _Recovery, key: Hashable) -> None:
+        """If that was the last one that was missing, say how it went."""
+        recovery.missing.discard(key)
+        if recovery.missing:
+            return
+        self._recovery = None
+        if recovery.loaded or recovery.without:
+            self.counts["recoveries"] += 1
+            self.counts["recovered"] += recovery.loaded
+            self._say("recovery", str(recovery))
+
+    def _count(self, tally: Tally) -> None:
+        failed = tally.failed.total()
+        self.counts.update(copies=tally.copies, moved=tally.moved, unchanged=tally.unchanged, failed=failed)
+
+    def _say(self, decision: str, reason: str) -> None:
+        self._tell(decision, one_line(reason))
+
+
+def _many(number: int, one: str, more: str) -> str:
+    return f"{number} {one if number == 1 else more}"

@@ -1,0 +1,233 @@
+"""What is protected stays so: copies that were lost, or could not be made at first, are made later.
+
+Something happened (an agent died or came, a result was loaded again beside its only copy, or is in nobody's
+memory any more, an agent had no room): what it may concern is looked at, and copied again if it is in too few
+failure domains. A content is safe if it is in one more of them than the number of copies that is wanted, the
+domains of Dask's own holders included: then so many may die at once. So what nobody has in memory has one
+copy more. If there is no room it is told once, and tried again when some comes.
+
+Every few seconds all is looked at, a few hundred keys at a time: Dask moves results without telling anybody.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+from dask_hpc.checkpoint.controller.agents import Agents
+from dask_hpc.checkpoint.controller.catalogue import Catalogue
+from dask_hpc.checkpoint.controller.copying import Copying, Order
+from dask_hpc.checkpoint.controller.diary import Diary
+from dask_hpc.live import compat
+
+_LOOK = 5.0  # seconds between looks at everything
+_SHARE = 0.01  # of the scheduler's time that they may take
+_AT_ONCE = 512  # contents that are looked at before others may work
+_FIRST_PAUSE, _LAST_PAUSE = 0.5, 30.0  # seconds before what found no room is tried again
+
+
+class Keeping:
+    """``copies_of`` says how many copies of a key are wanted; ``nobody_has(key)`` is called when all copies
+    of a key that is in nobody's memory are gone; ``also()`` is awaited at each look at everything."""
+
+    def __init__(
+        self,
+        scheduler: Any,
+        catalogue: Catalogue,
+        agents: Agents,
+        copying: Copying,
+        copies_of: Callable[[Hashable], int],
+        nobody_has: Callable[[Hashable], None],
+        diary: Diary,
+        tell: Callable[[str, str], None],
+        also: Callable[[], Coroutine[Any, Any, None]],
+        count_error: Callable[[str, BaseException], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._catalogue = catalogue
+        self._agents = agents
+        self._copying = copying
+        self._copies_of = copies_of
+        self._nobody_has = nobody_has
+        self._diary = diary
+        self._tell = tell
+        self._also = also
+        self._count_error = count_error
+        #: contents to be looked at; keys that were to be copied, and have no content yet
+        self._doubtful: dict[str, None] = {}
+        self.owed: dict[Hashable, None] = {}
+        self._pause = _FIRST_PAUSE
+        self._is_short = False
+        #: seconds that the last look at everything took
+        self._took = 0.0
+        self._wake = asyncio.Event()
+        self._task = asyncio.ensure_future(self._go_on())
+
+    def close(self) -> None:
+        """Nothing is looked at any longer."""
+        self._task.cancel()
+
+    # what happened
+
+    def look_at(self, contents: Iterable[str]) -> None:
+        """These may be on too few agents."""
+        self._doubtful.update(dict.fromkeys(contents))
+        self._wake.set()
+
+    def owes(self, keys: Iterable[Hashable]) -> None:
+        """These were to be copied, and nobody took them."""
+        self.owed.update(dict.fromkeys(keys))
+        self._say_short(len(self.owed), "results have no copy yet")
+
+    def room_comes(self) -> None:
+        """There is another agent, or more room."""
+        self._pause = _FIRST_PAUSE
+        if self._is_short or self.owed:
+            self.look_at(self._catalogue.contents)
+
+    def forget(self, key: Hashable) -> None:
+        """Nobody wants it any longer."""
+        self.owed.pop(key, None)
+
+    # what follows
+
+    async def _go_on(self) -> None:
+        clock = asyncio.get_running_loop().time
+        next_look = clock() + _LOOK
+        while True:
+            until = min(next_look, clock() + self._pause) if self._is_short or self.owed else next_look
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    await self._wake.wait()
+            self._wake.clear()
+            try:
+                if clock() >= until:
+                    self._doubtful.update(dict.fromkeys(self._catalogue.contents))
+                    await self._also()
+                self._took = 0.0
+                await self.catch_up()
+                next_look = clock() + max(_LOOK, self._took / _SHARE)
+            except OSError:  # a worker that has gone, of which we shall hear
+                continue
+            except Exception as error:
+                self._count_error("keeping copies", error)
+
+    async def catch_up(self) -> None:
+        """Look at all that is doubtful, and copy what is on too few agents."""
+        was_short, self._is_short = self._is_short, False
+        missing = 0
+        while self._doubtful:
+            some = list(islice(self._doubtful, _AT_ONCE))
+            for content in some:
+                del self._doubtful[content]
+            begun = perf_counter()
+            orders = list(self._orders(some))
+            surplus = self._surplus(some)
+            self._took += perf_counter() - begun
+            if orders:
+                made = await self._copying.make(orders)
+                missing += len(made.left)
+                if made.copies:
+                    self._diary.copied_again(made.copies, made, made.seconds)
+            await self._copying.drop(surplus)
+            await asyncio.sleep(0)
+        if self.owed:
+            made = await self._copying.make(
+                self._copying.orders(list(self.owed), self._copies_of), is_wanted=self._is_wanted
+            )
+            for key in list(self.owed):
+                if self._catalogue.content_of.get(key) or not self._copying.holders(key):
+                    self.owed.pop(key, None)
+        if missing:
+            self._say_short(missing, "more copies are wanted than agents take", was_short)
+        if missing or self.owed:
+            self._is_short = True
+            self._pause = min(2 * self._pause, _LAST_PAUSE)
+        elif was_short:
+            self._pause = _FIRST_PAUSE
+            self._tell("agents", "all that is protected is on as many agents again as is wanted")
+
+    def _is_wanted(self, key: Hashable) -> bool:
+        return self._copies_of(key) > 0
+
+    def _say_short(self, number: int, what: str, is_told: bool = False) -> None:
+        if not self._is_short and not is_told:
+            self._tell("agents", f"{number} {what}; tried again when there may be room")
+        self._is_short = True
+
+    def _orders(self, contents: Iterable[str]) -> Iterator[Order]:
+        """What is to be copied again."""
+        for content in contents:
+            copies = self._catalogue.contents.get(content)
+            keys = self._catalogue.keys_of(content)
+            if copies is None or any(map(self._copying.is_busy_with, keys)):
+                continue
+            holders = self._holders(content)
+            if not copies.where and not holders:
+                for key in keys:
+                    self._nobody_has(key)
+                continue
+            if not holders and copies.where and any(map(self._is_coming, keys)):
+                continue  # it is looked at when it has been loaded
+            lacking = self.lacking(content, holders)
+            if lacking:
+                is_choosy = len(copies.where) >= copies.wanted
+                key = next((key for key in keys if not copies.where and self._copying.holders(key)), None)
+                wanted = copies.wanted
+                yield Order(key, content, copies.nbytes, lacking, wanted, set(copies.where), is_choosy)
+
+    def _is_coming(self, key: Hashable) -> bool:
+        task = compat.find_task(self._scheduler, key)
+        return task is not None and compat.is_unfinished(task)
+
+    def lacking(self, content: str, holders: Iterable[str]) -> int:
+        """In how many more failure domains it is to be, as far as there are any."""
+        copies = self._catalogue.contents[content]
+        there = {self._agents.domain_of(one) for one in copies.where}
+        held = {self._agents.domain_of(one) for one in holders}
+        return max(0, copies.wanted + 1 - len(there | held), 0 if there else 1)
+
+    def _surplus(self, contents: Iterable[str]) -> dict[str, list[str]]:
+        """Copies that are more than is wanted, in a failure domain where the result itself is."""
+        found: dict[str, list[str]] = {}
+        for content in contents:
+            copies = self._catalogue.contents.get(content)
+            if copies is None or len(copies.where) <= copies.wanted:
+                continue
+            held = {self._agents.domain_of(one) for one in self._holders(content)}
+            beside = [one for one in sorted(copies.where) if self._agents.domain_of(one) in held]
+            apart = {self._agents.domain_of(one) for one in copies.where if self._agents.is_able(one)} - held
+            if len(apart) >= copies.wanted:
+                found[content] = beside[: len(copies.where) - copies.wanted]
+                for agent in found[content]:
+                    self._catalogue.lost(agent, [content])
+        return found
+
+    def _holders(self, content: str) -> set[str]:
+        keys = self._catalogue.keys_of(content)
+        return {address for key in keys for address in self._copying.holders(key)}
+
+    # agents that leave
+
+    async def drain(self, addresses: Iterable[str]) -> None:
+        """Make sure that others have as many copies of all that these agents have."""
+        leaving = set(addresses)
+        with self._agents.without(leaving):
+            contents = {one for address in leaving for one in self._catalogue.on(address)}
+            if contents:
+                made = await self._copying.make(self._leaving_orders(sorted(contents), leaving))
+                left = f"; for {len(made.left)} there is no room" if made.left else ""
+                moved = f"{made.copies} copies from {len(leaving)} agents"
+                self._tell("drain", f"{moved} that leave are on others now{left}")
+
+    def _leaving_orders(self, contents: Iterable[str], leaving: set[str]) -> Iterator[Order]:
+        for content in contents:
+            copies = self._catalogue.contents.get(content)
+            if copies is None:
+                continue
+            missing = min(copies.wanted, len(copies.where)) - len(copies.where - leaving)
+            if missing > 0:
+                not_to = copies.where | leaving
+                yield Order(None, content, copies.nbytes, missing, copies.wanted, not_to)

@@ -1,0 +1,127 @@
+"""When an iterating program commits next: after so many iterations, so many seconds, or as often as pays."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dask_hpc.checkpoint.levels import LEVELS, STORE
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.units import parse_quantity
+from dask_hpc.strategies.agents.when import AUTO, DALY, YOUNG, Cost, Every, when
+
+#: failures per second of which nobody has told anything better: one a day
+_RATE = 1 / 86400
+#: times that an iteration and a commit may take longer than they did, before the end of a job
+_CARE = 1.5
+#: seconds that are left over then: clocks differ, and a first commit takes nobody knows how long
+_RESERVE = 2.0
+
+
+@dataclass
+class Due:
+    """``every`` is a whole number of iterations or a duration, after which each commit goes to all levels; or
+    durations by level; or a rule: ``auto``, ``young`` or ``daly`` (``strategies.agents.when``). Then the
+    cluster says how often to commit; without a cluster that follows from what commits have cost so far."""
+
+    every: Any = AUTO
+    rate: float = _RATE
+    #: seconds between commits by level, and why; nothing as long as nobody knows
+    planned: Mapping[str, float] = field(default_factory=dict)
+    why: str = ""
+    #: as the cluster is told: nothing if each commit goes to all levels
+    rule: Every | None = None
+    _is_told: bool = False
+    _iterations: int = 0
+    _seconds: float = 0.0
+    #: what commits cost the program, and how long they take until they are safe
+    _cost: float | None = None
+    _longest: float = 0.0
+    _since: float = 0.0
+    _step: int = 0
+    _slowest: float = field(default=0.0, repr=False)
+
+    def __post_init__(self) -> None:
+        if type(self.every) is int and self.every >= 1:
+            self._iterations = self.every
+        elif self.every in (AUTO, YOUNG, DALY):
+            self.rule = self.every
+        elif isinstance(self.every, Mapping):
+            if not self.every or not set(self.every) <= set(LEVELS):
+                raise InputError("every", f"found {shown(self.every)}", f"durations by {', '.join(LEVELS)}")
+            self.rule = {level: _duration(one) for level, one in self.every.items()}
+            self.plan(self.rule, "as was said")
+        else:
+            self._seconds = _duration(self.every)
+
+    def begin(self, step: int, now: float) -> None:
+        """The program is there, and all of it is committed."""
+        self._step, self._since = step, now
+
+    def iterated(self, seconds: float) -> None:
+        """An iteration is over."""
+        self._slowest = max(seconds, 0.9 * self._slowest)
+
+    def plan(self, every: Mapping[str, float], why: str) -> None:
+        """What somebody who knows more has planned."""
+        self.planned, self.why, self._is_told = dict(every), why, True
+
+    def committed(self, step: int, now: float, cost: float) -> None:
+        """It was committed, which cost the program so many seconds."""
+        self.begin(step, now)
+        self._cost = cost if self._cost is None else 0.7 * self._cost + 0.3 * cost
+        if self.rule is not None and not self._is_told:
+            found = when(self.rule, [Cost(STORE, self._cost, self.rate)], 1)
+            self.planned, self.why = found.every, found.reason
+
+    def took(self, seconds: float) -> None:
+        """A commit was safe so many seconds after it was begun."""
+        self._longest = max(seconds, 0.7 * self._longest)
+
+    @property
+    def seconds(self) -> float:
+        """Between commits, by the clock; nothing if iterations are counted."""
+        return self._seconds if self.rule is None else min(self.planned.values(), default=0.0)
+
+    def next(self, now: float) -> str:
+        """For people: when it is due."""
+        if self._iterations:
+            return f"at {self._step + self._iterations}"
+        return _in(self._since + self.seconds - now)
+
+    def by_level(
+        self, now: float, levels: Sequence[str], due_in: Mapping[str, float | None]
+    ) -> dict[str, str]:
+        """For people: when a commit to each level is due. ``due_in`` has the seconds, as far as the cluster
+        has planned them; None: never."""
+        if self.rule is None:
+            return dict.fromkeys(levels, self.next(now))
+        soonest = self._since + self.seconds - now
+        found = {level: due_in.get(level, soonest) for level in levels}
+        return {level: "never" if one is None else _in(one) for level, one in found.items()}
+
+    def is_due(self, step: int, now: float) -> bool:
+        """Whether to commit after this many iterations."""
+        if step <= self._step:
+            return False
+        if self._iterations:
+            return step - self._step >= self._iterations
+        return now - self._since >= self.seconds
+
+    def is_last_chance(self, left: float | None) -> bool:
+        """Whether another iteration and its commit may not fit before the end of the job."""
+        return left is not None and left < _CARE * (self._slowest + self._longest) + _RESERVE
+
+
+def _duration(found: Any) -> float:
+    try:
+        seconds = parse_quantity(found, "s")
+    except InputError:
+        seconds = 0.0
+    if type(found) is int or not 0 < seconds < 1e9:
+        allowed = 'a number of iterations, a duration such as "5 min" or one by level, auto, young, or daly'
+        raise InputError("every", f"found {shown(found)}", allowed)
+    return seconds
+
+
+def _in(seconds: float) -> str:
+    return f"in {max(0.0, seconds):.1f} s"

@@ -1,0 +1,266 @@
+"""Items of any kind as a description and blocks, and back.
+
+``describe`` takes an item apart: its kind, what has to be known about it as plain data, and where the value
+of each block is to be found. ``rebuild`` puts it together again from that description and the blocks, which
+may be values, or stand for values that are elsewhere or come later (``Delayed``, ``Future``).
+
+Places of blocks: ``""`` for an item in one piece, ``"u/0.3"`` for chunk (0, 3) of the variable u, ``"u"`` for
+a variable in one piece, ``"7"`` for a partition.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dask_hpc.checkpoint.store import labelled, variables
+from dask_hpc.checkpoint.store.assemble import array, partitions
+from dask_hpc.checkpoint.store.cells import VALUE
+from dask_hpc.checkpoint.store.manifest import check_label
+from dask_hpc.checkpoint.store.value import Opaque, Unknown, pack
+from dask_hpc.model.errors import InputError, one_line, shown
+
+#: of items that consist of arrays
+ARRAYS = ("dataset", "dataarray", "array")
+PARTS = ("dataframe", "series", "index", "bag")
+SINGLE = ("delayed", "future", "value")
+KINDS = (*ARRAYS, *PARTS, *SINGLE)
+#: results by key, as ``protect`` stores them; of no kind that a person adds
+RESULTS = "results"
+
+
+@dataclass(frozen=True)
+class Held:
+    """The result of this key, on the cluster."""
+
+    key: Any
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A value that is here."""
+
+    value: Any
+
+
+Source = Held | Plain
+
+
+@dataclass(frozen=True)
+class Described:
+    """An item taken apart. As long as there is something in ``collection``, that has to be persisted
+    (``client.persist(list(described.collection))``), and ``after`` tells where its blocks are then."""
+
+    label: str
+    kind: str
+    meta: Mapping[str, Any]
+    sources: Mapping[str, Source]
+    collection: tuple[Any, ...] = ()
+    #: for each of the collection the places of its blocks, in the order of its keys
+    places: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
+
+    def after(self, persisted: Sequence[Any]) -> "Described":
+        """The same, with the keys of what was persisted."""
+        sources = dict(self.sources)
+        for one, places in zip(persisted, self.places, strict=True):
+            sources |= zip(places, map(Held, _keys(one)), strict=True)
+        return replace(self, sources=sources, collection=(), places=())
+
+
+def describe(value: Any, label: str, *, regular: bool = True) -> Described:
+    """Take an item apart. Without ``regular``, arrays whose chunks differ in size are not cut anew; Zarr
+    cannot show them then."""
+    label = check_label(label)
+    kind = _kind(value, label)
+    if kind in ARRAYS:
+        return _described_arrays(value, label, kind, regular)
+    if kind in PARTS:
+        return _described_parts(value, label, kind)
+    if kind == "delayed":
+        return _settled(Described(label, kind, {}, {"": Held(value.key)}, (value,), (("",),)))
+    if kind == "future":
+        return Described(label, kind, {}, {"": Held(value.key)})
+    return Described(label, kind, {}, {"": Plain(value)})
+
+
+def rebuild(
+    kind: str,
+    meta: Mapping[str, Any],
+    blocks: Mapping[str, Any],
+    *,
+    may_unpickle: bool = False,
+    grids: Mapping[str, variables.Chunks] | None = None,
+) -> Any:
+    """Put an item together again. ``grids`` has the chunks of those variables (by place) whose blocks are
+    others than those that were described. Raises ``Unknown`` or ``Opaque``."""
+    try:
+        if kind in ("dataset", "dataarray"):
+            return labelled.rebuilt(kind, meta, blocks, grids or {}, may_unpickle)
+        if kind == "array":
+            return array(meta["variables"][0], blocks, grids or {}, may_unpickle)
+        if kind in PARTS:
+            return partitions(kind, meta, blocks, may_unpickle)
+        if kind == RESULTS:
+            return {key: blocks[place] for place, key in meta["keys"].items()}
+        if kind in SINGLE:
+            return _single(kind, blocks[""])
+    except (Opaque, Unknown):
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError) as error:
+        raise Unknown(one_line(f"{type(error).__name__}: {error}")) from None
+    raise Unknown(f"found the kind {shown(kind)}")
+
+
+def block_specs(label: str, kind: str, meta: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What each block of an item is to be (see ``cells``), by place."""
+    if kind in ARRAYS:
+        return {
+            place: spec
+            for variable in meta["variables"]
+            for place, spec in variables.specs_of(label, variable)
+        }
+    if kind in PARTS:
+        places = [str(number) for number in range(meta["partitions"])]
+        return {
+            place: {"where": f"{label}[{place}]", "form": VALUE, "file": f"{label}.parts/{place}"}
+            for place in places
+        }
+    if kind == RESULTS:
+        return {
+            place: {"where": key, "form": VALUE, "file": f"{label}.parts/{place}"}
+            for place, key in meta["keys"].items()
+        }
+    return {"": {"where": label, "form": VALUE, "file": f"{label}.value"}}
+
+
+def _kind(value: Any, label: str) -> str:
+    import xarray as xr
+    from dask.base import is_dask_collection
+    from distributed import Future
+
+    if isinstance(value, xr.Dataset):
+        return "dataset"
+    if isinstance(value, xr.DataArray):
+        return "dataarray"
+    if isinstance(value, Future):
+        return "future"
+    if not is_dask_collection(value):
+        if any(isinstance(one, Future) or is_dask_collection(one) for one in _inside(value)):
+            raise InputError(
+                label, f"found a {type(value).__name__} of Dask's objects", "one of them per label"
+            )
+        return "value"
+    module = type(value).__module__
+    name = type(value).__name__
+    if module.startswith("dask.array"):
+        return "array"
+    if (
+        "dask.dataframe" in sys.modules
+        and hasattr(value, "npartitions")
+        and name in ("DataFrame", "Series", "Index")
+    ):
+        return name.lower()
+    if module.startswith("dask.bag") and hasattr(value, "npartitions"):
+        return "bag"
+    if hasattr(value, "key"):
+        return "delayed"
+    raise InputError(label, f"found a {module}.{name}", ", ".join(KINDS))
+
+
+def _inside(value: Any, deep: int = 3) -> Iterable[Any]:
+    """What is in plain containers."""
+    if deep and isinstance(value, (list, tuple, set, dict)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield one
+            yield from _inside(one, deep - 1)
+
+
+def _described_arrays(value: Any, label: str, kind: str, regular: bool) -> Described:
+    if kind == "array":
+        place = variables.folder_name(label, ())
+        dims = [f"dim_{number}" for number in range(value.ndim)]
+        record = variables.described_array(value, place, dims, is_regular=regular)
+        meta: dict[str, Any] = {"variables": [record]}
+        found = [value]
+    else:
+        meta, found = labelled.described(value, kind, regular)
+    sources: dict[str, Source] = {}
+    collection, places = [], []
+    for record, data in zip(meta["variables"], found, strict=True):
+        there = [place for place, _ in variables.places_of(record)]
+        if record["chunks"] is None:
+            sources |= {place: Plain(data) for place in there}
+        elif there:
+            chunks = variables.stored_chunks(record)
+            is_so = record["cells"] is None or chunks == data.chunks
+            collection.append(data if is_so else data.rechunk(chunks))
+            places.append(tuple(there))
+            sources |= zip(there, map(Held, _flat_keys(collection[-1])), strict=True)
+    return _settled(Described(label, kind, meta, sources, tuple(collection), tuple(places)))
+
+
+def _described_parts(value: Any, label: str, kind: str) -> Described:
+    meta: dict[str, Any] = {"partitions": value.npartitions}
+    if kind != "bag":
+        from dask.dataframe.dispatch import make_meta
+
+        meta["empty"] = pack(make_meta(value))
+        if value.known_divisions:
+            import pandas as pd
+
+            meta["divisions"] = pack(pd.DataFrame({"divisions": list(value.divisions)}))
+    places = tuple(map(str, range(value.npartitions)))
+    sources = dict(zip(places, map(Held, _flat_keys(value)), strict=True))
+    return _settled(Described(label, kind, meta, sources, (value,), (places,)))
+
+
+def _settled(described: Described) -> Described:
+    """Without what has been persisted already."""
+    if all(map(_is_settled, described.collection)):
+        return described.after(described.collection)
+    return described
+
+
+def _is_settled(collection: Any) -> bool:
+    from distributed import Future
+
+    return all(isinstance(one, Future) for one in _results(collection))
+
+
+def _results(collection: Any) -> list[Any]:
+    """What a graph has for each block: futures, once it was persisted."""
+    graph = dict(collection.__dask_graph__())
+    keys = _flat_keys(collection)
+    if any(key not in graph for key in keys):
+        # Dataframes have other keys in their graphs than they say; partitions have the same numbers.
+        graph = {key[1]: one for key, one in graph.items() if isinstance(key, tuple) and len(key) == 2}
+        return [graph.get(number) for number in range(len(keys))]
+    return [_followed(graph, key) for key in keys]
+
+
+def _followed(graph: Mapping[Any, Any], key: Any) -> Any:
+    """What a key stands for, be it by another name."""
+    found = graph[key]
+    while getattr(found, "target", key) in graph and hasattr(found, "target"):
+        found = graph[found.target]
+    return found
+
+
+def _flat_keys(collection: Any) -> list[Any]:
+    from dask.core import flatten
+
+    return list(flatten(collection.__dask_keys__()))
+
+
+def _keys(collection: Any) -> list[Any]:
+    """Of the results of something that was persisted."""
+    found = zip(_results(collection), _flat_keys(collection), strict=True)
+    return [getattr(one, "key", key) for one, key in found]
+
+
+def _single(kind: str, block: Any) -> Any:
+    from dask.delayed import Delayed, delayed
+
+    if kind != "delayed" or isinstance(block, Delayed):
+        return block
+    return delayed(block)

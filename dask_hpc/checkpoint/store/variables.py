@@ -1,0 +1,160 @@
+"""Arrays with names, dimensions and attributes as plain data, and the blocks that they consist of.
+
+The cells of a Zarr array all have one size. An array of Dask whose chunks are like that is stored chunk by
+chunk; another is cut anew, and gets its own chunks back when it is read.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from math import isnan
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from dask_hpc.checkpoint.store.cells import CELL, OBJECTS, VALUE
+from dask_hpc.checkpoint.store.value import Opaque, pack, unpack
+
+_FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,99}")
+_TAKEN = ("zarr.json",)
+
+Chunks = tuple[tuple[int, ...], ...]
+
+
+def folder_name(name: Any, taken: Iterable[str]) -> str:
+    """For a variable of any name, one that a folder may have."""
+    found = name if isinstance(name, str) else ""
+    if not _FOLDER.fullmatch(found):
+        found = quote(found, safe=" ", errors="backslashreplace")
+    used = {*taken, *_TAKEN}
+    if not found.startswith(".") and 0 < len(found) <= 150 and found not in used:
+        return found
+    number = 0
+    while (made := f"variable-{number}") in used:
+        number += 1
+    return made
+
+
+def described_array(data: Any, place: str, dims: Sequence[Any], *, is_regular: bool) -> dict[str, Any]:
+    """An array, with or without chunks, as plain data."""
+    chunks: Any = getattr(data, "chunks", None)
+    is_chunked = chunks is not None
+    form = _form(data, is_chunked)
+    known = not is_chunked or not any(isnan(size) for sizes in chunks for size in sizes)
+    cells: list[int] | None = None
+    if form != VALUE and known:
+        if not is_chunked:
+            cells = [max(1, length) for length in data.shape]
+        elif 0 in data.shape or all(map(is_even, chunks)):
+            cells = [max(1, sizes[0]) for sizes in chunks]
+        elif is_regular:
+            cells = [sizes[0] if is_even(sizes) else max(sizes) for sizes in chunks]
+    found = {
+        "place": place,
+        "dims": pack(list(dims)),
+        "dtype": np.dtype(data.dtype).str if form == CELL else None,
+        "shape": [_size(length) for length in data.shape],
+        "chunks": [[_size(size) for size in sizes] for sizes in chunks] if is_chunked else None,
+        "cells": cells,
+        "form": form if cells is not None else VALUE,
+    }
+    if is_chunked and found["form"] == VALUE:
+        found["meta"] = pack(_meta(data))
+    return found
+
+
+def _meta(data: Any) -> Any:
+    import dask.array as da
+
+    return da.utils.meta_from_array(data)
+
+
+def _form(data: Any, is_chunked: bool) -> str:
+    sample = _meta(data) if is_chunked else data
+    dtype = getattr(data, "dtype", None)
+    if type(sample) is not np.ndarray or not isinstance(dtype, np.dtype):
+        return VALUE
+    if dtype.kind == "O":
+        return OBJECTS
+    is_simple = dtype.kind in "biufcmMSU" and dtype.itemsize and dtype.metadata is None
+    return CELL if is_simple and np.dtype(dtype.str) == dtype else VALUE
+
+
+def is_even(sizes: Sequence[int]) -> bool:
+    """Whether chunks can be cells of one size: all alike, but the last one may be smaller."""
+    return all(size == sizes[0] for size in sizes[:-1]) and 0 < sizes[-1] <= sizes[0]
+
+
+def _size(found: Any) -> int | None:
+    return None if isnan(found) else int(found)
+
+
+def stored_chunks(variable: Mapping[str, Any]) -> Chunks | None:
+    """The chunks of an array as they lie in the store; None if it is in one piece."""
+    if variable["chunks"] is None:
+        return None
+    chunks = tuple(tuple(sizes) for sizes in variable["chunks"])
+    if variable["cells"] is None or 0 in variable["shape"]:
+        return chunks
+    return tuple(
+        tuple(min(cell, length - begin) for begin in range(0, length, cell))
+        for length, cell in zip(variable["shape"], variable["cells"], strict=True)
+    )
+
+
+def places_of(variable: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...] | None]]:
+    """The places of its blocks, with their numbers along each dimension. An array without any element has no
+    blocks."""
+    chunks = stored_chunks(variable)
+    if variable["form"] != VALUE and 0 in variable["shape"]:
+        return
+    if chunks is None:
+        yield variable["place"], None
+        return
+    for index in product(*(range(len(sizes)) for sizes in chunks)):
+        yield place_of(variable, index), index
+
+
+def place_of(variable: Mapping[str, Any], index: Sequence[int]) -> str:
+    """Of one chunk."""
+    return f"{variable['place']}/{'.'.join(map(str, index)) or '0'}"
+
+
+def specs_of(label: str, variable: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What each block of an array is to be (see ``cells``), by place."""
+    chunks = stored_chunks(variable)
+    folder = f"{label}.parts" if variable["form"] == VALUE else f"{label}.zarr"
+    for place, index in places_of(variable):
+        spec: dict[str, Any] = {"where": f"{label}[{place}]", "form": variable["form"]}
+        spec["file"] = f"{folder}/{place}"
+        if variable["form"] != VALUE:
+            shape = [sizes[at] for sizes, at in zip(chunks, index or (), strict=True)] if chunks else None
+            numbers = index if index is not None else (0,) * len(variable["cells"])
+            spec["file"] = "/".join([folder, variable["place"], "c", *map(str, numbers)])
+            spec["dtype"] = variable["dtype"]
+            spec["shape"] = variable["shape"] if shape is None else shape
+            spec["cell"] = variable["cells"]
+        yield place, spec
+
+
+def pack_mapping(found: Mapping[Any, Any]) -> list[Any]:
+    """Attributes or an encoding, each by itself."""
+    return [[pack(key), pack(value)] for key, value in found.items()]
+
+
+def unpack_mapping(found: Any, *, may_unpickle: bool, is_needed: bool) -> dict[Any, Any]:
+    """The same again. What would have to be unpickled and is not needed is left out."""
+    made = {}
+    for key, value in found:
+        try:
+            made[unpack(key, may_unpickle=may_unpickle)] = unpack(value, may_unpickle=may_unpickle)
+        except Opaque:
+            if is_needed:
+                raise
+    return made
+
+
+def empty_chunk(variable: Mapping[str, Any], shape: Sequence[int]) -> np.ndarray:
+    """Of an array that has no element there."""
+    return np.empty(tuple(shape), variable["dtype"] or object)
