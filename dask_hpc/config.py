@@ -1,6 +1,7 @@
 """Our defaults in Dask's configuration, under ``hpc``; loaded by importing this module."""
 
 from collections.abc import Callable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ FILE = Path(__file__).with_name("hpc.yaml")
 NODE_MODES = ("auto", "host", "worker")
 #: limits of file systems that are found by trying
 AUTO = "auto"
+#: where checkpoints may be kept
+LEVELS = ("process", "partner", "disk", "store")
 METERS = ("auto", "modelled", "simulated")
 
 # Puts a commented-out copy where people look for settings, as Dask's packages do; does nothing if it cannot.
@@ -103,9 +106,47 @@ def _model(value: Any) -> Any:
     return _if(0 < idle <= busy <= 1e6, {"idle": idle, "busy": busy}, allowed)
 
 
+def _word_of(*words: str) -> Callable[[Any], Any]:
+    return lambda value: _if(isinstance(value, str) and value in words, value, ", ".join(words))
+
+
+def _rate(value: Any) -> Any:
+    rate = None if value is None else parse_quantity(value, "B/s")
+    return _if(rate is None or rate > 0, rate, "more than 0 B/s, or null")
+
+
+def _levels(value: Any) -> Any:
+    fine = isinstance(value, list | tuple) and value and all(one in LEVELS for one in value)
+    return _if(
+        bool(fine) and len(set(value)) == len(value), tuple(value) if fine else value, ", ".join(LEVELS)
+    )
+
+
+def _mtbf(value: Any) -> Any:
+    defaults = DEFAULTS["hpc"]["checkpoint"]["mtbf"]
+    fine = isinstance(value, Mapping) and set(value) <= set(defaults)
+    _if(fine, value, f"times by levels: some of {', '.join(defaults)}")
+    found = {level: parse_quantity(one, "s") for level, one in (defaults | dict(value)).items()}
+    return _if(all(1 <= one < inf for one in found.values()), found, "1 s or more")
+
+
 def _history(value: Any) -> Any:
     word = value if value is None else _word(value, "a path, null, or default")
     return word if word in (None, "default") else str(Path(word).expanduser())
+
+
+def _checkpoint(value: Any) -> Any:
+    known = set(_CHECKPOINT)
+    _if(isinstance(value, Mapping) and set(value) <= known, value, "some of " + ", ".join(_CHECKPOINT))
+    given = DEFAULTS["hpc"]["checkpoint"] | dict(value)
+    return {key: _read_by(_CHECKPOINT[key], given[key], key) for key in _CHECKPOINT}
+
+
+def _read_by(reader: Callable[[Any], Any], value: object, where: str) -> Any:
+    try:
+        return reader(value)
+    except InputError as error:
+        raise error.at(where) from None
 
 
 def _if(is_fine: bool, value: Any, allowed: str) -> Any:
@@ -114,6 +155,23 @@ def _if(is_fine: bool, value: Any, allowed: str) -> Any:
     return value
 
 
+#: of every key under ``hpc.checkpoint``
+_CHECKPOINT: dict[str, Callable[[Any], Any]] = {
+    "store": lambda value: None if value is None else _word(value, "a directory or a URL, or null"),
+    "key": lambda value: _if(
+        value is None or (isinstance(value, str) and value.partition(":")[0] in ("file", "env")),
+        value,
+        "file:PATH, env:NAME, or null",
+    ),
+    "keep": _count,
+    "compress": _word_of("auto", "always", "never"),
+    "levels": _levels,
+    "memory": lambda value: _if(is_number(value, 0.01, 0.9), value, "0.01 to 0.9 of the memory limit"),
+    "bandwidth": _rate,
+    "writers": _count,
+    "disk": _directory,
+    "mtbf": _mtbf,
+}
 #: of every key under ``hpc``: from what a person may write to what we use, or an ``InputError``
 _READERS: dict[str, Callable[[Any], Any]] = {
     "policy": lambda value: _word(value, "the name or path of a policy"),
@@ -132,6 +190,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "power-meter": _meter,
     "power-model": _model,
     "power-history": _history,
+    "checkpoint": _checkpoint,
 }
 #: the keys that can also be changed while a cluster is managed, by ``Manager.set``
 LIVE = ("drain", "fair-shares", "io-lanes", "spread")
@@ -145,7 +204,13 @@ def policy() -> str:
 
 def settings() -> dict[str, Any]:
     """Everything else under ``hpc``, checked: what the scheduler is told when control starts."""
-    return {key: _configured(key) for key in _READERS if key != "policy"}
+    return {key: _configured(key) for key in _READERS if key not in ("policy", "checkpoint")}
+
+
+def checkpoint() -> dict[str, Any]:
+    """``hpc.checkpoint``, checked: what checkpoints do if nothing else is said."""
+    found: dict[str, Any] = _configured("checkpoint")
+    return found
 
 
 def live_setting(key: object, value: object) -> Any:
@@ -162,7 +227,4 @@ def _configured(key: str) -> Any:
 
 
 def _read(key: str, value: object, where: str) -> Any:
-    try:
-        return _READERS[key](value)
-    except InputError as error:
-        raise error.at(where) from None
+    return _read_by(_READERS[key], value, where)

@@ -59,6 +59,8 @@ class Policy:
     placement: Any = None
     #: of tasks that read or write, and those that compute beside them
     io: Any = None
+    #: of the copies that protected results have on other nodes
+    checkpoint: Any = None
     #: of the cluster itself; asked only when somebody lets us adapt it
     size: Any = field(default_factory=Demand)
     summary: str = ""
@@ -211,6 +213,7 @@ class Policy:
             "power": f"power: {names['power']}",
             "placement": f"placement: {names['placement']}",
             "io": f"io: {names['io']}",
+            "checkpoint": f"checkpoint: {names['checkpoint']}",
         }
 
     def _decide_all(self, snapshot: Snapshot, memory: Any) -> tuple[Plan | None, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.power.status import power_of
+from dask_hpc.live.protection import status_of_checkpoint
 from dask_hpc.live.request import read_change, read_request, read_why, read_workers
 from dask_hpc.live.sizing import NO_CHANGE
 from dask_hpc.live.status import status_of, status_of_job, status_of_power, told
@@ -64,6 +65,7 @@ class Calls:
             "results_lost": plugin.lost,
             "pipelines": plugin.pipelines.as_status(),
             "power": status_of_power(plugin.control, plugin.power_trace),
+            "checkpoint": status_of_checkpoint(plugin.scheduler),
         }
 
     def power(self) -> dict[str, Any]:

@@ -18,16 +18,16 @@ from dask_hpc.live.hold import Holds
 from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.lane_tuning import LaneTuning
 from dask_hpc.live.leaving import Leaving
-from dask_hpc.live.nodes import Nodes
 from dask_hpc.live.power.levers import WHY, Levers
 from dask_hpc.live.power.watch import PowerWatch
-from dask_hpc.live.request import read_request
+from dask_hpc.live.request import layout_of, read_request
 from dask_hpc.live.spread import Spreading
 from dask_hpc.live.tuning import InForce
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.explanation import Explanation
 from dask_hpc.model.indices import Indices
 from dask_hpc.model.node import Node
+from dask_hpc.model.nodes import Nodes
 from dask_hpc.model.power import Verdict
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.story import Happening, Story
@@ -240,6 +240,8 @@ class ControlLoop:
                 if running.target is not None:  # it was giving up nodes: perhaps it needs them now
                     self.gate.open(holder, self.deeds.staying(running))
                 self.size_changed(holder)
+                if holder.layout:
+                    self.spreading.grown(self.deeds.staying(running))
                 reason = f"node {name} is gone"
                 self._tell("shrink", holder, holder.nodes, reason)
             else:
@@ -467,7 +469,7 @@ class ControlLoop:
             except InputError as error:
                 self._tell("ignored", reason=str(error))
                 return None
-            job = self.jobs[model.id] = LiveJob(name, model, self._arrivals)
+            job = self.jobs[model.id] = LiveJob(name, model, self._arrivals, layout_of(request))
             self._arrivals += 1
             self._not_offered[job] = None
             self._tell("submit", job, reason=f"asks for {count_nodes(model.nodes)}")

@@ -101,6 +101,6 @@ class Deeds:
         job.nodes = running.nodes
         self._control.size_changed(job)
         self._gate.move(job, self.staying(running))
-        if decision == "grow":
+        if decision == "grow" or job.layout:
             self._control.spreading.grown(self.staying(running))
         self._story.tell(Happening(plan.id, self._indices.now, decision, job.id, job.nodes, reason))

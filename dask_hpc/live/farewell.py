@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dask_hpc.live import compat
+from dask_hpc.live.leaving import drain_copies
 from dask_hpc.live.moves import blocks_on, carry_out, rooms_on
 from dask_hpc.live.reloading import Rescue
 from dask_hpc.live.worker_plugin import NAME, FarewellPlugin
@@ -122,7 +123,8 @@ class Farewells:
                 await self._see(lambda: reason or address in self._reasons)
                 await self._see(lambda: not self._stays(address))
             moves = self._plan(address, going)
-            going.moving = self._spawn(self._hand_over(address, going, moves))
+            is_alone = not self._stays(address) or not _is_told_to_go(self._why(address, reason))
+            going.moving = self._spawn(self._hand_over(address, going, moves, with_copies=not is_alone))
             if keys := self._to_store(going, self._why(address, reason), going.unplaced):
                 return keys  # meanwhile the others fetch what they can
         if going.moving is not None:
@@ -181,24 +183,32 @@ class Farewells:
         going.unplaced = [key for key in order if key in left]
         return plan.moves
 
-    async def _hand_over(self, address: str, going: "_Going", moves: tuple[Move, ...]) -> None:
-        """Until the time is over. If one who should take something closes as well, plan anew."""
+    async def _hand_over(
+        self, address: str, going: "_Going", moves: tuple[Move, ...], with_copies: bool
+    ) -> None:
+        """Until the time is over. If one who should take something closes as well, plan anew. What it keeps
+        of other workers' results follows."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(going.deadline):
-                while moves:
-                    targets = {move.target for move in moves}
-                    work = carry_out(self._scheduler, moves, f"worker {address} leaves", self._tell)
-                    carrying = asyncio.ensure_future(work)
-                    try:
-                        while not carrying.done() and targets.isdisjoint(self._reasons):
-                            await asyncio.wait([carrying], timeout=_LOOK)
-                    finally:
-                        is_done = not carrying.cancel()
-                        await asyncio.gather(carrying, return_exceptions=True)
-                    if is_done:
-                        carrying.result()
-                        return
-                    moves = self._plan(address, going)
+                await self._move(address, going, moves)
+                if with_copies:
+                    await drain_copies(self._scheduler, [address])
+
+    async def _move(self, address: str, going: "_Going", moves: tuple[Move, ...]) -> None:
+        while moves:
+            targets = {move.target for move in moves}
+            work = carry_out(self._scheduler, moves, f"worker {address} leaves", self._tell)
+            carrying = asyncio.ensure_future(work)
+            try:
+                while not carrying.done() and targets.isdisjoint(self._reasons):
+                    await asyncio.wait([carrying], timeout=_LOOK)
+            finally:
+                is_done = not carrying.cancel()
+                await asyncio.gather(carrying, return_exceptions=True)
+            if is_done:
+                carrying.result()
+                return
+            moves = self._plan(address, going)
 
     def _tell_result(self, address: str, reason: str, first: dict[Hashable, Block]) -> None:
         """How much of what only this worker held is saved."""

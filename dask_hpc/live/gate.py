@@ -16,8 +16,8 @@ from typing import Any
 
 from dask_hpc.live import compat
 from dask_hpc.live.jobs import LiveJob
-from dask_hpc.live.nodes import Nodes
 from dask_hpc.live.waves import Waves
+from dask_hpc.model.nodes import Nodes
 
 
 class Gate:

@@ -3,8 +3,9 @@
 The job's new tasks already go to the nodes that stay. Of what was sent to the others, what has not started
 goes to the nodes that stay, too; what runs, and what may run nowhere else as the user said, is waited for, up
 to the drain budget, and longer while a shuffle of the job needs the nodes; and results that are nowhere else
-are moved to the nodes that stay. Only then are the nodes given to others. A hand-over never fails: what still
-runs at the end finishes where it is, and what fits nowhere stays where it is; the story says so.
+are moved to the nodes that stay, in the job's layout if it has declared one. Only then are the nodes given to
+others. A hand-over never fails: what still runs at the end finishes where it is, and what fits nowhere stays
+where it is; the story says so.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from dask_hpc.live.leaving import LOOK, with_neighbours
 from dask_hpc.live.moves import blocks_on, carry_out, rooms_on
 from dask_hpc.model.units import show_duration
 from dask_hpc.planning.moves import Block, evacuate
+from dask_hpc.planning.whole_chunks import lay_out
 
 _DRAIN = 0.2  # seconds after which the rest is asked for again: somebody may be able to take it now
 _ROUNDS = 3  # of moving: tasks end while results are moved
@@ -114,12 +116,18 @@ class HandOvers:
         if not blocks:
             return False
         blocks = with_neighbours(self._scheduler, blocks, stays)
-        plan = evacuate(blocks, gives, rooms_on(self._scheduler, stays))
+        rooms = rooms_on(self._scheduler, stays)
+        # What has no place in the layout, or no room there, goes where it fits.
+        moves = lay_out(blocks, job.layout, rooms).moves if job.layout else ()
+        for move in moves:
+            rooms[move.target] -= move.nbytes
+        placed = {move.key for move in moves}
+        plan = evacuate((block for block in blocks if block.key not in placed), gives, rooms)
         if plan.unplaced:
             self._tell("not-moved", f"results of job {job.id} stay on nodes it gives up: {plan.reason}")
         why = f"job {job.id} gives up the nodes they are on"
-        failed = await carry_out(self._scheduler, plan.moves, why, self._tell)
-        return bool(plan) and not plan.unplaced and not failed
+        failed = await carry_out(self._scheduler, (*moves, *plan.moves), why, self._tell)
+        return bool(moves or plan) and not plan.unplaced and not failed
 
     def _is_busy(self, job: LiveJob, gives: set[str]) -> bool:
         return (

@@ -23,7 +23,7 @@ from typing import Any
 
 from dask_hpc.live import compat
 from dask_hpc.live.jobs import LiveJob
-from dask_hpc.live.nodes import Nodes
+from dask_hpc.model.nodes import Nodes
 
 _EVERY = 0.2  # seconds between looks at held workers: tasks in flight still arrive, shuffles begin and end
 _SHOWN = 10  # tasks named in the status

@@ -28,6 +28,7 @@ def job(
     priority: float | None = None,
     power: Any = None,
     user: str | None = None,
+    layout: str | None = None,
     client: Client | None = None,
 ) -> "JobContext":
     """A context for ``with`` or ``async with`` in which compute, persist, submit and map make one job.
@@ -37,6 +38,12 @@ def job(
     ``min_nodes`` and ``max_nodes`` differ, else rigid. ``constraint``, ``priority``,
     ``power`` of a node that
     works for it ("250 W", or ``("150 W", "250 W")``) and ``user`` are for policies that look at them.
+
+    ``layout`` says how the arrays that it persists are laid out anew on its nodes at every change of its
+    size: "block" (runs of neighbouring chunks) or "cyclic" (chunks in turn), along the dimension with the
+    most chunks. Chunks stay whole: one that the layout would cut goes to where most of it belongs
+    (``redistribute`` cuts them). Without a layout they are spread evenly after growth. Not if ``hpc.spread``
+    is off.
 
     The job lasts until the context is closed and its tasks are done; several computations in one
     context keep the allotment in between. Every ``with`` is a new job. Building a collection inside
@@ -56,6 +63,7 @@ def job(
         priority=priority,
         power=power,
         user=user,
+        layout=layout,
     )
     return JobContext(request, client)
 

@@ -24,6 +24,7 @@ class LiveJob:
         "held",
         "helpers",
         "is_cancelled",
+        "layout",
         "model",
         "name",
         "needs",
@@ -42,9 +43,11 @@ class LiveJob:
         "workers",
     )
 
-    def __init__(self, name: str, model: Job, arrival: int) -> None:
+    def __init__(self, name: str, model: Job, arrival: int, layout: str = "") -> None:
         self.name = name
         self.model = model
+        #: how its arrays lie on its nodes, if it has said so
+        self.layout = layout
         #: its place in the queue among equals; given back if it has to wait again
         self.arrival = arrival
         self.state: State = "waiting"

@@ -8,6 +8,7 @@ whose lifetime ends. The road has five parts:
 2. Hold it: it is given nothing any more, and what it has not started goes to others.
 3. Wait for what runs there, up to the drain budget. What has not ended by then starts again elsewhere.
 4. Move the results that nobody else has to the workers that stay, neighbours together, none fuller than 80 %.
+   Copies that it keeps of protected results (``dask_hpc.checkpoint``) go to others, too.
 5. Let Dask remove it, which by then finds nothing left to move.
 
 A worker on which an in situ pipeline runs tasks that nobody else may run is not held before the pipeline has
@@ -25,6 +26,8 @@ mixture: tasks, answers of workers, shuffles, workers that die, control that is 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable
+from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -36,6 +39,8 @@ from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import show_duration
 from dask_hpc.planning.moves import Block, MovePlan, collection_of, evacuate
 
+#: the plugin that keeps copies of results on workers
+COPIES = "dask-hpc-checkpoint"
 LOOK = 0.02  # seconds between looks
 _WHY = "it is leaving"
 _SHOWN = 5  # tasks that the story names
@@ -150,6 +155,7 @@ class Leaving:
             try:
                 await self._hold_and_wait(departure)
                 await self._move_data(departure)
+                await self._unless_closed(partial(self._drain_copies, departure))
                 self._tell_of_restarts(departure)
             except Exception as error:
                 self._count_error("a departure", error)  # the rest is Dask's
@@ -235,11 +241,11 @@ class Leaving:
             if not plan:
                 return
             why = "their worker is leaving"
-            await self._unless_closed(carry_out(self._scheduler, plan.moves, why, self._tell))
+            await self._unless_closed(partial(carry_out, self._scheduler, plan.moves, why, self._tell))
 
-    async def _unless_closed(self, work: Coroutine[Any, Any, Any]) -> None:
+    async def _unless_closed(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Until it is done, or control is closed."""
-        doing = asyncio.ensure_future(work)
+        doing = asyncio.ensure_future(work())
         self._doing.add(doing)
         await asyncio.wait([doing])
         self._doing.discard(doing)
@@ -262,7 +268,7 @@ class Leaving:
             if not plan.unplaced:
                 return plan
             if not is_known:
-                await self._unless_closed(measured(self._scheduler, staying))
+                await self._unless_closed(partial(measured, self._scheduler, staying))
                 is_known = True
                 continue
             most = Counter[str]()
@@ -270,6 +276,13 @@ class Leaving:
                 most.update(dict.fromkeys(set(block.holders).intersection(there), block.nbytes))
             self._refuse(departure, most.most_common(1)[0][0], plan.reason)
         return MovePlan()
+
+    async def _drain_copies(self, departure: "_Departure") -> None:
+        """The rest of part 4, as far as the drain budget goes."""
+        there = self._on_the_way(departure)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(departure.budget):
+                await drain_copies(self._scheduler, there)
 
     def _tell_of_restarts(self, departure: "_Departure") -> None:
         for address in self._on_the_way(departure):
@@ -309,6 +322,13 @@ class Leaving:
             self._tell("not-retired", f"worker {address} stays: {reason}")
         if refused:
             self._scheduler.log_event(["all", *refused], {"action": "could-not-retire", "reasons": refused})
+
+
+async def drain_copies(scheduler: Any, addresses: Collection[str]) -> None:
+    """Others are given as many copies of protected results as these workers have, if any are protected."""
+    plugin = scheduler.plugins.get(COPIES)
+    if plugin is not None and addresses:
+        await plugin.drain(addresses)
 
 
 class _Departure:

@@ -100,7 +100,7 @@ class Manager:
 
     def status(self) -> Any:
         """Nodes and who holds them; jobs, their state, and why those that wait do; power and its corridor,
-        if somebody observes it. Plain data."""
+        if somebody observes it; what is protected and where its copies are. Plain data."""
         return self._client.sync(self._ask, "hpc_status")
 
     def power(self) -> Any:

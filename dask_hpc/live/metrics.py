@@ -1,7 +1,8 @@
 """Prometheus metrics ``dask_hpc_*`` on the scheduler's ``/metrics``, read when somebody scrapes.
 
 ``/metrics`` shows what all of a process's schedulers registered, hence one collector for all managed
-clusters of this process, and a label that tells them apart. Without prometheus_client there is none.
+clusters of this process, and a label that tells them apart. Without prometheus_client there is none. What is
+protected on a cluster that is not managed is in the checkpoint service's own status only.
 """
 
 import logging
@@ -79,6 +80,23 @@ _FAMILIES: dict[str, tuple[Any, ...]] = {
     "pipeline_analyses": (False, "Analyses by where they run", "pipeline", "part"),
     "pipeline_changes": (True, "Partitions that came into force", "pipeline"),
     "pipeline_skipped": (True, "Iterations that an analysis did not look at", "pipeline", "analysis"),
+    "checkpoint_results": (False, "Protected results, by whether they have a copy", "state"),
+    "checkpoint_exposed": (False, "Results whose copies are all on the node that has them, too"),
+    "checkpoint_bytes": (False, "Bytes of protected results that have a copy"),
+    "checkpoint_copies": (False, "Copies that are kept", "level"),
+    "checkpoint_copy_bytes": (False, "Bytes of those copies", "level"),
+    "checkpoint_commits": (True, "Commits that have ended"),
+    "checkpoint_commit_seconds": (False, "How long the last commit took"),
+    "checkpoint_commit_age_seconds": (False, "How long ago the last commit was"),
+    "checkpoint_committed_bytes": (True, "Bytes that were to be copied: those moved, those unchanged", "is"),
+    "checkpoint_failed_copies": (True, "Copies that could not be made"),
+    "checkpoint_recoveries": (True, "Losses of workers after which results were loaded from copies"),
+    "checkpoint_recovered": (True, "Results that were loaded from copies"),
+    "checkpoint_unrecovered": (True, "Results that were lost without an intact copy"),
+    "checkpoint_damaged_copies": (True, "Copies that could not be read"),
+    "checkpoint_agents": (False, "Workers that keep copies for others"),
+    "checkpoint_agent_bytes": (False, "Memory that agents use, and that they may use", "is"),
+    "checkpoint_store_waiting_bytes": (False, "Bytes on their way to the store"),
 }
 #: running jobs that are told apart by name: each one is a time series
 _MOST_JOBS = 50
@@ -139,6 +157,7 @@ def _read(plugin: "HpcPlugin") -> Found:
         **_read_lanes(status["io"]),
         **_read_power(status["power"], {job["id"]: job["name"] for job in status["jobs"]}),
         **_read_pipelines(status["pipelines"]),
+        **_read_checkpoint(status["checkpoint"]),
     }
 
 
@@ -206,3 +225,32 @@ def _read_pipelines(pipelines: Iterable[Mapping[str, Any]]) -> Found:
                 for part, value in (last[kind] or {}).items()
             }
     return found
+
+
+def _read_checkpoint(found: Mapping[str, Any] | None) -> Found:
+    """Of the service that protects results, if anything was ever protected on this cluster."""
+    if found is None:
+        return {}
+    counts, last, agents = found["counts"], found["last_commit"], found["agents"]
+    keys, copied, nbytes = (
+        sum(one[name] for one in found["protected"]) for name in ("keys", "copied", "nbytes")
+    )
+    return {
+        "checkpoint_results": {"copied": copied, "not_copied": keys - copied},
+        "checkpoint_exposed": {"": found["exposed"]},
+        "checkpoint_bytes": {"": nbytes},
+        "checkpoint_copies": {name: level["copies"] for name, level in found["levels"].items()},
+        "checkpoint_copy_bytes": {name: level["nbytes"] for name, level in found["levels"].items()},
+        "checkpoint_commits": {"": counts["commits"]},
+        "checkpoint_commit_seconds": {} if last is None else {"": last["seconds"]},
+        "checkpoint_commit_age_seconds": {} if last is None else {"": last["ago"]},
+        "checkpoint_committed_bytes": {name: counts[name] for name in ("moved", "unchanged")},
+        "checkpoint_failed_copies": {"": counts["failed"]},
+        "checkpoint_recoveries": {"": counts["recoveries"]},
+        "checkpoint_recovered": {"": counts["recovered"]},
+        "checkpoint_unrecovered": {"": counts["unrecovered"]},
+        "checkpoint_damaged_copies": {"": counts["damaged"]},
+        "checkpoint_agents": {"": len(agents)},
+        "checkpoint_agent_bytes": {name: sum(agent[name] for agent in agents) for name in ("used", "budget")},
+        "checkpoint_store_waiting_bytes": {"": found["store"]["waiting"]},
+    }

@@ -91,13 +91,20 @@ async def measured(scheduler: Any, addresses: Iterable[str]) -> None:
 
 
 async def carry_out(
-    scheduler: Any, moves: Iterable[Move], why: str, tell: Callable[[str, str], None]
+    scheduler: Any,
+    moves: Iterable[Move],
+    why: str,
+    tell: Callable[[str, str], None],
+    *,
+    is_copy: bool = False,
+    done: Callable[[Move], None] = lambda move: None,
 ) -> set[Hashable]:
-    """Do these moves, and tell the story. Answers the keys that did not reach their target.
+    """Do these moves, and tell the story. Answers the keys that did not reach their target. ``is_copy``:
+    sources keep what they have; ``done`` hears of each move.
 
     May be cancelled at any time: then each key is where a copy is.
     """
-    carrying = _Carrying(scheduler, moves)
+    carrying = _Carrying(scheduler, moves, is_copy, done)
     clock = asyncio.get_running_loop().time
     since = clock()
     try:
@@ -107,7 +114,10 @@ async def carry_out(
     finally:
         carrying.let_go()
         if carrying.done:
-            tell("move", f"{_told(carrying.done)} in {show_duration(clock() - since)}: {why}")
+            tell(
+                "copy" if is_copy else "move",
+                f"{_told(carrying.done)} in {show_duration(clock() - since)}: {why}",
+            )
         for reason, left in carrying.failed.items():
             tell("not-moved", f"{_told(left)}: {reason} ({why})")
     return {move.key for left in carrying.failed.values() for move in left}
@@ -138,8 +148,12 @@ class _Copy:
 class _Carrying:
     """The moves of one plan. ``step`` looks at what arrived, drops old copies and asks for new ones."""
 
-    def __init__(self, scheduler: Any, moves: Iterable[Move]) -> None:
+    def __init__(
+        self, scheduler: Any, moves: Iterable[Move], is_copy: bool, hears: Callable[[Move], None]
+    ) -> None:
         self._scheduler = scheduler
+        self._is_copy = is_copy
+        self._hears = hears
         self._coming = _coming.setdefault(scheduler, Counter())
         self._queues: dict[tuple[str, str], deque[Move]] = {}
         #: bytes that workers of this plan have still to give, and what they have now beyond what they had
@@ -148,7 +162,7 @@ class _Carrying:
         for move in moves:
             if move.source != move.target:
                 self._queues.setdefault((move.source, move.target), deque()).append(move)
-                self._owed[move.source] += move.nbytes
+                self._owed[move.source] += self._given(move)
         self._under_way: dict[Hashable, _Copy] = {}
         #: bytes on their way of this plan, by worker
         self._sent: Counter[str] = Counter()
@@ -161,6 +175,10 @@ class _Carrying:
         self._look(now)
         self._ask_for_more(now)
         return bool(self._under_way or self._queues)
+
+    def _given(self, move: Move) -> int:
+        """Bytes that the source has no more when it is done."""
+        return 0 if self._is_copy else move.nbytes
 
     def let_go(self) -> None:
         """No more of it."""
@@ -179,7 +197,9 @@ class _Carrying:
                     self._fail(_LOST, move)
             elif move.target in there:
                 self._set_there(copy, True)
-                if move.source in there and compat.is_used_on(task, move.source):
+                if self._is_copy:
+                    pass
+                elif move.source in there and compat.is_used_on(task, move.source):
                     if compat.is_running(self._scheduler, move.source):
                         if now > copy.deadline:
                             self._fail("still in use where it was", self._end(key))
@@ -188,7 +208,8 @@ class _Carrying:
                     drop.setdefault(move.source, []).append(key)
                 self.done.append(self._end(key))
                 self._gained[move.target] += move.nbytes  # which ``_end`` took back
-                self._gained[move.source] -= move.nbytes
+                self._gained[move.source] -= self._given(move)
+                self._hears(move)
             elif not compat.is_running(self._scheduler, move.target):
                 self._fail(_NOBODY, self._end(key))
             elif now > copy.deadline:
@@ -229,7 +250,7 @@ class _Carrying:
                 self._set_there(copy, False)
                 ask.setdefault(move.target, []).append(move.key)
             else:
-                self._owed[move.source] -= move.nbytes
+                self._owed[move.source] -= self._given(move)
         if not queue:
             del self._queues[pair]
 
@@ -271,7 +292,7 @@ class _Carrying:
     def _end(self, key: Hashable) -> Move:
         copy = self._under_way.pop(key)
         self._set_there(copy, True)
-        self._owed[copy.move.source] -= copy.move.nbytes
+        self._owed[copy.move.source] -= self._given(copy.move)
         self._gained[copy.move.target] -= copy.move.nbytes
         return copy.move
 

@@ -19,6 +19,7 @@ from dask_hpc.live.farewell import Farewells
 from dask_hpc.live.in_situ.pipelines import Pipelines
 from dask_hpc.live.power.trace import PowerTrace
 from dask_hpc.live.power.watch import PowerWatch
+from dask_hpc.live.protection import not_protected
 from dask_hpc.live.reloading import UNREADABLE, Rescue
 from dask_hpc.live.remote import NAME
 from dask_hpc.live.request import ANNOTATION, TOPIC
@@ -277,7 +278,8 @@ class HpcPlugin(SchedulerPlugin):
         if topic == TOPIC and isinstance(msg, dict) and isinstance(msg.get("closed"), str):
             self.control.context_closes(msg["closed"])
         elif topic == "all" and isinstance(msg, dict) and msg.get("action") == "remove-worker":
-            again = len(self.rescue.not_stored(msg["lost-computed-tasks"]))
+            unprotected = not_protected(self.scheduler, msg["lost-computed-tasks"])
+            again = len(self.rescue.not_stored(unprotected))
             gone = len(msg["lost-scattered-tasks"])
             self.lost += again + gone
             if again or gone:

@@ -133,7 +133,7 @@ class Rescue:
             self._replaced[task.key] = compat.recipe(task, known)
         unneeded: list[Any] = []
         for task in fresh:
-            unneeded += compat.load_instead(task, self._loader)
+            unneeded += compat.load_instead(self._scheduler, task, self._loader)
         compat.forget_unneeded(self._scheduler, unneeded)
 
     def _delete(self, key: Hashable) -> None:

@@ -18,7 +18,11 @@ TOPIC = "hpc"
 MOST_NODES = 10_000_000  # far more than any machine, and small enough for every wire format
 _LONGEST = 100  # characters of a name
 _SIZES = ("nodes", "min_nodes", "max_nodes")
-_FIELDS = frozenset(("id", "name", *_SIZES, "kind", "constraint", "walltime", "priority", "power", "user"))
+#: how the persisted arrays of a job may lie on its nodes: in whole chunks, which the scheduler knows
+LAYOUTS = ("block", "cyclic")
+_FIELDS = frozenset(
+    ("id", "name", *_SIZES, "kind", "constraint", "walltime", "priority", "power", "user", "layout")
+)
 
 
 def make_request(name: Any, **fields: Any) -> dict[str, Any]:
@@ -44,6 +48,8 @@ def make_request(name: Any, **fields: Any) -> dict[str, Any]:
     priority = found.get("priority", 0)
     if isinstance(priority, bool) or not isinstance(priority, int | float) or not -1e15 < priority < 1e15:
         raise InputError(f"{where}: priority", f"found {shown(priority)}", "a number")
+    if found.get("layout", LAYOUTS[0]) not in LAYOUTS:
+        raise InputError(f"{where}: layout", f"found {shown(found['layout'])}", ", ".join(LAYOUTS))
     if found.get("walltime") == inf:
         del found["walltime"]
     if "kind" not in found:
@@ -65,6 +71,11 @@ def read_request(request: object, submitted: float) -> tuple[str, Job]:
     checked = make_request(fields.pop("name", None), nodes=fields.pop("nodes", 1), **fields)
     name = checked.pop("name")
     return name, _model(checked | {"id": job_id, "submitted": submitted})
+
+
+def layout_of(request: Mapping[str, Any]) -> str:
+    """The layout that a job has declared; none if it has not."""
+    return str(request.get("layout", ""))
 
 
 def read_workers(scheduler: Any, where: str, given: object) -> list[str]:
@@ -89,7 +100,7 @@ def _seconds(value: Any) -> float:
 
 
 def _model(fields: dict[str, Any]) -> Job:
-    return Job(**fields)
+    return Job(**{key: value for key, value in fields.items() if key != "layout"})
 
 
 def read_change(nodes: object) -> int:

@@ -9,11 +9,12 @@ from distributed.comm import get_address_host
 
 from dask_hpc.live import compat
 from dask_hpc.live.jobs import LiveJob
-from dask_hpc.live.nodes import is_local
+from dask_hpc.live.leaving import COPIES
 from dask_hpc.live.unit_facts import Facts, UnitFacts, read_facts
 from dask_hpc.model.cluster_view import ClusterView, JobNeed, SizePlan, Unit
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.explanation import Explanation
+from dask_hpc.model.nodes import is_local
 from dask_hpc.model.parameter import declared
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ class Sizing:
             strangers=len(loads) - len(known),
             steps=compat.steps(self._scheduler),
             jobs=needs,
+            for_copies=getattr(self._scheduler.plugins.get(COPIES), "nodes_wanted", 0),
         )
 
     def _pinned(self, unit: Unit, there: list[compat.WorkerLoad]) -> Unit:

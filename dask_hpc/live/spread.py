@@ -3,20 +3,23 @@
 Dask moves no result when a worker joins: 20, 20, 0, 0 for ever. Here, a moment after the last growth, each
 collection that somebody wants for longer (a client holds it) is laid evenly over the workers it belongs to,
 neighbours together: the results of a running job over the nodes it has, all else over the nodes that no
-running job has. Nothing is pulled onto a job's nodes from outside or off them, and a group of workers
+running job has. The collections of a job that has declared a layout are laid out in it instead, after every
+change of its size. Nothing is pulled onto a job's nodes from outside or off them, and a group of workers
 without a new one among them is left as it is. Not during one of Dask's shuffles, and not while control is
 paused: then it waits.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dask_hpc.live import compat
 from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.moves import blocks_of, carry_out, rooms_on
-from dask_hpc.planning.moves import Block, collection_of
+from dask_hpc.planning.moves import Block, MovePlan, collection_of
 from dask_hpc.planning.spread import spread
+from dask_hpc.planning.whole_chunks import lay_out
 
 if TYPE_CHECKING:
     from dask_hpc.live.control import ControlLoop
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 #: a second of each other, more if the machine is busy; each wave by itself would move more than all at once.
 QUIET = 1.5
 _AGAIN = 1.0  # seconds between looks at what we wait for
+_LOOKS = 10  # at most, for what a job that has declared a layout computes again
 _MANY = 5_000  # blocks: plans for more are made in a thread, so that the scheduler goes on meanwhile
 
 
@@ -44,7 +48,8 @@ class Spreading:
         self._told_why_it_waits = False
 
     def grown(self, addresses: Iterable[str]) -> None:
-        """These workers joined the cluster, or the allotment of a running job."""
+        """These workers joined the cluster, or the allotment of a running job, or are what it is left with
+        and it has declared a layout."""
         if self._control.settings["spread"] and not self._control.is_dry:
             self._new.update(addresses)
             self._look_in(QUIET)
@@ -98,14 +103,30 @@ class Spreading:
                 continue
             blocks = await self._blocks(job, addresses)
             rooms = rooms_on(self._scheduler, addresses)
-            in_thread = len(blocks) > _MANY
-            plan = await asyncio.to_thread(spread, blocks, rooms) if in_thread else spread(blocks, rooms)
+            if job is not None and job.layout:
+                await self._until_computed(job, blocks)
+                blocks, rooms = await self._blocks(job, addresses), rooms_on(self._scheduler, addresses)
+            planned = partial(self._plan, job, blocks, rooms)
+            plan = await asyncio.to_thread(planned) if len(blocks) > _MANY else planned()
             whose = "outside of jobs" if job is None else f"of job {job.id}"
             why = f"data {whose} spreads over {len(rooms)} workers: {plan.reason}"
             if plan:
                 await carry_out(self._scheduler, plan.moves, why, self._control.tell)
             elif plan.unplaced:
                 self._control.tell("not-moved", why)
+
+    def _plan(self, job: LiveJob | None, blocks: list[Block], rooms: Mapping[str, int]) -> MovePlan:
+        if job is not None and job.layout:
+            return lay_out(blocks, job.layout, rooms)
+        return spread(blocks, rooms)
+
+    async def _until_computed(self, job: LiveJob, blocks: list[Block]) -> None:
+        """What was lost of these collections is there again, or takes long."""
+        names = {collection_of(block.key) for block in blocks}
+        for _ in range(_LOOKS):
+            if not any(collection_of(key) in names for key in job.unfinished):
+                return
+            await asyncio.sleep(_AGAIN)
 
     async def _blocks(self, job: LiveJob | None, addresses: list[str]) -> list[Block]:
         """The blocks of collections on these workers that are the job's, or no running job's, and that

@@ -147,7 +147,7 @@ async def test_a_job_that_waits_for_nodes_gets_them():
             await asyncio.sleep(0.3)  # idle, but the job holds its nodes
             await looks(adaptive, 3)
             assert len(cluster.plan) == 3
-        await async_poll_for(lambda: not cluster.plan, 10)
+        await async_poll_for(lambda: not cluster.plan and not cluster.scheduler.workers, 10)
         assert (await manager.status())["nodes"] == []
         await manager.close()
 

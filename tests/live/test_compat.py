@@ -106,6 +106,8 @@ two = gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.work
         (ds.Scheduler, "check_idle_saturated"),
         (Worker, "handle_stimulus"),
         (ds.Scheduler, "worker_send"),
+        (ds.TaskState, "suspicious"),
+        (Client, "_send_to_scheduler"),
     ],
 )
 def test_name_exists(owner, name):
@@ -114,6 +116,7 @@ def test_name_exists(owner, name):
 
 @one
 async def test_what_has_no_test_of_its_own_exists(c, s, a):
+    assert isinstance(s.extensions["amm"].policies, set), "ActiveMemoryManagerExtension.policies changed"
     stealing = s.extensions.get("stealing")
     assert stealing is not None, "Scheduler.extensions has no stealing"
     for name in ("in_flight_occupancy", "in_flight_tasks"):
@@ -1021,7 +1024,7 @@ async def test_a_recipe_is_replaced_and_given_back(c, s, a):
     task = compat.find_task(s, "last")
     assert compat.can_be_replaced(task) and compat.has_recipe(task)
     kept = compat.recipe(task, {})
-    needs = compat.load_instead(task, compat.Portable(compat.by_value(FarewellPlugin(1))))
+    needs = compat.load_instead(s, task, compat.Portable(compat.by_value(FarewellPlugin(1))))
     assert needs == ["middle"] and not task.dependencies
     compat.forget_unneeded(s, needs)
     assert set(s.tasks) == {"last"}, "Dask does not forget what a replaced recipe needed"
@@ -1029,10 +1032,26 @@ async def test_a_recipe_is_replaced_and_given_back(c, s, a):
     compat.give_recipe_back(s, kept)
     assert set(s.tasks) == {"last", "middle", "source"}
     assert s.tasks["source"].retries == 3 and s.tasks["source"].priority is not None
+    spans = {s.tasks[key].group.span_id for key in s.tasks}
+    assert all(isinstance(one, str) for one in spans), "SpansSchedulerExtension.observe_tasks gives no span"
     s.validate_state()
     await s.remove_worker(a.address, stimulus_id="dies")
     async with Worker(s.address, nthreads=1):
         assert await last == 4, "Scheduler.new_task or TaskState.add_dependency do not make tasks that run"
+
+
+@one
+async def test_scattered_data_gets_a_recipe_and_who_followed_it_can_tell(c, s, a):
+    data = await c.scatter([1, 2], hash=False)
+    for one in data:
+        compat.load_instead(s, compat.find_task(s, one.key), len)
+    s.validate_state()
+    await s.remove_worker(a.address, stimulus_id="dies")
+    async with Worker(s.address, nthreads=1) as b:
+        assert await c.gather(data) == [len(one.key) for one in data]
+        s.validate_state()
+        await b.heartbeat()
+        assert b.status == Status.running, "a worker needs more than a span to tell of a task that ran"
 
 
 @one
@@ -1184,6 +1203,34 @@ async def test_what_a_bridge_talks_through(c, s, a):
         await comm.read()
 
 
+@gen_cluster(client=True, nthreads=[("", 1)])
+async def test_a_worker_forgets_what_a_task_needed_before(c, s, a):
+    x = c.submit(inc, 1, key="x")
+    y = c.submit(inc, x, key="y")
+    z = c.submit(inc, y, key="z")
+    await wait([x, y, z])
+    x.release()
+    y.release()
+    await async_poll_for(lambda: "y" not in a.data and "x" not in a.data, 10)
+    before = a.state.tasks["y"]
+    assert {need.key for need in before.dependencies} == {"x"}, "worker's TaskState.dependencies"
+    assert before.waiting_for_data == set(), "worker's TaskState.waiting_for_data"
+    assert callable(a.state.task_counter.transitions), "WorkerState.task_counter"
+    plain = a.stream_handlers["compute-task"]
+    end = compat.worker_calls.forget_old_needs(a)
+    task = s.tasks["y"]
+    compat.load_instead(s, task, inc_of_key)
+    again = c.submit(inc, y, key="again")
+    assert await again == 4
+    assert not a.state.tasks["y"].dependencies
+    end()
+    assert a.stream_handlers["compute-task"] is plain
+
+
+def inc_of_key(key):
+    return 3
+
+
 @two
 async def test_use_of_workers(c, s, a, b):
     a.metrics["test"] = lambda worker: {"x": 1}
@@ -1203,3 +1250,73 @@ async def test_use_of_workers(c, s, a, b):
     assert {compat.key(task) for task in sample} < {future.key for future in futures}
     await Event("go").set()
     await wait(futures)
+
+
+@two
+async def test_settled(c, s, a, b):
+    x = c.submit(blocked, "go", workers=[a.address])
+    assert not await compat.settled([x], 0.05)
+    await c.submit(lambda: Event("go").set(), workers=[b.address], pure=False)
+    assert await compat.settled([x], 10) and x.status == "finished"
+
+
+@two
+async def test_spare_copies(c, s, a, b):
+    x, y = c.submit(inc, 1, key="x"), c.submit(inc, 2, key="y")
+    await wait([x, y])
+    end = compat.spare_copies(s, {"x"}.__contains__)
+    for worker in (a, b):
+        compat.copy_to(s, worker.address, ["x", "y"], "test")
+    both = (s.tasks["x"], s.tasks["y"])
+    await async_poll_for(lambda: all(len(task.who_has) == 2 for task in both), 5)
+    s.extensions["amm"].run_once()
+    await async_poll_for(lambda: len(s.tasks["y"].who_has) == 1, 5)
+    assert len(s.tasks["x"].who_has) == 2
+    end()
+    s.extensions["amm"].run_once()
+    await async_poll_for(lambda: len(s.tasks["x"].who_has) == 1, 5)
+
+
+@two
+async def test_results_of_others(c, s, a, b):
+    assert compat.is_connected(s, c.id), "Scheduler.client_comms has no ids of clients"
+    x = await c.scatter(1)
+    compat.pin(s, [x.key], "test")
+    key = x.key
+    x.release()
+    await async_poll_for(lambda: not c.futures, 10)
+    found = compat.futures_for(c, [key])
+    assert await found[key] == 1, "a client does not hear of results that it begins to want"
+    compat.unpin_all(s, "test")
+    assert key in s.tasks, "client-desires-keys is no message of clients any more"
+    assert not compat.is_connected(s, "test")
+
+
+# --- copies of results
+
+
+@two
+async def test_what_is_pinned_stays_and_goes_when_it_is_not(c, s, a, b):
+    x, y = c.submit(inc, 1), c.submit(inc, 2)
+    await wait([x, y])
+    keys = [x.key, y.key]
+    compat.pin(s, keys, "us")
+    assert {task.key for task in s.clients["us"].wants_what} == {*keys}, "ClientState.wants_what changed"
+    del x, y
+    await async_poll_for(lambda: c.refcount == {}, 10)
+    await c.submit(inc, 3)  # the client has said by now that it needs them no more
+    assert all(s.tasks[key].state == "memory" for key in keys), "Scheduler.client_desires_keys keeps nothing"
+    compat.unpin(s, keys[:1], "us")
+    assert keys[0] not in s.tasks and keys[1] in s.tasks, "Scheduler.client_releases_keys releases nothing"
+    compat.unpin_all_of(s, "u")
+    assert keys[1] not in s.tasks and "us" not in s.clients and c.id in s.clients
+    compat.unpin(s, keys, "us")
+    compat.unpin_all(s, "us")
+
+
+@two
+async def test_what_workers_say_of_themselves_is_heard(c, s, a, b):
+    a.metrics["ours"] = lambda worker: {"x": 1}
+    await a.heartbeat()
+    assert compat.metrics(s, "ours") == [(a.address, {"x": 1})], "WorkerState.metrics has no metrics of ours"
+    assert compat.metrics(s, "others") == []

@@ -94,7 +94,7 @@ async def test_nothing_moves_when_control_is_off_or_the_scheduler_closes(c, s, a
     client=True,
     nthreads=[("", 1)] * 2,
     worker_kwargs={"memory_limit": "1 GiB"},
-    config={"distributed.worker.memory.target": False, "distributed.worker.memory.spill": False},
+    config={f"distributed.worker.memory.{what}": False for what in ("target", "spill", "pause")},
 )
 async def test_with_little_room_the_dearest_go(c, s, a, b):
     """A stand-in for a worker with little memory: the real limit would be that of this whole process."""

@@ -382,3 +382,15 @@ def patched(module, name, value):
         yield
     finally:
         setattr(module, name, old)
+
+
+@cluster3
+async def test_copies_leave_the_source_as_it_was(c, s, a, b, d):
+    futures = await spread_out(c, a, 6)
+    told, heard = Told(), []
+    blocks = moves.blocks_on(s, [a.address])
+    end = compat.spare_copies(s, lambda key: True)
+    failed = await moves.carry_out(s, all_to(blocks, b), "a test", told, is_copy=True, done=heard.append)
+    assert failed == set() and held_by(s, a) == held_by(s, b) == {f.key for f in futures}
+    assert told[0][0] == "copy" and {move.key for move in heard} == {f.key for f in futures}
+    end()

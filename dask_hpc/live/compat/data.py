@@ -1,8 +1,12 @@
 """Copies of results, and moving them."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
+
+from distributed import Future
+from distributed.active_memory_manager import ReduceReplicas
+from distributed.client import _wait
 
 
 def keys_on(scheduler: Any, address: str) -> list[Any]:
@@ -88,4 +92,45 @@ def measured_at(scheduler: Any, address: str) -> float:
 async def who_holds(client: Any, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[str]]:
     """The addresses that hold these results. As ``Client.who_has``, which refuses futures that are lost."""
     found: Mapping[Hashable, Sequence[str]] = await client.scheduler.who_has(keys=list(keys))
+    return found
+
+
+async def settled(futures: Iterable[Any], seconds: float) -> bool:
+    """Wait until these futures are no longer pending, so long at most; whether that is so. As
+    ``distributed.wait``, which asks for the default client."""
+    try:
+        await _wait(list(futures), timeout=seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+def spare_copies(scheduler: Any, is_spared: Callable[[Hashable], bool]) -> Callable[[], None]:
+    """Dask's ReduceReplicas drops no copies of these keys. Gives a function that ends this.
+
+    Dask has no word yet for how many copies are wanted. Policies that somebody adds later are not asked.
+    """
+    manager = scheduler.extensions.get("amm")
+    policies = (
+        [policy for policy in manager.policies if isinstance(policy, ReduceReplicas)] if manager else []
+    )
+
+    def sparing(theirs: Callable[[], Any]) -> Callable[[], Iterator[Any]]:
+        # ReduceReplicas does not look at the answers to what it suggests.
+        return lambda: (one for one in theirs() if not is_spared(one.ts.key))
+
+    for policy in policies:
+        policy.run = sparing(policy.run)
+
+    def end() -> None:
+        for policy in policies:
+            vars(policy).pop("run", None)
+
+    return end
+
+
+def futures_for(client: Any, keys: Iterable[Hashable]) -> dict[Hashable, Future]:
+    """Results that the scheduler has, as this client's own."""
+    found = {key: Future(key, client) for key in keys}
+    client._send_to_scheduler({"op": "client-desires-keys", "keys": list(found), "client": client.id})
     return found

@@ -71,3 +71,8 @@ def page_template() -> tuple[Any, Any]:
     from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
     return env.get_template("simple.html"), BOKEH_THEME
+
+
+def is_connected(scheduler: Any, client: str) -> bool:
+    """Whether the client of this id is there."""
+    return client in scheduler.client_comms

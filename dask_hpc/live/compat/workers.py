@@ -308,3 +308,9 @@ def kinds(scheduler: Any, states: Iterable[str]) -> set[str]:
 async def let_worker_go(scheduler: Any, address: str) -> None:
     """Forget a worker that leaves on purpose: the tasks it had are not suspected of having killed it."""
     await scheduler.remove_worker(address, stimulus_id="hpc-farewell", expected=True, close=False)
+
+
+def metrics(scheduler: Any, name: str) -> list[tuple[str, Any]]:
+    """Address and last word of each connected worker that tells something of that name in its heartbeats."""
+    found = scheduler.workers.items()
+    return [(address, worker.metrics[name]) for address, worker in found if name in worker.metrics]

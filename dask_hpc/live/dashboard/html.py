@@ -46,6 +46,7 @@ _SIGNS = {
     "start": "▶", "end": "■", "grow": "▲", "shrink": "▼", "submit": "+", "node-joined": "●", "node-left": "○",
     "error": "!", "off": "!", "lost": "!", "hold": "‖", "cap": "▽", "give-back": "○", "corridor": "≈",
     "placement": "◧", "skipped": "↷", "recovered": "↺", "nodes-changed": "●",
+    "commit": "⇉", "recovery": "↺", "agents": "◉", "store": "▤", "interval": "◷", "drain": "○",
 }  # fmt: skip
 _NUMERIC = {"tasks left", "for", "time"}  # heads of right-aligned columns
 _NUMBERS = ' class="n"'

@@ -95,6 +95,7 @@ class Dashboard:
             "/individual-hpc-power": partial(_part, watched, "power"),
             "/individual-hpc-pipelines": partial(_part, watched, "pipelines"),
             "/individual-hpc-file-systems": partial(_part, watched, "file systems"),
+            "/individual-hpc-checkpoints": partial(_part, watched, "checkpoints"),
         }
         try:
             self._served = compat.add_pages(self._plugin.scheduler, pages)
@@ -112,11 +113,12 @@ class Dashboard:
 
 
 def _whole_page(watched: Watched, scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
-    """Figures on top, then who holds which node, then power if it is known, pipelines and file systems if
-    there are any, then jobs beside decisions."""
+    """Figures on top, then who holds which node, then power if it is known, pipelines, checkpoints and file
+    systems if there are any, then jobs beside decisions."""
     from bokeh.layouts import column, row
 
     from dask_hpc.live.dashboard import parts
+    from dask_hpc.live.dashboard.checkpoints import Checkpoints
     from dask_hpc.live.dashboard.file_systems import FileSystems
     from dask_hpc.live.dashboard.pipelines import Pipelines
     from dask_hpc.live.dashboard.power import PowerPlot
@@ -125,12 +127,14 @@ def _whole_page(watched: Watched, scheduler: Any, extra: dict[str, Any], doc: An
     allotments = parts.AllotmentsPlot()
     power = PowerPlot(allotments.times)
     pipelines, file_systems = Pipelines(is_alone=False), FileSystems(is_alone=False)
+    checkpoints = Checkpoints(is_alone=False)
     doc.add_root(
         column(
             figures.root,
             allotments.root,
             power.root,
             pipelines.root,
+            checkpoints.root,
             file_systems.root,
             row(jobs.root, decisions.root, sizing_mode="stretch_width", spacing=12),
             sizing_mode="stretch_width",
@@ -142,13 +146,14 @@ def _whole_page(watched: Watched, scheduler: Any, extra: dict[str, Any], doc: An
     doc.template_variables.update(extra)
     doc.theme = theme
     doc.title = "Dask: HPC"
-    parts_shown = (figures, allotments, power, pipelines, file_systems, jobs, decisions)
+    parts_shown = (figures, allotments, power, pipelines, checkpoints, file_systems, jobs, decisions)
     _keep_up(watched, doc, [part.update for part in parts_shown])
 
 
 def _part(watched: Watched, name: str, scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
     """One part, as large as the window."""
     from dask_hpc.live.dashboard import parts
+    from dask_hpc.live.dashboard.checkpoints import Checkpoints
     from dask_hpc.live.dashboard.file_systems import FileSystems
     from dask_hpc.live.dashboard.pipelines import Pipelines
     from dask_hpc.live.dashboard.power import PowerPlot
@@ -160,6 +165,7 @@ def _part(watched: Watched, name: str, scheduler: Any, extra: dict[str, Any], do
         "power": PowerPlot,
         "pipelines": Pipelines,
         "file systems": FileSystems,
+        "checkpoints": Checkpoints,
     }
     part = kinds[name]()
     part.root.sizing_mode = "stretch_both"

@@ -6,8 +6,8 @@ from typing import Any
 from distributed import Client
 
 from dask_hpc import config
-from dask_hpc.live.nodes import Nodes
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.nodes import Nodes
 from dask_hpc.model.partition import EqualNodes
 from dask_hpc.planning.places import PipelineNode
 

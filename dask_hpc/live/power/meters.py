@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from dask_hpc.live.compat import WorkerUse
-from dask_hpc.live.nodes import Nodes
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.nodes import Nodes
 from dask_hpc.model.power import SOURCES, Source
 from dask_hpc.power.heartbeat import Heartbeat, of_each
 from dask_hpc.power.model import PowerModel, calibrate

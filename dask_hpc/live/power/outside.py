@@ -6,8 +6,8 @@ from typing import Any
 
 from dask_hpc.live import compat
 from dask_hpc.live.jobs import LiveJob
-from dask_hpc.live.nodes import Nodes
 from dask_hpc.live.power.meters import NodeUse
+from dask_hpc.model.nodes import Nodes
 
 _SAMPLE = 100  # tasks that stand for all of those that are queued, or on one worker
 _LOOK = 2000  # tasks that wait for a worker that are looked through

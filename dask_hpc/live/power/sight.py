@@ -5,10 +5,10 @@ from math import sqrt
 from typing import Any
 
 from dask_hpc.live import compat
-from dask_hpc.live.nodes import Nodes
 from dask_hpc.live.power.levels import Levels, NodeReading
 from dask_hpc.live.power.meters import Meter, NodeUse
 from dask_hpc.live.power.trust import TrustedSensors
+from dask_hpc.model.nodes import Nodes
 from dask_hpc.model.power import SOURCES, PowerRange, Source
 from dask_hpc.power.heartbeat import KEY
 

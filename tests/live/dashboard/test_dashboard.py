@@ -28,6 +28,7 @@ from dask_hpc.model.story import Happening
 PAGES = [
     "/hpc",
     "/individual-hpc-allotments",
+    "/individual-hpc-checkpoints",
     "/individual-hpc-decisions",
     "/individual-hpc-jobs",
     "/individual-hpc-pipelines",

@@ -3,8 +3,8 @@
 import pytest
 
 from dask_hpc.live.compat import WorkerUse
-from dask_hpc.live.nodes import Nodes
 from dask_hpc.live.power.meters import NodeUse, WorkerMeter
+from dask_hpc.model.nodes import Nodes
 
 
 def told(host="h1", sequence=5, watts=200.0, share=0.5, **more):
