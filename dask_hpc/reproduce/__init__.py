@@ -4,6 +4,7 @@ when it runs."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import getdoc
 from typing import TYPE_CHECKING, Any
 
 from dask_hpc.model.errors import InputError, shown
@@ -26,9 +27,17 @@ class Experiment:
 
     def run(self, bench: "Bench") -> "Outcome":
         """Run it; the seeds are the bench's."""
-        module: Any = import_module(f"dask_hpc.reproduce.{self.name.replace('-', '_')}")
-        outcome: Outcome = module.run(bench)
+        outcome: Outcome = self._code.run(bench)
         return outcome
+
+    @property
+    def _code(self) -> Any:
+        return import_module(f"dask_hpc.reproduce.{self.name.replace('-', '_')}")
+
+    @property
+    def about(self) -> str:
+        """What is compared with what, and how: the docstring of its code."""
+        return getdoc(self._code) or ""
 
     def total(self, seeds: int) -> int:
         """All its simulations."""
@@ -50,6 +59,14 @@ EXPERIMENTS: Mapping[str, Experiment] = {
                    "MEBF against EASY for computing, reading, writing and mixed jobs.", 30),
         Experiment("io-intensity", "002_fcde25df97b1d30f.txt, 4.2.5",
                    "4,000 jobs: start those that balance computing and writing.", 7),
+        Experiment("agents-scaling", "000_e95d529633a3559e.txt, 6.4.2, 7.1.1, 9.3.5, 9.4.1",
+                   "Checkpoint agents: what more of them bring, and when a change of them pays.", 1),
+        Experiment("agents-placement", "000_e95d529633a3559e.txt, 7.1.2, 9.4.1.2, 9.4.1.3",
+                   "On which nodes checkpoint agents are least in each other's way.", 1),
+        Experiment("ma-ra-vs-ma-ma", "000_e95d529633a3559e.txt, 7.2, 9.4.2",
+                   "A job that grows and shrinks: as many agents as before, or as many per node.", 1),
+        Experiment("redistribution", "000_e95d529633a3559e.txt, 7.4, 9.4.3",
+                   "An array laid out anew after a resize: by agents, through one node, peer to peer.", 1),
         Experiment("corridor-solve-time", "000_e95d529633a3559e.txt, 5.2, 9.2.4",
                    "How long the power corridor's program takes, with PuLP and without.", 316, 0),
         Experiment("corridor-upper", "000_e95d529633a3559e.txt, 9.2.2",

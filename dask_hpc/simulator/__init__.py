@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
+from dask_hpc.simulator.commits.declared import Checkpoint
 from dask_hpc.simulator.engine import Machine
 from dask_hpc.simulator.failures import Failures
 from dask_hpc.simulator.metering import Metering, NodeType
@@ -23,6 +24,7 @@ from dask_hpc.simulator.workload import Arrival, Workload, load_workload, platfo
 
 __all__ = [
     "Arrival",
+    "Checkpoint",
     "Failures",
     "Machine",
     "Metering",

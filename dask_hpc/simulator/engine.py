@@ -27,6 +27,8 @@ from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.policy import Policy
+from dask_hpc.simulator.commits.desk import CommitDesk
+from dask_hpc.simulator.commits.running import JobCommits
 from dask_hpc.simulator.execution import Ask, Phased, Point, Steady, Transfer, Wait
 from dask_hpc.simulator.file_system import FileSystem
 from dask_hpc.simulator.in_situ.execution import Piped, placement_of
@@ -41,8 +43,8 @@ _BETWEEN_REPORTS = 8192
 _PATIENCE = 10_000  # ticks on an empty machine before those who wait are given up
 
 # Kinds of events, and their order within one instant.
-_END, _STEP, _KILL, _RESIZED, _CLEANED, _REPAIRED, _FAILS, _CANCELLED, _TICK, _CORRIDOR = range(10)
-_RANK = (0, 0, 1, 2, 2, 3, 4, 5, 6, 6)
+_END, _STEP, _KILL, _RESIZED, _CLEANED, _REPAIRED, _FAILS, _CANCELLED, _TICK, _CORRIDOR, _COMMIT = range(11)
+_RANK = (0, 0, 1, 2, 2, 3, 4, 5, 6, 6, 0)
 
 
 class _Life:
@@ -56,6 +58,7 @@ class _Life:
     changed = 0.0  # since when it holds the nodes it holds
     at_point = False
     state = ""
+    commits: JobCommits | None = None
 
     def __init__(self, arrival: Arrival, row: int, place: int) -> None:
         self.arrival = arrival
@@ -88,6 +91,14 @@ class Machine:
         self.story = Story(story)
         self.record = record
         self.file_system = FileSystem(self.platform.link, self.platform.file_system)
+        self._desk = CommitDesk(
+            self.platform,
+            self.file_system,
+            record,
+            lambda job: self.indices.running[job].nodes,
+            lambda time, life: self._push(time, _STEP, life, life.version),
+            lambda time, commits: self._push(time, _COMMIT, commits, commits.version),
+        )
         self._memory: Any = None
         self._live: dict[str, _Life] = {}
         self._events: list[tuple[float, int, int, int, Any, int]] = []
@@ -194,7 +205,11 @@ class Machine:
         ticks = False
         if self.file_system.transfers:
             for life, version in self.file_system.ended(now):
-                if life.version == version:
+                if life.version != version:
+                    continue
+                if isinstance(life, JobCommits):
+                    self._desk.event(life, now)
+                else:
                     self._proceed(life, now)
         while events and events[0][0] <= now:
             _, _, _, kind, what, version = heappop(events)
@@ -221,6 +236,9 @@ class Machine:
                 self._next_failure()
             elif kind == _CANCELLED:
                 self._cancel(what, now)
+            elif kind == _COMMIT:
+                if what.version == version:
+                    self._desk.event(what, now)
             elif what.version == version:
                 self._handle_life(kind, what, now)
         return ticks
@@ -320,6 +338,8 @@ class Machine:
         if life.execution is not None:
             life.at_point = False
             self.file_system.abandon(now, life)
+        if life.commits is not None:
+            self._desk.finished(life, now)
         if self.platform.cleanup:
             life.version += 1
             life.state = "cleaning"
@@ -378,13 +398,16 @@ class Machine:
         life.changed = now
         if self.record is not None:
             self.record.started(life.row, now, running.nodes)
-        if arrival.application is None and not job.resizable and start.nodes == job.nodes:
+        commits = arrival.checkpoint is not None
+        if arrival.application is None and not (job.resizable or commits) and start.nodes == job.nodes:
             self._run_undisturbed(life, running)
             return
         life.execution = self._execution(life)
         life.execution.begin(begins, len(running.nodes))
         self._measure(life)
-        if self.platform.launch:
+        if commits:
+            self._desk.start(life, begins)
+        if self.platform.launch or commits:
             self._push(begins, _STEP, life, life.version)
         else:
             self._proceed(life, now)
@@ -432,6 +455,8 @@ class Machine:
         execution = life.execution
         assert execution is not None
         job_id = life.arrival.job.id
+        if life.commits is not None and self._desk.goes_first(life, now):
+            return
         while True:
             step = execution.proceed(now)
             if step is None:
@@ -510,6 +535,8 @@ class Machine:
 
     def _pause(self, life: _Life, running: Running, now: float) -> None:
         assert life.execution is not None and running.target is not None
+        if life.commits is not None:
+            self._desk.dropped(life, now)
         life.execution.stand_still(now)
         life.version += 1
         before = len(running.nodes) if running.target < len(running.nodes) else life.execution.nodes
@@ -529,6 +556,8 @@ class Machine:
         if self.record is not None and len(running.nodes) < held:
             self.record.held(life.row, now, running.nodes)
         life.execution.begin(now, len(running.nodes))
+        if life.commits is not None:
+            self._desk.resized(life)
         self._measure(life)
         life.version += 1
         self._expect_kill(life)
@@ -556,6 +585,7 @@ class Machine:
         node = indices.nodes.get(name)
         if node is None:
             return  # it is down already
+        self._desk.lost(name)
         holder = next((r for r in indices.running.values() if name in r.nodes), None)
         if holder is not None:
             life = self._live[holder.job.id]
@@ -579,6 +609,8 @@ class Machine:
             life.execution = Steady(life.arrival, life.done)
             life.execution.begin(running.started + self.platform.launch, len(running.nodes))
         done, saved = life.execution.done(now), max(life.done, life.execution.saved(now, interval))
+        if life.commits is not None:
+            saved = self._desk.stopped(life, now)
         self._account(life, now)
         if self.record is not None:
             detail = self.record.detail(life.row)

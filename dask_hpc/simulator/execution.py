@@ -60,6 +60,11 @@ class Steady:
         self._done = self.done(now)
         self._since = inf
 
+    @property
+    def stands_still(self) -> bool:
+        """Whether it was stopped, and not begun again."""
+        return self._since == inf
+
     def proceed(self, now: float) -> Step | None:
         """What comes next; None at the end."""
         self._done, self._since = self.done(now), now
@@ -112,7 +117,7 @@ class _Measured:
 class Phased:
     """An application's tasks, one after the other, evaluated for the size at hand."""
 
-    __slots__ = ("_application", "_extra", "_iterations", "_measured", "_platform", "_rounds",
+    __slots__ = ("_application", "_extra", "_is_last", "_iterations", "_measured", "_platform", "_rounds",
                  "_steps", "nodes")  # fmt: skip
 
     def __init__(self, application: Application, platform: Platform, done: float = 0.0) -> None:
@@ -124,6 +129,8 @@ class Phased:
         self._iterations = sum(phase.iterations for phase in application.phases)
         #: iterations ended so far
         self._rounds = round(done * self._iterations)
+        #: whether the task at hand is its iteration's last
+        self._is_last = False
         self._steps = self._run()
 
     def begin(self, now: float, nodes: int) -> None:
@@ -144,6 +151,10 @@ class Phased:
     def done(self, now: float) -> float:
         """The share of the iterations that are done."""
         return self._rounds / self._iterations if self._iterations else 1.0
+
+    def reached(self) -> float:
+        """The same at the end of the task at hand."""
+        return (self._rounds + self._is_last) / self._iterations if self._iterations else 1.0
 
     def saved(self, now: float, interval: float) -> float:
         """With checkpoints, the iterations that are done are safe."""
@@ -169,8 +180,10 @@ class Phased:
                 first = False
                 while self._extra:
                     yield from self._step(self._extra.pop(0))
-                for task in phase.tasks:
+                for place, task in enumerate(phase.tasks, 1):
+                    self._is_last = place == len(phase.tasks)
                     yield from self._step(task)
+                self._is_last = False
                 self._rounds += 1
 
     def _step(self, task: Task) -> Iterator[Step]:

@@ -13,8 +13,9 @@ from dask_hpc.model.errors import InputError, shown
 class Failures:
     """Node failures. ``mtbf`` is of one node, in seconds; ``shape`` 1 is exponential, below 1 failures
     come in clusters. With a ``trace`` of ``(time, node index)`` nothing is drawn. A node is back after
-    ``repair``. A job that loses a node starts again from its last checkpoint, one every ``checkpoint``
-    seconds of work (0: from scratch).
+    ``repair``. A job that loses a node starts again from its last checkpoint: the last commit of its own, if
+    it says what it commits, else one every ``checkpoint`` seconds of work that costs nothing (0: from
+    scratch).
     """
 
     mtbf: float = inf

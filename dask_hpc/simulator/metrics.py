@@ -38,6 +38,9 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "restarts": ("jobs", "times a job was stopped and waited again"),
     "lost_node_hours": ("h", "work that failures and interrupts undid"),
     "mean_transfer": ("s", "one read or write of a job on the shared file system"),
+    "commits": ("jobs", "commits of jobs that were completed"),
+    "commit_time": ("s", "jobs stood still to commit and to read commits back, in all"),
+    "commit_bytes": ("B", "written by commits, each level counted"),
     "placements": ("jobs", "partitions of in situ pipelines, the first ones included"),
     "iteration": ("s", "of in situ pipelines, on average"),
     "left_out": ("jobs", "analyses of in situ pipelines that were not done for an iteration"),
@@ -60,6 +63,9 @@ def metrics(record: Record, platform: Platform) -> dict[str, float]:
     totals["moved_bytes"] = sum(one.moved_bytes for one in details)
     totals["restarts"] = float(sum(one.restarts for one in details))
     totals["lost_node_hours"] = sum(one.lost for one in details) / 3600.0
+    totals["commits"] = float(sum(one.commits for one in details))
+    totals["commit_time"] = sum(one.commit_time for one in details)
+    totals["commit_bytes"] = sum(one.commit_bytes for one in details)
     totals["mean_transfer"] = record.transfer
     totals["placements"] = float(sum(len(run.changes) for run in record.pipelines.values()))
     totals["left_out"] = float(sum(sum(run.left_out.values()) for run in record.pipelines.values()))

@@ -21,6 +21,10 @@ class Details:
     restarts: int = 0
     #: node-seconds of work that failures undid
     lost: float = 0.0
+    commits: int = 0
+    #: seconds of standing still for commits, and for reading them back
+    commit_time: float = 0.0
+    commit_bytes: float = 0.0
 
 
 class Record:

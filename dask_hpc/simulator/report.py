@@ -17,7 +17,8 @@ from dask_hpc.simulator.result import Result, shown_metric
 _MOST_DECISIONS = 2_000
 #: metrics that are only worth a line if they are not zero everywhere
 _IF_ANY = {"killed", "cancelled", "rejected", "unfinished", "resizes", "moved_bytes", "restarts",
-           "lost_node_hours", "mean_transfer", "placements", "iteration", "left_out", "energy"}  # fmt: skip
+           "lost_node_hours", "commits", "commit_time", "commit_bytes", "mean_transfer", "placements",
+           "iteration", "left_out", "energy"}  # fmt: skip
 #: and those that are, if there was something to keep
 _IF_THERE = {"violations", "time_outside", "energy_outside"}
 

@@ -10,6 +10,7 @@ from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import Job
 from dask_hpc.model.speedup import Linear, Speedup
 from dask_hpc.simulator.application import Application
+from dask_hpc.simulator.commits.declared import Checkpoint
 from dask_hpc.simulator.in_situ.pipeline import Pipeline
 from dask_hpc.simulator.platform import Platform
 
@@ -24,7 +25,8 @@ class Arrival:
     work takes (linear by default). An ``application`` says what the job does in detail, phase by phase or
     as an in situ pipeline; then ``runtime`` is only what a reader guessed, or 0. ``requests`` are an
     evolving job's wishes: ``(share of its work done, nodes)``. ``data`` bytes move when the size changes.
-    ``cancelled`` is when its owner gives up.
+    ``cancelled`` is when its owner gives up. With a ``checkpoint`` it commits, and goes on from its last
+    commit when a node of its fails or it is stopped.
     """
 
     job: Job
@@ -34,11 +36,16 @@ class Arrival:
     requests: tuple[tuple[float, int], ...] = ()
     data: float = 0.0
     cancelled: float = inf
+    checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.runtime < inf:
             raise InputError(
                 f"job {shown(self.job.id)}: runtime", f"found {shown(self.runtime)}", "0 s or more"
+            )
+        if self.checkpoint is not None and isinstance(self.application, Pipeline):
+            raise InputError(
+                f"job {shown(self.job.id)}: checkpoint", "the job has a pipeline", "either of them"
             )
 
 

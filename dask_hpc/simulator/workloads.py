@@ -6,6 +6,7 @@ from typing import Any
 
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.safe_yaml import nearest
+from dask_hpc.simulator.builtin.commits import commits
 from dask_hpc.simulator.builtin.esp import esp
 from dask_hpc.simulator.builtin.in_situ import in_situ
 from dask_hpc.simulator.builtin.io_intensity import io_intensity
@@ -17,6 +18,7 @@ from dask_hpc.simulator.workload import Workload
 
 PREFIX = "builtin:"
 BUILT_IN: Mapping[str, Callable[..., Workload]] = {
+    "commits": commits,
     "esp": esp,
     "five-jobs": five_jobs,
     "in-situ": in_situ,

@@ -22,6 +22,7 @@ from dask_hpc.model.speedup import (
 from dask_hpc.model.units import UNITS, parse_duration, parse_quantity
 from dask_hpc.simulator.amount import Fixed
 from dask_hpc.simulator.application_demand import io_demand, quiet_runtime
+from dask_hpc.simulator.commits.declared import read_checkpoint
 from dask_hpc.simulator.expression import Expression
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.workload import Arrival
@@ -121,6 +122,7 @@ _TRUTHS: Mapping[str, Callable[[Any], Any]] = {
     "data": lambda value: parse_quantity(value, "B"),
     "cancelled": parse_duration,
     "requests": _requests,
+    "checkpoint": read_checkpoint,
 }
 _FIELDS = {field.name for field in dataclasses.fields(Job)}
 assert {field for field, _ in _READERS.values()} <= _FIELDS
@@ -187,7 +189,9 @@ def _check(job: Job, truth: Mapping[str, Any], found: Mapping[str, Any], machine
         raise InputError("data", f"found {shown(found['data'])}", "0 B or more")
     if not truth.get("cancelled", inf) >= job.submitted:
         raise InputError("cancelled", f"found {shown(found['cancelled'])}", "not before it is submitted")
-    if "pipeline" in found and (others := [key for key in ("runtime", *APPLICATION_KEYS) if key in found]):
+    if "pipeline" in found and (
+        others := [key for key in ("runtime", "checkpoint", *APPLICATION_KEYS) if key in found]
+    ):
         raise InputError(others[0], "the job has a pipeline", "either of them")
     asks = "requests" in found or any(
         isinstance(phase, dict) and "request" in phase

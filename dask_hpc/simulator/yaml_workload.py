@@ -6,9 +6,10 @@ jobs:
   - {id: b, nodes: 2, kind: malleable, min_nodes: 1, max_nodes: 4, runtime: 1 h,
      speedup: {power_law: 0.9}, data: 4 GiB}
   - {id: c, nodes: 1, kind: evolving, max_nodes: 4, runtime: 1 h, requests: {50 %: 4}}
+  - {id: d, nodes: 2, runtime: 1 d, checkpoint: {bytes: 4 GB, every: auto, levels: [partner, store]}}
 
 What a job may say is in ``yaml_job``, phases are in ``yaml_application``, in situ pipelines in
-``yaml_pipeline``, the machine is in ``yaml_platform``.
+``yaml_pipeline``, checkpoints in ``commits.declared``, the machine is in ``yaml_platform``.
 """
 
 from pathlib import Path
