@@ -16,9 +16,16 @@ _WHERE = {
     "HPCAdaptive": "dask_hpc.live",
     "InSituPipeline": "dask_hpc.live.in_situ.pipeline",
     "Bridge": "dask_hpc.live.bridge.producer",
+    "Checkpoint": "dask_hpc.checkpoint.program",
+    "protect": "dask_hpc.checkpoint.protect",
+    "restore": "dask_hpc.checkpoint.store.restoring",
+    "protected": "dask_hpc.checkpoint.protect",
+    "unprotect": "dask_hpc.checkpoint.protect",
     "plan_corridor": "dask_hpc.planning.plan_corridor",
     "plan_interval": "dask_hpc.planning.plan_interval",
     "plan_partition": "dask_hpc.planning.plan_partition",
+    "plan_redistribution": "dask_hpc.redistribution.redistribute",
+    "redistribute": "dask_hpc.redistribution.redistribute",
 }
 __all__ = [*_WHERE, "__version__"]
 

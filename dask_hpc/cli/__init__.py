@@ -11,8 +11,9 @@ __all__ = ["cli", "main"]
 
 #: command -> what --help says of it; the command NAME is the object NAME of dask_hpc/cli/NAME.py
 COMMANDS = {
+    "checkpoint": "List, show, verify and prune checkpoints in a store.",
     "demo": "Show on a small live cluster what a policy does.",
-    "plan": "Plan for a machine in a file: sizes within a power corridor, analyses in situ or in transit.",
+    "plan": "Plan sizes within a power corridor, analyses in situ or in transit, commits of checkpoints.",
     "policies": "List, show and check policies.",
     "power": "Show what this machine can measure of its power, and watch it.",
     "reproduce": "Print what papers published beside what we get.",

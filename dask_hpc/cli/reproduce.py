@@ -18,7 +18,8 @@ from dask_hpc.reproduce import EXPERIMENTS, Experiment, experiment
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.option("--seeds", type=click.IntRange(1), help="Seeds, if anything is random; default: see the list.")
 @click.option("--cluster", metavar="local|ADDRESS", help="Run the simulations on a Dask cluster.")
-def reproduce(name: str | None, as_json: bool, seeds: int | None, cluster: str | None) -> None:
+@click.option("--about", is_flag=True, help="Say how NAME is simulated and read, and run nothing.")
+def reproduce(name: str | None, as_json: bool, seeds: int | None, cluster: str | None, about: bool) -> None:
     """Run the published experiment NAME and print what was claimed beside what we get.
 
     Without NAME: list the experiments. The exit code is 0 whether claims are reached or not.
@@ -26,15 +27,19 @@ def reproduce(name: str | None, as_json: bool, seeds: int | None, cluster: str |
     \b
     Example:
       dask-hpc reproduce
+      dask-hpc reproduce node-stealing-toy --about
       dask-hpc reproduce node-stealing-toy
       dask-hpc reproduce esp-malleable-share --seeds 5 --json
     """
     if name is None:
-        if seeds is not None or cluster is not None:
+        if seeds is not None or cluster is not None or about:
             raise InputError("experiment", "found none", ", ".join(EXPERIMENTS))
         _list(as_json)
         return
     chosen = experiment(name)
+    if about:
+        click.echo(f"{chosen.summary}\n\n{chosen.about}")
+        return
     if chosen.seeds == 0 and seeds is not None:
         raise InputError("--seeds", f"nothing is random in {name}", "no --seeds")
     _run(chosen, seeds or chosen.seeds, cluster, as_json)

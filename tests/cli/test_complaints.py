@@ -41,6 +41,14 @@ BAD = [
     ["policies", "check", "no/such.yaml"],
     ["policies", "check", "/"],
     ["policies", "check", "line\nbreak.yaml"],
+    ["checkpoint"],
+    ["checkpoint", "list"],
+    ["checkpoint", "list", "no/such/store"],
+    ["checkpoint", "show", "."],
+    ["checkpoint", "verify", "foo://bar"],
+    ["checkpoint", "prune", ".", "../..", "--keep", "1"],
+    ["checkpoint", "prune", ".", "--keep", "0"],
+    ["checkpoint", "list", ".", "--key", "nonsense"],
     ["simulate"],
     ["simulate", "no/such.swf"],
     ["simulate", "--nodes", "many"],
@@ -84,7 +92,7 @@ def test_hints():
     def line(*args):
         return said(CliRunner().invoke(cli, args, prog_name="dask-hpc"))
 
-    assert "there are: demo, plan, policies" in line("nonsense")
+    assert "there are: checkpoint, demo, plan, policies" in line("nonsense")
     assert "Did you mean '--json'" in line("policies", "--jsno")
     assert "Try 'dask-hpc policies show --help'" in line("policies", "show")
     assert "no policy is named 'fcsf' (nearest: fcfs)" in line("policies", "show", "fcsf")

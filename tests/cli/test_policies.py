@@ -74,6 +74,7 @@ def test_show_a_file_and_json_anywhere(args, tmp_path, monkeypatch):
         "power": "none",
         "placement": "none",
         "io": "none",
+        "checkpoint": "none",
         "size": "demand",
     }
     assert "a [b]" in run("policies", "show", "x.yaml").stdout

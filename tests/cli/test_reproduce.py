@@ -33,6 +33,18 @@ def test_list_json():
     assert all(one["source"] and one["summary"] and one["simulations"] for one in found)
 
 
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_what_it_is_about(name):
+    out = run(name, "--about").stdout
+    assert out.startswith(EXPERIMENTS[name].summary)
+    assert "seed 00" in out, "it names its source"
+    assert "claims reproduced" not in out
+
+
+def test_about_nothing():
+    assert "allowed" in run("--about", code=2).stderr
+
+
 def test_table():
     lines = run("node-stealing-toy").stdout.splitlines()
     assert lines[0].startswith("node-stealing-toy: 16 of 16 claims reproduced")

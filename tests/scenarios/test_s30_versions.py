@@ -50,6 +50,8 @@ NOT_DASKS = {
     "add_callback",
     "call_later",
     "dumps",
+    "exception",
+    "getLogger",
     "hosts",
     "initialize",
     "limits",

@@ -1,0 +1,92 @@
+"""How many agents an item has and how many nodes copies need, from what a cluster's agents say."""
+
+import numpy as np
+from distributed import wait
+from distributed.utils_test import gen_cluster
+
+import dask_hpc
+from dask_hpc.checkpoint.agent.agent import NAME as AGENT
+
+NAME = "dask-hpc-checkpoint"
+cluster4 = gen_cluster(client=True, nthreads=[("", 1)] * 4)
+
+
+def block(i, nbytes=2**19):
+    return np.full(nbytes // 8, float(i))
+
+
+async def protected(c, workers, count, first=0):
+    futures = [
+        c.submit(block, first + i, workers=[workers[i % len(workers)].address], pure=False)
+        for i in range(count)
+    ]
+    await wait(futures)
+    await dask_hpc.protect(futures, "x", client=c)
+    await dask_hpc.protected("x", wait=True, client=c)
+    return futures
+
+
+def told(s, decision):
+    return [m["reason"] for _, m in s.get_events(NAME) if m["decision"] == decision]
+
+
+@cluster4
+async def test_agents_follow_the_nodes_that_hold_the_data(c, s, *workers):
+    changes = {"checkpoint.resize": "malleable", "checkpoint.count": "fixed"}
+    async with await dask_hpc.manage(c, policy="checkpoint-agents-rigid") as manager:
+        await manager.set(**changes)
+        first = await protected(c, workers[:1], 6)
+        choosing = s.plugins[NAME].choosing
+        assert choosing.known["x"].agents == 1
+        known = s.plugins[NAME].catalogue
+        assert len({agent for f in first for agent in known.where(f.key)[1]}) == 1
+        second = await protected(c, workers[:3], 6, first=100)
+        assert choosing.known["x"].agents == 3
+        assert len({agent for f in second for agent in known.where(f.key)[1]}) in (2, 3)
+        await manager.set(**{"checkpoint.resize": "rigid"})
+        await protected(c, workers[:2], 6, first=200)
+        assert choosing.known["x"].agents == 2, "none may be without a node"
+
+
+@cluster4
+async def test_crowded_agents_want_another_node_and_say_so_once(c, s, *workers):
+    futures = await protected(c, workers[:1], 6)
+    pool = s.plugins[NAME]._pool
+    pool.look()
+    assert s.plugins[NAME].nodes_wanted == 2 and not told(s, "more-nodes")
+    for worker in workers:
+        agent = worker.plugins[AGENT]
+        agent.kept.budget = agent.kept.allowed = agent.kept.nbytes * 1.05 + 1
+        agent.kept.shelf.budget = 0
+        await worker.heartbeat()
+    for known in (s.plugins[NAME].agents._kept_at,):
+        known.update({address: (0.0, since - 2, 0.0) for address, (_, since, _) in known.items()})
+    for _ in range(2):
+        pool.look()
+    assert s.plugins[NAME].nodes_wanted == 5 and pool.is_urgent
+    (why,) = told(s, "more-nodes")
+    assert "commits fail soon" in why and "95% full" in why and futures
+
+
+@cluster4
+async def test_with_a_program_that_is_over_the_service_goes(c, s, *workers):
+    async with dask_hpc.Checkpoint("run", client=c) as ck:
+        u = await ck.add("u", c.submit(block, 1, pure=False))
+        async for _ in ck.loop(range(2)):
+            u = c.submit(block, 2, pure=False)
+            ck.update(u=u)
+    await u
+    assert NAME not in s.plugins
+    assert not [name for name in s.clients if name.startswith("dask-hpc")]
+
+
+@cluster4
+async def test_others_move_at_the_price_of_a_few_looks(c, s, *workers):
+    """Under a microsecond a transition, by the processor's time."""
+    from timeit import repeat
+
+    await protected(c, workers[:1], 2)
+    transition = s.plugins[NAME].transition
+    best = min(repeat(lambda: transition("other", "waiting", "processing"), number=20_000, repeat=5)) / 20_000
+    print(f"{best * 1e9:.0f} ns")
+    assert best < 5e-6  # 1 us on a machine that has nothing else to do

@@ -1,0 +1,89 @@
+"""What the checkpoint service did is one line of the story for each event, however many blocks that has."""
+
+import pytest
+
+from dask_hpc.checkpoint.controller.diary import Diary, Tally
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def waiting():
+    return []
+
+
+@pytest.fixture
+def diary(told, waiting):
+    return Diary(
+        lambda decision, reason: told.append((decision, reason)), lambda _, call: waiting.append(call)
+    )
+
+
+def test_a_commit_is_one_line_and_one_that_found_nothing_to_do_is_none(diary, told):
+    tally = Tally()
+    for _ in range(3):
+        tally.copied(2_000_000, 2_000_000)
+    tally.copied(1_000_000, 0)
+    tally.failed["b: full"] += 2
+    diary.committed("u", tally, 0.5)
+    diary.committed("u", Tally(), 0.1)
+    (line,) = told
+    said = "u: 4 copies, 6 MB moved, in 0.5 s; 1 MB unchanged; 2 copies not made: b: full"
+    assert line == ("commit", said)
+    found = diary.as_plain()
+    assert found["counts"]["commits"] == 1 and found["counts"]["moved"] == 6_000_000
+    assert found["counts"]["unchanged"] == 1_000_000 and found["counts"]["failed"] == 2
+    assert found["last_commit"]["seconds"] == 0.5 and 0 <= found["last_commit"]["ago"] < 60
+
+
+def test_a_recovery_is_told_when_nothing_is_missing_any_longer(diary, told):
+    for key in "abc":
+        diary.moves(key, "memory", "released")
+    diary.worker_is_gone("tcp://w")
+    diary.cannot_be_read("tcp://v", "Damaged: a copy is damaged")
+    for key in "ab":
+        diary.moves(key, "released", "waiting")
+        diary.moves(key, "processing", "memory")
+    assert not told
+    diary.cannot_be_loaded("c", "nobody has a copy")
+    (line,) = told
+    assert line[0] == "recovery" and "2 results, lost with worker tcp://w, loaded from copies in" in line[1]
+    assert "1 result without an intact copy; 1 copy could not be read: Damaged" in line[1]
+    counts = diary.as_plain()["counts"]
+    assert (counts["recoveries"], counts["recovered"], counts["unrecovered"], counts["damaged"]) == (
+        1,
+        2,
+        1,
+        1,
+    )
+
+
+def test_what_is_forgotten_is_not_missed(diary, told):
+    diary.moves("a", "memory", "released")
+    diary.moves("a", "released", "forgotten")
+    diary.moves("b", "memory", "forgotten")
+    assert not told and not diary.as_plain()["counts"]["recoveries"]
+    diary.moves("c", "memory", "released")
+    diary.moves("c", "processing", "memory")
+    assert "1 result loaded" in told[0][1]
+
+
+def test_outside_of_a_recovery_bad_copies_are_told_at_once(diary, told):
+    diary.cannot_be_read("tcp://v", "OSError: gone")
+    diary.cannot_be_loaded("a", "nobody has a copy")
+    assert [decision for decision, _ in told] == ["recovery"] * 2
+
+
+def test_copies_that_are_made_again_one_after_the_other_are_one_event_of_agents(diary, told, waiting):
+    diary.copied_again(3, Tally(), 0.1)
+    assert not waiting
+    diary.copied_again(3, Tally(copies=2, moved=10), 0.1)
+    diary.copied_again(1, Tally(copies=1, moved=5), 0.2)
+    assert not told and len(waiting) == 1
+    waiting.pop()()
+    assert told == [("agents", "4 blocks had too few copies; made again: 3 copies, 15 B moved, in 0.3 s")]
+    diary.copied_again(1, Tally(copies=1), 0.1)
+    assert len(waiting) == 1 and diary.as_plain()["counts"]["copies"] == 4

@@ -1,0 +1,95 @@
+"""Killed at any step of a copy: the commit ends, nothing dangles, and what is missing is made later."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from distributed import Client, wait
+from distributed.utils_test import async_poll_for
+from worker_process import empty_cluster, worker_process
+
+import dask_hpc
+from dask_hpc.checkpoint.agent import transfer
+from dask_hpc.checkpoint.agent.agent import NAME as AGENT
+from dask_hpc.checkpoint.faults import COPY_POINTS, VARIABLE
+
+NAME = "dask-hpc-checkpoint"
+#: who dies: the worker that has the results, or an agent that fetches them
+GIVES = ("give", "give-part")
+
+
+def block(i, large):
+    return np.full(transfer.CHUNK // 8 + 1000 if large and not i else 1000, float(i))
+
+
+def survivors_agree(s):
+    """What agents have is what the catalogue says."""
+
+    async def ask():
+        known = s.plugins[NAME].catalogue
+        for address in s.workers:
+            if sorted(await s.rpc(address).hpc_agent_contents()) != sorted(known.on(address)):
+                return False
+        return True
+
+    return ask()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("point", COPY_POINTS)
+def test_a_death_at_each_step(point, times):
+    dies = {VARIABLE: f"{point}:{times}"}
+    with empty_cluster() as cluster, Client(cluster) as client:
+        s = cluster.scheduler
+        with (
+            worker_process(cluster, "source", env=dies if point in GIVES else {}),
+            worker_process(cluster, "agent", env={} if point in GIVES else dies),
+            worker_process(cluster, "other"),
+        ):
+            client.wait_for_workers(3)
+            futures = client.map(
+                block, range(30), [True] * 30, workers=["source"], allow_other_workers=True, pure=False
+            )
+            wait(futures)
+            before = client.gather(futures)
+            dask_hpc.protect(futures, name="x", client=client)
+            client.sync(_commit_ends, client)
+            client.sync(_all_is_well, client, s, futures)
+            for one, other in zip(client.gather(futures), before, strict=True):
+                np.testing.assert_array_equal(one, other)
+            assert not s.plugins[NAME].errors
+
+
+async def _commit_ends(client):
+    await asyncio.wait_for(client.scheduler.hpc_protected_commit(name="x"), 60)
+
+
+async def _all_is_well(client, s, futures):
+    """Each result on two workers that live, nothing pinned or promised, and agents and catalogue agree."""
+    known = s.plugins[NAME]
+
+    def has_settled():
+        agents = [known.catalogue.where(future.key)[1] for future in futures]
+        holders = [{w.address for w in s.tasks[future.key].who_has or ()} for future in futures]
+        return (
+            all(one and set(one) <= set(s.workers) for one in agents)
+            and all(len(h | {*a}) > 1 for h, a in zip(holders, agents, strict=True))
+            and not (NAME in s.clients and s.clients[NAME].wants_what)
+            and not any(known.agents.asked(address) is None for address in s.workers)
+        )
+
+    await async_poll_for(has_settled, 60)
+    for _ in range(3):
+        for address in s.workers:
+            await client.run(_say, workers=[address])
+        await known._agreeing.look()
+    deadline = asyncio.get_running_loop().time() + 20
+    while not await survivors_agree(s):
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.1)
+
+
+async def _say(dask_worker):
+    assert AGENT in dask_worker.plugins
+    await dask_worker.heartbeat()

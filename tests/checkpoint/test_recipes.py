@@ -1,0 +1,95 @@
+"""Recipes are kept as long as they may be needed, and not much longer."""
+
+import gc
+
+from distributed import Event, wait
+from distributed.utils_test import async_poll_for, gen_cluster, inc
+
+import dask_hpc
+from dask_hpc.checkpoint.controller.recipes import Recipes
+from dask_hpc.live import compat
+
+
+def late(x):
+    Event("go").wait(60)
+    return x
+
+
+one = gen_cluster(client=True, nthreads=[("", 1)])
+
+
+@one
+async def test_a_long_chain_that_is_protected_at_each_step_is_walked_once(c, s, a):
+    """Each recipe is recorded with its own step alone, and what it needs by name."""
+    futures = [c.submit(inc, 0, key="u0")]
+    for i in range(1, 300):
+        futures.append(c.submit(inc, futures[-1], key=f"u{i}"))
+    await wait(futures)
+    recipes, walked = Recipes(s), 0
+    for i in range(300):
+        recipes.load_instead(f"u{i}")
+        kept = recipes._replaced[f"u{i}"]
+        walked += 1 + len(kept.needs)
+        assert all(not need.needs for need in kept.needs)
+    assert walked == 599 and len(recipes) == 300
+    assert not any(task.dependencies for task in s.tasks.values())
+    recipes.close()
+    assert all(len(s.tasks[f"u{i}"].dependencies) == 1 for i in range(1, 300))
+    s.validate_state()
+
+
+@one
+async def test_ancestors_that_many_share_are_kept_once(c, s, a):
+    source = c.submit(inc, 0, key="source")
+    for i in range(100):
+        source = c.submit(inc, source, key=f"middle{i}")
+    ends = c.map(lambda i, x: i + x, range(50), x=source, key=[f"end{i}" for i in range(50)])
+    await wait(ends)
+    recipes = Recipes(s)
+    for end in ends:
+        recipes.load_instead(end.key)
+    gc.collect()
+    assert len(recipes._known) == 50 + 101
+    recipes.restart()
+    gc.collect()
+    assert not recipes._known
+
+
+@one
+async def test_a_deep_graph_is_no_problem(c, s, a):
+    with_chain = c.submit(inc, 0, key=("x", 0))
+    for i in range(1, 300):
+        with_chain = c.submit(inc, with_chain, key=("x", i))
+    await with_chain
+    recipes = Recipes(s)
+    recipes.load_instead(("x", 299))
+    assert set(s.tasks) == {("x", 299)}
+    assert recipes.no_copy(("x", 299))
+    assert len(s.tasks) == 300
+    await s.remove_worker(a.address, stimulus_id="dies", close=False)
+    recipes.restart()
+    gc.collect()
+    del recipes
+
+
+@one
+async def test_a_recipe_is_replaced_only_when_the_result_is_there(c, s, a):
+    future = c.submit(late, 1, key="x")
+    await async_poll_for(lambda: "x" in s.tasks, 10)
+    recipes = Recipes(s)
+    recipes.load_instead("x")
+    assert len(recipes) == 0 and not compat.is_loaded(s.tasks["x"])
+    await Event("go").set()
+    assert await future == 1
+    assert recipes.is_in_memory("x") == [] and len(recipes) == 1
+    assert compat.is_loaded(s.tasks["x"])
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 2)
+async def test_scattered_data_is_plain_again_when_the_service_goes(c, s, a, b):
+    data = await c.scatter(5, hash=False)
+    await dask_hpc.protect(data, "it", client=c)
+    await dask_hpc.protected("it", wait=True, client=c)
+    assert compat.has_recipe(s.tasks[data.key])
+    await dask_hpc.unprotect("it", client=c)
+    assert not compat.has_recipe(s.tasks[data.key]) and await data == 5

@@ -1,0 +1,84 @@
+"""When the next copies are due."""
+
+import asyncio
+from time import monotonic
+
+import pytest
+
+from dask_hpc.checkpoint.controller import schedule as schedules
+from dask_hpc.checkpoint.controller.schedule import Failures, Schedule
+
+DAY = 86400.0
+
+
+class Clock:
+    def __init__(self, patch):
+        self.now = 1000.0
+        patch.setattr(schedules, "monotonic", lambda: self.now)
+
+
+def test_failures_are_counted_against_node_seconds(monkeypatch):
+    clock = Clock(monkeypatch)
+    failures = Failures({"partner": DAY})
+    failures.nodes(10)
+    assert failures.rate("partner") == pytest.approx(1 / DAY)
+    clock.now += DAY
+    assert failures.rate("partner") == pytest.approx(1 / (11 * DAY))
+    for _ in range(21):
+        failures.seen("partner")
+    assert failures.rate("partner") == pytest.approx(2 / DAY)
+
+
+def test_plans_are_made_when_they_are_needed(monkeypatch):
+    clock = Clock(monkeypatch)
+    one = Schedule(["partner"], "young", 1e6, Failures())
+    assert one.next_due() == clock.now, "what is there is copied at once"
+    first = asyncio.run(one.plan(4))
+    assert asyncio.run(one.plan(4)) is None, "nothing has changed"
+    one.done()
+    assert one.next_due_in() == pytest.approx(first.every["partner"])
+    more = asyncio.run(one.plan(40))
+    assert one.next_due_in() == pytest.approx(more.every["partner"])
+    assert more.every["partner"] < first.every["partner"]
+    for _ in range(20):
+        one.measured("partner", 5.0, 1e6)
+    slow = asyncio.run(one.plan(40))
+    assert slow.every["partner"] > more.every["partner"]
+
+
+def test_a_commit_before_the_first_plan_counts(monkeypatch):
+    clock = Clock(monkeypatch)
+    one = Schedule(["partner"], {"partner": 60.0}, 0, Failures())
+    one.done()
+    clock.now += 10
+    asyncio.run(one.plan(1))
+    assert one.next_due_in() == pytest.approx(50.0)
+
+
+def test_the_end_of_the_cluster_is_no_rarer_with_fewer_nodes(monkeypatch):
+    Clock(monkeypatch)
+    failures = Failures()
+    for nodes in (1, 64):
+        failures.nodes(nodes)
+        assert nodes * failures.rate("store") == pytest.approx(1 / DAY)
+
+
+def test_each_level_is_due_in_its_own_time(monkeypatch):
+    clock = Clock(monkeypatch)
+    one = Schedule(["partner", "store"], {"partner": 10.0, "store": 30.0}, 0, Failures())
+    asyncio.run(one.plan(2))
+    one.done()
+    seen = []
+    for _ in range(6):
+        clock.now += 10.2  # iterations end when they end
+        seen.append(one.is_due("store"))
+        one.done(["partner"] + ["store"] * seen[-1])
+    assert seen == [False, False, True] * 2
+    assert one.due_in() == {"partner": pytest.approx(10.0), "store": pytest.approx(30.0)}
+
+
+def test_planning_takes_no_time_to_speak_of():
+    one = Schedule(schedules.LEVELS, "auto", 1e9, Failures())
+    began = monotonic()
+    found = asyncio.run(one.plan(64))
+    assert set(found.every) == set(schedules.LEVELS) and monotonic() - began < 10

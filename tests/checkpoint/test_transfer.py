@@ -1,0 +1,211 @@
+"""Blocks on their way: whoever breaks off, or sends something else, leaves nothing held and nothing wrong."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from small_agents import PART, agent_of, agents3, little_parts, results, start, value, wanted
+
+from dask_hpc.checkpoint.agent.pace import Rate, Window
+from dask_hpc.checkpoint.agent.traffic import Traffic
+
+LARGE = 5 * PART
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def blocking(worker, name, after=0):
+    """A remote call that answers nothing any more after so many times, until the event is set."""
+    go, there, call, count = asyncio.Event(), asyncio.Event(), worker.handlers[name], [0]
+
+    async def waits(*args, **kwargs):
+        count[0] += 1
+        if count[0] > after:
+            there.set()
+            await go.wait()
+        return await call(*args, **kwargs)
+
+    worker.handlers[name] = waits
+    return go, there
+
+
+def is_free(agent):
+    return (
+        agent.kept._coming == [0, 0]
+        and agent._window.taken == 0
+        and not agent.giving.held
+        and not agent.receiving._coming
+    )
+
+
+@agents3
+async def test_whoever_is_cancelled_holds_nothing(c, s, a, b, d):
+    agent, other, _ = await start(c, a, b, d)
+    little_parts(agent, other)
+    some = await results(c, b, LARGE, 10, LARGE)
+    go, there = blocking(b, "hpc_agent_part", after=2)
+    taking = asyncio.ensure_future(agent.take(wanted(some, b)))
+    await there.wait()
+    assert not is_free(agent) and other.giving.held
+    taking.cancel()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    assert is_free(agent)
+    other.giving.forget(-1)  # it may have been about to answer
+    assert is_free(other)
+    found = await agent.take(wanted(some, b))  # and all goes on as before
+    assert [one["nbytes"] for one in found] == [LARGE, 10, LARGE]
+
+
+@agents3
+async def test_a_reader_that_dies(c, s, a, b, d):
+    _, other, _ = await start(c, a, b, d)
+    little_parts(other)
+    (one,) = await results(c, b, LARGE)
+    said = await s.rpc(b.address).hpc_agent_offers(wanted=[{"key": one.key}])
+    (offer,) = said["offers"]
+    await s.rpc(b.address).hpc_agent_part(reading=offer["reading"], begin=0, end=PART)
+    other.giving.forget(60)
+    assert other.giving.held == LARGE
+    other.giving.forget(-1)
+    assert other.giving.held == 0
+    said = await s.rpc(b.address).hpc_agent_part(reading=offer["reading"], begin=PART, end=2 * PART)
+    assert "gone" in said
+
+
+@agents3
+async def test_a_sender_that_dies(c, s, a, b, d):
+    agent, other, _ = await start(c, a, b, d)
+    little_parts(agent, other)
+    (one,) = await results(c, b, LARGE)
+    go, there = blocking(a, "hpc_agent_put_part", after=2)
+    sending = asyncio.ensure_future(other.send([{"key": one.key}], a.address))
+    await there.wait()
+    agent.receiving.forget(60)
+    assert agent.kept._coming == [LARGE, 0]
+    sending.cancel()
+    agent.receiving.forget(-1)
+    assert is_free(agent)
+    go.set()
+    await asyncio.gather(sending, return_exceptions=True)
+    assert not len(agent.kept)
+
+
+@pytest.mark.parametrize("way", ["take", "send"])
+def test_damage_on_the_way(way):
+    """What is damaged once comes again; what always is never becomes a copy."""
+
+    @agents3
+    async def run(c, s, a, b, d):
+        agent, other, _ = await start(c, a, b, d)
+        little_parts(agent, other)
+        some = await results(c, b, LARGE, 10)
+        name, worker = ("hpc_agent_part", b) if way == "take" else ("hpc_agent_put_part", a)
+        call, damages = worker.handlers[name], [1]
+
+        async def damaged(**kwargs):
+            if way == "send" and damages:
+                damages.pop()
+                kwargs["parts"] = [np.array(part) ^ 1 for part in kwargs["parts"]]
+            found = await call(**kwargs)
+            if way == "take" and damages and found["parts"]:
+                damages.pop()
+                found["parts"] = [np.zeros(PART, np.uint8) + 9]
+            return found
+
+        worker.handlers[name] = damaged
+        for number in (1, 1000):
+            damages[:] = [1] * number
+            if way == "take":
+                found = await agent.take(wanted(some, b))
+            else:
+                found = await other.send([{"key": one.key} for one in some], a.address)
+            if number == 1:
+                assert (value(agent, found[0]["content"]) == 0).all()
+                await agent.drop([found[0]["content"]])
+            else:
+                assert "Damaged" in found[0]["error"]
+            assert (value(agent, found[1]["content"]) == 1).all()
+            assert len(agent.kept) == 1 and is_free(agent)
+
+    run()
+
+
+@agents3
+async def test_a_copy_that_is_another_one(c, s, a, b, d):
+    agent, *_ = await start(c, a, b, d)
+    first, second = await agent.take(wanted(await results(c, b, 100, 100), b))
+    agent.kept._blocks[first["content"]] = agent.kept.get(second["content"])
+    (found,) = await agent_of(d).take([{"content": first["content"], "source": a.address}])
+    assert "asked for" in found["error"] and not len(agent_of(d).kept)
+
+
+@agents3
+async def test_one_source_is_dead_and_the_others_are_not(c, s, a, b, d):
+    agent, *_ = await start(c, a, b, d)
+    mine, theirs = await results(c, b, *[100] * 50), await results(c, d, 200, name="y")
+    del d.handlers["hpc_agent_offers"]
+    found = await agent.take([*wanted(mine, b), *wanted(theirs, d)])
+    assert all(one["nbytes"] == 100 for one in found[:-1]) and "error" in found[-1]
+    await b.close()
+    assert (await agent.take(wanted(theirs, d)))[0]["error"]
+
+
+async def _together(window, sizes):
+    most = [0]
+
+    async def one(size):
+        async with window.room(size):
+            most[0] = max(most[0], window.taken)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*map(one, sizes))
+    return most[0]
+
+
+@pytest.mark.parametrize("sizes", [[1, 2, 3], [10, 10], [25, 1, 30], [3] * 50])
+def test_a_window_is_never_exceeded_and_all_get_through(sizes):
+    window = Window(10)
+    assert asyncio.run(_together(window, sizes)) <= 10
+    assert window.taken == 0
+
+
+def test_a_rate():
+    clock = Clock()
+    rate = Rate(100.0, clock)
+    assert rate.due(100) == 0  # what a second allows goes at once
+    assert rate.due(50) == 0.5
+    clock.now += 0.5
+    assert rate.due(100) == 1
+    clock.now -= 50  # clocks may do so
+    assert rate.due(0) == 1
+    clock.now += 1000
+    assert rate.due(100) == 0 and rate.due(1) == pytest.approx(0.01)
+    rate.set(float("inf"))
+    assert rate.due(10**12) == 0
+    rate.set(10.0)
+    assert rate.due(10) == pytest.approx(1, abs=1)
+
+
+def test_traffic_of_late():
+    clock = Clock()
+    traffic = Traffic(clock)
+    for _ in range(20):
+        traffic.came(50)
+        clock.now += 0.25
+    traffic.went(7)
+    assert traffic.facts() == {
+        "bytes_in": 1000,
+        "bytes_out": 7,
+        "traffic": pytest.approx(100.7),
+        "commits": 2.0,
+    }
+    clock.now += 11
+    assert traffic.facts() == {"bytes_in": 1000, "bytes_out": 7, "traffic": 0, "commits": 0}
