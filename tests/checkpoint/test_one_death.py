@@ -46,6 +46,49 @@ async def test_what_nobody_has_in_memory_is_on_one_agent_more(c, s, a, b, d):
 
 
 @three
+async def test_a_result_that_comes_to_where_its_copy_is_is_copied_elsewhere(c, s, a, b, d):
+    """Dask drops the other result when it likes to, and tells nobody."""
+    x = await c.scatter(np.arange(5), workers=[a.address], hash=False)
+    await dask_hpc.protect(x, "x", client=c)
+    await copied(c, "x")
+    (agent,) = controller(s).catalogue.where(x.key)[1]
+    (other,) = {a.address, b.address, d.address} - {a.address, agent}
+    await c.submit(add, x, 1, workers=[agent])
+    await async_poll_for(lambda: other in controller(s).catalogue.where(x.key)[1], 2)
+    s.request_remove_replicas(a.address, [x.key], stimulus_id="dropped")
+    await s.remove_worker(agent, stimulus_id="dies", close=False)
+    np.testing.assert_array_equal(await asyncio.wait_for(x, 20), np.arange(5))
+    assert not controller(s).errors
+
+
+@three
+async def test_no_version_counts_whose_only_copy_came_to_where_its_result_is(c, s, a, b, d):
+    """The result moves while it is copied."""
+    x = await c.scatter(np.arange(5), workers=[a.address], hash=False)
+    u = c.submit(add, x, 1, key="u-0", workers=[a.address], allow_other_workers=True)
+    await wait(u)
+    await dask_hpc.protect(u, "u", every="1h", client=c)
+    ours = controller(s)
+    make = ours.copying.make
+
+    async def made_and_moved(*args):
+        ours.copying.make = make
+        made = await make(*args)
+        (agent,) = ours.catalogue.where("u-0")[1]
+        ours.keeping.arrived = lambda address, keys: None  # nor does anybody hear of it in time
+        s.request_acquire_replicas(agent, ["u-0"], stimulus_id="moved")
+        await async_poll_for(lambda: len(s.tasks["u-0"].who_has) == 2, 10)
+        s.request_remove_replicas(a.address, ["u-0"], stimulus_id="moved")
+        return made
+
+    ours.copying.make = made_and_moved
+    await copied(c, "u")
+    held = {worker.address for worker in s.tasks["u-0"].who_has}
+    assert len(held) == 1 and set(ours.catalogue.where("u-0")[1]) - held
+    assert not ours.errors
+
+
+@three
 async def test_what_was_copied_stays_in_memory_until_the_next_version_is(c, s, a, b, d):
     u = c.submit(inc, 0, key="u-0")
     await dask_hpc.protect(u, "u", every="1h", client=c)

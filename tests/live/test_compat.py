@@ -282,6 +282,20 @@ async def test_a_worker_is_paused_for_the_scheduler_only(c, s, a, b):
 
 
 @two
+async def test_replicas_that_arrive_are_heard_of(c, s, a, b):
+    plain, seen = s.stream_handlers["add-keys"], []
+    end = compat.follow_replicas(s, lambda address, keys: seen.append((address, list(keys))))
+    x = c.submit(inc, 1, key="x", workers=[a.address])
+    assert await c.submit(inc, x, key="y", workers=[b.address]) == 3
+    await async_poll_for(lambda: len(s.tasks["x"].who_has) == 2, 10)
+    assert seen == [(b.address, ["x"])], "the stream handler add-keys no longer hears of what workers fetch"
+    end()
+    assert s.stream_handlers["add-keys"] == plain
+    end()
+    assert s.stream_handlers["add-keys"] == plain
+
+
+@two
 async def test_reports_of_workers_go_through_a_filter(c, s, a, b):
     seen = []
 

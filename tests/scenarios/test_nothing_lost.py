@@ -1,8 +1,8 @@
 """S4 with ``kill -9``: workers are killed at random beside protected work, one at a time, again and again.
 
 Nothing is lost, computed or scattered; no byte is wrong; what had copies never runs again, and what an
-iterating program computes again is never more than what it did since its last commit. ``DASK_HPC_KILLS`` says
-how often, ``DASK_HPC_SEED`` in which order.
+iterating program computes again after each kill is never more than what it did since its last commit.
+``DASK_HPC_KILLS`` says how often, ``DASK_HPC_SEED`` in which order.
 """
 
 import os
@@ -101,27 +101,30 @@ def test_workers_are_killed_and_nothing_is_lost(tmp_path, report):
         base = [client.submit(first, i, log, key=f"base-{i}") for i in range(PARTS)]
         dask_hpc.protect(data, "data", client=client)
         dask_hpc.protect(base, "base", client=client)
-        program, allowed, began = Program(client, log, base), 0, time.monotonic()
+        program, began = Program(client, log, base), time.monotonic()
+        before, allowed, worst = 0, 0, 0.0
         for number in range(KILLS):
             until(client, is_whole, workers=WORKERS, names=("data", "base"))
             for _ in range(choose.randrange(1, 8)):
                 program.go_on()
                 within(client, "a step", _wait(program.before))
+            again = ran(log, "step") - program.steps * PARTS
+            assert again - before <= allowed, f"{again - before} again, not {allowed}\n{described(client)}"
+            worst, before = max(worst, (again - before) / (allowed or 1)), again
             # Two steps are under way, each with a task or two that will have to start again.
-            allowed += (program.steps - client.run_on_scheduler(copied_step) + 2) * PARTS
+            allowed = (program.steps - client.run_on_scheduler(copied_step) + 2) * PARTS
             kill(client, choose.choice(sorted(client.run_on_scheduler(addresses))))
             program.go_on()
             for found, value in zip(gathered(client, data), values, strict=True):
                 assert found.tobytes() == value.tobytes()
             for i, found in enumerate(gathered(client, base)):
                 assert found.tobytes() == np.random.default_rng(i).random(2000).tobytes()
-            took, again = time.monotonic() - began, ran(log, "step") - program.steps * PARTS
-            print(f"{number + 1} killed in {took:.0f} s, {again} of {allowed} tasks again", file=sys.stderr)
+            print(f"{number + 1} killed in {time.monotonic() - began:.0f} s", file=sys.stderr)
             assert ran(log, "first") == PARTS, described(client)
-            assert again <= allowed, described(client)
         for found, value in zip(gathered(client, program.u), computed(program.steps), strict=True):
             assert found.tobytes() == value.tobytes()
         again = ran(log, "step") - program.steps * PARTS
+        assert 0 <= again - before <= allowed, described(client)
         status = client.run_on_scheduler(
             lambda dask_scheduler: dask_scheduler.plugins["dask-hpc-checkpoint"].status()
         )
@@ -132,10 +135,9 @@ def test_workers_are_killed_and_nothing_is_lost(tmp_path, report):
     )  # fmt: skip
     report.add(
         "S4", f"tasks of {program.steps} steps run again, of {program.steps * PARTS}", plain="-",
-        ours=again, bound=f"<= {allowed}",
+        ours=f"{again}; after one kill at most {worst:.0%} of what was done since", bound="<= 100 %",
     )  # fmt: skip
     assert ran(log, "first") == PARTS, "what has copies never runs again"
-    assert 0 <= again <= allowed
 
 
 def plain(tmp_path):

@@ -90,6 +90,10 @@ class Agents:
         """What fails together with a worker: its node; where there is but one, its process."""
         return self._nodes.node_of(address) if len(self._nodes) > 1 else address
 
+    def free_of(self, domains: Collection[str]) -> int:
+        """In how many other failure domains there is one that may be asked."""
+        return len({self.domain_of(one) for one in self._said if self.is_able(one)}.difference(domains))
+
     def able(self, watts: Mapping[str, float] | None = None) -> list[AgentNode]:
         """Those that may be asked to keep something now."""
         found = []

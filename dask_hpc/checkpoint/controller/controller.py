@@ -125,6 +125,7 @@ class Controller(SchedulerPlugin):
             self.catalogue,
             self.copying,
             self.committed,
+            self.keeping.set_apart,
             self._release,
             self.do,
             self.tell,
@@ -151,6 +152,7 @@ class Controller(SchedulerPlugin):
             "hpc_checkpoint_close": self.close_program,
         }
         compat.add_handlers(scheduler, self._calls)
+        self._end_following = compat.follow_replicas(scheduler, self.replicas_arrive)
         self.do(send_agents(scheduler, self._share, self._disk))
 
     def stop(self) -> None:
@@ -167,6 +169,7 @@ class Controller(SchedulerPlugin):
         take_agents_away(self._scheduler)
 
     def _end_work(self) -> None:
+        self._end_following()
         self.keeping.close()
         self.protections.close()
         self.storing.close_all()
@@ -224,6 +227,11 @@ class Controller(SchedulerPlugin):
             self.keeping.owes([key])
         elif finish in ("memory", "released") and (content := self.catalogue.content_of.get(key)) is not None:
             self.keeping.look_at([content])  # it may be beside its only copy, or have no other any more
+
+    @guarded
+    def replicas_arrive(self, worker: str, keys: Iterable[Hashable]) -> None:
+        """A worker fetched results of others."""
+        self.keeping.arrived(worker, keys)
 
     @guarded
     def log_event(self, topic: str, msg: Any) -> None:
@@ -389,6 +397,7 @@ class Controller(SchedulerPlugin):
             made = await self.copying.make(self.copying.orders(keys, lambda key: 1, like), name)
             self.choosing.committed(name, made)
             self.diary.committed(name, made, made.seconds)
+            await self.keeping.set_apart(keys)
             return made
 
         self.commits = Commits(

@@ -3,8 +3,10 @@
 Something happened (an agent died or came, a result was loaded again beside its only copy, or is in nobody's
 memory any more, an agent had no room): what it may concern is looked at, and copied again if it is in too few
 failure domains. A content is safe if it is in one more of them than the number of copies that is wanted, the
-domains of Dask's own holders included: then so many may die at once. So what nobody has in memory has one
-copy more. If there is no room it is told once, and tried again when some comes.
+domain of one of Dask's own holders included: then so many may die at once. So what nobody has in memory has
+one copy more; and a copy beside one of several holders does not count while another domain is free, as Dask
+drops what tasks have needed without telling, and that result may soon be the only one. If there is no room it
+is told once, and tried again when some comes.
 
 Every few seconds all is looked at, a few hundred keys at a time: Dask moves results without telling anybody.
 """
@@ -18,7 +20,7 @@ from typing import Any
 
 from dask_hpc.checkpoint.controller.agents import Agents
 from dask_hpc.checkpoint.controller.catalogue import Catalogue
-from dask_hpc.checkpoint.controller.copying import Copying, Order
+from dask_hpc.checkpoint.controller.copying import Copying, Made, Order
 from dask_hpc.checkpoint.controller.diary import Diary
 from dask_hpc.live import compat
 
@@ -58,6 +60,9 @@ class Keeping:
         #: contents to be looked at; keys that were to be copied, and have no content yet
         self._doubtful: dict[str, None] = {}
         self.owed: dict[Hashable, None] = {}
+        #: contents of which copies are being made, and those of them that somebody looked at meanwhile
+        self._coming: set[str] = set()
+        self._passed_over: set[str] = set()
         self._pause = _FIRST_PAUSE
         self._is_short = False
         #: seconds that the last look at everything took
@@ -76,6 +81,14 @@ class Keeping:
         self._doubtful.update(dict.fromkeys(contents))
         self._wake.set()
 
+    def arrived(self, address: str, keys: Iterable[Hashable]) -> None:
+        """A worker fetched these results. If it has copies of some, Dask may soon drop the other ones."""
+        domain = self._agents.domain_of(address)
+        for key in keys:
+            content, where = self._catalogue.where(key)
+            if any(self._agents.domain_of(agent) == domain for agent in where):
+                self.look_at([content])
+
     def owes(self, keys: Iterable[Hashable]) -> None:
         """These were to be copied, and nobody took them."""
         self.owed.update(dict.fromkeys(keys))
@@ -90,6 +103,16 @@ class Keeping:
     def forget(self, key: Hashable) -> None:
         """Nobody wants it any longer."""
         self.owed.pop(key, None)
+
+    async def set_apart(self, keys: Iterable[Hashable]) -> None:
+        """These were copied just now: results may have moved meanwhile to where the copies went. Have such
+        copied once more, elsewhere; what is short of room then is left for later."""
+        contents = iter({self._catalogue.content_of.get(key, ""): None for key in keys})
+        while some := list(islice(contents, _AT_ONCE)):
+            if orders := list(self._orders(some)):
+                made = await self._make(orders)
+                self.look_at(order.content for order in made.left)
+            await asyncio.sleep(0)
 
     # what follows
 
@@ -127,7 +150,7 @@ class Keeping:
             surplus = self._surplus(some)
             self._took += perf_counter() - begun
             if orders:
-                made = await self._copying.make(orders)
+                made = await self._make(orders)
                 missing += len(made.left)
                 if made.copies:
                     self._diary.copied_again(made.copies, made, made.seconds)
@@ -149,6 +172,18 @@ class Keeping:
             self._pause = _FIRST_PAUSE
             self._tell("agents", "all that is protected is on as many agents again as is wanted")
 
+    async def _make(self, orders: list[Order]) -> Made:
+        """Meanwhile nobody else orders the same; who wanted to looks again afterwards."""
+        contents = {order.content for order in orders}
+        self._coming |= contents
+        try:
+            return await self._copying.make(orders)
+        finally:
+            self._coming -= contents
+            if again := self._passed_over & contents:
+                self._passed_over -= again
+                self.look_at(again)
+
     def _is_wanted(self, key: Hashable) -> bool:
         return self._copies_of(key) > 0
 
@@ -163,6 +198,9 @@ class Keeping:
             copies = self._catalogue.contents.get(content)
             keys = self._catalogue.keys_of(content)
             if copies is None or any(map(self._copying.is_busy_with, keys)):
+                continue
+            if content in self._coming:
+                self._passed_over.add(content)
                 continue
             holders = self._holders(content)
             if not copies.where and not holders:
@@ -187,7 +225,9 @@ class Keeping:
         copies = self._catalogue.contents[content]
         there = {self._agents.domain_of(one) for one in copies.where}
         held = {self._agents.domain_of(one) for one in holders}
-        return max(0, copies.wanted + 1 - len(there | held), 0 if there else 1)
+        least = max(0, copies.wanted + 1 - len(there | held), 0 if there else 1)
+        wished = copies.wanted + 1 - len(there - held) - min(1, len(held))
+        return least if wished <= least else max(least, min(wished, self._agents.free_of(there | held)))
 
     def _surplus(self, contents: Iterable[str]) -> dict[str, list[str]]:
         """Copies that are more than is wanted, in a failure domain where the result itself is."""

@@ -32,9 +32,9 @@ _PINS = "dask-hpc-protect"
 
 
 class Protections:
-    """``committed`` is told what came of each commit, and ``release`` which keys nobody protects any longer.
-    ``copied`` is told each time a name was looked at. ``start`` runs something in the background; ``nodes``
-    says how many there are."""
+    """``committed`` is told what came of each commit; ``set_apart`` sees that copies are not only where the
+    result is; ``release`` is told which keys nobody protects any longer, and ``copied`` each time a name was
+    looked at. ``start`` runs something in the background; ``nodes`` says how many there are."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Protections:
         catalogue: Catalogue,
         copying: Copying,
         committed: Callable[[str, Made], None],
+        set_apart: Callable[[Iterable[Hashable]], Coroutine[Any, Any, None]],
         release: Callable[[Hashable], None],
         start: Callable[[Coroutine[Any, Any, Any]], None],
         tell: Callable[[str, str], None],
@@ -53,6 +54,7 @@ class Protections:
         self._catalogue = catalogue
         self._copying = copying
         self._tell_committed = committed
+        self._set_apart = set_apart
         self._tell_released = release
         self._start = start
         self._tell = tell
@@ -235,6 +237,7 @@ class Protections:
             self._tell_committed(protected.name, made)
             if made.copies:
                 schedule.measured("partner", made.seconds, made.moved)
+            await self._set_apart(version.to_copy())
             if "disk" in schedule.levels:
                 await self._to_disk(version, schedule)
             self._committed(protected, version)

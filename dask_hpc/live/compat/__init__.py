@@ -20,6 +20,7 @@ from dask_hpc.live.compat.cluster_objects import next_name as next_name
 from dask_hpc.live.compat.cluster_objects import threads_per_worker as threads_per_worker
 from dask_hpc.live.compat.data import copy_to as copy_to
 from dask_hpc.live.compat.data import drop_from as drop_from
+from dask_hpc.live.compat.data import follow_replicas as follow_replicas
 from dask_hpc.live.compat.data import futures_for as futures_for
 from dask_hpc.live.compat.data import holders as holders
 from dask_hpc.live.compat.data import is_actor as is_actor

@@ -1,6 +1,6 @@
 """Copies of results, and moving them."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -64,6 +64,29 @@ def drop_from(scheduler: Any, address: str, keys: Iterable[Any], stimulus_id: st
     """Drop copies, each neither the last one nor used there. The scheduler knows them no more at once."""
     if address in scheduler.stream_comms:
         scheduler.request_remove_replicas(address, list(keys), stimulus_id=stimulus_id)
+
+
+def follow_replicas(scheduler: Any, arrived: Callable[[str, Iterable[Any]], None]) -> Callable[[], None]:
+    """``arrived(address, keys)`` is called when a worker has fetched results of others; Dask tells no plugin.
+    Gives a function that ends this."""
+    name = "add-keys"
+    theirs = scheduler.stream_handlers[name]
+    is_on = True
+
+    def handler(worker: str, keys: Collection[Any] = (), **rest: Any) -> Any:
+        answer = theirs(worker=worker, keys=keys, **rest)
+        if is_on:
+            arrived(worker, keys)
+        return answer
+
+    def end() -> None:
+        nonlocal is_on
+        is_on = False
+        if scheduler.stream_handlers.get(name) is handler:
+            scheduler.stream_handlers[name] = theirs
+
+    scheduler.stream_handlers[name] = handler
+    return end
 
 
 def memory_of(scheduler: Any, address: str, at_worst: bool = False) -> tuple[int, int]:
