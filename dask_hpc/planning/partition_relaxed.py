@@ -50,7 +50,9 @@ def fractions(problem: PartitionProblem, inside: Work, outside: Work) -> tuple[A
     else:
         nodes = _parallel_nodes(problem, inside, outside)
     needed = (problem.simulation.memory + inside.memory) / problem.nodes.memory
-    nodes = np.where(outside.count > 0, np.minimum(np.maximum(nodes, needed), count), count)
+    # hardly any work that is divided needs hardly any staging node, but not none
+    most = np.where(outside.parallel + outside.volume > 0, np.nextafter(float(count), 0.0), float(count))
+    nodes = np.where(outside.count > 0, np.minimum(np.maximum(nodes, needed), most), count)
     helper = balanced_helpers(problem, nodes, inside) if problem.mode == "async" else np.zeros_like(nodes)
     return nodes, helper
 
@@ -87,8 +89,12 @@ def _alone(p: Any, q: Any, y: Any, count: float) -> Any:
 
 def _root(q2: Any, q1: Any, q0: Any) -> Any:
     """The least root above 0 of a parabola that is positive at 0 and has one sign change after it."""
-    below = -q1 + np.sqrt(np.maximum(q1 * q1 - 4 * q2 * q0, 0))
-    return np.where(below > 0, 2 * q0 / np.where(below > 0, below, 1), 0.0)
+    root = np.sqrt(np.maximum(q1 * q1 - 4 * q2 * q0, 0))
+    below = root - q1
+    near = np.where(below > 0, 2 * q0 / np.where(below > 0, below, 1), 0.0)
+    # where it rises at 0 the difference cancels, and the other form of the root does not
+    is_far = (q1 > 0) & (q2 < 0)
+    return np.where(is_far, (q1 + root) / np.where(is_far, -2 * q2, 1), near)
 
 
 def _balanced_nodes(problem: PartitionProblem, inside: Work, outside: Work) -> Any:

@@ -265,7 +265,7 @@ async def test_copies_are_on_disk_too_if_asked_for(c, s, a, b, d):
     await dask_hpc.protect(future, "it", levels=["partner", "disk"], client=c)
     await whole(c, "it")
     await async_poll_for(lambda: controller(s).protected["it"].base is not None, 10)
-    ((agent, content),) = controller(s).protected["it"].base.on_disk
+    content, (agent,) = controller(s).catalogue.where("x")
     keeper = next(w for w in (a, b, d) if w.address == agent)
     assert content in keeper.plugins["dask-hpc-agent"].kept.shelf
 

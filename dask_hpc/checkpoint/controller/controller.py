@@ -124,6 +124,7 @@ class Controller(SchedulerPlugin):
             scheduler,
             self.catalogue,
             self.copying,
+            self.disks,
             self.committed,
             self.keeping.set_apart,
             self._release,

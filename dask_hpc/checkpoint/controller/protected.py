@@ -16,8 +16,6 @@ class Version:
         self.protected = protected
         self.keys = dict.fromkeys(keys)
         self.awaited: set[Hashable] = set()
-        #: agents and contents that they have on their disks
-        self.on_disk: set[tuple[str, str]] = set()
 
     @property
     def is_held(self) -> bool:
@@ -44,6 +42,8 @@ class Protected:
     name: str
     schedule: Schedule
     copies: int = 1
+    #: why the last copies are not on disks
+    disk_problem: str = ""
     #: not copied as a whole, oldest first
     pending: list[Version] = field(default_factory=list)
     #: the one of these that is being copied

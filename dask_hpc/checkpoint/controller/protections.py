@@ -16,6 +16,7 @@ from typing import Any
 
 from dask_hpc.checkpoint.controller.catalogue import Catalogue
 from dask_hpc.checkpoint.controller.copying import Copying, Made
+from dask_hpc.checkpoint.controller.disks import Disks
 from dask_hpc.checkpoint.controller.protected import Protected, Version
 from dask_hpc.checkpoint.controller.schedule import MTBF, STORE, Failures, Schedule
 from dask_hpc.live import compat
@@ -41,6 +42,7 @@ class Protections:
         scheduler: Any,
         catalogue: Catalogue,
         copying: Copying,
+        disks: Disks,
         committed: Callable[[str, Made], None],
         set_apart: Callable[[Iterable[Hashable]], Coroutine[Any, Any, None]],
         release: Callable[[Hashable], None],
@@ -53,6 +55,7 @@ class Protections:
         self._scheduler = scheduler
         self._catalogue = catalogue
         self._copying = copying
+        self._disks = disks
         self._tell_committed = committed
         self._set_apart = set_apart
         self._tell_released = release
@@ -239,7 +242,7 @@ class Protections:
                 schedule.measured("partner", made.seconds, made.moved)
             await self._set_apart(version.to_copy())
             if "disk" in schedule.levels:
-                await self._to_disk(version, schedule)
+                await self._to_disk(protected, version)
             self._committed(protected, version)
         await self._plan(protected)
         self._tell_copied(protected)
@@ -248,28 +251,14 @@ class Protections:
         elif protected.pending and protected.target is None and schedule.copies_due() > monotonic():
             self._stir(protected)  # else something has to happen first
 
-    async def _to_disk(self, version: Version, schedule: Schedule) -> None:
-        """Have the agents write the copies of a version to their disks, too, those that have not yet."""
-        by_agent: defaultdict[str, list[str]] = defaultdict(list)
-        for key in version.to_copy():
-            content, agents = self._catalogue.where(key)
-            for agent in agents:
-                if (agent, content) not in version.on_disk:
-                    by_agent[agent].append(content)
-        began, nbytes = monotonic(), 0
-        for agent, contents in by_agent.items():
-            try:
-                said = await self._scheduler.rpc(agent).hpc_agent_keep(contents=contents)
-            except OSError:  # it has gone, and its copies are made again elsewhere
-                continue
-            version.on_disk.update((agent, content) for content in said["disk"])
-            known = self._catalogue.contents
-            nbytes += sum(known[one].nbytes for one in said["disk"] if one in known)
-            if said["trouble"]:
-                why = next(iter(said["trouble"].values()))
-                self._tell("commit", f"{len(said['trouble'])} copies are not on {agent}'s disk: {why}")
-        if nbytes:
-            schedule.measured("disk", monotonic() - began, nbytes)
+    async def _to_disk(self, protected: Protected, version: Version) -> None:
+        """Have agents write the copies of a version to their disks, too. What they cannot is told once."""
+        found = await self._disks.keep(version.to_copy())
+        if found.nbytes:
+            protected.schedule.measured("disk", found.seconds, found.nbytes)
+        if found.problem and not protected.disk_problem:
+            self._tell("commit", f"{protected.name}: {found.problem}")
+        protected.disk_problem = found.problem
 
     def _committed(self, protected: Protected, version: Version) -> None:
         """If all of it is copied, what was copied before is not needed any longer."""
