@@ -176,6 +176,14 @@ def test_guards_of_rounding():
     assert not rounded(single, *split_by(single, ("a",)))[2] and rounded(single, *split_by(single, ()))[2]
 
 
+def test_hardly_any_parallel_work_beside_no_simulation_is_not_rounded_away():
+    hardly = Analysis(name="a", time=1.0, memory=0, serial=0.9999999999999999)
+    problem = PartitionProblem(EqualNodes(count=2, cores=2), Simulation(time=0.0), (hardly,))
+    assert relaxed(problem, ("a",)).iteration == pytest.approx(1.0)
+    problem = PartitionProblem(EqualNodes(count=2, cores=1), Simulation(time=3.0), (hardly,))
+    assert relaxed(problem, ()).iteration == pytest.approx(1.5)
+
+
 @settings(max_examples=200, deadline=None)
 @given(problems(), st.integers(0, 63))
 def test_fractions_are_inside_the_machine_and_no_whole_numbers_are_faster(problem, chosen):
