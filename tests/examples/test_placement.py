@@ -60,6 +60,7 @@ def run(known):
     return found, ((all_after - all_before) - (ours_after - ours_before)) / seconds
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # a machine half as fast takes twice as long for each of three runs
 def test_the_example_takes_what_was_predicted_and_less_than_the_worse_plain_placement(report):

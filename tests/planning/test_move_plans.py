@@ -189,6 +189,7 @@ def _filled(text, leaving, choice):
     return "".join(next(rest) if letter == leaving else letter for letter in text)
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [10**6, 5000])
 @pytest.mark.parametrize("interleaved", [False, True])

@@ -50,6 +50,7 @@ def test_no_order_is_better_on_large_machines(mode, extras):
             assert partition(problem, order).iteration >= best * (1 - 1e-9)
 
 
+@pytest.mark.timed
 def test_sixty_analyses_on_a_thousand_nodes_of_sixty_four_cores():
     partition(instance(60, 1000, 64, 0))
     for seed in range(1, 13):

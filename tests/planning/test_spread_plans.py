@@ -254,6 +254,7 @@ def test_a_growth_costs_little_more_than_it_must(workers, newcomers, per_worker,
     assert bool(plan) <= (count >= LEAST_BLOCKS * len(names))
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.parametrize("joined", [1, 500])
 @pytest.mark.parametrize("order", ["contiguous", "interleaved", "random"])

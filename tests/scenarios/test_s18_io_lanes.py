@@ -136,6 +136,7 @@ def local(**options):
     return LocalCluster(asynchronous=True, dashboard_address=":0", **options)
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.parametrize("collapses, limit", [(True, BEST), (False, BEST), (False, "auto")])
 @gen_test(timeout=300, clean_kwargs={"threads": False, "processes": False})
@@ -177,6 +178,7 @@ def peak_of(runs):
     return median(nbytes for _, nbytes, _ in runs)
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @gen_test(timeout=300, clean_kwargs={"threads": False, "processes": False})
 async def test_two_file_systems_at_once(stores, report):
@@ -225,6 +227,7 @@ def sums(count, name, function, *args):
     return [dask.delayed(np.sum)(one, dask_key_name=f"sum-{name}-{i:03}") for i, one in enumerate(made)]
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @gen_test(timeout=300, clean_kwargs={"threads": False, "processes": False})
 async def test_a_limit_is_found(report):
@@ -260,6 +263,7 @@ async def test_a_limit_is_found(report):
     assert None not in limits
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.queue
 @gen_test(timeout=300, clean_kwargs={"threads": False, "processes": False})
@@ -355,6 +359,7 @@ async def on_two_workers(how):
             return await peak(c, dask_hpc.job("j", nodes=2))
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @gen_test(timeout=300)
 async def test_peak_memory_of_a_restricted_job(report):

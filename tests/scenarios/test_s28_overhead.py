@@ -80,6 +80,7 @@ async def differences(c, s, inbox, jobs):
     return median(plain), median(more)
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @gen_test(timeout=300, clean_kwargs={"threads": False})
 async def test_scheduler_time_of_a_task(report):

@@ -83,6 +83,7 @@ def throughputs():
     return found
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 def test_throughput(report):
     found = throughputs()

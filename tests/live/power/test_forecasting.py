@@ -225,6 +225,7 @@ async def longest_lag(until):
     return worst
 
 
+@pytest.mark.timed
 @gen_test()
 async def test_fits_do_not_delay_the_loop():
     """A fit of 600 samples never delays the control loop by more than 5 ms. Other processes may take the

@@ -62,6 +62,7 @@ HARD = {
 }
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("kind", HARD)
 def test_hard_instances_end_in_time_with_the_best_that_was_found(kind):
     problem = instance(24, 160, 7, **HARD[kind])
@@ -91,6 +92,7 @@ def test_a_narrow_corridor_between_two_steps_is_declared_impossible():
     assert "(whole nodes change power in steps of 1 W): move the" in said
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("jobs", "nodes", "kind", "seconds"),
     [
@@ -123,6 +125,7 @@ def test_a_corridor_narrower_than_what_is_known_of_power_is_as_near_as_matters(s
     assert "(least and most power are" in what_would_help(problem, answer)
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", ["HiGHS", "CBC"])
 def test_ten_times_as_fast_as_a_solver(solver):

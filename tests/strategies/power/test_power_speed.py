@@ -31,6 +31,7 @@ def busy(jobs, nodes):
     return machine(nodes, running=running, waiting=waiting, idle=71.0, now=200.0)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("name", ["power-corridor", "power-corridor-queue-aware"])
 @pytest.mark.parametrize("corridor", CORRIDORS)
 @pytest.mark.parametrize(
