@@ -34,6 +34,7 @@ async def bursts(**adapt):
         return events.count("add-worker"), events.count("remove-worker"), took, why
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 def test_bursts_find_their_workers_still_there(report):
     found = {}

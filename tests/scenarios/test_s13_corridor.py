@@ -89,6 +89,7 @@ async def everything(folder, scale):
     return seen, faults
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_corridor_that_moves(report, tmp_path):

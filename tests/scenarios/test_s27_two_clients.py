@@ -55,6 +55,7 @@ def is_defect(found, count):
     return found[0] > 0.8 * count * TASK / 2
 
 
+@pytest.mark.timed
 def test_ten_tasks_do_not_wait_behind_forty(report):
     plain, on = compared(report, 40, 10, 0.7)
     off = measured(40, 10, False)
@@ -65,6 +66,7 @@ def test_ten_tasks_do_not_wait_behind_forty(report):
     assert on[0] <= 0.7  # about 20 tasks on two workers, and what runs already
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 def test_ten_tasks_do_not_wait_behind_four_hundred(report):
     plain, on = compared(report, 400, 10, 1.5)
