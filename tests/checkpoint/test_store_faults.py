@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import dask.array as da
@@ -172,6 +173,41 @@ def test_a_damaged_block_that_is_read_later(tmp_path):
         found.compute(scheduler="sync")
     found, meta = restore("run", str(tmp_path), verify=True)
     assert meta.step == 1 and found.compute(scheduler="sync").tolist() == list(range(6))
+
+
+@contextmanager
+def mounted(folder, *options):
+    """Only root may, and not everywhere."""
+    done = subprocess.run(["mount", *options, str(folder)], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"mount: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_store_that_is_read_only(store):
+    with mounted(store, "--bind", str(store)):
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(store)], check=True)
+        with pytest.raises(Trouble, match="Read-only") as found:
+            save(None, str(store), "run", items(3), step=3)
+        assert found.value.errno == errno.EROFS
+        assert_is(store, 2)
+    assert sorted(os.listdir(store / "run")) == ["00000001", "00000002"]
+
+
+def test_a_file_system_that_is_full(tmp_path):
+    with mounted(tmp_path, "-t", "tmpfs", "-o", "size=512k", "none"):
+        for step in (1, 2):
+            save(None, str(tmp_path), "run", items(step), step=step)
+        much = {"u": xr.Dataset({"u": ("x", np.random.default_rng(0).random(100_000))}), "n": 3}
+        with pytest.raises(Trouble, match="No space") as found:
+            save(None, str(tmp_path), "run", much, step=3)
+        assert found.value.errno == errno.ENOSPC
+        assert_is(tmp_path, 2)
+        save(None, str(tmp_path), "run", items(4), step=4, keep=1)
+        assert_is(tmp_path, 4)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
