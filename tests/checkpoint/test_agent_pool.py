@@ -1,11 +1,15 @@
 """How many agents an item has and how many nodes copies need, from what a cluster's agents say."""
 
+from math import inf
+
 import numpy as np
+import psutil
 from distributed import wait
 from distributed.utils_test import gen_cluster
 
 import dask_hpc
 from dask_hpc.checkpoint.agent.agent import NAME as AGENT
+from dask_hpc.checkpoint.agent.traffic import link_of
 
 NAME = "dask-hpc-checkpoint"
 cluster4 = gen_cluster(client=True, nthreads=[("", 1)] * 4)
@@ -66,6 +70,37 @@ async def test_crowded_agents_want_another_node_and_say_so_once(c, s, *workers):
     assert s.plugins[NAME].nodes_wanted == 5 and pool.is_urgent
     (why,) = told(s, "more-nodes")
     assert "commits fail soon" in why and "95% full" in why and futures
+
+
+@cluster4
+async def test_a_link_that_is_full_wants_another_node(c, s, *workers):
+    """Made-up figures stand in for a slow network: this one has no hardware whose speed were known."""
+    futures = await protected(c, workers[:1], 6)
+    agents = [worker.plugins[AGENT] for worker in workers]
+    assert {agent.link for agent in agents} == {inf}
+    for agent, worker in zip(agents, workers, strict=True):
+        agent.link = 2 * agent.traffic.facts()["traffic"] + 1.0
+        await worker.heartbeat()
+    pool = s.plugins[NAME]._pool
+    pool.look()
+    assert not told(s, "more-nodes") and s.plugins[NAME].nodes_wanted == 2
+    for agent, worker in zip(agents, workers, strict=True):
+        agent.link /= 2.2
+        await worker.heartbeat()
+    pool.look()
+    assert s.plugins[NAME].nodes_wanted == 5 and not pool.is_urgent
+    (why,) = told(s, "more-nodes")
+    assert "of its link" in why and "when there is one to spare" in why and futures
+
+
+def test_what_a_link_can_take(monkeypatch):
+    """As psutil would tell of a machine with a card of 10 Gbit/s."""
+    address = psutil.net_if_addrs()["lo"][0]._replace(address="10.0.0.7")
+    stats = psutil.net_if_stats()["lo"]._replace(speed=10_000)
+    assert link_of("127.0.0.1") == link_of("nowhere") == inf
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"eth0": [address], "gone": [address]})
+    monkeypatch.setattr(psutil, "net_if_stats", lambda: {"eth0": stats})
+    assert link_of("10.0.0.7") == 1.25e9
 
 
 @cluster4

@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Any
 
 from distributed import WorkerPlugin
+from distributed.comm import get_address_host
 from distributed.protocol import pickle
 
 from dask_hpc.checkpoint.agent.block import Block
@@ -28,7 +29,7 @@ from dask_hpc.checkpoint.agent.results import Results
 from dask_hpc.checkpoint.agent.scratch import Scratch
 from dask_hpc.checkpoint.agent.sending import Receiving, send
 from dask_hpc.checkpoint.agent.shelf import Shelf
-from dask_hpc.checkpoint.agent.traffic import Traffic
+from dask_hpc.checkpoint.agent.traffic import Traffic, link_of
 from dask_hpc.checkpoint.agent.transfer import (
     TRIES,
     WINDOW,
@@ -78,6 +79,7 @@ class Agent(WorkerPlugin):
         self._worker = worker
         self.kept = Kept(budget(worker, self._share))
         self.traffic = Traffic()
+        self.link = link_of(get_address_host(worker.address))
         self.results = Results(worker.data)
         self.giving = Giving(self._find, self._size, self.traffic.went)
         self.receiving = Receiving(self._keep, self._have, self.kept.room)
@@ -161,6 +163,7 @@ class Agent(WorkerPlugin):
             "held": self.giving.held,
             "idle_for": 0.0 if len(self.kept) else monotonic() - self._idle_since,
             "trouble": self.kept.trouble,
+            "link": self.link,
             **self.traffic.facts(),
         }
 

@@ -1,12 +1,15 @@
-"""What came to an agent and went from it: in all, and per second of late.
+"""What came to an agent and went from it: in all, and per second of late; and what its link could take.
 
 Workers get this module by value: it imports nothing of ours.
 """
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 from typing import Any
+
+import psutil
 
 _LATELY = 10.0  # seconds
 _STEP = 0.5  # seconds that are counted together
@@ -56,3 +59,12 @@ class Traffic:
         before = self._clock() - _LATELY
         while self._lately and self._lately[0][0] < before:
             self._lately.popleft()
+
+
+def link_of(host: str) -> float:
+    """Bytes per second of the network interface that has this address; without end if nobody knows."""
+    interfaces = psutil.net_if_stats()
+    for name, addresses in psutil.net_if_addrs().items():
+        if name in interfaces and any(one.address == host for one in addresses):
+            return interfaces[name].speed * 125_000.0 or inf  # it says Mbit/s, and 0 of what is no hardware
+    return inf
