@@ -388,7 +388,7 @@ async def test_power_as_plain_data(c, s, a, b):
 def test_power_from_a_synchronous_program():
     with (
         dask.config.set(SIMULATED),
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         Client(cluster) as client,
         dask_hpc.manage(client) as manager,
     ):
