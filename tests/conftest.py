@@ -7,9 +7,15 @@ from math import isinf
 import dask
 import pytest
 from distributed.utils_test import cleanup, loop, loop_in_thread  # noqa: F401
+from hypothesis import settings
 
 # Older releases of distributed keep the first one out of their wheel.
 pytest_plugins = [name for name in ["distributed.pytest_resourceleaks", "scenario_report"] if find_spec(name)]
+
+# The same examples each time, so that a failure is one for everybody; --hypothesis-profile=default looks
+# for others.
+settings.register_profile("same", derandomize=True)
+settings.load_profile("same")
 
 
 def pytest_addoption(parser):

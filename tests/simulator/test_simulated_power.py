@@ -4,7 +4,7 @@ from math import exp, inf
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.model.corridor import Corridor
@@ -80,6 +80,7 @@ numbers = st.integers(0, 40).map(lambda n: 10.0 * n)
     ),
     st.sampled_from([0.0, 3.0, 30.0]),
 )
+@example([(53, 0.0)], [(0, 50.0, 50.0)], 3.0)
 @settings(deadline=None)
 def test_closed_forms_agree_with_sums(steps, bounds, ramp):
     """Against the same curve, looked at every hundredth of a second."""
@@ -101,6 +102,8 @@ def test_closed_forms_agree_with_sums(steps, bounds, ramp):
     over, under = np.maximum(watts - upper, 0), np.maximum(lower - watts, 0)
     assert found.energy == pytest.approx(watts.sum() * 0.01, rel=1e-3)
     assert found.energy_outside == pytest.approx((over + under).sum() * 0.01, rel=2e-3, abs=3)
-    assert found.time_outside == pytest.approx(((over > 1e-6) | (under > 1e-6)).sum() * 0.01, abs=0.2)
+    # a ramp that ends at a bound comes ever closer to it: seen from afar it may count as there, or not yet
+    surely, at_most = (((over > slack) | (under > slack)).sum() * 0.01 for slack in (1e-6, 0))
+    assert surely - 0.2 <= found.time_outside <= at_most + 0.2
     assert found.time_outside == pytest.approx(sum(b - a for a, b in found.violations), abs=1e-3)
     assert all(a[1] < b[0] for a, b in zip(found.violations, found.violations[1:], strict=False))
