@@ -64,6 +64,7 @@ async def shrunk(how):
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.parametrize("how", ["manage", "malleable"])
 def test_scale_from_three_to_two(how, report):
     found = {}

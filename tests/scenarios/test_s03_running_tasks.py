@@ -61,6 +61,7 @@ async def retired(managed, budget=None, seceding=False):
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_budgets(report):
     found = {}
 

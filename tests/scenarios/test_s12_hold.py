@@ -59,6 +59,7 @@ def plain_run():
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_hold(report):
     plain = plain_run()
     assert plain["stranded"] >= 1

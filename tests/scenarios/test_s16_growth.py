@@ -24,6 +24,7 @@ EAGER = {
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.parametrize("start", ["contiguous", "natural"])
 def test_growth_from_two_workers_to_four(report, start):
     plain, rebalanced = grown_plainly(start)

@@ -77,6 +77,7 @@ def plain():
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.parametrize("policy", ["skip", "subsample", "spill"])
 def test_slow_consumers(report, policy):
     options = {"most_steps": MOST, "when_slow": policy, "stall": STALL}
