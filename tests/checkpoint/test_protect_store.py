@@ -309,6 +309,7 @@ def test_how_often_nodes_fail_is_configured():
             config.checkpoint()
 
 
+@pytest.mark.timed
 def test_the_caller_is_not_blocked(tmp_path):
     @three_with(tmp_path)
     async def run(c, s, a, b, d):

@@ -4,6 +4,7 @@ from math import inf, isclose
 from time import thread_time
 from timeit import repeat
 
+import pytest
 from distributed import Event
 from distributed.utils_test import async_poll_for, gen_cluster
 from hypothesis import given
@@ -179,6 +180,7 @@ async def test_backfilling_has_an_end_to_go_by(c, s, a):
         await c.gather(waits)
 
 
+@pytest.mark.timed
 @cluster2
 async def test_a_transition_costs_less_than_five_microseconds(c, s, *workers):
     async with await dask_hpc.manage(c), dask_hpc.job("r", nodes=1):

@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from made_up_tree import MadeUpTree
 
 from dask_hpc.power.node_cap import NodeCap
@@ -11,6 +12,7 @@ SAMPLES = 40
 BOUND = 0.005  # seconds of processor time per sample
 
 
+@pytest.mark.timed
 def test_one_sample_is_cheap(tmp_path):
     """A made-up machine of four packages, each with three parts, and six sensors: best of several rounds, in
     processor time of this thread."""
