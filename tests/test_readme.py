@@ -37,4 +37,9 @@ def test_example_runs(tmp_path):
         [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100
     )
     assert done.returncode == 0, done.stderr
-    assert "makes good use of" in done.stdout and "Traceback" not in done.stderr
+    assert "makes good use of" in done.stdout
+    # Closing a cluster may cut off the heartbeat of one of its workers, which Dask logs, without us as well.
+    records = re.split(r"^(?=\d{4}-\d\d-\d\d )", done.stderr, flags=re.M)
+    of_dask = "distributed.worker - ERROR - Failed to communicate with scheduler during heartbeat."
+    ours = "".join(record for record in records if of_dask not in record or "dask_hpc" in record)
+    assert "Traceback" not in ours
