@@ -67,7 +67,7 @@ class VirtualTime:
         if found is None:
             return
         flow, tag = found
-        if is_done and tag > self.now(flow.level):
+        if is_done and tag > self._now.get(flow.level, self._start):
             self._now[flow.level] = tag
         flow.left -= 1
         if not flow.left:  # no debt for what was cancelled: behind others by no more than one task

@@ -210,8 +210,12 @@ class HpcPlugin(SchedulerPlugin):
         """A task changed its state. Called several times for every task of the cluster."""
         if self._held and "no-worker" in (start, finish):
             self._task_waits(key, finish)
-        if finish in _SETTLED and self.is_on and self.control.shares is not None:
-            self._task_settles(key, finish)
+        if finish in _SETTLED and self.is_on and (shares := self.control.shares) is not None:
+            try:  # of every task: without the call that guards what is rare
+                shares.time.settle(key, finish == "memory")
+            except Exception as error:
+                self.count_error("transition", error)
+                self.scheduler.loop.add_callback(self._task_settles, key, finish)
         if self._in_lanes and key in self._in_lanes:
             self._task_in_lane(key, start, finish)
         if finish == "forgotten" and self.rescue.is_used:

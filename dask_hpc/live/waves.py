@@ -140,15 +140,21 @@ class Waves:
 
     def _slots_open(self) -> None:
         """Somewhere a worker may be able to take one more task."""
-        if self.pending or self.lanes.has_news or self.lanes.wants_slots:
+        if self.pending or self.lanes.has_news or (self.lanes.lane_of and self.lanes.wants_slots):
             self._work()
 
     def _before_queue(self) -> None:
         """The same, and Dask's queue has not gone on yet: reads that go first, go."""
-        if self.lanes.wants_slots and not self._is_working and compat.has_queued(self._scheduler):
+        lanes = self.lanes
+        if (
+            lanes.lane_of
+            and lanes.wants_slots
+            and not self._is_working
+            and compat.has_queued(self._scheduler)
+        ):
             self._is_working = True
             try:
-                self.lanes.let_pass(only_before_roots=True)
+                lanes.let_pass(only_before_roots=True)
             except Exception as error:
                 self._count_error("a lane", error)
                 self.wake()
