@@ -60,15 +60,17 @@ def _yardstick():
 
 @pytest.fixture
 def seconds_of(own_heap):
-    """Of one call, in time of the processor. Other programs halve the speed of a shared machine for minutes:
-    what is measured while the yardstick takes longer than it should counts as much less."""
+    """The best of some calls, in time of the processor. Other programs halve the speed of a shared machine
+    for minutes: if the best of a yardstick, by turns with the calls, takes longer than it should, they count
+    as less."""
 
-    def measure(function):
-        slowness = _yardstick()
-        began = thread_time()
-        function()
-        took = thread_time() - began
-        slowness = (slowness + _yardstick()) / 2 / _REFERENCE
-        return took / max(slowness, 1.0)
+    def measure(function, times):
+        yards, took = [_yardstick()], []
+        for _ in range(times):
+            began = thread_time()
+            function()
+            took.append(thread_time() - began)
+            yards.append(_yardstick())
+        return min(took) / max(min(yards) / _REFERENCE, 1.0)
 
     return measure

@@ -77,8 +77,9 @@ def test_growth_from_two_workers_to_four(report, start):
     assert ours["moved"] <= 1.2 * exact * SIZE
     assert ours["moved"] <= 1.2 * loose * SIZE
     assert ours["overshoot"] == 0 and ours["spreads"] == 1
-    # three boundaries between four workers; where rebalance() moved nothing, two workers have one
-    assert ours["neighbour"] < max(rebalanced["neighbour"], 4 * SIZE)
+    # four workers with as much each have three boundaries at least; what is left uneven may have less
+    least = 3 * SIZE
+    assert ours["neighbour"] < (rebalanced["neighbour"] if is_even(rebalanced["after"]) else 1.2 * least)
 
 
 def grown_plainly(start):

@@ -107,8 +107,7 @@ def test_half_of_the_budget_of_a_decision_is_left(jobs, nodes, kind, seconds, se
     took, answers = [], []
     for seed in range(3):
         problem = instance(jobs, nodes, seed, **kind)
-        for _ in range(5):
-            took.append(seconds_of(lambda problem=problem: answers.append(solve(problem))))
+        took.append(seconds_of(lambda problem=problem: answers.append(solve(problem)), times=5))
         assert answers[-1].unproven in ("", "slack")
         assert answers[-1].is_feasible
     assert min(took) < seconds
