@@ -142,6 +142,29 @@ class Policy:
                 for one in declared(strategy.__class__):
                     yield f"{concern}.{one.name}", one, getattr(strategy, one.name)
 
+    @classmethod
+    def names(cls) -> list[str]:
+        """Of the ready-made policies."""
+        return list(ready_made())
+
+    @classmethod
+    def choices(cls) -> dict[str, dict[str, dict[str, Any]]]:
+        """What a policy can be made of, as plain data: for each concern its strategies by name, for each
+        what it does in a line, and its parameters by name: kind, default, bounds, unit and help."""
+        return {
+            concern: {
+                name: {
+                    "summary": (strategy.__doc__ or "").strip().partition("\n")[0],
+                    "parameters": {
+                        one.name: {"kind": one.kind, **one.described(one.default)}
+                        for one in declared(strategy)
+                    },
+                }
+                for name, strategy in strategies(concern).items()
+            }
+            for concern in CONCERNS
+        }
+
     def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Plan | None, Any]:
         """The one decision both bodies ask for: a plan, or None if nothing is to be done.
 

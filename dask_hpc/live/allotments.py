@@ -1,12 +1,25 @@
 """Who held which node when, read off the rows of a story."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 _TAKES = ("start", "grow", "shrink")  # the row names all nodes that the job holds now
 _LEAVES = ("end", "requeue", "withdraw")
 _ALL_LEAVE = ("off", "closed")
+
+
+def moved(holders: Mapping[str, str], decision: str, job: str, nodes: Iterable[str]) -> dict[str, str | None]:
+    """The nodes that change hands by a row of the story, and who has them then; None for nobody."""
+    if decision in _TAKES:
+        has_now = dict.fromkeys(nodes, job)
+        left = [node for node, holder in holders.items() if holder == job and node not in has_now]
+        return dict.fromkeys(left) | {n: job for n in has_now if holders.get(n) != job}
+    if decision in _LEAVES:
+        return dict.fromkeys(node for node, holder in holders.items() if holder == job)
+    if decision == "node-left":
+        return dict.fromkeys(node for node in nodes if node in holders)
+    return dict.fromkeys(holders) if decision in _ALL_LEAVE else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,31 +44,20 @@ class Allotments:
 
     def add(self, time: float, decision: str, job: str, nodes: Iterable[str], reason: str) -> None:
         """The next row of the story."""
-        if decision in _TAKES:
-            now = set(nodes)
-            self._leave(
-                time, [node for node, span in self.held.items() if span.job == job and node not in now]
-            )
-            for node in nodes:
-                if node not in self.held or self.held[node].job != job:
-                    self._leave(time, [node] if node in self.held else [])
-                    self.held[node] = Span(node, job, time, None, reason)
-        elif decision in _LEAVES:
-            self._leave(time, [node for node, span in self.held.items() if span.job == job])
-        elif decision == "node-joined":
+        nodes = tuple(nodes)
+        holders = {node: span.job for node, span in self.held.items()}
+        for node, holder in moved(holders, decision, job, nodes).items():
+            if node in self.held:
+                self.over.append(replace(self.held.pop(node), end=time))
+            if holder is not None:
+                self.held[node] = Span(node, holder, time, None, reason)
+        if decision == "node-joined":
             self.joined.update((node, time) for node in nodes)
         elif decision == "node-left":
-            self._leave(time, [node for node in nodes if node in self.held])
             for node in nodes:
                 self.joined.pop(node, None)
-        elif decision in _ALL_LEAVE:
-            self._leave(time, list(self.held))
 
     def spans(self) -> Iterator[Span]:
         """All of them, those that are over first."""
         yield from self.over
         yield from self.held.values()
-
-    def _leave(self, time: float, nodes: list[str]) -> None:
-        for node in nodes:
-            self.over.append(replace(self.held.pop(node), end=time))

@@ -1,14 +1,24 @@
 """What can be asked of a managed cluster from outside. Everything that comes in is checked here."""
 
+import pickle
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
+from dask_hpc.live import compat
+from dask_hpc.live.feed import feed
 from dask_hpc.live.jobs import LiveJob
 from dask_hpc.live.power.status import power_of
 from dask_hpc.live.protection import status_of_checkpoint
-from dask_hpc.live.request import read_change, read_request, read_why, read_workers
+from dask_hpc.live.request import (
+    check_word,
+    read_change,
+    read_number,
+    read_request,
+    read_why,
+    read_workers,
+)
 from dask_hpc.live.sizing import NO_CHANGE
 from dask_hpc.live.status import status_of, status_of_job, status_of_power, told
 from dask_hpc.live.unit_facts import read_news, read_units
@@ -36,6 +46,9 @@ class Calls:
             "hpc_power": self.power,
             "hpc_story": self.story,
             "hpc_story_since": self.story_since,
+            "hpc_feed": self.feed,
+            "hpc_snapshot": self.snapshot,
+            "hpc_control_page": self.control_page,
             "hpc_script": self.script,
             "hpc_preview": self.preview,
             "hpc_replay": self.replay,
@@ -43,6 +56,8 @@ class Calls:
             "hpc_hold": self.hold,
             "hpc_release": self.release,
             "hpc_job": self.job,
+            "hpc_results": self.results,
+            "hpc_keep_back": self.keep_back,
             "hpc_request": self.request,
             "hpc_cancel": self.cancel,
             "hpc_size": self.size,
@@ -78,13 +93,23 @@ class Calls:
         story = self._plugin.story
         return [told(story, happening) for happening in story.happenings]
 
-    def story_since(self, number: Any = None) -> dict[str, Any]:
-        """What was told from that number on, for a reader who comes back: see ``Story.since``."""
-        if type(number) is not int or number < 0:
-            raise InputError("number", f"found {shown(number)}", "a whole number >= 0")
+    def story_since(self, number: Any = None, most: Any = None) -> dict[str, Any]:
+        """What was told from that number on, at most so many rows, for a reader who comes back: see
+        ``Story.since``."""
+        read_number("number", number)
+        if most is not None:
+            read_number("most", most)
         story = self._plugin.story
         first, rows = story.since(number)
-        return {"first": first, "rows": [told(story, row) for row in rows]}
+        return {"first": first, "rows": [told(story, row) for row in rows[:most]]}
+
+    def feed(self, story: Any = 0, power: Any = 0, jobs: Any = None, parts: Any = ()) -> dict[str, Any]:
+        """What is new, for somebody who looks several times a second: see ``feed``."""
+        return feed(self._plugin, self._state(), story, power, jobs, parts)
+
+    def snapshot(self) -> bytes:
+        """What a decision would look at now, as bytes that Python can unpickle."""
+        return pickle.dumps(self._plugin.control.snapshot())
 
     def script(self, client: Any = None, request: Any = None) -> str:
         """What this client submits outside of jobs belongs to one job: as ``dask-hpc run`` wants it."""
@@ -93,6 +118,10 @@ class Calls:
         read_request(request, 0.0)
         self._plugin.control.script_of[client] = cast(dict[str, Any], request)
         return "OK"
+
+    def control_page(self) -> dict[str, Any]:
+        """Where the page is on which anybody who has its address may change things."""
+        return {"page": self._plugin.control_page}
 
     def preview(self, policy: Any = None, name: Any = None) -> list[dict[str, Any]]:
         """What would be decided now, under the policy in force or this one, without doing it."""
@@ -176,6 +205,26 @@ class Calls:
         if self._plugin.is_on and job.state != "done":
             self._plugin.control.cancel(job)
         return status_of_job(self._plugin.control, job)
+
+    def keep_back(self, id: Any = None, why: Any = "") -> dict[str, Any]:
+        """A waiting job is not to start, for this reason, or may again if there is none."""
+        job = self._job(id)
+        check_word(f"job {job.id}: hold", why)
+        if why and job.state != "waiting":
+            raise InputError(f"job {job.id}: hold", f"the job is {job.state}", "a waiting job")
+        if self._plugin.is_on:
+            self._plugin.control.keep_back(job, why)
+        return status_of_job(self._plugin.control, job)
+
+    def results(self, id: Any = None) -> list[Any]:
+        """Keys of a job's results that somebody holds futures of: there already, or still to come."""
+        job, scheduler = self._job(id), self._plugin.scheduler
+        tasks = (
+            (key, compat.find_task(scheduler, key))
+            for key, owner in self._plugin.control.gate.owner.items()
+            if owner is job
+        )
+        return [key for key, task in tasks if task is not None and compat.is_wanted(task)]
 
     def _job(self, job_id: object) -> LiveJob:
         jobs = self._plugin.control.jobs

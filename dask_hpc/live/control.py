@@ -298,6 +298,16 @@ class ControlLoop:
         """The size of a running job, or the one it is on its way to."""
         return self.indices.running[job.id].target or len(job.nodes)
 
+    def keep_back(self, job: LiveJob, why: str) -> None:
+        """A job that waits is not to start, or may again if there is no reason any more."""
+        if job.kept_back == why:
+            return
+        job.kept_back = why
+        if why and job.state == "waiting":
+            self._hold_back(job)
+        self._tell("hold" if why else "release", job, reason=why or "it may start again")
+        self.wake()
+
     def cancel(self, job: LiveJob) -> int:
         """Somebody wants no more of a job. Its results stay, its nodes are free; how many tasks that was."""
         self.look_at_the_clock()
@@ -342,6 +352,14 @@ class ControlLoop:
             )
         self.levers.keep()
         self.deeds.free_a_job_alone()
+
+    def snapshot(self) -> Snapshot:
+        """What a decision would look at now; it lasts."""
+        self._catch_up()
+        frozen = Snapshot(self.indices, self.power.corridor).freeze()
+        if self.power.corridor is not None and not getattr(self.policy.power, "follow", ""):
+            frozen.corridor = None  # the policy's own: another policy has another
+        return frozen
 
     def preview(self, policy: Policy | None = None) -> list[dict[str, Any]]:
         """What would be decided now, by the policy in force or another, without doing it."""
@@ -541,7 +559,7 @@ class ControlLoop:
 
     def _offer_jobs(self) -> None:
         for job in sorted(self._not_offered, key=lambda job: job.arrival):
-            if job.blocking is None:
+            if job.blocking is None and not job.kept_back:
                 del self._not_offered[job]
                 self.indices.waiting.add(job.model, job.arrival)
                 if job.arrival < self._last_offered:

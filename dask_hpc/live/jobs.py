@@ -24,6 +24,7 @@ class LiveJob:
         "held",
         "helpers",
         "is_cancelled",
+        "kept_back",
         "layout",
         "model",
         "name",
@@ -70,6 +71,8 @@ class LiveJob:
         self.helpers: set[str] = set()
         #: whether somebody cancelled it: what still arrives of it is cancelled, too
         self.is_cancelled = False
+        #: why somebody wants it not to start, if so
+        self.kept_back = ""
         #: id of the job of the script it belongs to; that of a script's own job is its own
         self.script = ""
         #: tasks of other jobs that it needs, and those jobs

@@ -317,6 +317,11 @@ class HpcPlugin(SchedulerPlugin):
         found = [one for one in self.control.jobs.values() if one.name == job and one.state == "running"]
         return set(found[-1].workers) if found else set()
 
+    @property
+    def control_page(self) -> str | None:
+        """Its place on the dashboard, with the token that opens it."""
+        return None if self._dashboard is None else self._dashboard.control
+
     def count_error(self, where: str, error: Exception) -> None:
         """One more error of ours, or of a policy. The last one that is allowed switches control off."""
         logger.error("dask-hpc: error in %s", where, exc_info=error)

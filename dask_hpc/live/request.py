@@ -110,6 +110,12 @@ def read_change(nodes: object) -> int:
     return nodes
 
 
+def read_number(where: str, number: object) -> None:
+    """A place in a row of things that are numbered from 0, or an ``InputError``."""
+    if type(number) is not int or number < 0:
+        raise InputError(where, f"found {shown(number)}", "a whole number >= 0")
+
+
 def check_word(where: str, value: object, *, may_be_empty: bool = True, longest: int = _LONGEST) -> None:
     """A name that fits on one line of any screen, or an ``InputError``."""
     if (

@@ -126,6 +126,8 @@ def _performance(control: "ControlLoop", job: LiveJob) -> dict[str, Any]:
 
 
 def _waiting_because(control: "ControlLoop", job: LiveJob) -> str:
+    if job.kept_back:
+        return f"held: {job.kept_back}"
     if producer := job.blocking:
         return f"needs results of job {producer.id}, which has not started"
     if control.is_paused:

@@ -50,6 +50,8 @@ class History:
 
     def __init__(self, first: InForce) -> None:
         self.now = first
+        #: how often that has changed: who looks now and then sees whether to look closer
+        self.version = 0
         self._before: deque[InForce] = deque(maxlen=STEPS)
 
     def __len__(self) -> int:
@@ -60,12 +62,14 @@ class History:
         if new != self.now:
             self._before.append(self.now)
             self.now = new
+            self.version += 1
 
     def undo(self) -> None:
         """Back to what was before the last change."""
         if not self._before:
             raise InputError("undo", "there is nothing to undo")
         self.now = self._before.pop()
+        self.version += 1
 
 
 def difference(old: InForce, new: InForce) -> str:

@@ -1,13 +1,13 @@
 """Declared parameters: the fields of a strategy, with unit, bounds and one line of help.
 
-From this one declaration come the checks of policy files, ``--set``, the CLI's listing and, later, the
-widgets' sliders.
+From this one declaration come the checks of policy files, ``--set``, the CLI's listing and the widgets'
+sliders.
 """
 
 import dataclasses
 from dataclasses import dataclass
 from functools import cache
-from math import inf
+from math import inf, isinf
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from dask_hpc.model.corridor import Corridor
@@ -113,6 +113,32 @@ class Declared:
         if self.parameter.unit in UNITS:
             return write_quantity(float(value), self.parameter.unit)
         return value
+
+    @property
+    def kind(self) -> str:
+        """What one would set it with: a choice, switch, schedule, text, whole number, number or quantity."""
+        if self.choices:
+            return "choice"
+        kinds = {bool: "switch", Corridor: "schedule", str: "text", int: "whole number"}
+        return kinds.get(self.type, "quantity" if self.parameter.unit in UNITS else "number")
+
+    def described(self, value: Any) -> dict[str, Any]:
+        """The declaration, and a value of it, as plain data."""
+        low, high = (None if isinf(bound) else bound for bound in (self.parameter.low, self.parameter.high))
+        return {
+            "value": _finite(self.write(value)),
+            "unit": self.parameter.unit,
+            "low": low,
+            "high": high,
+            "choices": list(self.choices),
+            "allowed": self.bounds,
+            "default": _finite(self.write(self.default)),
+            "help": self.parameter.help,
+        }
+
+
+def _finite(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and isinf(value) else value  # JSON knows no infinity
 
 
 def _schedule(value: object) -> Corridor | None:

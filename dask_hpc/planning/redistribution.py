@@ -21,10 +21,10 @@ from itertools import product
 from math import prod
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.layout import DimLayout, Layout
+from dask_hpc.planning.assignment import heaviest
 from dask_hpc.planning.overlaps import Span, distinct, overlaps
 
 Index = tuple[int, ...]
@@ -266,7 +266,7 @@ def _way(
         for (node, part), nbytes in cut.stays.items():
             if node in row:
                 weights[row[node], part] += nbytes
-    rows, columns = linear_sum_assignment(weights, maximize=True)
+    rows, columns = heaviest(weights)
     node_of = {int(part): pool[number] for number, part in zip(rows, columns, strict=True)}
     return _Way(grid, cuts, tuple(node_of[part] for part in range(wanted)))
 

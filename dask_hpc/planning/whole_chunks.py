@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from dask_hpc.model.layout import DimLayout
+from dask_hpc.planning.assignment import heaviest
 from dask_hpc.planning.moves import Block, Move, MovePlan, in_rows
 from dask_hpc.planning.overlaps import Span, overlaps
 
@@ -38,7 +38,7 @@ def lay_out(blocks: Iterable[Block], layout: str, rooms: Mapping[str, int]) -> M
         for worker in block.holders:
             stays[worker, part] += block.nbytes
     weights = np.array([[stays[worker, part] for part in range(len(workers))] for worker in workers])
-    rows, columns = linear_sum_assignment(weights, maximize=True)
+    rows, columns = heaviest(weights)
     worker_of = {int(part): workers[number] for number, part in zip(rows, columns, strict=True)}
     moves: list[Move] = []
     unplaced: list[Block] = []

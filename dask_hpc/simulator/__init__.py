@@ -6,6 +6,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, overload
 
+from dask_hpc.model.errors import InputError
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.commits.declared import Checkpoint
@@ -17,7 +18,7 @@ from dask_hpc.simulator.power_trace import PowerTrace
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.result import Result
 from dask_hpc.simulator.site_power import check_powers
-from dask_hpc.simulator.study import Study, study
+from dask_hpc.simulator.study import Study, futures, study
 from dask_hpc.simulator.synthetic import synthetic_day
 from dask_hpc.simulator.what_if import machine_from
 from dask_hpc.simulator.workload import Arrival, Workload, load_workload, platform_for
@@ -96,10 +97,27 @@ def simulate(
     ``progress`` is called now and then with the number of jobs submitted.
 
     Any of a list of policies, ``seeds``, ``sweep``, ``malleable``, ``client`` or ``store`` makes it a
-    study of many simulations, on the client's cluster if there is one: see ``study``.
+    study of many simulations, on the client's cluster if there is one: see ``study``. From a snapshot, what
+    it cannot say (how long jobs take) is drawn for each of 20 seeds, the same for all policies: what is
+    predicted then comes with an interval.
     """
     several = isinstance(policy, Sequence) and not isinstance(policy, str)
-    if several or any(one is not None for one in (seeds, sweep, malleable, client, store)):
+    is_study = several or any(one is not None for one in (seeds, sweep, malleable, client, store))
+    if is_study and snapshot is not None:
+        if malleable is not None or store is not None:
+            found = "malleable" if malleable is not None else "store"
+            raise InputError("simulate", f"found {found} with a snapshot", "one of both")
+        return futures(
+            snapshot,
+            policy if several else [policy],
+            seeds=20 if seeds is None else seeds,
+            sweep=sweep,
+            horizon=horizon,
+            platform=platform,
+            client=client,
+            progress=progress,
+        )
+    if is_study:
         return study(
             workload,
             policy if several else [policy],

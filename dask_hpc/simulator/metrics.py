@@ -4,6 +4,7 @@ All times in seconds. Killed jobs count like completed ones; rejected ones count
 """
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -52,8 +53,12 @@ METRICS: Mapping[str, tuple[str, str]] = {
 _COUNTED = ("completed", "killed", "cancelled", "rejected")
 
 
-def metrics(record: Record, platform: Platform) -> dict[str, float]:
-    """Every metric of ``METRICS``; those that need an ended job are nan without one."""
+def metrics(record: Record, platform: Platform, since: float | None = None) -> dict[str, float]:
+    """Every metric of ``METRICS``; those that need an ended job are nan without one.
+
+    Of a machine that was taken over as it was at ``since``, makespan and power count from then on: what was
+    before is not its policy's doing.
+    """
     states = np.frombuffer(record.state, np.uint8)
     counts = {state: int((states == code).sum()) for code, state in enumerate(STATES)}
     totals: dict[str, float] = {state: float(counts[state]) for state in _COUNTED}
@@ -71,21 +76,23 @@ def metrics(record: Record, platform: Platform) -> dict[str, float]:
     totals["left_out"] = float(sum(sum(run.left_out.values()) for run in record.pipelines.values()))
     lengths = [length for run in record.pipelines.values() for length in run.seconds if length == length]
     totals["iteration"] = sum(lengths) / len(lengths) if lengths else float("nan")
-    totals |= _outside(record)
+    begin = min(record.submit, default=0.0) if since is None else since
+    totals |= _outside(record, begin)
     start, end, submit = (np.frombuffer(c) for c in (record.start, record.end, record.submit))
     size = np.frombuffer(record.nodes, np.int32)
     used = node_seconds(record)
     done = ~np.isnan(end) & ~np.isnan(start)
     if not done.any():
         return {name: totals.get(name, float("nan")) for name in METRICS}
-    makespan = float(end[done].max() - submit.min())
+    span = float(end[done].max() - submit.min())
+    makespan = float(end[done].max()) - begin
     power = float((used * _power_above_idle(record, platform)).sum())
     start, end, submit, size = start[done], end[done], submit[done], size[done]
     runtime, wait, response = end - start, start - submit, end - submit
     ran = runtime > 0
     values = {
         "makespan": makespan,
-        "utilisation": float(used.sum()) / (platform.nodes * makespan) if makespan else 0.0,
+        "utilisation": float(used.sum()) / (platform.nodes * span) if span else 0.0,
         "mean_wait": float(wait.mean()),
         "median_wait": float(np.median(wait)),
         "max_wait": float(wait.max()),
@@ -96,19 +103,20 @@ def metrics(record: Record, platform: Platform) -> dict[str, float]:
         "mean_bounded_slowdown": float(
             np.maximum(response / np.maximum(runtime, SLOWDOWN_THRESHOLD), 1.0).mean()
         ),
-        "throughput": len(end) / makespan if makespan else float("inf"),
+        "throughput": len(end) / span if span else float("inf"),
         "energy": platform.idle_power * platform.nodes * makespan + power,
     }
     if record.drawn is not None:
-        values["energy"] = power_trace(record.drawn, float(np.frombuffer(record.submit).min())).energy
+        until = inf if since is None else begin + makespan
+        values["energy"] = power_trace(record.drawn, begin, until).energy
     return {name: (values | totals)[name] for name in METRICS}
 
 
-def _outside(record: Record) -> dict[str, float]:
+def _outside(record: Record, begin: float) -> dict[str, float]:
     """How well the corridor was kept; nan if there was none."""
     if record.drawn is None or not record.drawn.bounds or not record.submit:
         return {name: float("nan") for name in ("violations", "time_outside", "energy_outside")}
-    trace = power_trace(record.drawn, min(record.submit))
+    trace = power_trace(record.drawn, begin)
     return {
         "violations": float(len(trace.violations)),
         "time_outside": trace.time_outside,

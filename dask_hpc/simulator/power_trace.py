@@ -9,6 +9,7 @@ sampled: times of crossing and energies are closed forms.
 
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,9 +51,9 @@ class _Spans(NamedTuple):
     upper: Any
 
 
-def power_trace(record: PowerRecord, begin: float) -> PowerTrace:
-    """From the steps that were written down."""
-    spans = _spans(record, begin)
+def power_trace(record: PowerRecord, begin: float, end: float = inf) -> PowerTrace:
+    """From the steps that were written down, until ``end`` if the run did not end before."""
+    spans = _spans(record, begin, end)
     outside, excess = _outside(spans, record.ramp)
     violations = tuple(span for span in outside if span[1] - span[0] > record.tick * (1 + _SLACK))
     return PowerTrace(
@@ -65,8 +66,8 @@ def power_trace(record: PowerRecord, begin: float) -> PowerTrace:
     )
 
 
-def _spans(record: PowerRecord, begin: float) -> _Spans:
-    end = max(record.end, begin)
+def _spans(record: PowerRecord, begin: float, end: float) -> _Spans:
+    end = max(min(record.end, end), begin)
     steps, first, level = (np.array(column) for column in (record.time, record.watts, record.level))
     bounds = np.array(record.bounds or [(begin, 0.0, np.inf)])
     cuts = np.unique(np.concatenate([[begin], steps, bounds[:, 0], [end]]))

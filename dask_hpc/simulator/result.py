@@ -8,16 +8,20 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from dask_hpc.display import mimebundle
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.story import Story
 from dask_hpc.model.units import show_duration, show_large
 from dask_hpc.policy import Policy
 from dask_hpc.report.gantt import Held
+from dask_hpc.simulator.course import course_of
 from dask_hpc.simulator.in_situ.run import PipelineRun
 from dask_hpc.simulator.metrics import METRICS, metrics
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.power_trace import PowerTrace, power_trace
 from dask_hpc.simulator.record import STATES, Record
+
+_MOST_SHOWN = 5_000  # jobs: with more, a notebook's page would be sent tens of megabytes
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,13 @@ class Result:
             if nodes:
                 open_[row] = (time, nodes)
         return spans
+
+    def course(self) -> dict[str, Any]:
+        """What happened, as plain data for those who draw it: see ``course.py``."""
+        return course_of(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        return None if len(self.record.id) > _MOST_SHOWN else mimebundle(self, **kwargs)
 
     def __repr__(self) -> str:
         lines = [

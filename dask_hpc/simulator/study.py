@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isfinite, sqrt
+from math import inf, isfinite, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.engine import Machine
 from dask_hpc.simulator.metrics import METRICS, metrics
@@ -26,6 +27,7 @@ from dask_hpc.simulator.overlay import malleable_overlay
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.site_power import check_powers
+from dask_hpc.simulator.what_if import machine_from
 from dask_hpc.simulator.workload import Workload, load_workload, platform_for
 from dask_hpc.simulator.workloads import with_seed
 
@@ -82,6 +84,24 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class Future:
+    """One simulation of what comes after a snapshot, with estimates that are drawn."""
+
+    snapshot: Snapshot
+    policy: Policy
+    seed: int
+    horizon: float = inf
+    platform: Platform | None = None
+
+    def run(self) -> dict[str, float]:
+        """Its metrics."""
+        record = Record()
+        machine = machine_from(self.snapshot, self.policy, self.platform, record, seed=self.seed, story=0)
+        machine.run((), until=self.snapshot.now + self.horizon)
+        return metrics(record, machine.platform, since=self.snapshot.now)
+
+
+@dataclass(frozen=True)
 class Study:
     """What came of all trials."""
 
@@ -91,11 +111,12 @@ class Study:
     @cached_property
     def summary(self) -> pd.DataFrame:
         """For each policy the mean of every metric, and in ``NAME_ci`` half the width of its 95 %
-        confidence interval (nan for a single seed)."""
+        confidence interval (nan for a single seed). Columns that are added to ``runs`` are metrics, too."""
+        names = [name for name in self.runs.columns if name not in ("policy", "seed")]
         rows = {}
         for policy, group in self.runs.groupby("policy", sort=False):
             row = {}
-            for name in METRICS:
+            for name in names:
                 row[name], row[f"{name}_ci"] = mean_and_half_width(group[name].to_numpy())
             rows[policy] = row
         return pd.DataFrame.from_dict(rows, orient="index")
@@ -144,8 +165,7 @@ def study(
     ``client`` trials run on its cluster. ``store`` is a file that finished trials are added to; those it
     has already are not run again. ``progress`` is told the number of trials done and of all.
     """
-    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
-        raise InputError("seeds", f"found {shown(seeds)}", "1 or more")
+    _check_seeds(seeds)
     chosen = variants([Policy.load(policy) for policy in policies], sweep or {})
     source = workload if isinstance(workload, Workload) else str(workload)
     trials = [Trial(source, p, seed, nodes, platform, malleable) for p in chosen for seed in range(seeds)]
@@ -162,7 +182,36 @@ def study(
     return Study(pd.DataFrame(rows))
 
 
-def _run(trials: list[Trial], client: Any) -> Iterator[tuple[Trial, dict[str, float]]]:
+def futures(
+    snapshot: Snapshot,
+    policies: Sequence[str | Path | Policy],
+    *,
+    seeds: int = 20,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    horizon: float = inf,
+    platform: Platform | None = None,
+    client: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Study:
+    """What each of these policies would do from a snapshot on, ``seeds`` times: see ``what_if``. Each seed
+    draws how long jobs take, the same for all policies."""
+    _check_seeds(seeds)
+    chosen = variants([Policy.load(policy) for policy in policies], sweep or {})
+    trials = [Future(snapshot, policy, seed, horizon, platform) for policy in chosen for seed in range(seeds)]
+    rows: dict[int, dict[str, Any]] = {}
+    for trial, found in _run(trials, client):
+        rows[id(trial)] = {"policy": trial.policy.name, "seed": trial.seed, **found}
+        if progress is not None:
+            progress(len(rows), len(trials))
+    return Study(pd.DataFrame([rows[id(trial)] for trial in trials]))
+
+
+def _check_seeds(seeds: object) -> None:
+    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
+        raise InputError("seeds", f"found {shown(seeds)}", "1 or more")
+
+
+def _run(trials: Sequence[Any], client: Any) -> Iterator[tuple[Any, dict[str, float]]]:
     if client is None:
         for trial in trials:
             yield trial, trial.run()
@@ -174,7 +223,7 @@ def _run(trials: list[Trial], client: Any) -> Iterator[tuple[Trial, dict[str, fl
         yield futures[future], found
 
 
-def _run_trial(trial: Trial) -> dict[str, float]:
+def _run_trial(trial: Trial | Future) -> dict[str, float]:
     return trial.run()
 
 

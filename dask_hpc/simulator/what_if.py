@@ -2,12 +2,14 @@
 
 What a snapshot cannot say is estimated: a running job ends when its progress says, or else when its
 walltime says; a waiting job takes its walltime, and without one as long as the known ones do on average.
-Jobs draw what is known of their power, and nodes what the snapshot says where they do not say it themselves;
-what runs outside of jobs is left out.
+With a seed these estimates are drawn instead, for each job the same under every policy: how sure a
+prediction is shows in how much the draws differ. Jobs draw what is known of their power, and nodes what the
+snapshot says where they do not say it themselves; what runs outside of jobs is left out.
 """
 
 from dataclasses import replace
 from math import inf, isfinite
+from random import Random
 from statistics import fmean
 
 from dask_hpc.model.indices import Indices, Running
@@ -25,21 +27,35 @@ from dask_hpc.simulator.workload import Arrival
 
 #: seconds for a job of which nothing is known, on a machine of which nothing is known
 _UNKNOWN = 600.0
+#: what is left of a job whose progress is known may be so much more or less than it seems
+_PROGRESS_ERRS = 1.25
+#: and a job of which nothing is known so much longer or shorter than the others
+_GUESS_ERRS = 3.0
+#: share of its walltime that a job takes: in traces of batch systems all shares are about as frequent
+_USED = (0.05, 1.0)
 
 
-def machine_from(snapshot: Snapshot, policy: Policy, platform: Platform | None, record: Record) -> Machine:
+def machine_from(
+    snapshot: Snapshot,
+    policy: Policy,
+    platform: Platform | None,
+    record: Record,
+    *,
+    seed: int | None = None,
+    story: int = 10_000,
+) -> Machine:
     """A machine in the state of the snapshot, under a policy of its own."""
     indices = snapshot.thaw()
     if indices.power is not None:
         _give_powers(indices.nodes, indices.power)
-    machine = Machine(platform or _platform(indices), policy, record, corridor=snapshot.corridor)
+    machine = Machine(platform or _platform(indices), policy, record, corridor=snapshot.corridor, story=story)
     guess = _typical_length(indices)
     running = sorted(indices.running.values(), key=lambda one: one.order)
     waiting = sorted(indices.waiting, key=lambda job: indices.waiting.arrival_of(job.id))
     machine.take_over(
         indices,
-        [_going_on(one, indices, guess) for one in running],
-        [_arrival(job, job.walltime if job.walltime < inf else guess) for job in waiting],
+        [_going_on(one, indices, guess, seed) for one in running],
+        [_arrival(job, _length(job, guess, seed)) for job in waiting],
     )
     return machine
 
@@ -47,7 +63,8 @@ def machine_from(snapshot: Snapshot, policy: Policy, platform: Platform | None, 
 def _platform(indices: Indices) -> Platform:
     node = next(iter(indices.nodes.values()), Node("none"))
     size = max(len(indices.nodes), 1)
-    metering = Metering() if indices.power is not None else None
+    # power is followed under every policy, not only those that care, so that all are told alike
+    metering = Metering() if indices.power is not None or node.active_power else None
     return Platform(size, idle_power=node.idle_power, active_power=node.active_power, metering=metering)
 
 
@@ -63,21 +80,46 @@ def _arrival(job: Job, runtime: float) -> Arrival:
     return Arrival(job, runtime, speedup=job.speedup or Linear())
 
 
-def _going_on(running: Running, indices: Indices, guess: float) -> tuple[Arrival, float]:
+def _length(job: Job, guess: float, seed: int | None) -> float:
+    """Of a job of which nothing has been seen."""
+    if seed is None:
+        return job.walltime if job.walltime < inf else guess
+    dice = _dice(job, seed)
+    return job.walltime * dice.uniform(*_USED) if job.walltime < inf else guess * _err(dice, _GUESS_ERRS)
+
+
+def _going_on(running: Running, indices: Indices, guess: float, seed: int | None) -> tuple[Arrival, float]:
     """What a running job is as a whole, and the share of it that is done."""
     job, now = running.job, indices.now
     elapsed = max(now - running.started, 0.0)
     done = indices.progress.get(job.id)
+    expected = running.expected_end - now
     if done is not None and 0 < done < 1:
-        total = elapsed / done
+        left = elapsed / done - elapsed
+        if seed is not None:
+            left *= _err(_dice(job, seed), _PROGRESS_ERRS)
+    elif isfinite(expected):
+        left = max(expected, 0.0)
+        if seed is not None:  # nothing is known but that it has not ended yet
+            left *= _dice(job, seed).uniform(0, 1)
+    elif seed is None:
+        left = max(guess - elapsed, 0.1 * guess)
     else:
-        left = running.expected_end - now
-        total = elapsed + (max(left, 0.0) if isfinite(left) else max(guess - elapsed, 0.1 * guess))
-        done = elapsed / total if total else 1.0
+        left = max(guess * _err(_dice(job, seed), _GUESS_ERRS) - elapsed, 0.1 * guess)
+    total = elapsed + left
     speedup = job.speedup or Linear()
     size = max(len(running.nodes), 1)
     at_start_size = total * speedup.factor(size) / speedup.factor(job.nodes)
-    return _arrival(job, at_start_size), done
+    return _arrival(job, at_start_size), elapsed / total if total else 1.0
+
+
+def _dice(job: Job, seed: int) -> Random:
+    return Random(f"{seed} {job.id}")
+
+
+def _err(dice: Random, factor: float) -> float:
+    """As often that much too long as too short."""
+    return float(factor ** dice.uniform(-1, 1))
 
 
 def _typical_length(indices: Indices) -> float:

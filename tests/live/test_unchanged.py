@@ -426,7 +426,7 @@ async def test_workers_to_close(c, s, *workers):
     assert isinstance(await c.scheduler.adaptive_target(), int)
 
 
-@both
+@both(config={"distributed.worker.memory.pause": False})  # the monitor would resume it at its next look
 async def test_pause_and_resume_by_status(c, s, a, b):
     from distributed.core import Status
 

@@ -1,15 +1,20 @@
 """Going on from a snapshot: what would this policy do from here on?"""
 
+from dataclasses import replace
+from math import inf
 from time import perf_counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dask_hpc import Policy, simulate
+from dask_hpc import InputError, Policy, simulate
 from dask_hpc.model.indices import Indices
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.simulator import Arrival, Machine, Record, synthetic_day
+from dask_hpc.simulator.what_if import machine_from
 
 
 def indices(nodes=4, now=100.0):
@@ -87,3 +92,67 @@ def test_two_hundred_jobs_on_five_hundred_nodes_in_a_blink():
     began = perf_counter()
     simulate(snapshot=snapshot, policy="easy-backfill")
     print(f"{len(snapshot.running)} running, {len(snapshot.waiting)} waiting: {perf_counter() - began:.3f} s")
+
+
+def loaded(now=100.0):
+    """Two running and three waiting jobs on four nodes; of some the progress is known, of one no walltime."""
+    machine = indices(now=0.0)
+    for name, walltime in (("a", 400.0), ("b", inf)):
+        machine.waiting.add(Job(id=name, nodes=2, walltime=walltime))
+        machine.start(name, 2)
+    machine.now = now
+    machine.progress["a"] = 0.5
+    for number, nodes in enumerate((4, 1, 2)):
+        machine.waiting.add(Job(id=f"w{number}", nodes=nodes, walltime=200.0, submitted=50.0 + number))
+    return Snapshot(machine)
+
+
+def test_several_policies_from_a_snapshot_are_compared_on_the_same_draws():
+    fcfs = Policy.load("fcfs")
+    policies = [fcfs, replace(fcfs, name="twin"), "easy-backfill"]
+    study = simulate(snapshot=loaded(), policy=policies, seeds=20)
+    assert list(study.runs.columns[:2]) == ["policy", "seed"]
+    assert study.runs.groupby("policy").size().to_dict() == {"easy-backfill": 20, "fcfs": 20, "twin": 20}
+    waits = study.runs.pivot(index="seed", columns="policy", values="mean_wait")
+    assert (waits["twin"] == waits["fcfs"]).all()
+    assert waits["fcfs"].nunique() == 20
+    summary = study.summary
+    assert summary.loc["easy-backfill", "mean_wait"] < summary.loc["fcfs", "mean_wait"]
+    assert summary.loc["fcfs", "mean_wait_ci"] > 0
+    assert simulate(snapshot=loaded(), policy=policies, seeds=20).runs.equals(study.runs)
+    more = replace(study, runs=study.runs.assign(twice=2 * study.runs["mean_wait"])).summary
+    assert more["twice_ci"].tolist() == (2 * summary["mean_wait_ci"]).tolist()
+
+
+@given(st.integers(0, 10_000))
+def test_what_is_drawn_keeps_to_what_is_known(seed):
+    """Nothing ends before now, or after its walltime; what a job has done stays done."""
+    record = Record()
+    snapshot = loaded()
+    machine = machine_from(snapshot, Policy.load("fcfs"), None, record, seed=seed)
+    machine.run(())
+    ends = dict(zip(record.id, record.end, strict=True))
+    assert min(ends.values()) >= 100.0
+    assert 100 + 100 / 1.25 - 1e-6 <= ends["a"] <= 100 + 100 * 1.25 + 1e-6
+    for name, start, end in zip(record.id, record.start, record.end, strict=True):
+        if name.startswith("w"):
+            assert 0.05 * 200 - 1e-6 <= end - start <= 200 + 1e-6
+
+
+def test_what_was_before_the_snapshot_counts_for_nothing():
+    """Nodes that draw 100 W, 300 W at work: whatever the policy, power from now on is between all of them."""
+    snapshot = loaded()
+    for name, node in list(snapshot.nodes.items()):
+        snapshot.nodes[name] = replace(node, idle_power=100.0, active_power=300.0)
+    corridor = Policy.load("power-corridor").with_(**{"power.upper": "900 W"})
+    runs = simulate(snapshot=snapshot, policy=["fcfs", corridor], seeds=20).runs
+    watts = runs["energy"] / runs["makespan"]
+    assert watts.between(400, 1200).all()
+
+
+def test_a_study_of_a_snapshot_has_no_store_and_no_overlay():
+    for wrong in ({"store": "x"}, {"malleable": 0.5}):
+        with pytest.raises(InputError, match="one of both"):
+            simulate(snapshot=loaded(), policy=["fcfs"], **wrong)
+    with pytest.raises(InputError, match="seeds"):
+        simulate(snapshot=loaded(), policy=["fcfs"], seeds=0)

@@ -14,6 +14,7 @@ from dask_hpc.checkpoint.store.value import unpack
 from dask_hpc.checkpoint.store.variables import Chunks, place_of, stored_chunks
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.layout import Layout
+from dask_hpc.planning.redistribution import Blocks, redistribution
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,6 @@ def _variable(
     layout: Layout,
     nodes: Sequence[str],
 ) -> tuple[dict[str, Wanted], Chunks]:
-    from dask_hpc.planning.redistribution import Blocks, redistribution  # brings scipy along
-
     dims = tuple(str(dim) for dim in unpack(record["dims"]))
     edges = tuple((0, *accumulate(sizes)) for sizes in chunks)
     plan = redistribution(Blocks(dims, edges, {}), layout, nodes=len(nodes), candidates=nodes)

@@ -67,9 +67,11 @@ def restore(
     ``skipped``. One item comes back as itself, several as a dictionary by label; ``item`` asks for one.
 
     With a ``client`` (by default the one that is active, if any) the blocks go straight to the workers:
-    on so many ``nodes`` and cut as the ``layout`` says, if given (see ``redistribute``). An asynchronous
-    client gives an awaitable. Values of which every node has one follow the rule they were added with, or
-    that of ``on_resize``, by label, if the number of nodes is another than it was.
+    on so many ``nodes`` and cut as the ``layout`` says, if given (see ``redistribute``). What is
+    ``"replicated"`` is on every node at first; Dask reduces that to one copy when it tidies up, unless it
+    goes through ``redistribute``, too. An asynchronous client gives an awaitable. Values of which every node
+    has one follow the rule they were added with, or that of ``on_resize``, by label, if the number of nodes
+    is another than it was.
 
     Without one, collections are read when they are computed; ``verify`` reads and checks everything first.
 

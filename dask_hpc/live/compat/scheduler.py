@@ -1,6 +1,6 @@
 """What we put into a scheduler: remote calls, plugins, pages of the dashboard."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 
@@ -23,8 +23,11 @@ def dashboard_of(scheduler: Any) -> Any:
     return None
 
 
-def add_pages(scheduler: Any, pages: Mapping[str, Callable[..., None]]) -> Any:
-    """Serve these Bokeh documents, by path, beside Dask's own, and list them as Dask's own are listed.
+def add_pages(
+    scheduler: Any, pages: Mapping[str, Callable[..., None]], unlisted: Collection[str] = ()
+) -> Any:
+    """Serve these Bokeh documents, by path, beside Dask's own, and list them as Dask's own are listed, but
+    for those that are to be unlisted.
 
     A page is called with scheduler, template variables and document. Answers what ``remove_pages`` needs;
     None if the dashboard is off. Needs Bokeh, which is there if the dashboard is on.
@@ -44,6 +47,8 @@ def add_pages(scheduler: Any, pages: Mapping[str, Callable[..., None]]) -> Any:
         # Only looked at for lists of what there is, such as individual-plots.json.
         dask_pages.applications[path] = context
         word = path.strip("/")
+        if path in unlisted:
+            continue
         if word.startswith("individual-"):
             name = word.removeprefix("individual-").replace("-", " ").title()
             variables["plots"].append({"url": word, "name": name.replace("Hpc", "HPC")})

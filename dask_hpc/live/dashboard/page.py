@@ -8,10 +8,12 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 
 from dask_hpc.live import compat
 from dask_hpc.live.allotments import Allotments
+from dask_hpc.live.dashboard.control import PATH, control_page
 from dask_hpc.live.dashboard.html import COLOURS
 from dask_hpc.live.power.trace import PowerTrace
 from dask_hpc.live.status import told
@@ -81,8 +83,15 @@ class Dashboard:
 
     def __init__(self, plugin: "HpcPlugin") -> None:
         self._plugin = plugin
+        #: who knows it may change things on the page ``/hpc-control``
+        self.token = token_urlsafe(16)
         self._watched: Watched | None = None
         self._served: Any = None
+
+    @property
+    def control(self) -> str | None:
+        """Where that page is on this dashboard; None if there is none."""
+        return None if self._served is None else f"{PATH.lstrip('/')}?token={self.token}"
 
     def open(self) -> None:
         """Serve the pages, if there is a dashboard."""
@@ -96,9 +105,10 @@ class Dashboard:
             "/individual-hpc-pipelines": partial(_part, watched, "pipelines"),
             "/individual-hpc-file-systems": partial(_part, watched, "file systems"),
             "/individual-hpc-checkpoints": partial(_part, watched, "checkpoints"),
+            PATH: partial(control_page, self._plugin, self.token),
         }
         try:
-            self._served = compat.add_pages(self._plugin.scheduler, pages)
+            self._served = compat.add_pages(self._plugin.scheduler, pages, unlisted=(PATH,))
             self._watched = watched
         except Exception:
             logger.warning("dask-hpc: no dashboard page", exc_info=True)

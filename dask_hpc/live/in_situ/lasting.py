@@ -5,7 +5,7 @@ begins again, on the nodes that are left, from the newest of these that is still
 
 1. the state of the first iteration that was not handed out: nothing is stepped again, only analysed again. So
    it is when the worker gave its data away before it left, or held none;
-2. the state that was kept last (``keep_every``): each of its blocks is on two nodes;
+2. the state that was kept last (``keep_every``): each of its blocks is on two nodes, after a loss again;
 3. the state that the pipeline began with.
 
 Iterations that were handed out already are stepped again, without their analyses, and not handed out again.
@@ -29,16 +29,16 @@ _LOOK = 0.25  # seconds between two looks at which workers are there
 
 
 class Kept:
-    """A state whose groups of blocks are held, each with its copy on another node if there is one."""
+    """A state whose groups of blocks are held, each with its copies (none yet after a loss)."""
 
-    def __init__(self, of: Submitted, copies: Sequence[Future | None]) -> None:
+    def __init__(self, of: Submitted, copies: Sequence[Sequence[Future]] = ()) -> None:
         self.of = Submitted(of.iteration, of.orders, list(of.groups))
-        self.copies = list(copies)
+        self.copies = copies
 
     @property
     def is_done(self) -> bool:
         """Whether all copies are there."""
-        return all(copy is None or copy.status == "finished" for copy in self.copies)
+        return all(copy.status == "finished" for some in self.copies for copy in some)
 
 
 class Keeping:
@@ -53,8 +53,9 @@ class Keeping:
     def submit(self, iteration: int, orders: Orders, before: Submitted, again: bool = False) -> Submitted:
         """All tasks of an iteration, and copies of its state if it is to be kept."""
         one = self._submitter.submit(iteration, orders, before, again)
+        self.kept = deque(kept if kept.copies else self._keep(kept.of, orders) for kept in self.kept)
         if self._every and iteration % self._every == 0 and len(self.kept) < 2:
-            self.kept.append(Kept(one, [self._copy(group, orders) for group in one.groups]))
+            self.kept.append(self._keep(one, orders))
         return one
 
     def handed_out(self, first: int) -> None:
@@ -62,15 +63,23 @@ class Keeping:
         if len(self.kept) == 2 and self.kept[1].is_done and self.kept[1].of.iteration <= first:
             self.kept.popleft()
 
-    def _copy(self, group: Group, orders: Orders) -> Future | None:
+    def _keep(self, one: Submitted, orders: Orders) -> Kept:
+        """A state with copies on the node where it is, and on another if there is one. On its own node, too:
+        when a copy has fetched its data, Dask has them twice and drops one or the other (ReduceReplicas),
+        so that what the step made may be left on the node of that copy alone."""
+        kept = Kept(one)
+        kept.of.bring_to(orders)
         node_of = {place.address: place.node for place in orders.places.simulation}
         node_of |= {place.address: place.node for place in orders.places.staging}
         node_of |= dict(orders.idle)
-        others = [address for address, node in node_of.items() if node != node_of[group.address]]
-        if not others:
-            return None
-        turn = sorted(node_of).index(group.address)
-        return self._submitter.task(others[turn % len(others)], tasks.copied, group.future)
+        copies = []
+        for group in kept.of.groups:
+            others = [address for address, node in node_of.items() if node != node_of[group.address]]
+            turn = sorted(node_of).index(group.address)
+            homes = [group.address] + ([others[turn % len(others)]] if others else [])
+            copies.append([self._submitter.task(home, tasks.copied, group.future) for home in homes])
+        kept.copies = copies
+        return kept
 
 
 class Lasting:
@@ -177,7 +186,7 @@ class Lasting:
         """What to begin again from, whether its analyses are to be done again, and how that is called."""
         newest = under_way[0] if under_way else self._loop.newest
         complete = [await self._there(kept.of, kept.copies) for kept in self._submitter.kept]
-        self._submitter.kept = deque(Kept(one, ()) for one in complete if one is not None)
+        self._submitter.kept = deque(Kept(one) for one in complete if one is not None)
         if newest.groups and newest.iteration <= first and (found := await self._there(newest, ())):
             return found, newest.iteration == first, "whose state was not lost"
         for kept in reversed(self._submitter.kept):
@@ -186,11 +195,11 @@ class Lasting:
                 return one, one.iteration == first, "which was kept on another node"
         return await self._lay(), False, "with which it began"
 
-    async def _there(self, one: Submitted, copies: Sequence[Future | None]) -> Submitted | None:
+    async def _there(self, one: Submitted, copies: Sequence[Sequence[Future]]) -> Submitted | None:
         """That state, its blocks where they are now; None if any is lost."""
         choices = [[group.future] for group in one.groups]
-        for futures, copy in zip(choices, copies, strict=False):
-            futures += [copy] if copy is not None else []
+        for futures, some in zip(choices, copies, strict=False):
+            futures += some
         holding = await compat.who_holds(self._client, (one.key for some in choices for one in some))
         running = await self._client.scheduler.ncores_running(workers=None)
         groups = []

@@ -1,6 +1,6 @@
 """Starts and resizes are let through as far as they fit into the corridor, and booked at once."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf
@@ -62,6 +62,28 @@ class Admission:
         for start in self._undecided(starts):
             self.start(self.snapshot.waiting[start.job], start.nodes, start)
 
+    def pass_by(self) -> None:
+        """Who could not start below the bound even if nobody else worked is in nobody's way. The queue,
+        which knows nothing of power, would keep nodes for it until the bound moves: those that are behind
+        it start in their order, until one does not fit."""
+        waiting = list(islice(self.snapshot.waiting, self.depth))
+        too_large = [job.id for job in waiting if self.is_too_large(job)]
+        if not too_large:
+            return
+        reason = f"{too_large[0]} would exceed the bound of power even alone, and is passed by"
+        for job in self._unstarted(job for job in waiting if job.id not in too_large):
+            if not self.start(job, job.nodes, Start(job.id, job.nodes, reason)):
+                return
+
+    def is_too_large(self, job: Job) -> bool:
+        """Whether it could not start below the bound even if nobody else worked."""
+        least = smallest_start(job)
+        return least <= self.snapshot.size and self.balance.alone(job.id, least) > self.bounds.ceiling + TINY
+
+    def _unstarted(self, jobs: Iterable[Job]) -> list[Job]:
+        started = {start.job for start in self.starts}
+        return [job for job in jobs if job.id not in started]
+
     def _undecided(self, starts: Starts) -> Starts:
         """Nobody starts twice."""
         started = {start.job for start in self.starts}
@@ -79,7 +101,7 @@ class Admission:
         if size and not (self.anchor.may_start(job, size) and self.coming.admits(job, size)):
             size = self._sooner(job, size)
         if not size:
-            if high and self.held is None:
+            if high and self.held is None and not self.is_too_large(job):
                 self.held = job
             return False
         asked = self.asked.get((job.id, size))

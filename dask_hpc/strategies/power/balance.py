@@ -153,6 +153,11 @@ class Balance:
         self.peak_jobs.add(before - after, self.at_worst(job_id))
         return fits
 
+    def alone(self, job_id: str, nodes: int) -> float:
+        """The most that would be drawn if nobody worked but this job, on so many nodes."""
+        power = self.at_worst(job_id).most
+        return nodes * power + (self.size - nodes) * self.view.idle + self.bias + self.extra.most
+
     def largest(self, job: Job, before: int, wanted: int, ceiling: float) -> int:
         """The largest legal size up to the wanted one that fits; ``before`` (0: it waits) if none does."""
         least = max(before + 1, job.min_nodes)

@@ -93,6 +93,8 @@ class Decision:
         is_empty = strategy.sharing == "equal" and not self.snapshot.running
         if strategy.scope == "queue" and (strategy.sharing == "asked" or is_empty):
             admission.take_starts(starts)
+            if not is_broken and not goal:
+                admission.pass_by()
         elif strategy.scope == "queue" and not is_broken and not goal and not self.snapshot.is_resizing:
             admission.share_equally(strategy.candidates)
         admission.take_resizes(resizes)

@@ -4,6 +4,7 @@ import heat
 import pytest
 import xarray as xr
 from distributed import Client, LocalCluster
+from distributed.utils_test import async_poll_for
 
 import dask_hpc
 from dask_hpc.model.partition import Partition, Phases
@@ -73,6 +74,56 @@ def test_a_worker_that_is_lost_costs_no_iteration(four, placement, keep_every):
     if keep_every:
         assert not any("with which it began" in reason for reason in reasons)
     assert "0" not in pipe.status()["nodes"]
+
+
+def copies(client):
+    """The tasks that copy a state which is kept."""
+    return [task for task in client.cluster.scheduler.tasks.values() if task.key.startswith("in-situ-copied")]
+
+
+async def are_done(client):
+    await async_poll_for(lambda: {task.state for task in copies(client)} == {"memory"}, 10)
+
+
+def test_a_kept_state_does_not_depend_on_what_dask_drops(four):
+    """Of what a copy fetched, Dask has two replicas and drops one: here always the one at home."""
+    four.amm.stop()
+
+    async def drop():
+        await are_done(four)
+        # of the two copies of a step, the one at home is the first
+        fetched = {step: copy for copy in copies(four) for step in copy.dependencies}
+        dropped = [(w, step) for step, copy in fetched.items() for w in step.who_has - copy.who_has]
+        assert dropped
+        for worker, step in dropped:
+            four.cluster.scheduler.request_remove_replicas(worker.address, [step.key], stimulus_id="test")
+        await async_poll_for(lambda: not any(w in (step.who_has or ()) for w, step in dropped), 10)
+
+    def happens(pipe):
+        four.sync(drop)
+        kill(four, 0)
+
+    reasons = recovered(run(four, happens, placement=IN_SITU, keep_every=4))
+    assert len(reasons) == 1 and "which was kept on another node" in reasons[0]
+
+
+def test_a_kept_state_survives_one_loss_after_the_other(four):
+    """After the first, what is left of it is copied again."""
+    pipe = dask_hpc.InSituPipeline(
+        heat.advance,
+        STATE,
+        ANALYSES,
+        chunks={"y": 4},
+        halo={"y": 1},
+        client=four,
+        placement=IN_SITU,
+        keep_every=8,
+    )
+    for i, _ in pipe.run(15):
+        if i in (10, 13):
+            four.sync(are_done, four)
+            kill(four, i // 13)
+    assert ["from iteration 8," in reason for reason in recovered(pipe)] == [True, True]
 
 
 def test_a_worker_that_gives_its_data_away(four):

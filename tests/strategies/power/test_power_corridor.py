@@ -201,6 +201,22 @@ def test_the_nearest_that_can_be_reached():
     assert held(indices) == {"r": 2, "m": 4}, "as published: what is not feasible is left alone"
 
 
+@pytest.mark.parametrize("queue", ["elastic", "fcfs", "easy-backfill"])
+def test_who_could_not_start_even_alone_is_passed_by(queue):
+    """Eight nodes of 10 W, 100 W at work, below 400 W: three may work. Who wants all of them waits for
+    another bound, and keeps nobody from the nodes that it cannot have."""
+    waiting = [rigid("eight", 8, walltime=10.0), job("three", 3, walltime=1000.0), rigid("two", 2)]
+    found = policy(upper="400 W").with_(**{"queue.strategy": queue})
+    indices = machine(waiting=waiting)
+    plan, _ = found.decide(Snapshot(indices, found.power.corridor), None)
+    assert sizes(plan.starts) == {"three": 3}
+    assert "eight would exceed the bound of power even alone" in plan.starts[0].reason
+    # with a wider bound nobody is passed by
+    wide = policy(upper="900 W").with_(**{"queue.strategy": queue})
+    plan, _ = wide.decide(Snapshot(machine(waiting=waiting), wide.power.corridor), None)
+    assert sizes(plan.starts) == {"eight": 8}
+
+
 def test_a_bound_out_of_reach_does_not_hold_everybody():
     """As printed, a corridor that no start brings to its lower bound would hold all starts for ever."""
     indices = machine(8, waiting=[job("w", 2, 1, 4)])
