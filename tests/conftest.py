@@ -3,6 +3,8 @@
 import gc
 from importlib.util import find_spec
 from math import isinf
+from statistics import median
+from threading import Event, Thread
 from time import thread_time
 
 import dask
@@ -14,8 +16,8 @@ from hypothesis import settings
 pytest_plugins = [name for name in ["distributed.pytest_resourceleaks", "scenario_report"] if find_spec(name)]
 
 # The same examples each time, so that a failure is one for everybody; --hypothesis-profile=default looks
-# for others.
-settings.register_profile("same", derandomize=True)
+# for others. What takes how long is for tests that are marked so.
+settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")
 
 
@@ -74,3 +76,22 @@ def seconds_of(own_heap):
         return min(took) / max(min(yards) / _REFERENCE, 1.0)
 
     return measure
+
+
+@pytest.fixture
+def slowness():
+    """By how much work here took more time of the processor during the test than on a machine that nobody
+    else uses: for bounds on such time of other processes."""
+    yards, is_over = [], Event()
+
+    def look():
+        while True:
+            yards.append(min(_yardstick() for _ in range(5)))  # the first ones wake the processor
+            if is_over.wait(1):
+                return
+
+    looking = Thread(target=look)
+    looking.start()
+    yield lambda: max(median(yards) / _REFERENCE, 1.0)
+    is_over.set()
+    looking.join()

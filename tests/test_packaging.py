@@ -3,14 +3,19 @@
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tarfile
+import time
 import zipfile
+from contextlib import suppress
 from importlib.metadata import entry_points, version
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
-import yaml
 
 import dask_hpc
 from dask_hpc.policy import ready_made
@@ -59,32 +64,56 @@ def test_public_names_are_there():
         dask_hpc.nonsense  # noqa: B018
 
 
-@pytest.mark.slow
-def test_the_wheel(tmp_path):
-    copy = tmp_path / "tree"
+def wanted_files():
+    """What a wheel has to hold, as paths in it."""
+    found = {"dask_hpc/py.typed", "dask_hpc/hpc.yaml", "dask_hpc/hpc-schema.yaml"}
+    found |= {"dask_hpc_widgets/package.json", "dask_hpc_widgets/shared/style.css"}
+    found |= {f"dask_hpc/policies/{path.name}" for path in ready_made().values()}
+    found |= {f"dask_hpc/notebooks/{path.name}" for path in (ROOT / "notebooks/tutorials").glob("*.ipynb")}
+    for folder, package in ((ROOT, "dask_hpc"), (ROOT / "widgets", "dask_hpc_widgets")):
+        for suffix in ("py", "yaml", "js", "css", "html"):
+            found |= {str(path.relative_to(folder)) for path in (folder / package).rglob(f"*.{suffix}")}
+    return found
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The wheel, the files of the sdist, and the wheel that is made of the sdist."""
+    folder = tmp_path_factory.mktemp("built")
+    copy, again = folder / "tree", folder / "again"
     ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
     shutil.copytree(ROOT, copy, ignore=ignored)  # building must not leave anything in the tree
-    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(copy)]
-    subprocess.run(pip, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("dask_hpc-*.whl")
-    assert wheel.name == f"dask_hpc-{dask_hpc.__version__}-py3-none-any.whl"
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, copy)
+    (wheel,) = folder.glob("dask_hpc-*.whl")
+    run(sys.executable, "-m", "venv", folder / "tools")
+    tools = folder / "tools/bin/python"
+    run(tools, "-m", "pip", "install", "-q", "hatchling")
+    run(tools, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=copy)
+    (sdist,) = folder.glob("dask_hpc-*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", again, sdist)
+    return wheel, packed, next(again.glob("*.whl"))
 
+
+def run(*command, **options):
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_wheel(built, tmp_path):
+    wheel, _, again = built
+    assert wheel.name == again.name == f"dask_hpc-{dask_hpc.__version__}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         archive.extractall(tmp_path / "site")
+    with zipfile.ZipFile(again) as archive:
+        assert set(archive.namelist()) == names
     (metadata,) = {name.partition("/")[0] for name in names if ".dist-info/" in name}
     assert {name.partition("/")[0] for name in names} == {"dask_hpc", "dask_hpc_widgets", metadata}
-    wanted = {
-        "dask_hpc/py.typed",
-        "dask_hpc/hpc.yaml",
-        "dask_hpc/hpc-schema.yaml",
-        "dask_hpc_widgets/__init__.py",
-    }
-    wanted |= {f"dask_hpc/policies/{path.name}" for path in ready_made().values()}
-    for folder, package in ((ROOT, "dask_hpc"), (ROOT / "widgets", "dask_hpc_widgets")):
-        for suffix in ("py", "yaml", "js", "css", "html"):
-            wanted |= {str(path.relative_to(folder)) for path in (folder / package).rglob(f"*.{suffix}")}
-    assert wanted <= names
+    assert wanted_files() <= names
     assert any(name.endswith("/LICENSE") for name in names)
 
     # what was unpacked works on its own: -I keeps the checkout out, so the policies are the wheel's
@@ -93,26 +122,57 @@ def test_the_wheel(tmp_path):
         "print(dask_hpc.__file__, *p.ready_made())"
     )
     site = str(tmp_path / "site")
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", program, site], capture_output=True, text=True, check=True
-    )
-    found, *policies = done.stdout.split()
+    found, *policies = run(sys.executable, "-I", "-c", program, site).split()
     assert found.startswith(site)
     assert policies == list(ready_made())
 
 
-def test_binder():
-    environment = yaml.safe_load((ROOT / "binder/environment.yml").read_text())
-    assert "python=3.12" in environment["dependencies"]
-    for script in ("start", "postBuild"):
-        assert os.access(ROOT / "binder" / script, os.X_OK)
-    show = "import dask; print(dask.config.get('distributed.dashboard.link'))"
-    command = ["bash", str(ROOT / "binder/start"), sys.executable, "-c", f"import distributed; {show}"]
-    there = {"JUPYTERHUB_SERVICE_PREFIX": "/user/me/"}
-    for extra, expected in (
-        (there, "{JUPYTERHUB_SERVICE_PREFIX}proxy/{port}/status"),
-        ({}, "{scheme}://{host}"),
-    ):
-        clean = {key: value for key, value in os.environ.items() if key not in there}
-        done = subprocess.run(command, env={**clean, **extra}, capture_output=True, text=True, check=True)
-        assert done.stdout.startswith(expected)
+@pytest.mark.slow
+def test_the_sdist(built):
+    _, packed, _ = built
+    mine = {name for name in tracked_files() if not name.startswith(".")}
+    assert mine - packed == set()
+    assert not any(name.startswith(".ci/") for name in packed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # the whole of JupyterLab is installed
+def test_the_installed_wheel_has_the_widgets_and_the_lab(built, tmp_path):
+    python = tmp_path / "venv/bin/python"
+    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    run(python, "-m", "pip", "install", "-q", f"{built[0]}[widgets]")
+    program = (
+        "import dask_hpc_widgets as w; assert 'site-packages' in w.__file__;"
+        "from importlib.metadata import entry_points;"
+        "[point.load() for point in entry_points(group='dask_hpc.displays')];"
+        "explorers = [getattr(w, name)() for name in w.__all__ if name.endswith('Explorer')];"
+        "modules = [getattr(w, name)._esm for name in w.__all__ if hasattr(getattr(w, name), '_esm')];"
+        "print(len(explorers), len(modules), min(len(str(text)) for text in modules) > 500)"
+    )
+    explorers, modules, are_long = run(python, "-I", "-c", program, cwd=tmp_path).split()
+    assert (int(explorers), are_long) == (3, "True") and int(modules) >= 10
+
+    # the page of the notebook, from the wheel's copy of it
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    mine = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "PYTHON"))}
+    mine |= {"HOME": str(tmp_path), "JUPYTER_TOKEN": "secret"}
+    command = [tmp_path / "venv/bin/dask-hpc", "lab", "--no-browser", f"--port={port}"]
+    log = tmp_path / "lab.log"
+    with log.open("w") as file:
+        lab = subprocess.Popen(command, cwd=tmp_path, env=mine, stdout=file, stderr=file)
+    try:
+        limit, answer = time.monotonic() + 120, ""
+        while "ControlRoom(" not in answer:
+            assert time.monotonic() < limit and lab.poll() is None, log.read_text()
+            address = f"http://127.0.0.1:{port}/api/contents/1-first-steps.ipynb?token=secret"
+            with suppress(OSError):
+                answer = urlopen(address, timeout=30).read().decode()
+            time.sleep(0.1)
+        lab.send_signal(signal.SIGINT)
+        assert lab.wait(30) == 0
+    finally:
+        if lab.poll() is None:
+            lab.kill()
+            lab.wait()

@@ -1,5 +1,30 @@
-"""The notebook face of dask-hpc. Widgets join it as their features land."""
+"""The notebook face of dask-hpc: see a managed cluster, and tune it."""
 
 from dask_hpc import __version__
+from dask_hpc_widgets.allotment_map import AllotmentMap
+from dask_hpc_widgets.checkpoint_view import CheckpointView
+from dask_hpc_widgets.control_room import ControlRoom, control_room_of
+from dask_hpc_widgets.corridor_chart import CorridorChart
+from dask_hpc_widgets.corridor_explorer import CorridorExplorer
+from dask_hpc_widgets.interval_explorer import IntervalExplorer
+from dask_hpc_widgets.jobs_table import JobsTable
+from dask_hpc_widgets.partition_explorer import PartitionExplorer
+from dask_hpc_widgets.policy_panel import PolicyPanel
+from dask_hpc_widgets.story_view import StoryView
+from dask_hpc_widgets.what_if import WhatIf
 
-__all__ = ["__version__"]
+__all__ = [
+    "AllotmentMap",
+    "CheckpointView",
+    "ControlRoom",
+    "CorridorChart",
+    "CorridorExplorer",
+    "IntervalExplorer",
+    "JobsTable",
+    "PartitionExplorer",
+    "PolicyPanel",
+    "StoryView",
+    "WhatIf",
+    "__version__",
+    "control_room_of",
+]

@@ -1,0 +1,45 @@
+"""A page that shows 1,000 nodes and 200 jobs ten times a second stays smooth and small."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+import pytest
+from rig import chromium
+
+BENCHMARKS = Path(__file__).parents[2] / "notebooks" / "benchmarks"
+
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
+
+
+def measured(rig, *given):
+    """In a process of its own, as the benchmark does."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", BENCHMARKS / rig, *given],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0
+    print(done.stdout)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(chromium() is None, reason="needs Debian's chromium")
+@pytest.mark.skipif(importlib.util.find_spec("playwright") is None, reason="needs playwright")
+def test_a_page_of_1000_nodes_and_200_jobs():
+    found = measured("thousand_nodes.py", "page", "10")
+    assert found["complaints"] == []
+    assert found["frames"] > 30
+    assert found["pss"] < 300
+    assert found["messages"] > 10  # it was told all the time
+
+
+def test_to_watch_costs_the_scheduler_little(slowness):
+    found = measured("watched_scheduler.py", "measure", "1.5", "16")
+    more = [ours - without for ours, without in zip(found["watched"], found["without"], strict=True)]
+    assert median(more) < 0.02 * slowness()
+    assert median(found["answers"]) > 5

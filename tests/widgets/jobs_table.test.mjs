@@ -1,0 +1,42 @@
+// What is said of jobs, and what can be done about them.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { deeds, efficiency, left, sizeOf, sorted } from "../../widgets/dask_hpc_widgets/jobs_table.js";
+
+const job = (given) => ({
+  state: "running", kind: "malleable", nodes: 2, asks: 2, min_nodes: 1, max_nodes: 4, submitted: 0, started: 10,
+  ended: null, progress: null, expected_end: null, compute: 0, transfer: 0, waiting_because: null, ...given,
+});
+const names = (found) => found.map(([what, , , more]) => (what === "resize" ? more.nodes : what));
+
+test("a job is resized within its range, held while it waits, and cancelled until it is done", () => {
+  assert.deepEqual(names(deeds(job())), [-1, 1, "protect", "cancel"]);
+  assert.deepEqual(names(deeds(job({ nodes: 4 }))), [-1, "protect", "cancel"]);
+  assert.deepEqual(names(deeds(job({ kind: "rigid" }))), ["protect", "cancel"]);
+  assert.deepEqual(names(deeds(job({ state: "waiting" }))), ["hold", "cancel"]);
+  assert.deepEqual(names(deeds(job({ state: "waiting", waiting_because: "held: asked for" }))), ["release", "cancel"]);
+  assert.deepEqual(deeds(job({ state: "done" })), []);
+});
+
+test("nothing can be done about jobs of a simulation", () => {
+  assert.deepEqual(deeds(job(), true), []);
+  assert.deepEqual(deeds(job({ state: "waiting" }), true), []);
+});
+
+test("running jobs come first, then those that wait, then the newest that are done", () => {
+  const found = sorted([job({ id: "d", state: "done", ended: 3 }), job({ id: "w", state: "waiting" }),
+    job({ id: "e", state: "done", ended: 5 }), job({ id: "r" })]);
+  assert.deepEqual(found.map((one) => one.id), ["r", "w", "e", "d"]);
+});
+
+test("size, efficiency and what is left", () => {
+  assert.equal(sizeOf(job()), "2 of 1 to 4");
+  assert.equal(sizeOf(job({ state: "waiting", asks: 3, min_nodes: 3, max_nodes: 3 })), "3");
+  assert.equal(efficiency(job()), null);
+  assert.equal(efficiency(job({ compute: 3, transfer: 1 })), 0.75);
+  assert.equal(left(job({ progress: 0.5 }), 30), 20);
+  assert.equal(left(job({ expected_end: 50 }), 30), 20);
+  assert.equal(left(job({ state: "waiting" }), 30), null);
+});

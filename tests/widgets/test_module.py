@@ -1,0 +1,51 @@
+"""A widget's JavaScript is one module: everything it needs, each once, and no name twice."""
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from dask_hpc_widgets import module as module_file
+from dask_hpc_widgets.module import module, style
+
+HERE = Path(module_file.__file__).parent
+WIDGETS = sorted(path.stem for path in HERE.glob("*.js"))
+NAMES = re.compile(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", re.MULTILINE)
+
+
+def test_every_widget_has_its_python_file():
+    assert WIDGETS
+    assert [name for name in WIDGETS if not (HERE / f"{name}.py").exists()] == []
+
+
+@pytest.mark.parametrize("name", WIDGETS)
+def test_a_module_is_complete_and_has_no_name_twice(name):
+    text = module(name)
+    assert not re.search(r"^import ", text, re.MULTILINE)
+    assert re.findall(r"^export .*", text, re.MULTILINE) == ["export default { render };"]
+    assert [one for one, count in Counter(NAMES.findall(text)).items() if count > 1] == []
+
+
+@pytest.mark.parametrize("name", WIDGETS)
+def test_nothing_comes_from_a_network(name):
+    for text in (module(name), style()):
+        assert not re.search(r"https?://(?!www\.w3\.org/)|@import|importScripts|new Worker", text)
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="needs node")
+@pytest.mark.parametrize("name", WIDGETS)
+def test_a_module_is_valid(name, tmp_path):
+    path = tmp_path / "module.mjs"
+    path.write_text(module(name))
+    subprocess.run(["node", "--check", str(path)], check=True, capture_output=True)
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="needs node")
+def test_what_needs_no_page():
+    """The layouts, scales and hit tests, as Node sees them."""
+    folder = Path(__file__).parent
+    done = subprocess.run(["node", "--test", str(folder)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^# pass [1-9]", done.stdout, re.MULTILINE)

@@ -1,0 +1,166 @@
+"""Views follow the cluster, carry out what they are asked for, and leave nothing behind."""
+
+import json
+
+import dask_hpc_widgets as widgets
+import pytest
+from conftest import hear, until
+from dask_hpc_widgets import view as view_module
+
+import dask_hpc
+
+VIEWS = ["AllotmentMap", "CheckpointView", "CorridorChart", "JobsTable", "StoryView"]
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_is_given_what_was_and_told_what_is_new(busy, name):
+    view = getattr(widgets, name)(busy)
+    sent = []
+    view.send = lambda content, buffers=None: sent.append(content)
+    until(lambda: len(sent) > 2)
+    assert view.get_state("course")["course"] == {}  # each front end asks for it: see below
+    counts = [one["news"]["head"]["count"] for one in sent if "news" in one]
+    assert counts == list(range(counts[0], counts[0] + len(counts)))
+    view._hear(None, {"do": "whole"}, [])
+    whole = until(lambda: next((one["whole"] for one in sent if "whole" in one), None))
+    assert whole["head"]["count"] >= counts[0] and whole["head"]["policy"] == "easy-backfill"
+    assert set(whole) <= {"head", "order", "jobs", *view.draws}
+    view.close()
+    until(lambda: not busy.watch.is_awake)
+
+
+def test_after_a_problem_everything_is_told_anew(busy):
+    view, watch = widgets.AllotmentMap(busy), busy.watch
+    until(lambda: watch.course.holders)
+    sent = []
+    view.send = lambda content, buffers=None: sent.append(content)
+    busy.client.loop.add_callback(watch._say, "no answer")
+    # nobody asked for it; as news it would be drawn a second time
+    whole = until(lambda: next((one["whole"] for one in sent if "whole" in one), None))
+    assert whole["changes"] and view.problem == ""
+    view.close()
+
+
+def test_views_are_readable_without_a_front_end(busy):
+    said = {"JobsTable": "waits: waiting, 3 of 3", "AllotmentMap": "runs holds 1", "StoryView": "start"}
+    said |= {"CorridorChart": "power is not watched", "CheckpointView": "nothing is protected"}
+    for name, words in said.items():
+        view = getattr(widgets, name)(busy)
+        until(lambda view=view, words=words: words.split()[0] in repr(view))
+        assert words.partition(", ")[0] in repr(view)
+        view.close()
+
+
+def test_what_is_told_of_checkpoints_is_json(busy):
+    client = busy.client
+    kept = client.scatter(b"x" * 1000)
+    dask_hpc.protect([kept], name="kept", client=client)
+    view = widgets.CheckpointView(busy)
+    until(lambda: (view.seen().get("checkpoint") or {}).get("protected"))
+    json.dumps(view.seen(), allow_nan=False)
+    assert "kept: " in repr(view)
+    view.close()
+    dask_hpc.unprotect("kept", client=client)
+
+
+@pytest.mark.parametrize("how", ["nobody is heard", "nothing is read"])
+def test_who_falls_behind_is_told_no_more_until_he_comes_back(busy, how, monkeypatch):
+    view = widgets.AllotmentMap(busy)
+    until(lambda: busy.watch.course.holders)
+    view._hear(None, {"do": "whole"}, [])
+    sent = []
+    view.send = lambda content, buffers=None: sent.append(content)
+    until(lambda: sent)
+    if how == "nobody is heard":
+        monkeypatch.setattr(view_module, "_UNHEARD", 0.0)
+    else:
+        monkeypatch.setattr(view_module, "_UNREAD", 2)
+    until(lambda: view._is_behind)
+    told = len(sent)
+    count = busy.watch.course.head["count"]
+    until(lambda: busy.watch.course.head["count"] > count + 3)
+    assert len(sent) == told
+    monkeypatch.undo()
+    view._hear(None, {"do": "looks", "count": count}, [])
+    until(lambda: len(sent) > told + 1)
+    assert "changes" in sent[told]["whole"] and "news" in sent[told + 1]
+    view.close()
+
+
+def test_bad_messages_do_no_harm(busy):
+    view = widgets.JobsTable(busy)
+    for message in (None, [], {}, {"do": 3}, {"do": "__class__"}, {"do": "nothing"}, {"do": "looks"}):
+        view._hear(None, message, [])
+    assert "job" in hear(view, do="cancel", job="no-such")["problem"]
+    (runs, *_) = [job["id"] for job in busy.status()["jobs"] if job["name"] == "runs"]
+    assert "nodes" in hear(view, do="resize", job=runs, nodes="many")["problem"]
+    view.close()
+
+
+def test_jobs_are_held_resized_and_cancelled(busy):
+    table = widgets.JobsTable(busy)
+    ids = {job["name"]: job["id"] for job in busy.status()["jobs"]}
+    assert hear(table, do="hold", job=ids["waits"])["done"] == "waits is held"
+    jobs = {job["name"]: job for job in busy.status()["jobs"]}
+    assert jobs["waits"]["waiting_because"].startswith("held: ")
+    assert "may start" in hear(table, do="release", job=ids["waits"])["done"]
+    assert "asks for 2 nodes" in hear(table, do="resize", job=ids["runs"], nodes=1)["done"]
+    until(lambda: len({j["name"]: j for j in busy.status()["jobs"]}["runs"]["nodes"]) == 2)
+    assert "1 results" in hear(table, do="protect", job=ids["runs"])["done"]
+    assert "cancelled" in hear(table, do="cancel", job=ids["waits"])["done"]
+    table.close()
+
+
+def test_the_control_room_closes_without_a_trace(busy):
+    room = widgets.ControlRoom(busy)
+    until(lambda: busy.watch.course.head)
+    assert "policy easy-backfill" in repr(room) and "runs: running, 1 of 1 nodes" in repr(room)
+    found = room._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in found and "waits: waiting" in found["text/html"]
+    room.close()
+    until(lambda: not busy.watch.is_awake)
+    assert busy.status()["state"] == "on"  # the cluster goes on as it was
+    assert room.comm is None
+
+
+def test_pause_resume_undo(busy):
+    line = widgets.ControlRoom(busy).headline
+    hear(line, do="pause")
+    assert busy.status()["state"] == "paused"
+    hear(line, do="resume")
+    assert busy.status()["state"] == "on"
+    busy.set("fcfs")
+    assert "easy-backfill" in hear(line, do="undo")["done"]
+    assert "nothing to undo" in hear(line, do="undo")["problem"]
+
+
+def test_a_bound_is_moved_and_undone(busy):
+    chart = widgets.CorridorChart(busy)
+    assert "no power strategy" in hear(chart, do="bound", which="upper", watts=900)["problem"]
+    busy.set("power-corridor")
+    assert hear(chart, do="bound", which="upper", watts=900)["problem"] == ""
+    assert "upper: 900 W" in busy.set()["policy"]
+    assert "lower" in hear(chart, do="bound", which="lower", watts=1000)["problem"]
+    assert "watts" in hear(chart, do="bound", which="upper", watts="much")["problem"]
+    until(lambda: chart.seen().get("corridor") == [[0.0, 0.0, 900.0]])
+    hear(chart, do="later", at=5000, lower="", upper="700 W")
+    until(lambda: len(chart.seen()["corridor"]) == 2)
+    assert chart.seen()["corridor"] == [[0.0, 0.0, 900.0], [5000.0, 0.0, 700.0]]
+    hear(chart, do="bound", which="upper", watts=800)
+    until(lambda: chart.seen()["corridor"][0][2] == 800.0)
+    assert "later than" in hear(chart, do="later", at=0, upper="1 kW")["problem"]
+    hear(chart, do="undo")
+    until(lambda: chart.seen()["corridor"][0][2] == 900.0)
+    chart.close()
+
+
+def test_why_a_row_is_there(busy):
+    view = widgets.StoryView(busy)
+    sent = []
+    view.send = lambda content, buffers=None: sent.append(content)
+    rows = busy.story()
+    number = next(i for i, row in enumerate(rows) if row["decision"] == "start")
+    view._hear(None, {"do": "why", "number": number}, [])
+    row = until(lambda: next((one["row"] for one in sent if "why" in one), None))
+    assert row["rule"] == "queue: easy-backfill"
+    view.close()

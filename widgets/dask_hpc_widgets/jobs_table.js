@@ -1,0 +1,153 @@
+// A row for each job, and buttons for what can be done about it in its state.
+
+import { Numbering, colourOf } from "./shared/colours.js";
+import { follow, forget } from "./shared/course.js";
+import { claim, fill, h, tellWhatCame } from "./shared/page.js";
+import { showDuration } from "./shared/units.js";
+
+const ORDER = { running: 0, waiting: 1, done: 2 };
+const MOST_DONE = 20;
+const EVERY = 500;
+/** Name, and whether it is of numbers. */
+const COLUMNS = [["job"], ["state"], ["nodes", true], ["progress"], ["left", true], ["efficiency", true]];
+
+/** Jobs in the order in which people look for them: running, waiting, then the newest that are done. */
+export function sorted(jobs) {
+  const found = [...jobs].sort(
+    (a, b) =>
+      ORDER[a.state] - ORDER[b.state] ||
+      (a.state === "done" ? b.ended - a.ended : a.submitted - b.submitted),
+  );
+  const done = found.filter((job) => job.state === "done");
+  return [...found.filter((job) => job.state !== "done"), ...done.slice(0, MOST_DONE)];
+}
+
+/** "2 of 1 to 4", "3". */
+export function sizeOf(job) {
+  const now = job.state === "running" ? job.nodes : job.asks;
+  return job.min_nodes === job.max_nodes ? String(now) : `${now} of ${job.min_nodes} to ${job.max_nodes}`;
+}
+
+/** Share of its time that it computed; null as long as nothing is known. */
+export function efficiency(job) {
+  const all = job.compute + job.transfer;
+  return all > 0 ? job.compute / all : null;
+}
+
+/** Seconds until it is expected to end. */
+export function left(job, now) {
+  if (job.state !== "running") return null;
+  if (job.progress > 0 && job.progress < 1 && job.started !== null) {
+    return ((now - job.started) / job.progress) * (1 - job.progress);
+  }
+  return job.expected_end === null ? null : Math.max(0, job.expected_end - now);
+}
+
+/** What can be done about it now: [what, text, hint, more]; nothing in a cluster that is over. */
+export function deeds(job, isOver) {
+  const found = [];
+  if (isOver) return found;
+  if (job.state === "running" && ["malleable", "evolving"].includes(job.kind)) {
+    if (job.nodes > job.min_nodes) found.push(["resize", "\u2212", "ask for one node less", { nodes: -1 }]);
+    if (job.nodes < job.max_nodes) found.push(["resize", "+", "ask for one node more", { nodes: 1 }]);
+  }
+  if (job.state === "running") found.push(["protect", "Protect", "keep copies of its results on other nodes", {}]);
+  if (job.state === "waiting") {
+    const isHeld = (job.waiting_because ?? "").startsWith("held:");
+    found.push(isHeld ? ["release", "Release", "it may start again", {}] : ["hold", "Hold", "it is not to start", {}]);
+  }
+  if (job.state !== "done") found.push(["cancel", "Cancel", "stop it; what it has done stays", {}]);
+  return found;
+}
+
+function render({ model, el }) {
+  const jobs = new Map();
+  const numbering = new Numbering();
+  const said = h("div", { role: "status", "aria-live": "polite", class: "dh-note" });
+  const body = h("tbody");
+  const table = h("div", { class: "dh-scroll", tabindex: "0", "aria-label": "Jobs" },
+    h("table", {}, h("thead", {}, h("tr", {}, COLUMNS.map(([name, isNumber]) => h("th", { class: isNumber ? "dh-n" : "" }, name)))), body));
+  table.style.maxHeight = `${model.get("height")}px`;
+  claim(el, "dh-jobs");
+  el.append(h("h3", {}, "Jobs"), said, table);
+  let now = 0;
+  let isOver = false;
+  let seen = 0;
+  let timer = 0;
+  /** The job that will be cancelled when the button is pressed again. */
+  let doomed = null;
+
+  function show() {
+    timer = 0;
+    seen = performance.now();
+    const focused = document.activeElement?.dataset?.deed;
+    const rows = sorted(jobs.values());
+    fill(body, rows.length ? rows.flatMap(row) : h("tr", {}, h("td", { colspan: "6", class: "dh-note" }, "No job yet: with dask_hpc.job(...) submits one.")));
+    if (focused) body.querySelector(`[data-deed="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  function row(job) {
+    const chip = h("i", { class: "dh-chip" });
+    chip.style.background = colourOf(numbering.of(job.id));
+    const share = job.state === "done" ? 1 : job.progress;
+    const well = efficiency(job);
+    return [
+      h("tr", { "data-job": job.id, class: "dh-first" },
+        h("td", { title: job.id }, chip, h("b", {}, job.name)),
+        h("td", {}, job.state),
+        h("td", { class: "dh-n" }, sizeOf(job)),
+        h("td", {}, share === null ? "-" : h("progress", { max: "1", value: String(share), title: `${Math.round(share * 100)} %`, "aria-label": `${job.name}: ${Math.round(share * 100)} %` })),
+        h("td", { class: "dh-n" }, showDuration(left(job, now))),
+        h("td", { class: "dh-n" }, well === null ? "-" : `${Math.round(well * 100)} %`)),
+      h("tr", {}, h("td", { colspan: "6" }, h("div", { class: "dh-row dh-second" },
+        h("span", { class: "dh-note" }, job.waiting_because ?? job.reason),
+        h("span", { class: "dh-row" }, deeds(job, isOver).map((one) => button(job, one)))))),
+    ];
+  }
+
+  function button(job, [what, text, hint, more]) {
+    const isDoomed = what === "cancel" && doomed === job.id;
+    return h("button", {
+      title: hint, "aria-label": `${job.name}: ${hint}`, "data-deed": `${job.id} ${what} ${text}`,
+      class: isDoomed ? "dh-bad" : "",
+      onclick: () => {
+        if (what === "cancel" && !isDoomed) {
+          doomed = job.id;
+          setTimeout(() => { doomed = null; soon(); }, 4000);
+          return soon();
+        }
+        doomed = null;
+        model.send({ do: what, job: job.id, ...more });
+      },
+    }, isDoomed ? "Really?" : text);
+  }
+
+  function soon() {
+    // in a tab that is not seen, nothing is made
+    if (!timer && el.offsetParent) timer = setTimeout(show, Math.max(0, EVERY - (performance.now() - seen)));
+  }
+
+  const shown = new ResizeObserver(soon);
+  shown.observe(el);
+
+  const end = follow(model, (news, isWhole) => {
+    if (isWhole) jobs.clear();
+    if (news.head) {
+      now = news.head.time;
+      isOver = news.head.state === "simulated";
+    }
+    numbering.add(news);
+    for (const job of news.jobs ?? []) jobs.set(job.id, job);
+    forget(jobs);
+    if (isWhole || news.jobs) soon();
+  });
+  const quiet = tellWhatCame(model, said);
+  return () => {
+    end();
+    shown.disconnect();
+    clearTimeout(timer);
+    quiet();
+  };
+}
+
+export default { render };

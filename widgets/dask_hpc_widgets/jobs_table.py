@@ -1,0 +1,70 @@
+"""Jobs: how far they are, how large, how well they use their nodes, and what one can do about them."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from inspect import isawaitable
+from typing import Any
+
+import traitlets
+
+from dask_hpc import InputError, protect
+from dask_hpc_widgets.module import module, style
+from dask_hpc_widgets.view import View
+
+
+class JobsTable(View):
+    """Jobs that run, wait and are done. Ask for another size, hold, release, cancel, protect results."""
+
+    _esm = module("jobs_table")
+    _css = style()
+    draws = frozenset({"jobs"})
+
+    height = traitlets.Int(360, help="pixels").tag(sync=True)
+
+    def lines(self, whole: Mapping[str, Any]) -> Iterable[str]:
+        """A line for each job."""
+        yield from super().lines(whole)
+        for job in whole["jobs"]:
+            done = "" if job["progress"] is None else f", {job['progress']:.0%} done"
+            why = job["waiting_because"] or job["reason"]
+            yield f"  {job['name']}: {job['state']}, {job['nodes']} of {job['asks']} nodes{done}; {why}"
+
+    async def do_resize(self, asked: Mapping[str, Any]) -> str:
+        """Ask for so many more nodes, or fewer."""
+        found = await self._awaited.resize(_job(asked), asked.get("nodes"))
+        return (
+            f"{found['name']} asks for {found['requested'] or len(found['nodes'])} nodes; the policy answers"
+        )
+
+    async def do_hold(self, asked: Mapping[str, Any]) -> str:
+        """A waiting job is not to start."""
+        return f"{(await self._awaited.hold_job(_job(asked), 'held in the control room'))['name']} is held"
+
+    async def do_release(self, asked: Mapping[str, Any]) -> str:
+        """It may start again."""
+        return f"{(await self._awaited.release_job(_job(asked)))['name']} may start"
+
+    async def do_cancel(self, asked: Mapping[str, Any]) -> str:
+        """Stop a job; what it has done stays."""
+        return f"{(await self._awaited.cancel(_job(asked)))['name']} is cancelled"
+
+    async def do_protect(self, asked: Mapping[str, Any]) -> str:
+        """Keep copies of a running job's results on other nodes."""
+        job = _job(asked)
+        futures = await self._awaited.results(job)
+        if not futures:
+            raise InputError(
+                f"job {job}: protect", "nobody holds a future of any result of it", "a persisted result"
+            )
+        client = self._manager.client
+        if client.asynchronous:
+            done = protect(futures, name=job, client=client)
+        else:  # it waits for an answer, and this is the loop that brings it
+            done = await asyncio.to_thread(protect, futures, name=job, client=client)
+        if isawaitable(done):
+            await done
+        return f"{len(futures)} results of {job} are protected"
+
+
+def _job(asked: Mapping[str, Any]) -> str:
+    return str(asked.get("job"))

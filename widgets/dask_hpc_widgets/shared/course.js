@@ -1,0 +1,77 @@
+// The course of a cluster as it comes in: everything at first, then what is new.
+
+import { tellOfLooks } from "./page.js";
+
+const PATIENCE = 5000; // ms that an answer may be on its way
+
+/** Counts answers, so that one that was lost on the way is noticed. */
+export class Order {
+  constructor() {
+    this.count = -1;
+    this.asked = -Infinity;
+  }
+
+  /** Whether news follow what came before: "next", "old" or "gap". */
+  place(news) {
+    const count = news.head?.count;
+    if (count === undefined) return "next";
+    if (count <= this.count) return "old";
+    return this.count < 0 || count === this.count + 1 ? "next" : "gap";
+  }
+
+  took(news) {
+    if (news.head?.count !== undefined) this.count = news.head.count;
+  }
+
+  /** Whether to ask for everything now: a page that was frozen meets many gaps at once, and asks once. */
+  asks(now) {
+    if (now - this.asked < PATIENCE) return false;
+    this.asked = now;
+    return true;
+  }
+
+  answered() {
+    this.asked = -Infinity;
+  }
+}
+
+/** Forget the oldest jobs that are done, so that a page that is open for weeks does not grow. */
+export function forget(jobs, most = 1000, isDone = (job) => job.state === "done") {
+  for (const [id, job] of jobs) {
+    if (jobs.size <= most) return;
+    if (isDone(job)) jobs.delete(id);
+  }
+}
+
+/** Call take(news, isWhole) with all that is remembered, then with all that is new. Answers how to end it. */
+export function follow(model, take) {
+  const order = new Order();
+  const all = (news) => {
+    order.took(news);
+    take(news, true);
+  };
+  const ask = () => {
+    if (order.asks(performance.now())) model.send({ do: "whole" });
+  };
+  const heard = (message) => {
+    if (message.whole) {
+      order.answered();
+      all(message.whole);
+    }
+    if (!message.news) return;
+    const place = order.place(message.news);
+    if (place === "gap") ask();
+    if (place !== "next") return;
+    order.took(message.news);
+    take(message.news, false);
+  };
+  model.on("msg:custom", heard);
+  all(model.get("course") ?? {});
+  // what came between the state that this view was opened with and now
+  ask();
+  const quiet = tellOfLooks(model, () => order.count);
+  return () => {
+    quiet();
+    model.off("msg:custom", heard);
+  };
+}

@@ -1,0 +1,70 @@
+// Elements of a page, made from text that is never read as markup.
+
+/** h("button", {class: "plain", onclick: f}, "Apply"): an element with attributes, listeners, children. */
+export function h(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(key, value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Make an element ours: keys that are pressed in it are not for the front end around it. */
+export function claim(element, kind) {
+  element.classList.add("dask-hpc", kind);
+  element.dataset.lmSuppressShortcuts = "true";
+}
+
+/** Replace what is in an element. */
+export function fill(element, ...children) {
+  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+}
+
+/** Text that belongs to a place under the pointer. */
+export class Tip {
+  constructor(parent) {
+    this.element = h("div", { class: "dh-tip", role: "tooltip", hidden: true });
+    parent.append(this.element);
+  }
+
+  show(x, y, lines) {
+    fill(this.element, lines.map((line, i) => h(i ? "div" : "strong", {}, line)));
+    this.element.hidden = false;
+    const width = this.element.parentElement.clientWidth;
+    const left = x + 14 + this.element.offsetWidth > width ? x - 14 - this.element.offsetWidth : x + 14;
+    this.element.style.transform = `translate(${Math.max(0, left)}px, ${y + 14}px)`;
+  }
+
+  hide() {
+    this.element.hidden = true;
+  }
+}
+
+/** Say that somebody looks, now and then and when the page is seen again, and how far it has read. Answers
+ * how to end it. */
+export function tellOfLooks(model, count) {
+  const tell = () => {
+    if (document.visibilityState === "visible") model.send({ do: "looks", count: count() });
+  };
+  tell();
+  const timer = setInterval(tell, 4000);
+  document.addEventListener("visibilitychange", tell);
+  return () => {
+    clearInterval(timer);
+    document.removeEventListener("visibilitychange", tell);
+  };
+}
+
+/** Keep an element saying what came of what was asked for last, or what is wrong. Answers how to end it. */
+export function tellWhatCame(model, element) {
+  const tell = () => {
+    element.textContent = model.get("problem") || model.get("done");
+    element.classList.toggle("dh-bad", Boolean(model.get("problem")));
+  };
+  model.on("change:problem change:done", tell);
+  tell();
+  return () => model.off("change:problem change:done", tell);
+}

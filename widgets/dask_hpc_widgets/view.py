@@ -1,0 +1,168 @@
+"""What all views of a cluster have in common: they follow its course and draw what is new.
+
+A view keeps nothing of its own: the course is the watch's, and what a front end that opens later is given is
+read from there. News go out as messages; what people do comes in as messages, and is carried out on the
+client's event loop, so that a cell that computes is not in the way and nobody waits for the other.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from time import monotonic
+from typing import Any, ClassVar
+
+import anywidget
+import traitlets
+
+from dask_hpc import InputError, manage
+
+logger = logging.getLogger(__name__)
+_UNHEARD = 30.0  # seconds since a front end was heard: then nobody is told any more
+_UNREAD = 150  # answers of the watch that are on their way at most
+
+
+def manager_of(given: Any) -> Any:
+    """A handle to the cluster: of a client or cluster object, which is managed from then on if it is not."""
+    return given if hasattr(given, "watch") else manage(given)
+
+
+def heard_at_once(widget: Any) -> None:
+    """Let what a front end says to this widget come in while a cell computes.
+
+    A front end sends it to a thread of its own in the kernel. ipykernel 7.4 sends it to where the widget
+    last spoke from instead; for ours, made in a cell, that is the thread that computes. Others have no such
+    rule, and no such name.
+    """
+    if widget.comm is not None:
+        widget.comm._reply_subshell_for = None
+
+
+class View(anywidget.AnyWidget):
+    """A view of a managed cluster, or of a course that is over. ``close`` ends it without a trace."""
+
+    #: parts of the status it shows
+    parts: ClassVar[tuple[str, ...]] = ()
+    #: what of the news it draws besides the head and the order of jobs; "turned" are jobs in brief, told only
+    #: when their state changes
+    draws: ClassVar[frozenset[str]] = frozenset()
+
+    #: all that is remembered of what is over; what is live is asked for by each front end that opens, as
+    #: that would keep an hour of it twice
+    course = traitlets.Dict(read_only=True).tag(sync=True, to_json=lambda value, self: self._fixed)
+    #: what is wrong with the cluster, or with what was asked for last
+    problem = traitlets.Unicode().tag(sync=True)
+    #: what was done last
+    done = traitlets.Unicode().tag(sync=True)
+
+    _end: Callable[[], None] | None = None
+    #: when a front end was heard last, and how many answers of the watch it had read
+    _heard_at = _read = 0.0
+    _is_behind = False
+
+    def __init__(self, source: Any = None, **traits: Any) -> None:
+        # what a front end is sent first is read from these
+        self._manager: Any = None if source is None or isinstance(source, Mapping) else manager_of(source)
+        self._fixed = source if isinstance(source, Mapping) else {}
+        super().__init__(**traits)
+        heard_at_once(self)
+        if self._manager is not None:
+            self._awaited = self._manager.awaited
+            self._heard_at = monotonic()
+            self._end = self._manager.watch.follow(self._tell, self.parts)
+        self.on_msg(self._hear)
+
+    def seen(self) -> Mapping[str, Any]:
+        """What a front end that opens now is to draw."""
+        return self._fixed if self._manager is None else self.drawn(self._manager.watch.course.whole())
+
+    def drawn(self, news: dict[str, Any]) -> dict[str, Any]:
+        """News without what this view does not draw: it would cost the page time and memory."""
+        always = ("head", "order")
+        found = {k: value for k, value in self.shown(news).items() if k in self.draws or k in always}
+        if "turned" in found:
+            found["jobs"] = found.pop("turned")
+        return found
+
+    def shown(self, news: dict[str, Any]) -> dict[str, Any]:
+        """News as the front end wants them."""
+        return news
+
+    def close(self) -> None:
+        """Follow the cluster no more, and leave the page."""
+        if self._end is not None:
+            self._end()
+            self._end = None
+        self.on_msg(self._hear, remove=True)
+        super().close()
+
+    def _tell(self, news: dict[str, Any]) -> None:
+        if "problem" in news:
+            self.problem = news["problem"]
+        if "problem" in news and "head" in news:
+            self._tell_all()  # the watch does so after a problem, of a course that may be another one
+        elif not self._falls_behind(news.get("head", {}).get("count", 0)):
+            self.send({"news": self.drawn(news)})
+
+    def _falls_behind(self, count: float) -> bool:
+        """Whether nobody reads what is sent: on its way to a page that is stuck, hidden or closed it would
+        be piled up by others. Such a page is told everything when it comes back."""
+        self._is_behind |= monotonic() - self._heard_at > _UNHEARD or count - self._read > _UNREAD
+        return self._is_behind
+
+    def _tell_all(self) -> None:
+        self._is_behind, self._heard_at = False, monotonic()
+        self._read = self._manager.watch.course.head.get("count", 0)
+        self.send({"whole": self.seen()})
+
+    def _hear(self, _: Any, message: Any, buffers: Any) -> None:
+        what = message.get("do") if isinstance(message, dict) else None
+        if self._manager is None:
+            return
+        if what == "whole":
+            self._manager.client.loop.add_callback(self._tell_all)
+            return
+        if what == "looks":
+            self._manager.watch.somebody_looks()
+            self._manager.client.loop.add_callback(self._is_looked_at, message.get("count"))
+            return
+        deed = getattr(self, f"do_{what}", None) if isinstance(what, str) and what.isidentifier() else None
+        if deed is not None:
+            self._manager.client.loop.add_callback(self._carry_out, deed, message)
+
+    def _is_looked_at(self, count: Any) -> None:
+        self._heard_at = monotonic()
+        if isinstance(count, int):
+            self._read = max(self._read, count)
+        if self._is_behind:
+            self._tell_all()
+
+    async def do_undo(self, asked: Mapping[str, Any]) -> str:
+        """Back to what was in force before the last change."""
+        return f"undone: {(await self._awaited.undo())['name']} is in force"
+
+    async def _carry_out(self, deed: Callable[[Mapping[str, Any]], Awaitable[str]], asked: Any) -> None:
+        """Do what somebody asked for, and say what came of it."""
+        try:
+            self.done = await deed(asked)
+            self.problem = ""
+        except InputError as error:
+            self.problem = str(error)
+        except Exception as error:
+            logger.exception("dask-hpc: what was asked for in a widget failed")
+            self.problem = f"{type(error).__name__}: {error}"
+        self.send({"answer": asked.get("ask"), "problem": self.problem, "done": self.done})
+
+    def __repr__(self) -> str:
+        return self.readable()
+
+    def readable(self) -> str:
+        """The view as text, for where there is no front end."""
+        whole = self._fixed if self._manager is None else self._manager.watch.course.whole()
+        if not whole.get("head"):
+            return f"<{type(self).__name__}: has not seen the cluster yet>"
+        return "\n".join(self.lines(whole))
+
+    def lines(self, whole: Mapping[str, Any]) -> Iterable[str]:
+        """The course in words: how the cluster is, if a view has nothing better to say."""
+        head, gone = whole["head"], whole["nodes"]["gone"]
+        there = len(whole["nodes"]["names"]) - sum(last - first + 1 for first, last in gone)
+        yield f"policy {head['policy']}, control {head['state']}, {there} nodes"
