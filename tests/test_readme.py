@@ -10,13 +10,28 @@ import pytest
 from dask_hpc.cli import COMMANDS
 from dask_hpc.policy import ready_made
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_two_lines_to_paste():
     lines = [line for block in re.findall(r"```bash\n(.*?)```", README, re.S) for line in block.splitlines()]
-    assert len(lines) == 2
+    assert len(lines) == 4
     assert lines[0].endswith("&& dask-hpc demo") and lines[1].endswith("&& python -m pytest")
+    # these two end in JupyterLab, as tests/browser/test_lab_command.py sees it
+    assert lines[2].endswith('pip install -e ".[widgets]"') and lines[3] == "dask-hpc lab"
+
+
+def test_what_it_names_is_there():
+    for path in re.findall(r"\]\(([^)#:]+)\)|`((?:notebooks|policies|tests|dask_hpc)/[^`]*)`", README):
+        assert (ROOT / (path[0] or path[1])).exists(), path
+    for name in re.findall(r"`(\w+(?:Explorer|View|Panel|Chart|Table|Map))`", README):
+        assert f'"{name}"' in (ROOT / "widgets/dask_hpc_widgets/__init__.py").read_text()
+
+
+def test_pictures_are_small():
+    for path in (ROOT / "notebooks/pictures").glob("*.png"):
+        assert path.stat().st_size < 120_000, path.name
 
 
 def test_every_command_is_listed_and_no_other():

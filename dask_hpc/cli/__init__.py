@@ -11,8 +11,10 @@ __all__ = ["cli", "main"]
 
 #: command -> what --help says of it; the command NAME is the object NAME of dask_hpc/cli/NAME.py
 COMMANDS = {
+    "bench": "Run the benchmark notebooks, at a small scale or in full.",
     "checkpoint": "List, show, verify and prune checkpoints in a store.",
     "demo": "Show on a small live cluster what a policy does.",
+    "lab": "Open JupyterLab on a notebook with a cluster and the control room ready.",
     "plan": "Plan sizes within a power corridor, analyses in situ or in transit, commits of checkpoints.",
     "policies": "List, show and check policies.",
     "power": "Show what this machine can measure of its power, and watch it.",

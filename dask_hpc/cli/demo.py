@@ -96,6 +96,7 @@ def demo(seconds: int | None, policy: str | None, report: str, **kinds: bool) ->
         view.print_summary(console, run)
         draft.write_text(view.report_page(run), encoding="utf-8")
     console.print(f"Report: {Path(report).resolve()}", soft_wrap=True)
+    console.print("To see and steer such a cluster from a notebook: dask-hpc lab", highlight=False)
     if run.failure:
         console.print(f"[bold red]{run.failure}[/]")
         sys.exit(1)

@@ -1,7 +1,6 @@
 """``dask-hpc policies``: list, show and check policies."""
 
 import json
-from math import isinf
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def show(wants_json: bool, name: str, as_json: bool) -> None:
     chosen = {concern: strategy["strategy"] for concern, strategy in _concerns(policy).items()}
     if wants_json or as_json:
         words = {"name": policy.name, "summary": policy.summary, "source": policy.source}
-        parameters = [_described(*parameter) for parameter in policy.parameters()]
+        parameters = [{"path": path, **one.described(value)} for path, one, value in policy.parameters()]
         _print_json({**words, "file": policy.origin, "strategies": chosen, "parameters": parameters})
         return
     click.echo(one_line(f"{policy.name}: {policy.summary}" if policy.summary else policy.name))
@@ -102,25 +101,6 @@ def _plain(one: Declared, value: Any) -> str:
     """The value as a policy file would say it."""
     written = one.write(value)
     return str(written).lower() if isinstance(written, bool) else str(written)
-
-
-def _described(path: str, one: Declared, value: Any) -> dict[str, Any]:
-    low, high = (None if isinf(bound) else bound for bound in (one.parameter.low, one.parameter.high))
-    return {
-        "path": path,
-        "value": _json_safe(one.write(value)),
-        "unit": one.parameter.unit,
-        "low": low,
-        "high": high,
-        "choices": list(one.choices),
-        "allowed": one.bounds,
-        "default": _json_safe(one.write(one.default)),
-        "help": one.parameter.help,
-    }
-
-
-def _json_safe(value: Any) -> Any:
-    return str(value) if isinstance(value, float) and isinf(value) else value  # JSON knows no infinity
 
 
 def _print_json(data: Any) -> None:

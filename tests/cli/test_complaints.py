@@ -53,6 +53,9 @@ BAD = [
     ["simulate", "no/such.swf"],
     ["simulate", "--nodes", "many"],
     ["demo", "--nonsense"],
+    ["lab", "folder"],
+    ["lab", "--folder", "no/such\nfolder"],
+    ["lab", "--port", "65536"],
     ["story"],
     ["story", "nonsense"],
     ["story", "foo://127.0.0.1:1"],
@@ -92,7 +95,7 @@ def test_hints():
     def line(*args):
         return said(CliRunner().invoke(cli, args, prog_name="dask-hpc"))
 
-    assert "there are: checkpoint, demo, plan, policies" in line("nonsense")
+    assert f"there are: {', '.join(COMMANDS)}." in line("nonsense")
     assert "Did you mean '--json'" in line("policies", "--jsno")
     assert "Try 'dask-hpc policies show --help'" in line("policies", "show")
     assert "no policy is named 'fcsf' (nearest: fcfs)" in line("policies", "show", "fcsf")

@@ -20,6 +20,7 @@ def test_demo_ends_by_itself_and_writes_its_report(tmp_path):
     lines = done.stdout.splitlines()
     assert any("0 lost or wrong, 0 executed twice" in line for line in lines)
     assert sum("  start  " in line for line in lines) >= 5
+    assert lines[-1].endswith("dask-hpc lab")
     for what in ("shrink", "grow", "hold", "release", "leave", "node-joined"):
         assert any(f"  {what}  " in line for line in lines), what
     page = report.read_text()
