@@ -20,11 +20,13 @@ async def test_all_outside_of_jobs_is_one_job(c, s, *workers):
     async with await dask_hpc.manage(c, "fcfs"), Client(s.address, asynchronous=True) as other:
         await works_for(c)
         await works_for(other)
-        f = c.submit(inc, 1)
+        f = c.submit(blocked, "go")  # it would give way to the other job if it had nothing to run
         g = other.submit(inc, 2)
         async with dask_hpc.job("own", nodes=2, client=c):
             h = c.submit(inc, 3)
-        assert [await f, await g, await h] == [2, 3, 4]
+        assert await h == 4
+        await Event("go").set()
+        assert await g == 3
         assert {job.name for job in plugin_of(s).control.jobs.values()} == {"script", "own"}
         assert {job.script for job in plugin_of(s).control.jobs.values()} == {"script-1"}
         job = live(s, "script")
