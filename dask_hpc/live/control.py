@@ -453,10 +453,15 @@ class ControlLoop:
         """The running jobs with their workers, and None with the workers of no running job."""
         free = dict.fromkeys(self.nodes)
         for job in self._running_jobs():
-            yield job, list(self.deeds.staying(self.indices.running[job.id]))
+            yield job, self.workers_of(job)
             for name in job.nodes:
                 free.pop(name, None)
         yield None, [address for name in free for address in self.nodes.workers(name)]
+
+    def workers_of(self, job: LiveJob) -> list[str]:
+        """The workers of a running job, without those it is giving up; none if it does not run."""
+        running = self.indices.running.get(job.id)
+        return list(self.deeds.staying(running)) if running else []
 
     def look_at_the_clock(self) -> None:
         """It is now."""

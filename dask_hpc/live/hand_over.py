@@ -85,8 +85,9 @@ class HandOvers:
     async def _hand_over(self, job: LiveJob, gives: set[str], budget: float) -> None:
         await self._wait(job, gives, budget)
         for _ in range(_ROUNDS):
-            if not await self._move(job, gives):
-                break
+            async with job.moving:
+                if not await self._move(job, gives):
+                    break
 
     async def _wait(self, job: LiveJob, gives: set[str], budget: float) -> None:
         clock = asyncio.get_running_loop().time

@@ -1,5 +1,6 @@
 """A live job: what it asked for, which tasks it has, and where they may run."""
 
+from asyncio import Lock
 from collections.abc import Hashable
 from typing import Literal
 
@@ -27,6 +28,7 @@ class LiveJob:
         "kept_back",
         "layout",
         "model",
+        "moving",
         "name",
         "needs",
         "nodes",
@@ -57,6 +59,8 @@ class LiveJob:
         self.started: float | None = None
         self.ended: float | None = None
         self.renew()
+        #: whoever moves its results: two plans for them at once would undo each other
+        self.moving = Lock()
         #: the tasks somebody still waits for, and those of them that Dask can place nowhere now
         self.unfinished: dict[Hashable, Work] = {}
         self.held: dict[Hashable, None] = {}

@@ -101,19 +101,27 @@ class Spreading:
         for job, addresses in list(self._control.groups()):
             if new.isdisjoint(addresses):
                 continue
-            blocks = await self._blocks(job, addresses)
-            rooms = rooms_on(self._scheduler, addresses)
-            if job is not None and job.layout:
-                await self._until_computed(job, blocks)
-                blocks, rooms = await self._blocks(job, addresses), rooms_on(self._scheduler, addresses)
-            planned = partial(self._plan, job, blocks, rooms)
-            plan = await asyncio.to_thread(planned) if len(blocks) > _MANY else planned()
-            whose = "outside of jobs" if job is None else f"of job {job.id}"
-            why = f"data {whose} spreads over {len(rooms)} workers: {plan.reason}"
-            if plan:
-                await carry_out(self._scheduler, plan.moves, why, self._control.tell)
-            elif plan.unplaced:
-                self._control.tell("not-moved", why)
+            if job is None:
+                await self._spread_over(job, addresses)
+                continue
+            if job.layout:
+                await self._until_computed(job, await self._blocks(job, addresses))
+            async with job.moving:
+                # meanwhile it may have given nodes up, or be over
+                if addresses := self._control.workers_of(job):
+                    await self._spread_over(job, addresses)
+
+    async def _spread_over(self, job: LiveJob | None, addresses: list[str]) -> None:
+        blocks = await self._blocks(job, addresses)
+        rooms = rooms_on(self._scheduler, addresses)
+        planned = partial(self._plan, job, blocks, rooms)
+        plan = await asyncio.to_thread(planned) if len(blocks) > _MANY else planned()
+        whose = "outside of jobs" if job is None else f"of job {job.id}"
+        why = f"data {whose} spreads over {len(rooms)} workers: {plan.reason}"
+        if plan:
+            await carry_out(self._scheduler, plan.moves, why, self._control.tell)
+        elif plan.unplaced:
+            self._control.tell("not-moved", why)
 
     def _plan(self, job: LiveJob | None, blocks: list[Block], rooms: Mapping[str, int]) -> MovePlan:
         if job is not None and job.layout:
