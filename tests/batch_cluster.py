@@ -58,8 +58,11 @@ def napping(seconds):
 
 
 def names_of(client):
-    """Names of the connected workers."""
-    return {worker["name"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()}
+    """Names of the connected workers.
+
+    Not those of ``scheduler_info()``: every two seconds the client overwrites it with one without workers.
+    """
+    return client.run_on_scheduler(lambda dask_scheduler: {w.name for w in dask_scheduler.workers.values()})
 
 
 def ups_and_downs(client):

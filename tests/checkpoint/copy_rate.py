@@ -61,7 +61,7 @@ async def _sent(keys, to, dask_worker):
 def compare(client, blocks=4, nbytes=2**25, times=3):
     """For so many results of that size each, on a cluster with two workers at least."""
     client.register_plugin(Controller(), name=NAME)
-    source, target = sorted(client.scheduler_info(n_workers=-1)["workers"])[:2]
+    source, target = sorted(client.nthreads())[:2]
     best = {"plain": np.inf, "agents": np.inf, "sent": np.inf}
     for time in range(times):
         for name, call, where, other in (

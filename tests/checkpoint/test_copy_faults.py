@@ -41,7 +41,7 @@ def until(condition):
 
 
 def workers(client):
-    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+    return sorted(client.nthreads())
 
 
 def arm(client, worker, point):

@@ -298,7 +298,7 @@ def test_a_worker_that_dies_in_the_middle(tmp_path, fault):
         is_load = fault.startswith("load")
         if is_load:
             save(client, str(tmp_path), "run", {"u": array}, step=1)
-        (victim, *_) = client.scheduler_info()["workers"]
+        (victim, *_) = client.nthreads()
         client.run(lambda: os.environ.__setitem__(VARIABLE, fault), workers=[victim])
         before = client.run(os.getpid, workers=[victim])[victim]
         if not is_load:

@@ -51,7 +51,7 @@ if __name__ == "__main__":
         try:
             time.sleep(60)
         except KeyboardInterrupt:
-            print("workers", len(client.scheduler_info()["workers"]), client.submit(lambda: 2).result())
+            print("workers", len(client.nthreads()), client.submit(lambda: 2).result())
             sys.exit(7)
 """
 

@@ -324,7 +324,9 @@ FROZEN = """
                 lost = sum(len(event.get("lost-computed-tasks", ())) for event in events)
                 rows = [row for row in manager.story() if row["decision"] == "submit-units"]
                 submitted = sum(int(row["reason"].split()[0]) for row in rows)
-                connected = {str(w["name"]) for w in client.scheduler_info(n_workers=-1)["workers"].values()}
+                connected = client.run_on_scheduler(
+                    lambda dask_scheduler: {str(w.name) for w in dask_scheduler.workers.values()}
+                )
                 print("result", lost, submitted, connected == {str(n) for n in cluster.plan}, flush=True)
 """
 

@@ -234,7 +234,9 @@ def test_with_a_synchronous_client(loop):
         assert len(plan.nodes) == 2
         same(plan.carry_out().compute(), ds.compute())
         new = dask_hpc.redistribute(ds, workers=[0, "2"], layout={"x": "block"})
-        addresses = {w["name"]: a for a, w in client.scheduler_info(n_workers=-1)["workers"].items()}
+        addresses = client.run_on_scheduler(
+            lambda dask_scheduler: {w.name: w.address for w in dask_scheduler.workers.values()}
+        )
         there = {where for held in client.who_has(new.u.data).values() for where in held}
         assert there == {addresses[0], addresses[2]}
 

@@ -127,7 +127,7 @@ class Chaos:
                 os.kill(self.random.choice(pids), signal.SIGKILL)
 
     def workers(self):
-        return list(self.client.scheduler_info(n_workers=-1)["workers"])
+        return list(self.client.nthreads())
 
     def hold(self):
         address = self.random.choice(self.workers() or [None])

@@ -29,12 +29,13 @@ def recomputed(loop, log, *options, ours, everybody=False):
             c.submit(effect, i, log, workers=["a"], allow_other_workers=True, pure=False) for i in range(10)
         ]
         wait(futures)
-        info = c.scheduler_info(n_workers=-1)["workers"]
         # b may have stolen some before they ran
-        held = sum(len(keys) for at, keys in c.has_what().items() if info[at]["name"] == "a")
+        held = c.run_on_scheduler(
+            lambda dask_scheduler: len(dask_scheduler.workers[dask_scheduler.aliases["a"]].has_what)
+        )
         terminate(a, everybody)
         assert a.wait(15) is not None
-        while len(c.scheduler_info()["workers"]) > 1:
+        while len(c.nthreads()) > 1:
             pass  # the scheduler has not noticed yet
         wait(futures)
         assert c.gather(futures) == list(range(10))

@@ -138,7 +138,7 @@ def more_workers(cluster, client):
 
 def persisted(client, start):
     """The array, and which worker holds each chunk."""
-    first, second = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    first, second = sorted(client.nthreads())
 
     def half(key):
         return [first if key[1] < CHUNKS // 2 else second]

@@ -3,6 +3,7 @@
 from time import monotonic, sleep
 
 import pytest
+from batch_cluster import names_of
 from dask_on_slurm import dask_cluster
 from distributed import Client
 
@@ -35,8 +36,7 @@ def adapted(slurm, name, log, ours):
         assert client.gather(futures) == list(range(TASKS))
 
         def is_settled():
-            there = {str(w["name"]) for w in client.scheduler_info(n_workers=-1)["workers"].values()}
-            return there == {
+            return {str(worker) for worker in names_of(client)} == {
                 f"{name}{group}" for name, s in cluster.worker_spec.items() for group in s["group"]
             }
 

@@ -30,7 +30,7 @@ class Group:
         return len(self.slurm.jobs(name=self.name, states="all"))
 
     def workers(self):
-        return len(self.client.scheduler_info(n_workers=-1)["workers"])
+        return len(self.client.nthreads())
 
     def wait(self, holds, what):
         return self.slurm.wait_until(holds, what)

@@ -41,7 +41,7 @@ def worked(slurm, name, log):
         fewest, until = JOBS, monotonic() + PATIENCE
         while monotonic() < until and (left := sum(not future.done() for future in futures)):
             if left > 2 * JOBS:
-                fewest = min(fewest, len(client.scheduler_info(n_workers=-1)["workers"]))
+                fewest = min(fewest, len(client.nthreads()))
             sleep(0.2)
         if manager:
             for row in manager.story():

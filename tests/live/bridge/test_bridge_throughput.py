@@ -56,7 +56,7 @@ def throughputs():
         barrier, said = SPAWN.Barrier(RANKS), SPAWN.Queue()
         told = (
             cluster.scheduler_address,
-            list(client.scheduler_info(n_workers=-1)["workers"]),
+            list(client.nthreads()),
             barrier,
             said,
         )

@@ -156,6 +156,4 @@ def test_a_worker_without_dask_hpc_tells_its_power(loop):
         (found,) = c.run_on_scheduler(metrics)
         assert Heartbeat.read(found).source == "modelled"
         c.run_on_scheduler(stop)
-        assert c.run(lambda dask_worker: KEY in dask_worker.metrics) == dict.fromkeys(
-            c.scheduler_info()["workers"], False
-        )
+        assert c.run(lambda dask_worker: KEY in dask_worker.metrics) == dict.fromkeys(c.nthreads(), False)
