@@ -12,6 +12,8 @@ def job_settings(slurm, *, cores=2, processes=1, walltime="00:10:00", prologue=(
     Batch jobs import what the test imports, and leave their files beside those of Slurm.
     """
     imports = os.pathsep.join(path for path in sys.path if path)
+    logs = slurm.directory / "logs"
+    logs.mkdir(exist_ok=True)  # dask-jobqueue makes it too, but two of its clusters at once cannot
     return {
         "cores": cores,
         "processes": processes,
@@ -22,7 +24,7 @@ def job_settings(slurm, *, cores=2, processes=1, walltime="00:10:00", prologue=(
         "python": sys.executable,
         "job-script-prologue": [f"export PYTHONPATH={imports}", *prologue],
         "local-directory": str(slurm.directory / "workers"),
-        "log-directory": str(slurm.directory / "logs"),
+        "log-directory": str(logs),
     }
 
 
