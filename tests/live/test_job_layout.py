@@ -1,11 +1,13 @@
 """A job that has declared a layout has its arrays in it after every change of its size."""
 
+from asyncio import Lock
+
 import dask.array as da
 import numpy as np
 import pytest
 from distributed import Event, Worker, wait
 from distributed.utils_test import async_poll_for
-from small_cluster import blocked, cluster2, cluster4, live, plugin_of, until
+from small_cluster import blocked, cluster2, cluster4, decisions, live, plugin_of, until
 
 import dask_hpc
 from dask_hpc.live import compat
@@ -78,6 +80,33 @@ def test_shrinking_and_losing_a_node(layout):
                 assert np.array_equal(await c.compute(x), np.arange(1200))
 
     test()
+
+
+class Asked(Lock):
+    asked = 0
+
+    async def acquire(self):
+        self.asked += 1
+        return await super().acquire()
+
+
+@cluster4
+async def test_results_are_moved_by_one_plan_at_a_time(c, s, *workers):
+    async with await dask_hpc.manage(c, policy="fpsma-pwma"):
+        with dask_hpc.job("m", nodes=4, min_nodes=1, walltime="1h", layout="block"):
+            x = c.persist(da.arange(1200, chunks=100))
+            await wait(x)
+            job = live(s, "m")
+            before, job.moving = where(s, x), Asked()
+            async with job.moving:  # by us
+                plugin_of(s).control.spreading.grown(job.workers)
+                with dask_hpc.job("r", nodes=1, walltime="1h"):
+                    other = c.submit(blocked, "r")
+                await async_poll_for(lambda: job.moving.asked == 3, 10)
+                assert where(s, x) == before and not decisions(s, "shrink")
+            await async_poll_for(lambda: len(job.nodes) == 3 and is_laid_out(s, x, job, "block"), 20)
+            await Event("r").set()
+            await other
 
 
 @cluster2
