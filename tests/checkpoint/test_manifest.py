@@ -11,7 +11,7 @@ from dask_hpc.checkpoint.store.seal import Damaged, Key, WrongKey
 from dask_hpc.model.errors import InputError
 
 KEY, OTHER = Key(b"k" * 32), Key(b"o" * 32)
-BLOCK = StoredBlock("u/0", 80, "xxh3:ab", {"raw": [80], "stored": [80], "sum": "xxh3:cd"})
+BLOCK = StoredBlock("u/0", 80, "xxh3:of what is in it", {"raw": [80], "stored": [80], "sum": "xxh3:cd"})
 ITEM = Item("array", {"dims": ["station of Ozymandias"], "shape": [10]}, {"0": BLOCK}, "default:0.1")
 ONE = Manifest("run-17", 3, 1795209887.5, {"u": ITEM}, step=40, nodes=("a", "b"), token="t")
 
@@ -24,7 +24,7 @@ def test_back_again(key):
 
 def test_with_a_key_nothing_shows():
     found = ONE.write(KEY)
-    assert b"Ozymandias" not in found and b'"dims"' not in found and b"xxh3:ab" not in found
+    assert b"Ozymandias" not in found and b'"dims"' not in found and b"xxh3:of what is in it" not in found
     with pytest.raises(WrongKey, match="a key is needed"):
         Manifest.read(found, "run-17", 3)
     with pytest.raises(WrongKey, match="another key"):
