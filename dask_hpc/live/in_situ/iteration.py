@@ -121,6 +121,7 @@ class Submitter:
                 allow_other_workers=False,
                 pure=False,
                 priority=int(urgent),
+                fifo_timeout=0,  # what is submitted first runs first, also within the same tenth of a second
             )
 
 

@@ -14,6 +14,7 @@ from distributed import Event, Future, get_worker
 from distributed.utils_test import async_poll_for, gen_cluster
 
 import dask_hpc
+from dask_hpc.live import compat
 from dask_hpc.live.in_situ.machine import look
 from dask_hpc.live.in_situ.orders import Orders
 from dask_hpc.live.in_situ.work import Held
@@ -233,6 +234,30 @@ def test_at_most_two_iterations_are_in_memory(mode, placement, most):
         await async_poll_for(lambda: iterations_on(a, b) == {5}, 10)
 
     test()
+
+
+def waiting_advance(block):
+    assert Event("go").wait(30)
+    return heat.advance(block)
+
+
+@cluster2
+async def test_what_is_submitted_first_runs_first(c, s, a, b):
+    """Also what is submitted within the tenth of a second in which Dask takes tasks of a client for equal."""
+    analyses = {"blocks": Pipeline.per_block(heat.mean), "whole": heat.mean}
+    pipe = pipeline(c, step=waiting_advance, analyses=analyses, placement="in transit")
+    running = asyncio.ensure_future(run(pipe, 2))
+
+    def looks():
+        """Tasks of analyses as they were submitted."""
+        found = [task for key, task in s.tasks.items() if "in-situ-analyse" in str(key)]
+        return sorted(found, key=lambda task: int(str(task.key).rpartition("-")[2]))
+
+    await async_poll_for(lambda: len(looks()) == 6, 10)  # of two iterations, on two cores
+    order = [compat.priority(task) for task in looks()]
+    assert order == sorted(set(order))
+    await Event("go").set()
+    assert set(await running) == {1, 2}
 
 
 def names_of(state):
