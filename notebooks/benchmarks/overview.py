@@ -2,11 +2,14 @@
 
 dask-hpc bench all --scale full --out FOLDER
 python notebooks/benchmarks/overview.py FOLDER
+
+One that has not run there keeps what the page says of it.
 """
 
 import base64
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -38,7 +41,15 @@ MOST_BYTES = 60_000  # of a picture
 def main(folder: Path) -> None:
     """Write the page and its pictures, or say in one line what is missing."""
     sections, pictures = [], {}
+    kept = (
+        sections_of_the_page() if any((folder / f"{name}.ipynb").is_file() for name in benchmarks()) else {}
+    )
     for name in benchmarks():
+        if name in kept and not (folder / f"{name}.ipynb").is_file():
+            text, picture = kept[name]
+            sections.append(text)
+            pictures[picture.name] = picture.read_bytes()
+            continue
         notebook, ran = full_run(folder / f"{name}.ipynb")
         table, (suffix, picture) = last_table(notebook["cells"]), last_picture(notebook["cells"])
         if not table or len(picture) > MOST_BYTES:
@@ -55,6 +66,20 @@ def main(folder: Path) -> None:
     for name, picture in pictures.items():
         (figures / name).write_bytes(picture)
     (HERE / "README.md").write_text(f"{page}\n{seal(page, pictures)}\n", encoding="utf-8")
+
+
+def sections_of_the_page() -> dict[str, tuple[str, Path]]:
+    """What the page says of each benchmark now, and where the picture is."""
+    if not (HERE / "README.md").is_file():
+        return {}
+    page, _, mark = (HERE / "README.md").read_text(encoding="utf-8").rstrip("\n").rpartition("\n")
+    if mark != seal(page, {path.name: path.read_bytes() for path in (HERE / "figures").iterdir()}):
+        sys.exit(f"{HERE / 'README.md'} was edited; wanted: the page as this script made it")
+    found = {}
+    for text in re.split(r"^(?=## )", page, flags=re.MULTILINE)[1:]:
+        picture, name = re.search(r"\]\(figures/(([^)]+)\.\w+)\)", text).groups()
+        found[name] = text.rstrip("\n") + "\n", HERE / "figures" / picture
+    return found
 
 
 def full_run(path: Path) -> tuple[dict, dict]:

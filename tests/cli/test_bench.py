@@ -188,6 +188,29 @@ def test_a_page_of_full_runs(folder, tmp_path, monkeypatch):
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == ["adding.svg", "failing.svg"]
 
 
+def test_what_has_not_run_again_stays_on_the_page(folder, tmp_path, monkeypatch):
+    page = overview()
+    monkeypatch.setattr(page, "HERE", tmp_path)
+    (both := tmp_path / "both").mkdir()
+    (one := tmp_path / "one").mkdir()
+    for name in ("adding", "failing"):
+        made(both / f"{name}.ipynb")
+    page.main(both)
+    before = (tmp_path / "README.md").read_text()
+    made(one / "adding.ipynb", picture="<svg>new</svg>")
+    page.main(one)
+    figures = tmp_path / "figures"
+    assert [(figures / f"{name}.svg").read_text().strip() for name in ("adding", "failing")] == [
+        "<svg>new</svg>",
+        "<svg/>",
+    ]
+    after = (tmp_path / "README.md").read_text()
+    assert before.splitlines()[:-1] == after.splitlines()[:-1] and before != after  # the seal
+    (tmp_path / "README.md").write_text(after.replace("2 s", "1 s"))
+    with pytest.raises(SystemExit, match="was edited"):
+        page.main(one)
+
+
 @pytest.mark.parametrize(
     "spoil, words",
     [
