@@ -184,6 +184,7 @@ def test_nothing_is_copied_in_situ(mode):
     async def test(c, s, a, b):
         pipe = pipeline(c, heat.decay, {"where": Pipeline.per_block(where)}, halo=None, mode=mode)
         found = await run(pipe, 3)
+        await async_poll_for(lambda: iterations_on(a, b) == {3}, 10)  # workers hear of it that 2 may go
         blocks = [(number, block) for held in held_on(a, b) for number, block in held.blocks.items()]
         assert sorted(number for number, _ in blocks) == [0, 1, 2, 3]
         for number, block in blocks:
