@@ -23,9 +23,9 @@ PLACEMENTS = ("auto", "in situ", "in transit")
 WARM_UP = 5  # iterations before those that count
 _TURNS = 40  # of the plate's own iterations, in one of this example's: blocks are to compute for long
 HALO = {"y": _TURNS * heat.STEPS}
-#: distances over which the analyses look. How long a transform takes beside a step differs by a factor of two
-#: among processors: the far one is such that the whole analysis takes longer than a step on all of them. Were
-#: it shorter, both plain placements might take the same, and there would be nothing to gain.
+#: distances over which the analyses look. How long a transform takes beside a step differed by about a factor
+#: of two between processors we tried: the far one is such that the whole analysis takes longer than a step
+#: on either. Were it shorter, both plain placements might take the same, and there would be nothing to gain.
 _NEARBY, _FAR = 10, 130
 
 
