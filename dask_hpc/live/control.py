@@ -559,7 +559,8 @@ class ControlLoop:
             left = "its tasks are done" if job.state == "running" else "no task of it is left"
             return f"its context is closed and {left}"
         if job.gives_way and not job.unfinished and job.state == "running":
-            return "it has nothing to run, and others wait" if any(self._waiting_jobs()) else ""
+            others = any(not other.kept_back for other in self._waiting_jobs())
+            return "it has nothing to run, and others wait" if others else ""
         return ""
 
     def _offer_jobs(self) -> None:

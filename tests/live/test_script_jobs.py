@@ -55,6 +55,23 @@ async def test_the_job_ends_with_its_last_client_and_comes_back_with_the_next(c,
 
 
 @cluster2
+async def test_an_idle_script_does_not_give_way_to_a_job_that_is_not_to_start(c, s, *workers):
+    async with await dask_hpc.manage(c, "fcfs") as manager:
+        await works_for(c, REQUEST | {"nodes": 2})
+        f = c.submit(blocked, "go")
+        async with dask_hpc.job("own", nodes=2, client=c):
+            g = c.submit(inc, 1)
+        own = await until(s, "own", "waiting")
+        await manager.hold_job(own.id)
+        await Event("go").set()
+        await f
+        assert await c.submit(inc, 2) == 3
+        assert not decisions(s, "end")
+        await manager.release_job(own.id)
+        assert await g == 2
+
+
+@cluster2
 async def test_an_idle_script_gives_way_to_its_own_jobs_and_goes_on_after_them(c, s, *workers):
     async with await dask_hpc.manage(c, "fcfs"):
         await works_for(c, REQUEST | {"nodes": 2})
