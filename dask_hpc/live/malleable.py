@@ -69,9 +69,12 @@ class Malleable:
 
     async def end(self) -> None:
         """Take them off again, once the units that are leaving have left."""
-        here = self._cluster.loop.asyncio_loop
-        finish = asyncio.run_coroutine_threadsafe(self._lossless.finish(), here)
-        await asyncio.wrap_future(finish)
+        # the manager may live on another event loop
+        there = self._cluster.loop.asyncio_loop
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._end(), there))
+
+    async def _end(self) -> None:
+        await self._lossless.finish()
         adaptive = compat.adaptive_of(self._cluster)
         if isinstance(adaptive, HPCAdaptive):
             adaptive.stop("the manager was closed")
@@ -81,11 +84,23 @@ class Malleable:
 
     def scale(self, n: Any = None, jobs: Any = None, memory: Any = None, cores: Any = None) -> Any:
         """Bring the cluster to so many workers, jobs, cores or so much memory: enough units for all that is
-        given. Returns at once."""
+        given. Returns before they are there."""
         cluster = self._cluster
         if is_closing(cluster):
             return type(cluster).scale(cluster, n or 0)
         units = Layout.of(cluster).size(n, jobs, cores, memory)
+        if cluster.asynchronous:
+            self._resize(units)
+            return NoOpAwaitable()
+        # On the event loop: a change beside it, as Dask makes it, may come while units are being made, and
+        # leave one that is never started.
+        return cluster.sync(self._resize_there, units)
+
+    async def _resize_there(self, units: int) -> None:
+        self._resize(units)
+
+    def _resize(self, units: int) -> None:
+        cluster = self._cluster
         spec = cluster.worker_spec
         here = {str(worker["name"]) for worker in cluster.scheduler_info["workers"].values()}
         pending = [name for name in spec if here.isdisjoint(members(name, spec[name]))]
@@ -94,7 +109,6 @@ class Malleable:
         self._lossless.add(max(0, units - len(spec)))
         self._lossless.wanted = units
         cluster.loop.add_callback(compat.correct_soon, cluster)
-        return NoOpAwaitable() if cluster.asynchronous else None
 
     def adapt(
         self,

@@ -1,11 +1,12 @@
 """An existing cluster object grows and shrinks without loss."""
 
 import asyncio
+from threading import Event
 from time import sleep
 
 import pytest
 from batch_cluster import batch_cluster, names_of, napping, ups_and_downs
-from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker, wait
+from distributed import Client, LocalCluster, Nanny, Scheduler, SpecCluster, Status, Worker, wait
 from distributed.utils_test import gen_test, inc
 
 from dask_hpc import InputError, malleable
@@ -171,6 +172,34 @@ async def test_bad_sizes_are_told():
         with pytest.raises(InputError, match="scale: found 'much'"):
             cluster.scale(memory="much")
         assert cluster.plan == {0}
+
+
+class SlowNanny(Nanny):
+    """Takes its time to be made, on the event loop."""
+
+    made = Event()
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.made.set()
+        sleep(0.2)
+
+
+def test_it_may_be_scaled_from_another_thread_while_units_are_being_made():
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+        malleable(cluster),
+    ):
+        cluster.new_spec["cls"] = SlowNanny
+        cluster.scale(4)
+        assert SlowNanny.made.wait(30)
+        cluster.scale(2)
+        client.wait_for_workers(2, timeout=30)
+        cluster.scale(3)
+        client.wait_for_workers(3, timeout=30)
+        assert len(cluster.plan) == 3
+    assert cluster.status == Status.closed  # which fails if a unit was made and never started
 
 
 def test_a_batch_job_goes_as_a_whole():
