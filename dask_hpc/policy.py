@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 import yaml
 
 from dask_hpc.model.errors import InputError, one_line, shown
-from dask_hpc.model.indices import INTERRUPTED
 from dask_hpc.model.parameter import Declared, declared
 from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
-from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.snapshot import INTERRUPTED, Snapshot
 from dask_hpc.strategies import CONCERNS, strategies
-from dask_hpc.strategies.demand import Demand
-from dask_hpc.strategies.evolving import answers
+from dask_hpc.strategies.malleability.evolving import answers
+from dask_hpc.strategies.size.demand import Demand
 from dask_hpc.strategies.strategy import Outlook, Starts, outlook_after
 
 _KEYS = ("summary", "source", *CONCERNS)

@@ -16,8 +16,8 @@ from typing import Any
 
 import click
 
-from dask_hpc.live.manager import prepare
-from dask_hpc.live.remote import NAME
+from dask_hpc.cluster.client.manager import prepare
+from dask_hpc.cluster.request import NAME
 from dask_hpc.model.errors import InputError
 
 logger = logging.getLogger(__name__)

@@ -18,21 +18,27 @@ ROOMS = {
     "model": set(),
     "strategies": {"model", "planning"},
     "planning": {"model"},
-    "power": {"model"},
-    "report": {"model"},
+    "policy": {"model", "strategies"},
     "config": {"model"},
     "display": set(),
-    "policy": {"model", "strategies"},
-    "simulator": {"model", "planning", "policy", "power", "report", "strategies.agents", "display"},
-    "reproduce": {"model", "planning", "policy", "simulator", "strategies.agents"},
-    "live": {"model", "planning", "policy", "power", "report", "config", "checkpoint.rescue", "display"},
-    "preload": {"model", "live"},
-    "examples": {"live"},
-    "checkpoint": {"model", "planning", "strategies", "config", "live.compat"},
-    # Whole results are moved as the live body moves them; the room is not called redistribute because that
-    # is a public name, and would be hidden by a module of its name.
-    "redistribution": {"model", "planning", "config", "live.compat", "live.moves"},
-}
+    "dask": {"model"},
+    "cluster": {
+        "model", "planning", "policy", "config", "display", "dask", "view",
+        # to be joined through a contract instead
+        "power", "lanes", "bridge", "in_situ.scheduler", "checkpoint.scheduler.rescue",
+    },
+    "power": {"model", "planning", "policy", "config", "dask", "cluster"},
+    "checkpoint": {"model", "planning", "strategies", "config", "dask"},
+    "redistribution": {"model", "planning", "config", "dask", "cluster"},
+    "in_situ": {"model", "planning", "policy", "config", "dask", "cluster"},
+    "bridge": {"model", "planning", "config", "dask", "cluster"},
+    "lanes": {"model", "planning", "dask", "cluster"},
+    "simulator": {"model", "planning", "policy", "view", "strategies.checkpoint", "display"},
+    "view": {"model", "policy", "dask", "cluster", "power"},
+    "reproduce": {"model", "planning", "policy", "simulator", "strategies.checkpoint"},
+    "preload": {"model", "cluster"},
+    "examples": {"cluster", "in_situ"},
+}  # fmt: skip
 FREE = {"cli", "__main__", ""}  # these may import everything
 
 BRAIN = {"model", "strategies", "planning", "policy"}
@@ -43,14 +49,12 @@ WORLD = {
 }  # fmt: skip
 EXCUSED = {("policy", "pathlib")}  # the one that reads policy files
 
-COMPAT = "live.compat"
 DASK_THINGS = {"client", "cluster", "future", "nanny", "scheduler", "worker"}
 
 
 def room_of(module: str) -> str:
-    """``dask_hpc.live.jobs`` is in ``live``; only compat is a room within a room."""
-    inner = module.removeprefix("dask_hpc").lstrip(".")
-    return COMPAT if inner == COMPAT or inner.startswith(f"{COMPAT}.") else inner.partition(".")[0]
+    """``dask_hpc.cluster.scheduler.jobs`` is in ``cluster``."""
+    return module.removeprefix("dask_hpc").lstrip(".").partition(".")[0]
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -68,7 +72,6 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def wrong_imports(module: str, tree: ast.AST) -> Iterator[str]:
     """Imports that point down the table, or from the brain to the world."""
     room = room_of(module)
-    room = "live" if room == COMPAT else room
     if room not in ROOMS and room not in FREE:
         yield f"{module}: {room!r} is no room; say in test_import_rule.py what it may import"
         return
@@ -96,7 +99,7 @@ def is_private(name: str) -> bool:
 
 def private_dask_names(module: str, tree: ast.AST) -> Iterator[str]:
     """Underscore names of Dask, as far as a reader of the text can tell."""
-    if room_of(module) == COMPAT:
+    if room_of(module) == "dask":
         return
     ours = set()
     for node in ast.walk(tree):
@@ -107,7 +110,7 @@ def private_dask_names(module: str, tree: ast.AST) -> Iterator[str]:
                 if name.partition(".")[0] in ENGINE:
                     ours.add((alias.asname or alias.name).partition(".")[0])
                     if any(is_private(part) for part in name.split(".")):
-                        yield f"{module}:{node.lineno}: {name} is private to Dask; go through live/compat"
+                        yield f"{module}:{node.lineno}: {name} is private to Dask; go through dask_hpc.dask"
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr):
             base = node.value
@@ -115,7 +118,7 @@ def private_dask_names(module: str, tree: ast.AST) -> Iterator[str]:
             while isinstance(base, ast.Attribute):
                 base = base.value
             if getattr(base, "id", None) in ours or last.lstrip("_") in DASK_THINGS:
-                yield f"{module}:{node.lineno}: {ast.unparse(node)} is private to Dask; use live/compat"
+                yield f"{module}:{node.lineno}: {ast.unparse(node)} is private to Dask; use dask_hpc.dask"
 
 
 def not_public(module: str, tree: ast.AST) -> Iterator[str]:
@@ -160,22 +163,22 @@ def test_widgets_use_the_public_api():
         ("dask_hpc.model.job", "from dask_hpc.strategies import fcfs"),
         ("dask_hpc.model.job", "import dask_hpc.policy"),
         ("dask_hpc.model.job", "from dask_hpc import Policy"),
-        ("dask_hpc.model.job", "from dask_hpc import live"),
+        ("dask_hpc.model.job", "from dask_hpc import cluster"),
         ("dask_hpc.model.job", "from .node import Node"),
         ("dask_hpc.model", "import time"),
-        ("dask_hpc.strategies.fcfs", "def f():\n    import random"),
-        ("dask_hpc.strategies.fcfs", "from datetime import datetime"),
-        ("dask_hpc.planning.moves", "from dask_hpc.strategies import fcfs"),
+        ("dask_hpc.strategies.queue.fcfs", "def f():\n    import random"),
+        ("dask_hpc.strategies.queue.fcfs", "from datetime import datetime"),
+        ("dask_hpc.planning.moves.leaving", "from dask_hpc.strategies import fcfs"),
         ("dask_hpc.planning.interval", "import distributed.utils"),
         ("dask_hpc.policy", "from dask.utils import parse_timedelta"),
         ("dask_hpc.policy", "import socket"),
-        ("dask_hpc.simulator.engine", "from dask_hpc.strategies.fcfs import Fcfs"),
-        ("dask_hpc.simulator.engine", "from dask_hpc.live.jobs import LiveJob"),
-        ("dask_hpc.live.compat", "from dask_hpc.simulator import simulate"),
-        ("dask_hpc.checkpoint.agent.agent", "from dask_hpc.live.jobs import LiveJob"),
-        ("dask_hpc.checkpoint.agent.agent", "from dask_hpc.live import compat, jobs"),
+        ("dask_hpc.simulator.engine", "from dask_hpc.strategies.queue.fcfs import Fcfs"),
+        ("dask_hpc.simulator.engine", "from dask_hpc.cluster.scheduler.jobs import LiveJob"),
+        ("dask_hpc.dask", "from dask_hpc.simulator import simulate"),
+        ("dask_hpc.checkpoint.worker.agent", "from dask_hpc.cluster.scheduler.jobs import LiveJob"),
+        ("dask_hpc.checkpoint.worker.agent", "from dask_hpc.cluster import units"),
         ("dask_hpc.stuff.things", "import math"),
-        ("dask_hpc.live.jobs", "import dask_hpc_widgets"),
+        ("dask_hpc.cluster.scheduler.jobs", "import dask_hpc_widgets"),
     ],
 )
 def test_a_wrong_import_is_caught(module, text):
@@ -185,11 +188,11 @@ def test_a_wrong_import_is_caught(module, text):
 @pytest.mark.parametrize(
     "module, text",
     [
-        ("dask_hpc.checkpoint.agent.agent", "from dask_hpc.live import compat"),
-        ("dask_hpc.checkpoint.agent.agent", "from dask_hpc.live.compat import x"),
-        ("dask_hpc.live.jobs", "from dask_hpc.live.compat import x\nimport time"),
-        ("dask_hpc.live.jobs", "from dask_hpc import Policy, __version__"),
-        ("dask_hpc.cli.demo", "from dask_hpc.strategies import fcfs\nfrom dask_hpc.live import jobs"),
+        ("dask_hpc.checkpoint.worker.agent", "from dask_hpc import dask as compat"),
+        ("dask_hpc.checkpoint.worker.agent", "from dask_hpc.dask import x"),
+        ("dask_hpc.cluster.scheduler.jobs", "from dask_hpc.dask import x\nimport time"),
+        ("dask_hpc.cluster.scheduler.jobs", "from dask_hpc import Policy, __version__"),
+        ("dask_hpc.cli.demo", "from dask_hpc.strategies import fcfs\nfrom dask_hpc.cluster import units"),
         (
             "dask_hpc.policy",
             "from pathlib import Path\nimport yaml\nfrom dask_hpc.strategies import CONCERNS",
@@ -214,14 +217,14 @@ def test_a_right_import_is_not(module, text):
     ],
 )
 def test_a_private_name_is_caught(text):
-    assert list(private_dask_names("dask_hpc.live.jobs", ast.parse(text)))
-    assert not list(private_dask_names("dask_hpc.live.compat", ast.parse(text)))
+    assert list(private_dask_names("dask_hpc.cluster.scheduler.jobs", ast.parse(text)))
+    assert not list(private_dask_names("dask_hpc.dask", ast.parse(text)))
 
 
 @pytest.mark.parametrize(
     "text, found",
     [
-        ("from dask_hpc.live import manage", 1),
+        ("from dask_hpc.cluster import manage", 1),
         ("import dask_hpc.policy", 1),
         ("from dask_hpc import model", 1),
         ("import dask_hpc\nfrom dask_hpc import Policy, __version__\nfrom dask_hpc_widgets import x", 0),

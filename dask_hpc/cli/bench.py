@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from dask_hpc.cli.table import print_table
+from dask_hpc.cli.terminal import print_table
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.model.units import show_duration

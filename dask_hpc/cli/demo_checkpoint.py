@@ -25,7 +25,7 @@ from dask_hpc.cli.demo_cluster import demo_cluster
 from dask_hpc.cli.demo_seen import Seen
 from dask_hpc.examples import heat
 from dask_hpc.policy import Policy
-from dask_hpc.report.course import Mark
+from dask_hpc.view.checkpoint import Mark
 
 #: nodes of the first cluster and of the one after it
 NODES = 4, 6

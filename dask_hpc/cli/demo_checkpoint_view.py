@@ -12,12 +12,10 @@ from rich.text import Text
 
 from dask_hpc.cli.demo_checkpoint import EVERY, NODES, CheckpointDemo
 from dask_hpc.cli.demo_seen import live_picture
-from dask_hpc.cli.field_picture import FieldPicture
 from dask_hpc.model.units import show_large
-from dask_hpc.report import Section, html_page, table
-from dask_hpc.report.copies import copies_svg
-from dask_hpc.report.course import course_svg
-from dask_hpc.report.field import field_html
+from dask_hpc.view import Section, html_page, table
+from dask_hpc.view.checkpoint import copies_svg, course_svg
+from dask_hpc.view.field import FieldPicture, field_html
 
 _WIDTH = 110
 _TOLD = 6  # of the newest decisions

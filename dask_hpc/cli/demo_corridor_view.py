@@ -13,11 +13,10 @@ from rich.text import Text
 
 from dask_hpc.cli.demo_corridor import INTERVAL, NODES, PIECES, SETTLING, CorridorDemo
 from dask_hpc.cli.demo_seen import live_picture
-from dask_hpc.cli.line_chart import Line, LineChart
 from dask_hpc.model.units import count_nodes, show_bounds, show_duration, show_large
-from dask_hpc.report import Section, html_page, table
-from dask_hpc.report.power import power_curve
-from dask_hpc.report.timeline import Kind, Mark, timeline_html, timeline_script
+from dask_hpc.view import Section, html_page, table
+from dask_hpc.view.page import Kind, Mark, power_curve, timeline_html, timeline_script
+from dask_hpc.view.terminal import Line, LineChart
 
 _MADE_UP = "simulated power: no sensor is read"
 _COLOURS = dict(zip((piece.name for piece in PIECES), ("blue", "yellow", "green"), strict=True))

@@ -19,10 +19,17 @@ import dask_hpc
 from dask_hpc.cli.demo_cluster import demo_cluster
 from dask_hpc.cli.demo_seen import Seen
 from dask_hpc.examples import heat
-from dask_hpc.model.partition import Analysis, EqualNodes, PartitionProblem, Simulation
-from dask_hpc.model.pipeline_status import ChangeStatus, IterationStatus, PipelineStatus
-from dask_hpc.planning.partition import partition
-from dask_hpc.planning.partition_split import with_split
+from dask_hpc.model.in_situ import (
+    Analysis,
+    ChangeStatus,
+    EqualNodes,
+    IterationStatus,
+    PartitionProblem,
+    PipelineStatus,
+    Simulation,
+)
+from dask_hpc.planning.in_situ.phases import with_split
+from dask_hpc.planning.in_situ.plan import partition
 from dask_hpc.policy import Policy
 
 NODES, CORES, BLOCKS = 4, 4, 24

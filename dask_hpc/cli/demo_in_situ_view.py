@@ -13,15 +13,13 @@ from rich.text import Text
 
 from dask_hpc.cli.demo_in_situ import CORES, NODES, SLOWER, InSituDemo, Rival
 from dask_hpc.cli.demo_seen import live_picture
-from dask_hpc.cli.field_picture import FieldPicture
-from dask_hpc.cli.iteration_bars import IterationBars
 from dask_hpc.examples import heat
-from dask_hpc.model.pipeline_status import hear_partition
+from dask_hpc.model.in_situ import hear_partition
 from dask_hpc.model.units import show_duration
-from dask_hpc.report import Section, html_page, table
-from dask_hpc.report.field import field_html
-from dask_hpc.report.partition import partition_svg
-from dask_hpc.report.phases import COLOURS, NAMES, heard, phases_svg
+from dask_hpc.view import Section, html_page, table
+from dask_hpc.view.field import FieldPicture, field_html
+from dask_hpc.view.in_situ import COLOURS, NAMES, heard, partition_svg, phases_svg
+from dask_hpc.view.terminal import IterationBars
 
 _MADE_UP = "Cores are played: a task computes, then waits for as long as a slow core would have taken."
 _COLUMNS = "display:grid;grid-template-columns:repeat(auto-fit,minmax(24rem,1fr));gap:1rem 2rem"

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from dask_hpc.report.gantt import Held
+from dask_hpc.view.page import Held
 
 
 class Seen:

@@ -14,7 +14,7 @@ from rich.text import Text
 from dask_hpc.cli.demo_run import NODES, PIECES, Demo
 from dask_hpc.cli.demo_seen import live_picture
 from dask_hpc.model.units import show_duration
-from dask_hpc.report import Held, Section, gantt_svg, html_page, table
+from dask_hpc.view import Held, Section, gantt_svg, html_page, table
 
 _COLOURS = dict(
     zip((piece.name for piece in PIECES), ("blue", "yellow", "red", "green", "cyan"), strict=True)

@@ -12,13 +12,12 @@ import click
 
 from dask_hpc.cli.plan_interval import plan_interval_command
 from dask_hpc.cli.plan_partition import plan_partition_command
-from dask_hpc.cli.progress import progress_bar
-from dask_hpc.cli.table import print_table
+from dask_hpc.cli.terminal import print_table, progress_bar
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.safe_yaml import check_keys, read_yaml
 from dask_hpc.model.units import parse_quantity, show_large, write_quantity
-from dask_hpc.planning.plan_corridor import CorridorPlan, plan_corridor
+from dask_hpc.planning.corridor.plan import CorridorPlan, plan_corridor
 
 _LARGEST_FILE = 10_000_000  # bytes
 

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from dask_hpc.cli.atomic_file import atomic_file
-from dask_hpc.cli.table import print_table
+from dask_hpc.cli.terminal import print_table
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.units import show_duration
-from dask_hpc.planning.plan_interval import IntervalPlan, Way, plan_interval
-from dask_hpc.report.interval import interval_svg
+from dask_hpc.planning.interval.plan import IntervalPlan, Way, plan_interval
+from dask_hpc.view.checkpoint import interval_svg
 
 _BAR = 40  # characters
 _ROWS = 5  # of the curve's points, one row each so many

@@ -9,14 +9,13 @@ from typing import Any
 import click
 
 from dask_hpc.cli.atomic_file import atomic_file
-from dask_hpc.cli.table import print_table
+from dask_hpc.cli.terminal import print_table
 from dask_hpc.model.errors import InputError, one_line
-from dask_hpc.model.partition import Partition
+from dask_hpc.model.in_situ import Partition
 from dask_hpc.model.safe_yaml import check_keys, read_yaml
 from dask_hpc.model.units import count_nodes, show_bytes, show_duration
-from dask_hpc.planning.partition import ALL_ORDERS
-from dask_hpc.planning.plan_partition import PartitionPlan, plan_partition
-from dask_hpc.report.partition_plan import plan_svg
+from dask_hpc.planning.in_situ.plan import ALL_ORDERS, PartitionPlan, plan_partition
+from dask_hpc.view.in_situ import plan_svg
 
 _LARGEST_FILE = 10_000_000  # bytes
 _PLATFORM = ("nodes", "cores", "memory", "bandwidth")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dask_hpc.cli.table import print_table
+from dask_hpc.cli.terminal import print_table
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.parameter import Declared
 from dask_hpc.policy import Policy, ready_made

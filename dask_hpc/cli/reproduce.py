@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from dask_hpc.cli.progress import progress_bar
 from dask_hpc.cli.simulate import cluster_client
-from dask_hpc.cli.table import print_table
+from dask_hpc.cli.terminal import print_table, progress_bar
 from dask_hpc.model.errors import InputError
 from dask_hpc.reproduce import EXPERIMENTS, Experiment, experiment
 
@@ -55,7 +54,7 @@ def _list(as_json: bool) -> None:
 
 
 def _run(chosen: Experiment, seeds: int, cluster: str | None, as_json: bool) -> None:
-    from dask_hpc.reproduce.bench import Bench
+    from dask_hpc.reproduce.claim import Bench
 
     with cluster_client(cluster) as client, progress_bar("simulations", chosen.total(seeds)) as bar:
         outcome = chosen.run(Bench(seeds, client, bar))

@@ -1,17 +1,167 @@
 """``dask-hpc run``: an unmodified Dask script as one malleable job of a managed cluster."""
 
+import re
 import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from dask_hpc.cli.run_arguments import RunCommand, read_nodes
-from dask_hpc.cli.run_child import Child
-from dask_hpc.cli.run_cluster import Place, the_cluster
-from dask_hpc.cli.run_summary import print_summary
-from dask_hpc.model.errors import InputError, one_line
+from dask_hpc.cli.run_cluster import Child, Place, RunCluster, the_cluster
+from dask_hpc.cli.terminal import clock, named_nodes
+from dask_hpc.cluster.request import MOST_NODES
+from dask_hpc.model.errors import InputError, one_line, shown
+from dask_hpc.model.units import show_duration
 from dask_hpc.policy import Policy
+from dask_hpc.view.course import Allotments, Span
+
+
+class RunCommand(click.Command):
+    """Up to the script all options are ours. After it, only those that are spelled out exactly as ours
+    and stand before ``--``; everything else goes to the script, untouched."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put our options first."""
+        valued = {o for p in self.params if isinstance(p, click.Option) and not p.is_flag for o in p.opts}
+        flags = {o for p in self.params if isinstance(p, click.Option) and p.is_flag for o in p.opts}
+        before, script, after = _split(args, valued)
+        ours, rest = _ours(after, valued, {flag for flag in flags if flag.startswith("--")})
+        return super().parse_args(ctx, [*before, *ours, *(["--"] if script else []), *script, *rest])
+
+
+def _split(args: Sequence[str], valued: set[str]) -> tuple[list[str], list[str], list[str]]:
+    """The options before the script, the script, what follows it."""
+    number = 0
+    while number < len(args) and args[number].startswith("-") and args[number] != "--":
+        number += 2 if args[number] in valued else 1
+    if args[number : number + 1] == ["--"]:
+        return list(args[:number]), list(args[number + 1 : number + 2]), ["--", *args[number + 2 :]]
+    return list(args[:number]), list(args[number : number + 1]), list(args[number + 1 :])
+
+
+def _ours(args: Sequence[str], valued: set[str], flags: set[str]) -> tuple[list[str], list[str]]:
+    """Take our options out of what follows the script."""
+    ours: list[str] = []
+    rest: list[str] = []
+    number = 0
+    while number < len(args) and args[number] != "--":
+        word = args[number]
+        if word in valued:
+            number += 1
+            if args[number : number + 1] in ([], ["--"]):
+                raise click.BadOptionUsage(word, f"Option {word!r} requires an argument.")
+            ours += [word, args[number]]
+        elif word in flags or word.partition("=")[0] in valued:
+            ours.append(word)
+        else:
+            rest.append(word)
+        number += 1
+    return ours, rest + list(args[number + 1 :])
+
+
+def read_nodes(text: str) -> tuple[int, int]:
+    """``MIN:MAX`` or one number for both."""
+    found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", text, re.ASCII)
+    low, high = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not 1 <= low <= high <= MOST_NODES:
+        raise InputError("--nodes", f"found {shown(text)}", "MIN:MAX or a number, with 1 <= MIN <= MAX")
+    return low, high
+
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_WIDTH = 60  # characters of the picture of nodes over time
+_MOST_ROWS = 20
+
+
+def print_summary(console: Console, cluster: RunCluster, child: Child) -> None:
+    """A few lines, and a table of the newest decisions."""
+    status = cluster.status()
+    forgotten, rows = cluster.story()
+    mine = {job["id"] for job in status["jobs"] if job["script"] == cluster.job}
+    rows = [row for row in rows if row["job"] in mine or not row["job"]]
+    ended = "ended well" if child.code == 0 else f"ended with exit code {child.code}"
+    console.print(Text(f"dask-hpc: {ended} after {show_duration(child.seconds)}", style="bold"))
+    if not mine:
+        console.print("dask-hpc: none of its work came to this cluster; does it start one itself?")
+        return
+    used = nodes_over_time(rows, cluster.began, status["time"])
+    mean = sum(used) / len(used)
+    console.print(Text(f"nodes used    {picture(used)}  {mean:.1f} on average, {most_nodes(rows)} at most"))
+    counts = [sum(row["decision"] == kind for row in rows) for kind in ("grow", "shrink")]
+    console.print(f"resizes       {sum(counts)} ({counts[0]} larger, {counts[1]} smaller)")
+    console.print(f"results lost  {_lost(rows)}")
+    if forgotten:
+        console.print(f"The first {forgotten} rows of the story are forgotten.")
+    _print_decisions(console, rows, cluster.began)
+
+
+def nodes_over_time(rows: Iterable[Mapping[str, Any]], start: float, end: float) -> list[float]:
+    """The mean number of nodes held, in ``_WIDTH`` equal parts of the time."""
+    step = max(end - start, 1e-9) / _WIDTH
+    used = [0.0] * _WIDTH
+    for span in _spans(rows):
+        began, over = (span.start - start) / step, ((span.end or end) - start) / step
+        for part in range(max(0, int(began)), min(_WIDTH, int(over) + 1)):
+            used[part] += max(0.0, min(over, part + 1) - max(began, part))
+    return used
+
+
+def most_nodes(rows: Iterable[Mapping[str, Any]]) -> int:
+    """The most nodes held at one time, however short that was."""
+    changes = []
+    for span in _spans(rows):
+        changes.append((span.start, 1))
+        if span.end is not None:
+            changes.append((span.end, -1))
+    return max(accumulate(change for _, change in sorted(changes)), default=0)
+
+
+def _spans(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
+    allotments = Allotments(length=1_000_000)
+    for row in rows:
+        allotments.add(row["time"], row["decision"], row["job"], row["nodes"], row["reason"])
+    return allotments.spans()
+
+
+def picture(used: list[float]) -> str:
+    """A line of bars; what is used at all is seen."""
+    most = max(used) or 1.0
+    return "".join(_BARS[0 if one <= 0 else max(1, round(one / most * (len(_BARS) - 1)))] for one in used)
+
+
+def _lost(rows: list[dict[str, Any]]) -> str:
+    return "; ".join(row["reason"] for row in rows if row["decision"] == "lost") or "0"
+
+
+def _print_decisions(console: Console, rows: list[dict[str, Any]], began: float) -> None:
+    told = [row for row in rows if row["job"] or row["decision"] in ("lost", "error", "off", "policy")]
+    heads = ("when", "what", "job", "nodes", "why")
+    lines = [
+        (
+            clock(max(0.0, row["time"] - began)),
+            row["decision"],
+            row["job"],
+            named_nodes(row["nodes"]),
+            row["reason"],
+        )
+        for row in told[-_MOST_ROWS:]
+    ]
+    if len(told) > _MOST_ROWS:
+        console.print(f"The last {_MOST_ROWS} of {len(told)} decisions and events:")
+    if not console.is_terminal:
+        for line in lines:
+            when, what, *others = map(one_line, line)
+            console.print(Text("  ".join([f"{when:>9}", f"{what:<8}", *filter(None, others)])))
+        return
+    table = Table(*heads, box=None, pad_edge=False)
+    for line in lines:
+        table.add_row(*(Text(one_line(part)) for part in line))
+    console.print(table, soft_wrap=False)
 
 
 @click.command(cls=RunCommand)

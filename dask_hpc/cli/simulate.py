@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -9,18 +10,86 @@ from typing import Any
 import click
 import pandas as pd
 import xarray as xr
+from rich.console import Console
+from rich.table import Table
 
 from dask_hpc.cli.atomic_file import atomic_file, atomic_folder
-from dask_hpc.cli.cluster import cluster_client
-from dask_hpc.cli.progress import progress_bar
-from dask_hpc.cli.simulate_table import print_result_table, print_study_table
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.cli.group import cluster_client
+from dask_hpc.cli.terminal import progress_bar
+from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.policy import Policy
 from dask_hpc.simulator import Platform, Result, Study, Workload, load_workload, study
-from dask_hpc.simulator import simulate as run
-from dask_hpc.simulator.machines import platform_of
+from dask_hpc.simulator import simulate as play
+from dask_hpc.simulator.in_situ.run import PIPELINE_HEADS, pipeline_row
 from dask_hpc.simulator.overlay import malleable_overlay
-from dask_hpc.simulator.report import report_page
+from dask_hpc.simulator.platform import platform_of
+from dask_hpc.simulator.report import report_page, worth_a_line
+from dask_hpc.simulator.result import METRICS, shown_metric
+
+#: pipelines, and reasons for where they run, that a terminal shows
+_MOST_LINES = 60
+
+
+def print_result_table(workload: Workload, results: list[Result]) -> None:
+    """A column for each policy."""
+    table = Table(
+        title=f"{workload.name}: {len(workload):,} jobs on {results[0].nodes:,} nodes", title_justify="left"
+    )
+    table.add_column("metric", no_wrap=True)
+    for result in results:
+        table.add_column(result.policy.name, justify="right", no_wrap=True)
+    for name in METRICS:
+        if worth_a_line(name, (result.metrics[name] for result in results)):
+            cells = (shown_metric(name, result.metrics[name]) for result in results)
+            table.add_row(name.replace("_", " "), *cells)
+    _console(len(results)).print(table)
+    if any(result.pipelines for result in results):
+        _print_pipelines(results)
+
+
+def _print_pipelines(results: list[Result]) -> None:
+    """A row for each in situ pipeline under each policy; then why they were divided as they were."""
+    table = Table(title="in situ pipelines", title_justify="left")
+    for head in PIPELINE_HEADS:
+        table.add_column(head, justify="left" if head in ("pipeline", "policy", "at the end") else "right")
+    runs = [(result.policy.name, run) for result in results for run in result.pipelines]
+    for policy, run in runs[:_MOST_LINES]:
+        table.add_row(*pipeline_row(policy, run))
+    _console(7).print(table)
+    reasons = [
+        f"{policy}, {run.name}, iteration {change.iteration:,}: {change.reason}"
+        for policy, run in runs
+        for change in run.changes
+    ]
+    for reason in reasons[:_MOST_LINES]:
+        click.echo(one_line(reason))
+    left_out = max(len(runs) - _MOST_LINES, 0) + max(len(reasons) - _MOST_LINES, 0)
+    if left_out:
+        click.echo(f"... {left_out:,} more lines; --report and --json show everything")
+
+
+def print_study_table(found: Study) -> None:
+    """A column for each policy: the mean, and half the width of its 95 % confidence interval."""
+    seeds = found.runs["seed"].nunique()
+    table = Table(title=f"mean of {seeds} seeds, 95 % confidence", title_justify="left")
+    table.add_column("metric", no_wrap=True)
+    summary = found.summary
+    for name in summary.index:
+        table.add_column(name, justify="right", no_wrap=True)
+    for metric in METRICS:
+        if not worth_a_line(metric, summary[metric]):
+            continue
+        cells = []
+        for name in summary.index:
+            mean, half = summary.loc[name, metric], summary.loc[name, f"{metric}_ci"]
+            interval = f" ± {shown_metric(metric, half)}" if half == half else ""
+            cells.append(shown_metric(metric, mean) + interval)
+        table.add_row(metric.replace("_", " "), *cells)
+    _console(2 * len(summary)).print(table)
+
+
+def _console(columns: int) -> Console:
+    return Console(width=None if sys.stdout.isatty() else 40 + 24 * columns)
 
 
 @click.command()
@@ -106,7 +175,7 @@ def simulate(
         for policy in chosen:
             with progress_bar(policy.name, len(loaded)) as progress:
                 results.append(
-                    run(
+                    play(
                         loaded,
                         nodes,
                         policy,

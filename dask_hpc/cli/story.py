@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from dask_hpc.cli.story_lines import story_lines
+from dask_hpc.cli.terminal import story_lines
 from dask_hpc.model.errors import InputError, shown
 
 _POLL = 0.5  # seconds

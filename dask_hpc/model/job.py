@@ -1,15 +1,15 @@
 """A job: a named piece of work with a size range."""
 
-from collections.abc import Callable
+from ast import literal_eval
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, isnan
 from typing import Any, Literal, get_args
 
-from dask_hpc.model.constraint import CONSTRAINTS, Constraint, is_legal
-from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.io_demand import IoDemand
+from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.io import IoDemand
 from dask_hpc.model.power import PowerRange
-from dask_hpc.model.speedup import Speedup
+from dask_hpc.model.speedup import CONSTRAINTS, Constraint, Speedup, is_legal
 
 Kind = Literal["rigid", "moldable", "malleable", "evolving"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -142,3 +142,103 @@ def stretch(job: Job, before: int, after: int) -> float:
     if job.speedup is None:
         return before / after
     return job.speedup.factor(before) / job.speedup.factor(after)
+
+
+def runs(numbers: Iterable[int]) -> list[list[int]]:
+    """From the smallest to the largest."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number <= found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found
+
+
+Rule = Literal["constant", "size", "rank", "default", "joining", "volatile"]
+_ALLOWED = "constant, size, rank, default:VALUE, joining:VALUE, or a function of the number of nodes"
+_RULES: Mapping[str, Rule] = {"constant": "constant", "size": "size", "rank": "rank"}
+_VALUED: Mapping[str, Rule] = {"default": "default", "joining": "joining"}
+
+
+@dataclass(frozen=True, slots=True)
+class OnResize:
+    """One rule."""
+
+    rule: Rule = "constant"
+    #: of ``default`` and ``joining``
+    value: Any = None
+    #: of ``volatile``: from the new number of nodes to the value
+    call: Callable[[int], Any] | None = None
+
+    @classmethod
+    def read(cls, found: Any, where: str = "on_resize") -> "OnResize":
+        """From what a person writes."""
+        if isinstance(found, OnResize):
+            return found
+        if callable(found):
+            return cls("volatile", call=found)
+        if isinstance(found, str):
+            word, colon, text = found.partition(":")
+            if not colon and word in _RULES:
+                return cls(_RULES[word])
+            if colon and word in _VALUED:
+                return cls(_VALUED[word], _literal(text))
+        raise InputError(where, f"found {shown(found)}", _ALLOWED)
+
+    def values(self, stored: Any, before: Sequence[str], after: Sequence[str]) -> dict[str, Any]:
+        """The value of each node that there is after, from the one that was stored."""
+        match self.rule:
+            case "size":
+                return dict.fromkeys(after, len(after))
+            case "rank":
+                return {node: rank for rank, node in enumerate(after)}
+            case "default":
+                return dict.fromkeys(after, self.value)
+            case "joining":
+                stayed = set(before)
+                return {node: stored if node in stayed else self.value for node in after}
+            case "volatile":
+                assert self.call is not None
+                return dict.fromkeys(after, self.call(len(after)))
+        return dict.fromkeys(after, stored)
+
+    def value_of_all(self, stored: Any, before: Sequence[str], after: Sequence[str]) -> Any:
+        """For a program that has one value for all nodes: that, or what each node has if they differ."""
+        found = self.values(stored, before, after)
+        if self.rule in ("rank", "joining") and set(before) != set(after):
+            return found
+        if self.rule == "rank":
+            return stored
+        return next(iter(found.values()), stored)
+
+
+def _literal(text: str) -> Any:
+    """A number, text in quotes or a container of these; other text is itself."""
+    try:
+        return literal_eval(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeCost:
+    """Seconds a job stands still during a resize. All zero by default: the ideal machine."""
+
+    fixed: float = 0.0
+    per_process: float = 0.0
+    bandwidth: float = inf
+
+    def __post_init__(self) -> None:
+        for name in ("fixed", "per_process"):
+            if not is_number(getattr(self, name), 0, inf):
+                raise InputError(name, f"found {shown(getattr(self, name))}", "0 s or more")
+        if not (is_number(self.bandwidth, 0, inf) and self.bandwidth > 0):
+            raise InputError("bandwidth", f"found {shown(self.bandwidth)}", "more than 0 B/s")
+
+    def seconds(self, before: int, after: int, moved_bytes: float = 0.0) -> float:
+        """Cost of going from ``before`` to ``after`` processes."""
+        if before == after:
+            return 0.0
+        processes = abs(after - before)
+        return self.fixed + self.per_process * processes + moved_bytes / self.bandwidth

@@ -1,8 +1,11 @@
 """A node: the unit that is allotted."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import ip_address
 from math import inf
 from sys import float_info
+from typing import Any
 
 from dask_hpc.model.errors import InputError, is_number, shown
 
@@ -27,3 +30,62 @@ class Node:
                 f"found idle {shown(self.idle_power)} W, active {shown(self.active_power)} W",
                 "0 <= idle <= active, finite",
             )
+
+
+def is_local(address: str, host: str) -> bool:
+    """Whether a worker can only be on the scheduler's own machine, as on a laptop."""
+    if address.startswith("inproc://"):
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Nodes:
+    """The connected workers by node. ``mode`` is ``hpc.node``."""
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self._workers: dict[str, dict[str, None]] = {}
+        self._node_of: dict[str, str] = {}
+
+    def join(self, address: str, name: Any, host: str) -> tuple[str, bool]:
+        """A worker connects. Its node, and whether that is a new one. Saying it twice does no harm."""
+        if address in self._node_of:
+            return self._node_of[address], False
+        if self._mode == "worker" or (self._mode == "auto" and is_local(address, host)):
+            node = str(name)
+            if node in self._workers:  # worker names are unique, but 1 and "1" are two of them
+                node = address
+        else:
+            node = host
+        is_first = node not in self._workers
+        self._workers.setdefault(node, {})[address] = None
+        self._node_of[address] = node
+        return node, is_first
+
+    def leave(self, address: str) -> tuple[str, bool] | None:
+        """A worker is gone. Its node, and whether that was its last; None if we never knew it."""
+        node = self._node_of.pop(address, None)
+        if node is None:
+            return None
+        workers = self._workers[node]
+        del workers[address]
+        if not workers:
+            del self._workers[node]
+        return node, not workers
+
+    def node_of(self, address: str) -> str:
+        """The node of a worker; the address itself of one we do not know."""
+        return self._node_of.get(address, address)
+
+    def workers(self, node: str) -> list[str]:
+        """Addresses of the workers of a node."""
+        return list(self._workers.get(node, ()))
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._workers)

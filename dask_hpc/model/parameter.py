@@ -10,8 +10,8 @@ from functools import cache
 from math import inf, isinf
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.power import Corridor
 from dask_hpc.model.units import UNITS, parse_quantity, write_quantity
 
 _LONGEST = 4096  # characters of a text

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from dask_hpc.model.partition import Partition
+from dask_hpc.model.in_situ import Partition
 from dask_hpc.model.power import Verdict
 
 

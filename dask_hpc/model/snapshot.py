@@ -1,13 +1,278 @@
 """A read-only view of everything a decision may look at, at one instant."""
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from math import inf
 from operator import attrgetter
+from typing import Any, NamedTuple
 
-from dask_hpc.model.corridor import Corridor
-from dask_hpc.model.indices import Indices, Running
+from dask_hpc.model.job import Job, stretch
 from dask_hpc.model.node import Node
-from dask_hpc.model.power import PowerView
-from dask_hpc.model.waiting import Waiting
+from dask_hpc.model.plan import Plan
+from dask_hpc.model.power import Corridor, PowerView
+from dask_hpc.model.waiting import Waiting, by_arrival
+
+#: how far a job that failed, or that was interrupted for one, goes ahead of the queue
+FAILED, INTERRUPTED = 2, 1
+
+
+class Running(NamedTuple):
+    """A job that runs: its allotment and when it is expected to end, by its walltime.
+
+    A tuple, not a dataclass, because a replay makes one for every job and that shows.
+    """
+
+    job: Job
+    nodes: tuple[str, ...]
+    started: float
+    expected_end: float
+    order: int
+    #: the size it is on its way to, or None
+    target: int | None = None
+    #: how often it was given nodes
+    growths: int = 0
+    #: when it last began to change size: nobody is resized twice at one time, or plans could go on for ever
+    resized_at: float = -inf
+
+
+class Indices:
+    """Mutable; owned by one body. Strategies see it through a ``Snapshot``."""
+
+    __slots__ = (
+        "by_end",
+        "failed",
+        "idle",
+        "mtct",
+        "nodes",
+        "now",
+        "overhead",
+        "power",
+        "progress",
+        "requests",
+        "resizable",
+        "revision",
+        "running",
+        "waiting",
+        "withheld",
+    )
+
+    def __init__(
+        self, nodes: Iterable[Node] = (), rank: Callable[[Job], Any] = by_arrival, now: float = 0.0
+    ) -> None:
+        self.now = now
+        #: counts changes of what runs, of the nodes, and of jobs that leave or enter the queue sideways
+        self.revision = 0
+        self.nodes: dict[str, Node] = {node.name: node for node in nodes}
+        self.idle: list[str] = list(self.nodes)[::-1]  # taken from the end: first nodes first
+        #: nodes that are there but not to be given away just now
+        self.withheld: set[str] = set()
+        self.waiting = Waiting(rank)
+        self.running: dict[str, Running] = {}
+        self.by_end: list[tuple[float, int, Running]] = []
+        #: running jobs whose size may change and is not changing just now
+        self.resizable: dict[str, Running] = {}
+        #: communication over compute time, as last measured, of running jobs
+        self.mtct: dict[str, float] = {}
+        #: the share of their work that running jobs have done, where a body knows it
+        self.progress: dict[str, float] = {}
+        #: the sizes that evolving jobs have asked for and not been answered
+        self.requests: dict[str, int] = {}
+        #: seconds that a job holds its nodes before and after its work, as far as the body knows
+        self.overhead = 0.0
+        #: jobs that lost a node in this very instant and wait again
+        self.failed: tuple[str, ...] = ()
+        #: what is known of power, if anybody looks
+        self.power: PowerView | None = None
+
+    def start(self, job_id: str, nodes: int) -> Running:
+        """Move a job from the queue onto ``nodes`` idle nodes."""
+        allotment = self._take(nodes, job_id)
+        try:
+            job = self.waiting.remove(job_id)
+        except KeyError:
+            self._free(allotment)
+            raise
+        now = self.now
+        order = self.revision = self.revision + 1
+        running = Running(job, allotment, now, now + job.walltime_on(nodes), order)
+        self.running[job_id] = running
+        if job.kind != "rigid" and job.resizable:
+            self.resizable[job_id] = running
+        insort(self.by_end, (running.expected_end, order, running))
+        return running
+
+    def end(self, job_id: str) -> Running:
+        """A job is over, for whatever reason: its nodes become idle."""
+        running = self._forget(job_id)
+        self._free(running.nodes)
+        self.revision += 1
+        return running
+
+    def withdraw(self, job_id: str) -> Job:
+        """A waiting job will never start: its owner cancelled it or went away."""
+        self.revision += 1
+        return self.waiting.remove(job_id)
+
+    def requeue(self, job_id: str, arrival: int, ahead: int) -> Running:
+        """A running job stops and waits again, in its old place or ahead of it."""
+        running = self.end(job_id)
+        self.waiting.add(running.job, arrival, ahead)
+        return running
+
+    def begin_resize(self, job_id: str, nodes: int, stall: float = 0.0) -> Running:
+        """A job starts to change size. What it gains it holds from now on; what it gives it holds until
+        ``finish_resize``. Its walltime was meant for its start size, so the end is expected anew."""
+        old = self.running[job_id]
+        gained: tuple[str, ...] = ()
+        if nodes > len(old.nodes):
+            gained = self._take(nodes - len(old.nodes), job_id)
+        left = max(old.expected_end - self.now, 0.0) * stretch(old.job, len(old.nodes), nodes)
+        new = old._replace(
+            nodes=old.nodes + gained,
+            expected_end=self.now + stall + left,
+            target=nodes,
+            growths=old.growths + bool(gained),
+            resized_at=self.now,
+        )
+        self._put(old, new)
+        self.resizable.pop(job_id, None)
+        self.requests.pop(job_id, None)
+        self.revision += 1
+        return new
+
+    def finish_resize(self, job_id: str) -> Running:
+        """A job has the size it was to have: nodes it gave up are idle."""
+        old = self.running[job_id]
+        assert old.target is not None
+        new = old._replace(nodes=old.nodes[: old.target], target=None)
+        self._free(old.nodes[old.target :])
+        self._put(old, new)
+        self.resizable[job_id] = new
+        self.revision += 1
+        return new
+
+    def add_node(self, node: Node) -> None:
+        """A node joins, idle."""
+        if node.name in self.nodes:
+            raise ValueError(f"node {node.name!r} is already here")
+        self.nodes[node.name] = node
+        self.idle.append(node.name)
+        self.revision += 1
+
+    def remove_node(self, name: str) -> Running | None:
+        """A node is gone. Returns the job that held it, now one node smaller (or ended, if it held
+        no other: then its ``nodes`` are empty)."""
+        del self.nodes[name]
+        self.revision += 1
+        self.withheld.discard(name)
+        if name in self.idle:
+            self.idle.remove(name)
+            return None
+        holder = next((r for r in self.running.values() if name in r.nodes), None)
+        if holder is None:  # it was withheld
+            return None
+        left = tuple(n for n in holder.nodes if n != name)
+        smaller = holder._replace(nodes=left)
+        if left:
+            self._put(holder, smaller)
+        else:
+            self._forget(holder.job.id)
+        return smaller
+
+    def withhold(self, names: set[str]) -> None:
+        """From now on these nodes, and no others, are not given away. Who has one keeps it."""
+        if names == self.withheld:
+            return
+        held = {name for running in self.running.values() for name in running.nodes}
+        back = [name for name in self.nodes if name in self.withheld - names - held]
+        self.withheld = set(names)
+        self.idle[:] = [name for name in self.idle if name not in names]
+        self._free(tuple(back))
+        self.revision += 1
+
+    def expect_end(self, job_id: str, expected_end: float) -> None:
+        """A running job will end at another time than its walltime says."""
+        old = self.running[job_id]
+        self._put(old, old._replace(expected_end=expected_end))
+        self.revision += 1
+
+    def push_overdue(self) -> list[Running]:
+        """Jobs that still run after their expected end are now expected to take as long again as they
+        have taken. (A limit that ends them, if there is one, is the body's affair.)"""
+        pushed: list[Running] = []
+        while self.by_end and self.by_end[0][0] < self.now:
+            late = self.by_end[0][2]
+            self.expect_end(late.job.id, self.now + max(self.now - late.started, 1.0))
+            pushed.append(self.running[late.job.id])
+        return pushed
+
+    def pull_levers(self, plan: Plan) -> None:
+        """From now on nodes are held, capped and given back as a plan says."""
+        if self.power is None:
+            return
+        changes: dict[str, Any] = {}
+        if plan.hold is not None:
+            changes["held"] = plan.hold.nodes
+        if plan.cap is not None:
+            changes |= {"threads": plan.cap.threads, "cap": plan.cap.watts}
+        if plan.release is not None:
+            changes["released"] = plan.release.nodes
+        if changes:
+            self.power = replace(self.power, **changes)
+            self.revision += 1
+
+    def reorder(self, rank: Callable[[Job], Any]) -> None:
+        """Another policy, another order: rank the waiting jobs anew, keeping their arrivals."""
+        self.waiting.rerank(rank)
+
+    def copy(self) -> "Indices":
+        """An independent copy; everything immutable is shared."""
+        twin = Indices.__new__(Indices)
+        twin.now, twin.revision, twin.overhead = self.now, self.revision, self.overhead
+        twin.nodes, twin.idle, twin.failed = dict(self.nodes), list(self.idle), self.failed
+        twin.waiting, twin.withheld = self.waiting.copy(), set(self.withheld)
+        twin.running, twin.by_end = dict(self.running), list(self.by_end)
+        twin.resizable, twin.mtct = dict(self.resizable), dict(self.mtct)
+        twin.progress, twin.requests = dict(self.progress), dict(self.requests)
+        twin.power = self.power
+        return twin
+
+    def _take(self, nodes: int, job_id: str) -> tuple[str, ...]:
+        idle = self.idle
+        if not 0 < nodes <= len(idle):
+            raise ValueError(f"job {job_id!r} cannot have {nodes} more nodes: {len(idle)} are idle")
+        taken = tuple(idle[: -nodes - 1 : -1])
+        del idle[-nodes:]
+        return taken
+
+    def _free(self, nodes: tuple[str, ...]) -> None:
+        if self.withheld:
+            nodes = tuple(name for name in nodes if name not in self.withheld)
+        self.idle.extend(nodes[::-1])
+
+    def _forget(self, job_id: str) -> Running:
+        running = self.running.pop(job_id)
+        self._drop_end(running)
+        if running.job.kind != "rigid":
+            self.resizable.pop(job_id, None)
+            self.requests.pop(job_id, None)
+            self.mtct.pop(job_id, None)
+        if self.progress:
+            self.progress.pop(job_id, None)
+        return running
+
+    def _drop_end(self, running: Running) -> None:
+        del self.by_end[bisect_left(self.by_end, (running.expected_end, running.order))]
+
+    def _put(self, old: Running, new: Running) -> None:
+        self._drop_end(old)
+        job_id = old.job.id
+        self.running[job_id] = new
+        if job_id in self.resizable:
+            self.resizable[job_id] = new
+        insort(self.by_end, (new.expected_end, new.order, new))
+
 
 _order = attrgetter("order")
 

@@ -4,9 +4,150 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
+from typing import Any
 
-from dask_hpc.model.explanation import Explanation
+from dask_hpc.model.job import Job
 from dask_hpc.model.plan import Plan
+from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.units import count_nodes
+
+_MOST = 3  # alternatives that are told; a queue of thousands is no explanation
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Goes with one decision of a plan. Plain data, to be sent and stored."""
+
+    rule: str
+    inputs: Mapping[str, Any]
+    rejected: tuple[str, ...]
+
+    @property
+    def is_for_power(self) -> bool:
+        """Whether the power strategy decided it."""
+        return self.rule.startswith("power:")
+
+
+def explain(snapshot: Snapshot, plan: Plan, rules: Mapping[str, str]) -> dict[str, Explanation]:
+    """An explanation for every job that a plan speaks of, from the snapshot it was made from.
+
+    ``rules`` names the strategy behind each kind of decision: start, resize, request, interrupt, power.
+    """
+    machine = _machine(snapshot)
+    power = _power(snapshot, plan) if plan.for_power else {}
+    found = {}
+    not_started = tuple(_not_started(snapshot, plan)) if plan.starts else ()
+    not_resized = tuple(_not_resized(snapshot, plan)) if plan.resizes else ()
+    for start in plan.starts:
+        job = snapshot.waiting[start.job]
+        walltime = None if job.walltime == inf else job.walltime
+        inputs = machine | {"asks": job.nodes, "walltime": walltime, "waited": plan.time - job.submitted}
+        rule = "start"
+        if start.job in plan.for_power:
+            rule, inputs = "power", inputs | power
+        found[start.job] = Explanation(rules[rule], inputs, not_started)
+    for resize in plan.resizes:
+        running = snapshot.running[resize.job]
+        inputs = machine | {
+            "from": len(running.nodes),
+            "to": resize.nodes,
+            "min": running.job.min_nodes,
+            "max": running.job.max_nodes,
+        }
+        if resize.job in snapshot.mtct:
+            inputs["mtct"] = snapshot.mtct[resize.job]
+        rule = "request" if resize.job in snapshot.requests else "resize"
+        if resize.job in plan.for_power:
+            rule, inputs = "power", inputs | power
+        found[resize.job] = Explanation(rules[rule], inputs, not_resized)
+    for interrupt in plan.interrupts:
+        inputs = machine | {"from": len(snapshot.running[interrupt.job].nodes)}
+        found[interrupt.job] = Explanation(rules["interrupt"], inputs, ())
+    return found
+
+
+def explain_levers(snapshot: Snapshot, rules: Mapping[str, str], plan: Plan | None = None) -> Explanation:
+    """Why nodes are held, capped or given back, and where the verdict on the corridor comes from."""
+    inputs = _machine(snapshot) | _power(snapshot, plan)
+    if plan is not None and plan.verdict is not None:
+        inputs["reachable"] = (plan.verdict.lowest, plan.verdict.highest)
+    rejected = () if plan is None or snapshot.power is None else tuple(_not_started(snapshot, plan))
+    return Explanation(rules["power"], inputs, rejected)
+
+
+def _machine(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "nodes": snapshot.size,
+        "idle": snapshot.idle,
+        "waiting": len(snapshot.waiting),
+        "running": len(snapshot.running),
+    }
+
+
+def _power(snapshot: Snapshot, plan: Plan | None = None) -> dict[str, Any]:
+    """What was known of power, in watts, and what the plan makes of it; nothing of what was not known."""
+    view = snapshot.power
+    if view is None:
+        return {}
+    found: dict[str, Any] = {"watts": view.watts, "source": view.source, "uncertainty": view.uncertainty}
+    if plan is not None and plan.for_power:
+        found["after"] = view.watts + _more(snapshot, plan)
+    if snapshot.corridor is not None:
+        lower, upper = snapshot.corridor.at(snapshot.now)
+        found |= {"lower": lower, "upper": None if upper == inf else upper}
+    if view.forecast is not None:
+        found["forecast"] = tuple(view.forecast)
+    if view.held:
+        found["held"] = view.held
+    if view.doubt:
+        found["doubt"] = view.doubt
+    return found
+
+
+def _more(snapshot: Snapshot, plan: Plan) -> float:
+    """Watts that the starts and new sizes of a plan add, by the figures of their jobs."""
+    view = snapshot.power
+    if view is None:
+        return 0.0
+    changes = [(start.job, start.nodes) for start in plan.starts]
+    changes += [(one.job, one.nodes - len(snapshot.running[one.job].nodes)) for one in plan.resizes]
+    return sum(nodes * (view.per_node(job).most - view.idle) for job, nodes in changes)
+
+
+def _lacks_power(snapshot: Snapshot, plan: Plan, job: Job) -> bool:
+    """Whether the corridor is why it waits."""
+    view, corridor = snapshot.power, snapshot.corridor
+    if view is None or corridor is None:
+        return False
+    own = job.nodes * (view.per_node(job.id).most - view.idle)
+    return view.watts + _more(snapshot, plan) + own > corridor.at(snapshot.now)[1]
+
+
+def _not_started(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """The first waiting jobs that the plan leaves waiting, and whether they would have fitted."""
+    started = {start.job: start.nodes for start in plan.starts}
+    left = snapshot.idle - sum(started.values())
+    waiting = (job for job in snapshot.waiting if job.id not in started)
+    for job in islice(waiting, _MOST):
+        fits = job.nodes <= left
+        why = "would fit, but its turn has not come" if fits else f"{count_nodes(left)} left"
+        if fits and _lacks_power(snapshot, plan, job):
+            why = "power would leave its corridor"
+        yield f"start {job.id} on {count_nodes(job.nodes)}: {why}"
+
+
+def _not_resized(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """The first jobs that could have changed size instead."""
+    resized = {resize.job for resize in plan.resizes}
+    others = (running for running in snapshot.resizable if running.job.id not in resized)
+    for running in islice(others, _MOST):
+        job = running.job
+        yield (
+            f"resize {job.id} instead: stays at {count_nodes(len(running.nodes))} "
+            f"of {job.min_nodes} to {job.max_nodes}"
+        )
+
 
 #: what a policy decides for jobs; all else in a story brings its explanation along, or is an event
 _DECIDED = frozenset({"start", "grow", "shrink", "hand-over", "interrupt"})

@@ -12,7 +12,7 @@ from dask.array.utils import meta_from_array
 from distributed import Future, futures_of
 
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.planning.redistribution import Blocks, Index
+from dask_hpc.planning.moves.redistribution import Blocks, Index
 
 
 class Chunks:

@@ -11,8 +11,7 @@ from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.safe_yaml import nearest
 
 if TYPE_CHECKING:
-    from dask_hpc.reproduce.bench import Bench
-    from dask_hpc.reproduce.claim import Outcome
+    from dask_hpc.reproduce.claim import Bench, Outcome
 
 
 @dataclass(frozen=True, slots=True)

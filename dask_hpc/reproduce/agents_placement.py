@@ -16,15 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from dask_hpc.reproduce.bench import Bench, change, mean
 from dask_hpc.reproduce.claim import (
+    Bench,
     Claim,
     Figure,
     Outcome,
     at_least,
+    change,
     claim,
     direction,
     exactly,
+    mean,
     rounded,
 )
 from dask_hpc.simulator.checkpoint import AgentRule, App, Costs, Pool, Service, simulate_commits

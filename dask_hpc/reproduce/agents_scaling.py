@@ -27,21 +27,23 @@ from typing import Any
 
 import numpy as np
 
-from dask_hpc.reproduce.bench import Bench, change, mean
 from dask_hpc.reproduce.claim import (
     Band,
+    Bench,
     Claim,
     Figure,
     Outcome,
     around,
     at_least,
+    change,
     claim,
     direction,
     exactly,
+    mean,
     rounded,
 )
 from dask_hpc.simulator.checkpoint import AgentRule, App, Compression, Costs, Service, Store, simulate_commits
-from dask_hpc.strategies.agents.count import break_even, break_even_published
+from dask_hpc.strategies.checkpoint.agent_count import break_even, break_even_published
 
 #: 0.7 s by two agents: 1 GB/s each; four of them fill the network
 _COSTS = Costs(agent=1e9, change=2.5, probe=0.002, noise=0.05)

@@ -7,9 +7,10 @@ one that also holds and chooses waiting jobs. Ours is beside them, with the same
 import numpy as np
 
 from dask_hpc.policy import Policy
-from dask_hpc.reproduce.bench import Bench, Columns, mean
 from dask_hpc.reproduce.claim import (
+    Bench,
     Claim,
+    Columns,
     Figure,
     Measured,
     Outcome,
@@ -17,6 +18,7 @@ from dask_hpc.reproduce.claim import (
     claim,
     direction,
     exactly,
+    mean,
     rounded,
 )
 from dask_hpc.simulator import Workload

@@ -1,8 +1,7 @@
 """A corridor that moves three times, and one application that follows it (seed 000, 9.2.3; digest 3.3.2)."""
 
-from dask_hpc.model.corridor import Corridor
-from dask_hpc.reproduce.bench import Bench
-from dask_hpc.reproduce.claim import Figure, Outcome, at_most, claim, exactly
+from dask_hpc.model.power import Corridor
+from dask_hpc.reproduce.claim import Bench, Figure, Outcome, at_most, claim, exactly
 from dask_hpc.reproduce.corridor_resizing import HOW, NO_IDLE, App, Observed
 
 _WATTS = 125.0

@@ -1,8 +1,7 @@
 """Two applications draw too little: one shrinks, the other grows more (seed 000, 9.2.2; digest 3.3.2)."""
 
-from dask_hpc.model.corridor import Corridor
-from dask_hpc.reproduce.bench import Bench
-from dask_hpc.reproduce.claim import Outcome, at_most, claim, exactly
+from dask_hpc.model.power import Corridor
+from dask_hpc.reproduce.claim import Bench, Outcome, at_most, claim, exactly
 from dask_hpc.reproduce.corridor_resizing import HOW, NO_IDLE, SAID, TICK, App, Observed
 
 _APPS = (App("App 1", 240.0, 4, 32), App("App 2", 125.0, 4, 16))

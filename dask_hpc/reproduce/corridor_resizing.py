@@ -4,8 +4,8 @@ sizes and the machine's power over time (seed 000, 9.2.2 and 9.2.3; digest 3.3.2
 from dataclasses import dataclass
 from typing import Any
 
-from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.job import Job
+from dask_hpc.model.power import Corridor
 from dask_hpc.policy import Policy
 from dask_hpc.simulator import Arrival, Metering, Platform, Result, Workload, simulate
 

@@ -1,8 +1,7 @@
 """Two applications draw too much: one shrinks, the other grows (seed 000, 9.2.2; digest 3.3.2)."""
 
-from dask_hpc.model.corridor import Corridor
-from dask_hpc.reproduce.bench import Bench
-from dask_hpc.reproduce.claim import Outcome, at_most, claim, exactly
+from dask_hpc.model.power import Corridor
+from dask_hpc.reproduce.claim import Bench, Outcome, at_most, claim, exactly
 from dask_hpc.reproduce.corridor_resizing import HOW, NO_IDLE, SAID, TICK, App, Observed
 
 _APPS = (App("App 1", 320.0, 12, 32), App("App 2", 125.0, 2, 24))

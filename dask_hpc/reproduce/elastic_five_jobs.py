@@ -7,8 +7,7 @@ another: a time counts as reproduced within 100 s.
 
 from bisect import bisect_right
 
-from dask_hpc.reproduce.bench import Bench
-from dask_hpc.reproduce.claim import Band, Claim, Figure, Outcome, around, claim, exactly, rounded
+from dask_hpc.reproduce.claim import Band, Bench, Claim, Figure, Outcome, around, claim, exactly, rounded
 from dask_hpc.simulator import Result, simulate
 from dask_hpc.simulator.workloads import built_in
 

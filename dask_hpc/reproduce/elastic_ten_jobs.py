@@ -2,8 +2,18 @@
 
 import numpy as np
 
-from dask_hpc.reproduce.bench import Bench, Columns, mean
-from dask_hpc.reproduce.claim import Claim, Figure, Measured, Outcome, at_most, claim, rounded
+from dask_hpc.reproduce.claim import (
+    Bench,
+    Claim,
+    Columns,
+    Figure,
+    Measured,
+    Outcome,
+    at_most,
+    claim,
+    mean,
+    rounded,
+)
 from dask_hpc.simulator import simulate
 from dask_hpc.simulator.workloads import built_in
 

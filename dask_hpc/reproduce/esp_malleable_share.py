@@ -7,23 +7,26 @@ everything is done twice: with an idealised machine and with a handicapped one, 
 
 from dataclasses import dataclass
 
-from dask_hpc.model.resize_cost import ResizeCost
-from dask_hpc.reproduce.bench import Bench, Columns, change, mean
+from dask_hpc.model.job import ResizeCost
 from dask_hpc.reproduce.claim import (
     Band,
+    Bench,
     Claim,
+    Columns,
     Figure,
     Measured,
     Outcome,
     around,
     at_least,
     at_most,
+    change,
     claim,
     direction,
     exactly,
+    mean,
 )
 from dask_hpc.simulator import Platform
-from dask_hpc.simulator.builtin.esp import NODES
+from dask_hpc.simulator.built_in.published import NODES
 from dask_hpc.simulator.workloads import built_in
 
 _SPEEDUP = 0.9

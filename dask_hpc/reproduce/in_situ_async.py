@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from dask_hpc.reproduce.bench import Bench, mean
 from dask_hpc.reproduce.claim import (
+    Bench,
     Claim,
     Figure,
     Measured,
@@ -18,6 +18,7 @@ from dask_hpc.reproduce.claim import (
     claim,
     direction,
     exactly,
+    mean,
 )
 from dask_hpc.reproduce.in_situ_study import (
     ASSUMPTIONS,

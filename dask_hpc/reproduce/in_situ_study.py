@@ -5,10 +5,9 @@ from typing import cast
 
 import numpy as np
 
-from dask_hpc.model.partition import Analysis, EqualNodes, Mode, Partition, PartitionProblem, Simulation
-from dask_hpc.planning.partition import partition
-from dask_hpc.reproduce.bench import Bench, mean
-from dask_hpc.reproduce.claim import Measured
+from dask_hpc.model.in_situ import Analysis, EqualNodes, Mode, Partition, PartitionProblem, Simulation
+from dask_hpc.planning.in_situ.plan import partition
+from dask_hpc.reproduce.claim import Bench, Measured, mean
 
 HEURISTICS = ("increasing-time", "decreasing-time", "increasing-peak", "decreasing-peak", "random")
 OPTIMAL, OURS = "enumerate", "exact"

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_hpc.reproduce.bench import Bench, mean
 from dask_hpc.reproduce.claim import (
+    Bench,
     Claim,
     Figure,
     Outcome,
@@ -14,6 +14,7 @@ from dask_hpc.reproduce.claim import (
     claim,
     direction,
     exactly,
+    mean,
 )
 from dask_hpc.reproduce.in_situ_study import (
     ASSUMPTIONS,

@@ -4,9 +4,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from dask_hpc.policy import Policy
-from dask_hpc.reproduce.bench import Bench, Columns, change, mean
-from dask_hpc.reproduce.claim import Claim, Figure, Measured, Outcome, at_least, claim, direction
-from dask_hpc.simulator.builtin.io_intensity import MACHINE
+from dask_hpc.reproduce.claim import (
+    Bench,
+    Claim,
+    Columns,
+    Figure,
+    Measured,
+    Outcome,
+    at_least,
+    change,
+    claim,
+    direction,
+    mean,
+)
+from dask_hpc.simulator.built_in.published import MACHINE
 from dask_hpc.simulator.workloads import built_in
 
 _FCFS = "fcfs-malleable"

@@ -16,8 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_hpc.reproduce.bench import Bench, mean
 from dask_hpc.reproduce.claim import (
+    Bench,
     Claim,
     Figure,
     Measured,
@@ -27,6 +27,7 @@ from dask_hpc.reproduce.claim import (
     claim,
     direction,
     exactly,
+    mean,
     rounded,
 )
 from dask_hpc.simulator.checkpoint import (

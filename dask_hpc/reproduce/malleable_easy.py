@@ -9,8 +9,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dask_hpc.reproduce.bench import Bench, Columns, change, mean
-from dask_hpc.reproduce.claim import Claim, Figure, Measured, Outcome, at_least, claim, rounded
+from dask_hpc.reproduce.claim import (
+    Bench,
+    Claim,
+    Columns,
+    Figure,
+    Measured,
+    Outcome,
+    at_least,
+    change,
+    claim,
+    mean,
+    rounded,
+)
 from dask_hpc.simulator import Workload, simulate
 from dask_hpc.simulator.workloads import built_in
 

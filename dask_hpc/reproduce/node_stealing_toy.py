@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from dask_hpc.reproduce.bench import Bench
-from dask_hpc.reproduce.claim import Claim, Outcome, claim, exactly, rounded
+from dask_hpc.reproduce.claim import Bench, Claim, Outcome, claim, exactly, rounded
 from dask_hpc.simulator import simulate
 from dask_hpc.simulator.workloads import built_in
 

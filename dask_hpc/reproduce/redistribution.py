@@ -13,11 +13,10 @@ from itertools import pairwise
 import numpy as np
 
 from dask_hpc.model.layout import Layout
-from dask_hpc.planning.redistribution import Blocks, Index, RedistributionPlan, redistribution
-from dask_hpc.reproduce.bench import Bench, mean
-from dask_hpc.reproduce.claim import Claim, Figure, Outcome, around, claim, exactly, rounded
+from dask_hpc.planning.moves.redistribution import Blocks, Index, RedistributionPlan, redistribution
+from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, around, claim, exactly, mean, rounded
 from dask_hpc.simulator.transfers import Transfer, ends
-from dask_hpc.strategies.agents.resized import shares
+from dask_hpc.strategies.checkpoint.agent_rule import shares
 
 _BYTES = 1.5e9
 _ELEMENTS = 16 * 3 * 5 * 7  # that many parts are even

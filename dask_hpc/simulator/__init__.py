@@ -9,19 +9,16 @@ from typing import Any, overload
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.commits.declared import Checkpoint
+from dask_hpc.simulator.built_in.ours import synthetic_day
 from dask_hpc.simulator.engine import Machine
-from dask_hpc.simulator.failures import Failures
-from dask_hpc.simulator.metering import Metering, NodeType
-from dask_hpc.simulator.platform import Platform
+from dask_hpc.simulator.execution import Record
+from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform
+from dask_hpc.simulator.power import check_powers
 from dask_hpc.simulator.power_trace import PowerTrace
-from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.result import Result
-from dask_hpc.simulator.site_power import check_powers
 from dask_hpc.simulator.study import Study, futures, study
-from dask_hpc.simulator.synthetic import synthetic_day
 from dask_hpc.simulator.what_if import machine_from
-from dask_hpc.simulator.workload import Arrival, Workload, load_workload, platform_for
+from dask_hpc.simulator.workload import Arrival, Checkpoint, Workload, load_workload, platform_for
 
 __all__ = [
     "Arrival",

@@ -18,25 +18,20 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
-from dask_hpc.model.constraint import is_legal
-from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.indices import FAILED, INTERRUPTED, Indices, Running
 from dask_hpc.model.job import Job
 from dask_hpc.model.plan import Plan, Resize, Start
-from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.power import Corridor
+from dask_hpc.model.snapshot import FAILED, INTERRUPTED, Indices, Running, Snapshot
+from dask_hpc.model.speedup import is_legal
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.commits.desk import CommitDesk
-from dask_hpc.simulator.commits.running import JobCommits
-from dask_hpc.simulator.execution import Ask, Phased, Point, Steady, Transfer, Wait
-from dask_hpc.simulator.file_system import FileSystem
+from dask_hpc.simulator.execution import Ask, Phased, Point, Record, Steady, Transfer, Wait
 from dask_hpc.simulator.in_situ.execution import Piped, placement_of
-from dask_hpc.simulator.in_situ.pipeline import Pipeline
-from dask_hpc.simulator.in_situ.run import PipelineRun
-from dask_hpc.simulator.platform import Platform
-from dask_hpc.simulator.record import Record
-from dask_hpc.simulator.site_power import SitePower, with_tick
+from dask_hpc.simulator.in_situ.run import Pipeline, PipelineRun
+from dask_hpc.simulator.job_commits import CommitDesk, JobCommits
+from dask_hpc.simulator.platform import FileSystem, Platform
+from dask_hpc.simulator.power import SitePower, with_tick
 from dask_hpc.simulator.workload import Arrival
 
 _BETWEEN_REPORTS = 8192

@@ -11,11 +11,10 @@ from contextlib import suppress
 from dataclasses import replace
 from math import ceil, floor, isfinite
 
-from dask_hpc.model.constraint import CONSTRAINTS, Constraint, is_legal, largest_legal, smallest_legal
 from dask_hpc.model.errors import InputError, is_number, shown
 from dask_hpc.model.job import Job
 from dask_hpc.model.safe_yaml import nearest
-from dask_hpc.model.speedup import Speedup
+from dask_hpc.model.speedup import CONSTRAINTS, Constraint, Speedup, is_legal, largest_legal, smallest_legal
 from dask_hpc.simulator.workload import Arrival, Workload
 
 #: a job and the nodes of the machine -> fewest and most nodes it might use

@@ -1,14 +1,174 @@
 """The machine that is simulated, and the costs that real ones have. Every cost can be zero."""
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import inf
+from heapq import heapify, heappop, heappush, heapreplace
+from math import gamma, inf, log, nan
+from sys import float_info
+from typing import Any, NamedTuple
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.job import ResizeCost
 from dask_hpc.model.node import Node
-from dask_hpc.model.resize_cost import ResizeCost
-from dask_hpc.simulator.failures import Failures
-from dask_hpc.simulator.metering import Metering
+from dask_hpc.model.power import Corridor
+from dask_hpc.model.safe_yaml import nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Node failures. ``mtbf`` is of one node, in seconds; ``shape`` 1 is exponential, below 1 failures
+    come in clusters. With a ``trace`` of ``(time, node index)`` nothing is drawn. A node is back after
+    ``repair``. A job that loses a node starts again from its last checkpoint: the last commit of its own, if
+    it says what it commits, else one every ``checkpoint`` seconds of work that costs nothing (0: from
+    scratch).
+    """
+
+    mtbf: float = inf
+    shape: float = 1.0
+    repair: float = 0.0
+    checkpoint: float = 0.0
+    trace: tuple[tuple[float, int], ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("mtbf", "shape"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"failures.{name}", f"found {shown(getattr(self, name))}", "more than 0")
+        for name in ("repair", "checkpoint"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"failures.{name}", f"found {shown(getattr(self, name))}", "0 s or more")
+
+    def times(self, nodes: int) -> Iterator[tuple[float, int]]:
+        """``(time, node index)`` of failures, in order of time, without end."""
+        if self.trace:
+            yield from sorted(self.trace)
+        if self.trace or self.mtbf == inf:
+            return
+        draw = random.Random(self.seed)
+        if self.shape == 1.0:  # memoryless: the machine as a whole is one exponential clock
+            time = 0.0
+            while True:
+                time += draw.expovariate(nodes / self.mtbf)
+                yield time, draw.randrange(nodes)
+        scale = self.mtbf / gamma(1 + 1 / self.shape)
+        lives = [(self._life(draw, scale), node) for node in range(nodes)]
+        heapify(lives)
+        while True:
+            time, node = lives[0]
+            heapreplace(lives, (time + self.repair + self._life(draw, scale), node))
+            yield time, node
+
+    def _life(self, draw: random.Random, scale: float) -> float:
+        return float(scale * (-log(1.0 - draw.random())) ** (1 / self.shape))
+
+
+class FileSystem:
+    """Transfers in progress. Times must not go backwards."""
+
+    __slots__ = ("_clock", "_link", "_nodes", "_order", "_since", "_total", "transfers",
+                 "waited")  # fmt: skip
+
+    def __init__(self, link: float, total: float) -> None:
+        self._link, self._total = link, total
+        self._clock = 0.0  # bytes per node so far
+        self._since = 0.0
+        self._nodes = 0
+        self._order = 0
+        #: those in progress, the next to end in front
+        self.transfers: list[tuple[float, int, int, int, Any]] = []
+        #: the lengths of all transfers together
+        self.waited = 0.0
+
+    def begin(self, now: float, owner: Any, nodes: int, bytes_per_node: float, version: int = 0) -> None:
+        """``nodes`` nodes of ``owner`` start to read or write."""
+        self._advance(now)
+        self._order += 1
+        heappush(self.transfers, (self._clock + bytes_per_node, self._order, nodes, version, owner))
+        self._nodes += nodes
+
+    def abandon(self, now: float, owner: Any) -> None:
+        """The owner's transfers stop unfinished."""
+        self._advance(now)
+        kept = [entry for entry in self.transfers if entry[4] is not owner]
+        if len(kept) < len(self.transfers):
+            self._nodes = sum(entry[2] for entry in kept)
+            self.transfers[:] = sorted(kept, key=lambda entry: entry[:2])
+
+    @property
+    def mean_transfer(self) -> float:
+        """Seconds of a transfer, on average; nan if there was none."""
+        return self.waited / self._order if self._order else nan
+
+    @property
+    def next_end(self) -> float:
+        """When the next transfer ends, as things are."""
+        if not self.transfers:
+            return inf
+        left = self.transfers[0][0] - self._clock
+        return self._since + (left / self._rate if left > 0 else 0.0)
+
+    def ended(self, now: float) -> list[tuple[Any, int]]:
+        """``(owner, version)`` of the transfers that end now."""
+        done = []
+        while self.transfers and self.next_end <= now:
+            self._advance(now)
+            clock, _, nodes, version, owner = heappop(self.transfers)
+            self._clock = max(self._clock, clock)  # exactly there, whatever rounding did
+            self._nodes -= nodes
+            done.append((owner, version))
+        return done
+
+    @property
+    def _rate(self) -> float:
+        return min(self._link, self._total / self._nodes) if self._nodes else self._link
+
+    def _advance(self, now: float) -> None:
+        if self._nodes and now > self._since:
+            self._clock += self._rate * (now - self._since)
+            self.waited += len(self.transfers) * (now - self._since)
+        self._since = now
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    """So many nodes that draw so many watts, idle and at work."""
+
+    count: int
+    idle: float
+    active: float
+
+    def __post_init__(self) -> None:
+        if type(self.count) is not int or self.count < 1:
+            raise InputError("count", f"found {shown(self.count)}", "a whole number >= 1")
+        most = float_info.max
+        if not (is_number(self.idle, 0, most) and is_number(self.active, self.idle, most)):
+            found = f"found idle {shown(self.idle)} W, active {shown(self.active)} W"
+            raise InputError("", found, "0 <= idle <= active, finite")
+
+
+@dataclass(frozen=True, slots=True)
+class Metering:
+    """A platform that has one records its power, whatever the policy.
+
+    Power nears the level of the work at hand as a first-order lag: 63 % of a step after ``ramp`` seconds,
+    95 % after three times that. ``noise`` is the standard deviation of what a policy *reads*, relative to
+    the true value (drawn with ``seed``, once an instant); what is recorded is the truth. With ``types``
+    the first nodes are of the first type and so on. ``corridor`` is the site's: what the run is judged by,
+    and what a power strategy keeps that says no bounds of its own.
+    """
+
+    ramp: float = 0.0
+    noise: float = 0.0
+    seed: int = 0
+    types: tuple[NodeType, ...] = ()
+    corridor: Corridor | None = None
+
+    def __post_init__(self) -> None:
+        if not is_number(self.ramp, 0, float_info.max):
+            raise InputError("power.ramp", f"found {shown(self.ramp)}", "0 s or more")
+        if not is_number(self.noise, 0, 1):
+            raise InputError("power.noise", f"found {shown(self.noise)}", "a share from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +223,34 @@ class Platform:
     def has_powers(self) -> bool:
         """Whether it says what its nodes draw."""
         return self.active_power > 0 or bool(self.metering and self.metering.types)
+
+
+class KnownMachine(NamedTuple):
+    """Nodes, and watts of one of them."""
+
+    nodes: int
+    idle: float
+    active: float
+
+
+MACHINES: Mapping[str, KnownMachine] = {
+    "supermuc-ng-partition": KnownMachine(16, 71.0, 250.0),
+    "supermuc-ng": KnownMachine(6336, 71.0, 250.0),
+    "frontier": KnownMachine(9472, 626.0, 2704.0),
+    "marconi100": KnownMachine(980, 612.0, 1836.0),
+}
+
+
+def known_machine(name: object) -> KnownMachine:
+    """By name."""
+    if not isinstance(name, str) or name not in MACHINES:
+        raise InputError(
+            "machine", f"no machine is named {shown(name)}{nearest(name, MACHINES)}", ", ".join(MACHINES)
+        )
+    return MACHINES[name]
+
+
+def platform_of(name: str, nodes: int | None = None) -> Platform:
+    """All of a known machine, or so many nodes like its own."""
+    known = known_machine(name)
+    return Platform(nodes or known.nodes, idle_power=known.idle, active_power=known.active)

@@ -6,12 +6,10 @@ from typing import Any
 
 from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.units import count_nodes, show_duration, show_large
-from dask_hpc.report import Section, html_page, table
-from dask_hpc.report.power import power_curve
-from dask_hpc.report.timeline import Curve, Kind, Mark, timeline_html, timeline_script
-from dask_hpc.simulator.in_situ.report import pipelines_html
-from dask_hpc.simulator.metrics import METRICS
-from dask_hpc.simulator.result import Result, shown_metric
+from dask_hpc.simulator.in_situ.run import pipelines_html
+from dask_hpc.simulator.result import METRICS, Result, shown_metric
+from dask_hpc.view import Section, html_page, table
+from dask_hpc.view.page import Curve, Kind, Mark, power_curve, timeline_html, timeline_script
 
 #: rows of the decision table; a browser shows no more of them with pleasure
 _MOST_DECISIONS = 2_000

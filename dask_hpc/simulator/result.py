@@ -1,7 +1,9 @@
 """The answer of a simulation: metrics, jobs, trace and story."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -10,16 +12,232 @@ import xarray as xr
 
 from dask_hpc.display import mimebundle
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.job import runs
 from dask_hpc.model.story import Story
 from dask_hpc.model.units import show_duration, show_large
 from dask_hpc.policy import Policy
-from dask_hpc.report.gantt import Held
-from dask_hpc.simulator.course import course_of
+from dask_hpc.simulator.execution import STATES, Record
 from dask_hpc.simulator.in_situ.run import PipelineRun
-from dask_hpc.simulator.metrics import METRICS, metrics
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.power_trace import PowerTrace, power_trace
-from dask_hpc.simulator.record import STATES, Record
+from dask_hpc.view.page import Held
+
+#: jobs shorter than this do not dominate the slowdown
+SLOWDOWN_THRESHOLD = 10.0
+
+#: metric -> (unit, meaning), in the order in which people read them
+METRICS: Mapping[str, tuple[str, str]] = {
+    "makespan": ("s", "from the first submission to the last end"),
+    "utilisation": ("", "node-seconds in use over node-seconds there were, during the makespan"),
+    "mean_wait": ("s", "first start minus submission"),
+    "median_wait": ("s", "first start minus submission"),
+    "max_wait": ("s", "first start minus submission"),
+    "mean_response": ("s", "end minus submission (flow)"),
+    "max_response": ("s", "end minus submission (flow)"),
+    "weighted_response": ("s", "end minus submission, weighted by the nodes asked for"),
+    "mean_stretch": ("", "response over time from first start to end, jobs of no length left out"),
+    "mean_bounded_slowdown": ("", "response over runtime, runtimes below 10 s counted as 10 s, at least 1"),
+    "throughput": ("1/s", "jobs ended per second of makespan"),
+    "completed": ("jobs", "ended by themselves"),
+    "killed": ("jobs", "ended by their walltime"),
+    "cancelled": ("jobs", "given up by their owners"),
+    "rejected": ("jobs", "larger than the machine"),
+    "unfinished": ("jobs", "still waiting or running when the simulation ended"),
+    "resizes": ("jobs", "changes of size of running jobs"),
+    "moved_bytes": ("B", "data that changed its node in resizes"),
+    "restarts": ("jobs", "times a job was stopped and waited again"),
+    "lost_node_hours": ("h", "work that failures and interrupts undid"),
+    "mean_transfer": ("s", "one read or write of a job on the shared file system"),
+    "commits": ("jobs", "commits of jobs that were completed"),
+    "commit_time": ("s", "jobs stood still to commit and to read commits back, in all"),
+    "commit_bytes": ("B", "written by commits, each level counted"),
+    "placements": ("jobs", "partitions of in situ pipelines, the first ones included"),
+    "iteration": ("s", "of in situ pipelines, on average"),
+    "left_out": ("jobs", "analyses of in situ pipelines that were not done for an iteration"),
+    "energy": ("J", "of all nodes during the makespan, if the platform has powers"),
+    "violations": ("", "intervals outside the power corridor that last longer than one tick"),
+    "time_outside": ("s", "outside the power corridor, however briefly each time"),
+    "energy_outside": ("J", "above the corridor's upper or missing to its lower bound"),
+}
+_COUNTED = ("completed", "killed", "cancelled", "rejected")
+
+
+def metrics(record: Record, platform: Platform, since: float | None = None) -> dict[str, float]:
+    """Every metric of ``METRICS``; those that need an ended job are nan without one.
+
+    Of a machine that was taken over as it was at ``since``, makespan and power count from then on: what was
+    before is not its policy's doing.
+    """
+    states = np.frombuffer(record.state, np.uint8)
+    counts = {state: int((states == code).sum()) for code, state in enumerate(STATES)}
+    totals: dict[str, float] = {state: float(counts[state]) for state in _COUNTED}
+    totals["unfinished"] = float(counts["waiting"] + counts["running"])
+    details = record.details.values()
+    totals["resizes"] = float(sum(one.resizes for one in details))
+    totals["moved_bytes"] = sum(one.moved_bytes for one in details)
+    totals["restarts"] = float(sum(one.restarts for one in details))
+    totals["lost_node_hours"] = sum(one.lost for one in details) / 3600.0
+    totals["commits"] = float(sum(one.commits for one in details))
+    totals["commit_time"] = sum(one.commit_time for one in details)
+    totals["commit_bytes"] = sum(one.commit_bytes for one in details)
+    totals["mean_transfer"] = record.transfer
+    totals["placements"] = float(sum(len(run.changes) for run in record.pipelines.values()))
+    totals["left_out"] = float(sum(sum(run.left_out.values()) for run in record.pipelines.values()))
+    lengths = [length for run in record.pipelines.values() for length in run.seconds if length == length]
+    totals["iteration"] = sum(lengths) / len(lengths) if lengths else float("nan")
+    begin = min(record.submit, default=0.0) if since is None else since
+    totals |= _outside(record, begin)
+    start, end, submit = (np.frombuffer(c) for c in (record.start, record.end, record.submit))
+    size = np.frombuffer(record.nodes, np.int32)
+    used = node_seconds(record)
+    done = ~np.isnan(end) & ~np.isnan(start)
+    if not done.any():
+        return {name: totals.get(name, float("nan")) for name in METRICS}
+    span = float(end[done].max() - submit.min())
+    makespan = float(end[done].max()) - begin
+    power = float((used * _power_above_idle(record, platform)).sum())
+    start, end, submit, size = start[done], end[done], submit[done], size[done]
+    runtime, wait, response = end - start, start - submit, end - submit
+    ran = runtime > 0
+    values = {
+        "makespan": makespan,
+        "utilisation": float(used.sum()) / (platform.nodes * span) if span else 0.0,
+        "mean_wait": float(wait.mean()),
+        "median_wait": float(np.median(wait)),
+        "max_wait": float(wait.max()),
+        "mean_response": float(response.mean()),
+        "max_response": float(response.max()),
+        "weighted_response": float((response * size).sum() / size.sum()),
+        "mean_stretch": float((response[ran] / runtime[ran]).mean()) if ran.any() else 1.0,
+        "mean_bounded_slowdown": float(
+            np.maximum(response / np.maximum(runtime, SLOWDOWN_THRESHOLD), 1.0).mean()
+        ),
+        "throughput": len(end) / span if span else float("inf"),
+        "energy": platform.idle_power * platform.nodes * makespan + power,
+    }
+    if record.drawn is not None:
+        until = inf if since is None else begin + makespan
+        values["energy"] = power_trace(record.drawn, begin, until).energy
+    return {name: (values | totals)[name] for name in METRICS}
+
+
+def _outside(record: Record, begin: float) -> dict[str, float]:
+    """How well the corridor was kept; nan if there was none."""
+    if record.drawn is None or not record.drawn.bounds or not record.submit:
+        return {name: float("nan") for name in ("violations", "time_outside", "energy_outside")}
+    trace = power_trace(record.drawn, begin)
+    return {
+        "violations": float(len(trace.violations)),
+        "time_outside": trace.time_outside,
+        "energy_outside": trace.energy_outside,
+    }
+
+
+def node_seconds(record: Record) -> Any:
+    """What each job used, in order of submission."""
+    start, end = np.frombuffer(record.start), np.frombuffer(record.end)
+    used = np.nan_to_num((end - start) * np.frombuffer(record.nodes, np.int32))
+    for row, detail in record.details.items():
+        used[row] = detail.node_seconds
+    return used
+
+
+def _power_above_idle(record: Record, platform: Platform) -> Any:
+    power = np.full(len(record.id), platform.active_power - platform.idle_power)
+    for row, watts in record.power.items():
+        power[row] = watts - platform.idle_power
+    return power
+
+
+_MOST_ROWS = 2_000
+
+
+def course_of(result: "Result") -> dict[str, Any]:
+    """Who held which node if the allotments were recorded, power if it was followed, jobs, the story."""
+    jobs = result.jobs
+    end = float(max(jobs["end"].max(), jobs["submit"].max())) if len(jobs) else 0.0
+    held = _held(result)
+    names = sorted({node for one in held for node in one.nodes}, key=_natural)
+    numbers = {name: number for number, name in enumerate(names)}
+    return {
+        "head": {
+            "time": end,
+            "policy": result.policy.name,
+            "state": "simulated",
+            "version": 0,
+            "undo": 0,
+            "errors": 0,
+            "lost": 0,
+            "count": 0,
+        },
+        "nodes": {"names": names, "gone": []},
+        "changes": list(_changes(held, numbers)),
+        "samples": list(_samples(result)),
+        "order": {str(job): number for number, job in enumerate(jobs["id"])},
+        "jobs": [_job(row) for row in jobs.itertuples(index=False)],
+        "story": list(_story(result))[-_MOST_ROWS:],
+    }
+
+
+def _held(result: "Result") -> list[Any]:
+    return [] if result.record.allotments is None else result.held
+
+
+def _natural(name: str) -> tuple[int, str]:
+    digits = "".join(filter(str.isdigit, name))
+    return int(digits or 0), name
+
+
+def _changes(held: list[Any], numbers: dict[str, int]) -> Any:
+    found = []
+    for one in held:
+        nodes = runs(numbers[node] for node in one.nodes)
+        found.append((one.start, 1, one.job, nodes, one.note))
+        if isfinite(one.end):
+            found.append((one.end, 0, None, nodes, ""))  # ends come before what begins at the same time
+    for time, _, job, nodes, note in sorted(found, key=lambda one: one[:2]):
+        yield [time, job, nodes, note]
+
+
+def _samples(result: "Result") -> Any:
+    if result.record.drawn is None:
+        return
+    trace = result.power
+    for time, watts, lower, upper in zip(trace.time, trace.watts, trace.lower, trace.upper, strict=True):
+        yield [float(time), float(watts), float(lower), float(upper) if isfinite(upper) else None, None, None]
+
+
+def _job(row: Any) -> dict[str, Any]:
+    started = None if row.start != row.start else float(row.start)
+    return {
+        "id": str(row.id),
+        "name": str(row.id),
+        "state": {"running": "running", "waiting": "waiting"}.get(str(row.state), "done"),
+        "kind": "rigid",
+        "asks": int(row.nodes),
+        "min_nodes": int(row.nodes),
+        "max_nodes": int(row.nodes),
+        "nodes": int(row.nodes),
+        "submitted": float(row.submit),
+        "started": started,
+        "ended": None if row.end != row.end else float(row.end),
+        "progress": None,
+        "expected_end": None,
+        "compute": 0.0,
+        "transfer": 0.0,
+        "reason": f"{row.state}; waited {row.wait:.0f} s" if started is not None else str(row.state),
+        "waiting_because": None,
+    }
+
+
+def _story(result: "Result") -> Any:
+    number = 0
+    for plan in result.story:
+        for decision, ones in (("start", plan.starts), ("resize", plan.resizes)):
+            for one in ones:
+                yield [number, plan.time, decision, one.job, one.nodes, one.reason]
+                number += 1
+
 
 _MOST_SHOWN = 5_000  # jobs: with more, a notebook's page would be sent tens of megabytes
 
@@ -41,7 +259,7 @@ class Result:
 
     @cached_property
     def metrics(self) -> dict[str, float]:
-        """Figures by name; ``dask_hpc.simulator.metrics.METRICS`` says what each means."""
+        """Figures by name; ``dask_hpc.simulator.result.METRICS`` says what each means."""
         return metrics(self.record, self.platform)
 
     @cached_property

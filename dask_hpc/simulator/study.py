@@ -22,11 +22,11 @@ from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.engine import Machine
-from dask_hpc.simulator.metrics import METRICS, metrics
+from dask_hpc.simulator.execution import Record
 from dask_hpc.simulator.overlay import malleable_overlay
 from dask_hpc.simulator.platform import Platform
-from dask_hpc.simulator.record import Record
-from dask_hpc.simulator.site_power import check_powers
+from dask_hpc.simulator.power import check_powers
+from dask_hpc.simulator.result import METRICS, metrics
 from dask_hpc.simulator.what_if import machine_from
 from dask_hpc.simulator.workload import Workload, load_workload, platform_for
 from dask_hpc.simulator.workloads import with_seed

@@ -12,17 +12,15 @@ from math import inf, isfinite
 from random import Random
 from statistics import fmean
 
-from dask_hpc.model.indices import Indices, Running
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.power import PowerView
-from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.snapshot import Indices, Running, Snapshot
 from dask_hpc.model.speedup import Linear
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.engine import Machine
-from dask_hpc.simulator.metering import Metering
-from dask_hpc.simulator.platform import Platform
-from dask_hpc.simulator.record import Record
+from dask_hpc.simulator.execution import Record
+from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.workload import Arrival
 
 #: seconds for a job of which nothing is known, on a machine of which nothing is known

@@ -6,14 +6,8 @@ from typing import Any
 
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.safe_yaml import nearest
-from dask_hpc.simulator.builtin.commits import commits
-from dask_hpc.simulator.builtin.esp import esp
-from dask_hpc.simulator.builtin.in_situ import in_situ
-from dask_hpc.simulator.builtin.io_intensity import io_intensity
-from dask_hpc.simulator.builtin.mebf import mebf
-from dask_hpc.simulator.builtin.power_batch import power_batch
-from dask_hpc.simulator.builtin.small import five_jobs, node_stealing, ten_jobs
-from dask_hpc.simulator.builtin.synthetic import synthetic
+from dask_hpc.simulator.built_in.ours import commits, five_jobs, in_situ, node_stealing, synthetic, ten_jobs
+from dask_hpc.simulator.built_in.published import esp, io_intensity, mebf, power_batch
 from dask_hpc.simulator.workload import Workload
 
 PREFIX = "builtin:"

@@ -5,28 +5,27 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from dask_hpc.strategies.agents.rule import AgentRule
-from dask_hpc.strategies.conservative_backfill import ConservativeBackfill
-from dask_hpc.strategies.dask_adaptive import DaskAdaptive
-from dask_hpc.strategies.demand import Demand
-from dask_hpc.strategies.easy_backfill import EasyBackfill
-from dask_hpc.strategies.easy_sjbf import EasySjbf
-from dask_hpc.strategies.egs import Egs
-from dask_hpc.strategies.elastic import Elastic, ElasticQueue
-from dask_hpc.strategies.fcfs import Fcfs
-from dask_hpc.strategies.fcfs_malleable import FcfsMalleable
-from dask_hpc.strategies.fpsma import Fpsma
-from dask_hpc.strategies.give_way import GiveWay
-from dask_hpc.strategies.in_situ import InSitu
-from dask_hpc.strategies.io_aware import IoAware, IoAwareQueue
-from dask_hpc.strategies.io_lanes import IoLanes
-from dask_hpc.strategies.malleable_easy import MalleableEasy, MalleableEasyQueue
-from dask_hpc.strategies.moldable import Moldable
-from dask_hpc.strategies.node_stealing import NodeStealing
-from dask_hpc.strategies.order import Area, Ljf, Priority, Sjf
-from dask_hpc.strategies.parsl_simple import ParslSimple
-from dask_hpc.strategies.performance_aware import PerformanceAware
+from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
+from dask_hpc.strategies.failure.node_stealing import NodeStealing
+from dask_hpc.strategies.io.io_aware import IoAware, IoAwareQueue
+from dask_hpc.strategies.io.io_lanes import IoLanes
+from dask_hpc.strategies.malleability.dask_adaptive import DaskAdaptive
+from dask_hpc.strategies.malleability.egs import Egs
+from dask_hpc.strategies.malleability.elastic import Elastic, ElasticQueue
+from dask_hpc.strategies.malleability.fcfs_malleable import FcfsMalleable
+from dask_hpc.strategies.malleability.fpsma import Fpsma
+from dask_hpc.strategies.malleability.give_way import GiveWay
+from dask_hpc.strategies.malleability.malleable_easy import MalleableEasy, MalleableEasyQueue
+from dask_hpc.strategies.malleability.parsl_simple import ParslSimple
+from dask_hpc.strategies.malleability.performance_aware import PerformanceAware
+from dask_hpc.strategies.placement.in_situ import InSitu
 from dask_hpc.strategies.power.corridor import PowerCorridor
+from dask_hpc.strategies.queue.conservative_backfill import ConservativeBackfill
+from dask_hpc.strategies.queue.easy_backfill import EasyBackfill, EasySjbf
+from dask_hpc.strategies.queue.fcfs import Fcfs
+from dask_hpc.strategies.queue.moldable import Moldable
+from dask_hpc.strategies.queue.order import Area, Ljf, Priority, Sjf
+from dask_hpc.strategies.size.demand import Demand
 
 _OURS: tuple[type, ...] = (
     # in order of something

@@ -8,13 +8,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from dask_hpc.model.agents import AgentNode, GiveBack, ItemAgents, MoreNodes
-from dask_hpc.model.corridor import Corridor
-from dask_hpc.model.io_view import IoView, Mix
+from dask_hpc.model.checkpoint import AgentNode, GiveBack, ItemAgents, MoreNodes
+from dask_hpc.model.in_situ import PipelineView
+from dask_hpc.model.io import IoView, Mix
 from dask_hpc.model.job import Job
-from dask_hpc.model.partition import PipelineView
 from dask_hpc.model.plan import Cap, Hold, Interrupt, LaneLimit, Next, Placement, Release, Resize, Start
-from dask_hpc.model.power import Verdict
+from dask_hpc.model.power import Corridor, Verdict
 from dask_hpc.model.snapshot import Snapshot
 
 Starts = Sequence[Start]

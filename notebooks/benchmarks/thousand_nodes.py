@@ -13,11 +13,11 @@ from random import Random
 from types import SimpleNamespace
 
 from dask_hpc import Policy
-from dask_hpc.live.feed import feed
-from dask_hpc.live.power.trace import PowerTrace
-from dask_hpc.live.watch import Watch
+from dask_hpc.cluster.client.watch import Watch
+from dask_hpc.cluster.scheduler.status import feed
 from dask_hpc.model.power import PowerRange, PowerView
 from dask_hpc.model.story import Happening, Story
+from dask_hpc.power.scheduler.status import PowerTrace
 
 HERE = Path(__file__).parent
 NODES, JOBS, HISTORY, EVERY = 1_000, 200, 3_600.0, 0.1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dask_hpc import simulate
 from dask_hpc.model.units import show_duration
-from dask_hpc.report import gantt_svg
+from dask_hpc.view import gantt_svg
 
 HERE = Path(__file__).parent
 POLICIES = ("fcfs", "conservative-backfill", "easy-backfill")

@@ -6,7 +6,7 @@ from time import perf_counter
 import numpy as np
 from distributed import wait
 
-from dask_hpc.checkpoint.controller.controller import NAME, Controller
+from dask_hpc.checkpoint.scheduler.controller import NAME, Controller
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import numpy as np
 from distributed import wait
 from distributed.utils_test import async_poll_for, gen_cluster
 
-from dask_hpc.checkpoint.agent.agent import NAME as AGENT
-from dask_hpc.checkpoint.controller.controller import NAME, Controller
+from dask_hpc.checkpoint.scheduler.controller import NAME, Controller
+from dask_hpc.checkpoint.worker.agent import NAME as AGENT
 
 PART = 1000  # bytes of a message, so that few make a large block
 

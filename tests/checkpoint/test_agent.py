@@ -8,10 +8,10 @@ import pytest
 from distributed.utils_test import async_poll_for
 from small_agents import PART, agent_of, agents3, little_parts, results, start, value, wanted
 
-from dask_hpc.checkpoint.agent.agent import METRIC, SAYS
-from dask_hpc.checkpoint.agent.block import Block
-from dask_hpc.live import compat
-from dask_hpc.model.agents import AgentNode
+from dask_hpc import dask as compat
+from dask_hpc.checkpoint.worker.agent import METRIC, SAYS
+from dask_hpc.checkpoint.worker.block import Block
+from dask_hpc.model.checkpoint import AgentNode
 
 SIZES = [0, 1, 700, 400, PART, PART + 1, 5 * PART + 7, 30]
 
@@ -224,11 +224,11 @@ async def test_functions_are_called_with_copies(c, s, a, b, d):
     agent, *_ = await start(c, a, b, d)
     some = await results(c, b, 10, 20)
     first, second = await agent.take(wanted(some, b))
-    call = compat.by_value(plus(0.5))
+    call = compat.pickled(plus(0.5))
     rpc = s.rpc(a.address)
     assert await rpc.hpc_agent_run(content=second["content"], call=call) == {"result": {"sum": 20.5}}
     assert await s.rpc(b.address).hpc_agent_run(key=some[1].key, call=call) == {"result": {"sum": 20.5}}
-    wrong = compat.by_value(lambda value: value.nonsense)
+    wrong = compat.pickled(lambda value: value.nonsense)
     assert (
         "has no attribute 'nonsense'"
         in (await rpc.hpc_agent_run(content=second["content"], call=wrong))["error"]

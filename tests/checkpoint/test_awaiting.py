@@ -5,8 +5,8 @@ import asyncio
 from distributed import Event
 from distributed.utils_test import async_poll_for, gen_cluster
 
-from dask_hpc.checkpoint.controller import awaiting
-from dask_hpc.checkpoint.controller.awaiting import Awaiting
+from dask_hpc.checkpoint.scheduler import commits as awaiting
+from dask_hpc.checkpoint.scheduler.commits import Awaiting
 
 two = gen_cluster(client=True, nthreads=[("", 1)] * 2)
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.checkpoint.agent.block import Block
-from dask_hpc.checkpoint.agent.parcel import arrived, first_few, packed, spans, told, unpacked
 from dask_hpc.checkpoint.store.seal import Damaged
+from dask_hpc.checkpoint.worker.block import Block, arrived, first_few, packed, spans, told, unpacked
 
 values = st.one_of(
     st.integers(),

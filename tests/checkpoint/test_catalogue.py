@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from dask_hpc.checkpoint.controller.catalogue import Catalogue
+from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
 
 KEYS, AGENTS, CONTENTS = ("x", "y", "z"), ("a", "b", "c"), ("1", "2", "3")
 SIZE = {"1": 10, "2": 20, "3": 30}

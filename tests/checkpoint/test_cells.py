@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dask_hpc import dask as compat
 from dask_hpc.checkpoint.faults import VARIABLE
 from dask_hpc.checkpoint.store.cells import Reader, Writer, framed, opened, read_block, unframed, write_block
 from dask_hpc.checkpoint.store.files import Files, Missing
-from dask_hpc.checkpoint.store.saving import TRAVELLERS
 from dask_hpc.checkpoint.store.seal import Damaged, Key, Services
 from dask_hpc.checkpoint.store.value import decode, encode, pack, unpack
-from dask_hpc.live import compat
 
 KEY = Key(b"k" * 32)
 PLAIN = Services("never")
@@ -50,7 +49,7 @@ def test_workers_need_nothing_of_ours(tmp_path, key):
         Reader(str(tmp_path), "run", 1, key),
     ):
         paths.append(tmp_path / type(thing).__name__)
-        paths[-1].write_bytes(compat.by_value(thing, *TRAVELLERS))
+        paths[-1].write_bytes(compat.pickled(thing))
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *map(str, paths)], capture_output=True, text=True, cwd=tmp_path
     )

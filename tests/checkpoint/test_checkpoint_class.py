@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_hpc
-from dask_hpc.checkpoint.discarded import is_discarded
-from dask_hpc.checkpoint.found import in_memory
-from dask_hpc.checkpoint.store import journal
+from dask_hpc.checkpoint.client.found import in_memory
+from dask_hpc.checkpoint.client.program import is_discarded
+from dask_hpc.checkpoint.store import manifest as journal
 from dask_hpc.checkpoint.store.seal import WrongKey
 from dask_hpc.model.errors import InputError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dask_hpc.checkpoint.controller.diary import Diary, Tally
+from dask_hpc.checkpoint.scheduler.diary import Diary, Tally
 
 
 @pytest.fixture

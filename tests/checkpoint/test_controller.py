@@ -9,7 +9,7 @@ from distributed import Nanny, Worker, futures_of, wait
 from distributed.utils_test import async_poll_for, gen_cluster
 
 import dask_hpc
-from dask_hpc.checkpoint.agent.agent import NAME as AGENT
+from dask_hpc.checkpoint.worker.agent import NAME as AGENT
 
 NAME = "dask-hpc-checkpoint"
 cluster3 = gen_cluster(client=True, nthreads=[("", 1)] * 3)

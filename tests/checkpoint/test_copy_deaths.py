@@ -9,9 +9,9 @@ from distributed.utils_test import async_poll_for
 from worker_process import empty_cluster, worker_process
 
 import dask_hpc
-from dask_hpc.checkpoint.agent import transfer
-from dask_hpc.checkpoint.agent.agent import NAME as AGENT
 from dask_hpc.checkpoint.faults import COPY_POINTS, VARIABLE
+from dask_hpc.checkpoint.worker import transfer
+from dask_hpc.checkpoint.worker.agent import NAME as AGENT
 
 NAME = "dask-hpc-checkpoint"
 #: who dies: the worker that has the results, or an agent that fetches them

@@ -8,8 +8,8 @@ from distributed import Worker, wait
 from distributed.utils_test import async_poll_for, gen_cluster
 
 import dask_hpc
-from dask_hpc.checkpoint.agent import agent as agents
-from dask_hpc.live import compat
+from dask_hpc import dask as compat
+from dask_hpc.checkpoint.worker import agent as agents
 
 cluster3 = gen_cluster(client=True, nthreads=[("", 1)] * 3)
 PINS = "dask-hpc-checkpoint"
@@ -100,7 +100,7 @@ async def test_no_more_than_a_window_is_pinned(c, s, a, b, d):
 
 
 def with_small_parcels(copying):
-    from dask_hpc.checkpoint.controller import copying as module
+    from dask_hpc.checkpoint.scheduler import copies as module
 
     module._BATCH_BYTES, before = 30_000, module._BATCH_BYTES
     copying._scheduler.loop.call_later(30, setattr, module, "_BATCH_BYTES", before)

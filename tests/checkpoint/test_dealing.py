@@ -6,8 +6,8 @@ from time import perf_counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.checkpoint.controller.dealing import Dealing
-from dask_hpc.model.agents import AgentNode
+from dask_hpc.checkpoint.scheduler.catalogue import Dealing
+from dask_hpc.model.checkpoint import AgentNode
 
 
 def agents(count, budget=1e9, per_node=1):

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import dask_hpc
-from dask_hpc.checkpoint.due import Due
-from dask_hpc.checkpoint.ending import Ending, end_of_job
+from dask_hpc.checkpoint.client.loop import Due, Ending, end_of_job
 from dask_hpc.model.errors import InputError
-from dask_hpc.strategies.agents.when import Cost, when
+from dask_hpc.strategies.checkpoint.when import Cost, when
 
 
 def test_iterations_are_counted_from_the_last_commit():

@@ -12,11 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dask_hpc.checkpoint.agent.block import Block
-from dask_hpc.checkpoint.agent.kept import Full, Kept
-from dask_hpc.checkpoint.agent.shelf import Shelf
 from dask_hpc.checkpoint.faults import VARIABLE
 from dask_hpc.checkpoint.store.seal import Damaged
+from dask_hpc.checkpoint.worker.block import Block
+from dask_hpc.checkpoint.worker.kept import Full, Kept, Shelf
 
 LINE = 300  # bytes of the first line of a file, at most
 

@@ -7,7 +7,7 @@ from distributed import wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 
 import dask_hpc
-from dask_hpc.checkpoint.agent.agent import NAME as AGENT
+from dask_hpc.checkpoint.worker.agent import NAME as AGENT
 
 two = gen_cluster(client=True, nthreads=[("", 1)] * 2)
 three = gen_cluster(client=True, nthreads=[("", 1)] * 3)

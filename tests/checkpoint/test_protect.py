@@ -13,7 +13,7 @@ from distributed import Event, Nanny, Worker, futures_of, wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 
 import dask_hpc
-from dask_hpc.checkpoint.controller import recipes as recipes_module
+from dask_hpc.checkpoint.scheduler import recipes as recipes_module
 
 three = gen_cluster(client=True, nthreads=[("", 1)] * 3)
 ran = []

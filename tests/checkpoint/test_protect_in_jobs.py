@@ -9,7 +9,7 @@ from distributed.utils_test import async_poll_for, gen_cluster
 from small_cluster import blocked, live, plugin_of, until
 
 import dask_hpc
-from dask_hpc.live.worker_plugin import NAME as WORKER_PLUGIN
+from dask_hpc.cluster.worker.farewell import NAME as WORKER_PLUGIN
 
 NAME = "dask-hpc-checkpoint"
 four = gen_cluster(client=True, nthreads=[("", 1)] * 4, config={"hpc.drain": 0})

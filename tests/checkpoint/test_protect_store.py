@@ -15,8 +15,8 @@ from distributed.utils_test import async_poll_for, gen_cluster, inc
 import dask_hpc
 from dask_hpc import config
 from dask_hpc.checkpoint.store.files import Files
-from dask_hpc.checkpoint.store.verify import problems
-from dask_hpc.checkpoint.store.versions import Versions, names_in
+from dask_hpc.checkpoint.store.manifest import Versions, names_in
+from dask_hpc.checkpoint.store.save import problems
 
 # Two threads: one may be blocked by a task that nobody needs any longer.
 three = gen_cluster(client=True, nthreads=[("", 2)] * 3)

@@ -9,9 +9,9 @@ from distributed.utils_test import gen_cluster
 from small_agents import results, start, value
 
 import dask_hpc
-from dask_hpc.checkpoint.controller import choosing
-from dask_hpc.checkpoint.controller.pushing import pushed
-from dask_hpc.strategies.agents.rule import AgentRule
+from dask_hpc.checkpoint.scheduler import choice as choosing
+from dask_hpc.checkpoint.scheduler.copies import pushed
+from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 
 NAME = "dask-hpc-checkpoint"
 four = gen_cluster(client=True, nthreads=[("", 1)] * 4)

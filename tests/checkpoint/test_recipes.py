@@ -6,8 +6,8 @@ from distributed import Event, wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 
 import dask_hpc
-from dask_hpc.checkpoint.controller.recipes import Recipes
-from dask_hpc.live import compat
+from dask_hpc import dask as compat
+from dask_hpc.checkpoint.scheduler.recipes import Recipes
 
 
 def late(x):

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays, scalar_dtypes
 
-from dask_hpc.checkpoint import rescue
-from dask_hpc.checkpoint.rescue import Store, Unreadable, is_content_key, may_be_stored
+from dask_hpc.checkpoint.worker import rescue
+from dask_hpc.checkpoint.worker.rescue import Store, Unreadable, is_content_key, may_be_stored
 
 TOKEN = "0123456789abcdef" * 2
 KEY = (f"ones-{TOKEN}", 0, 3)
@@ -152,9 +152,8 @@ def test_a_key_that_others_may_know_is_not_used(store, spoil, monkeypatch, tmp_p
 
 
 def test_two_that_open_a_new_directory_get_one_key(tmp_path):
-    program = (
-        "import sys; from dask_hpc.checkpoint.rescue import Store; print(Store(sys.argv[1], 'r').open())"
-    )
+    code = "from dask_hpc.checkpoint.worker.rescue import Store; print(Store(sys.argv[1], 'r').open())"
+    program = f"import sys; {code}"
     command = [sys.executable, "-c", program, str(tmp_path / "new")]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert [one.communicate()[0] for one in both] == ["set()\n"] * 2
@@ -164,7 +163,7 @@ def test_two_that_open_a_new_directory_get_one_key(tmp_path):
 def test_a_full_disk_leaves_nothing_half(store):
     """A limit on the size of files stands in for the disk."""
     program = (
-        "import resource, sys; from dask_hpc.checkpoint.rescue import Store; import numpy as np;"
+        "import resource, sys; from dask_hpc.checkpoint.worker.rescue import Store; import numpy as np;"
         "store = Store(sys.argv[1], 'run-1'); store.write('small', 1);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000));"
         "store.write('large', np.zeros(100_000))"

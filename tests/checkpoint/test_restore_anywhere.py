@@ -19,11 +19,10 @@ from dask_hpc import restore
 from dask_hpc.checkpoint.store.cells import Reader
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import describe, rebuild
-from dask_hpc.checkpoint.store.pieces import laid_out
-from dask_hpc.checkpoint.store.restoring import _wanted
-from dask_hpc.checkpoint.store.saving import begin, finish, save
+from dask_hpc.checkpoint.store.manifest import Versions
+from dask_hpc.checkpoint.store.restore import _wanted, laid_out
+from dask_hpc.checkpoint.store.save import begin, finish, save
 from dask_hpc.checkpoint.store.seal import Services
-from dask_hpc.checkpoint.store.versions import Versions
 from dask_hpc.model.layout import Layout
 
 LAYOUTS = ["block", "cyclic", "block-cyclic:2", "replicated", {"x": "block"}, {"x": "block", "y": "cyclic"}]

@@ -13,7 +13,7 @@ import xarray as xr
 from distributed import Client, LocalCluster
 
 import dask_hpc
-from dask_hpc.checkpoint.store.saving import save
+from dask_hpc.checkpoint.store.save import save
 from dask_hpc.checkpoint.store.seal import Key, Services
 from dask_hpc.model.errors import InputError
 

@@ -10,7 +10,7 @@ from distributed import wait
 from distributed.utils_test import async_poll_for, gen_cluster
 
 import dask_hpc
-from dask_hpc.checkpoint.store.saving import save
+from dask_hpc.checkpoint.store.save import save
 from dask_hpc.model.errors import InputError
 
 

@@ -5,8 +5,8 @@ from time import monotonic
 
 import pytest
 
-from dask_hpc.checkpoint.controller import schedule as schedules
-from dask_hpc.checkpoint.controller.schedule import Failures, Schedule
+from dask_hpc.checkpoint.scheduler import schedule as schedules
+from dask_hpc.checkpoint.scheduler.schedule import Failures, Schedule
 
 DAY = 86400.0
 

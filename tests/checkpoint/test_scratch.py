@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from dask_hpc.checkpoint.agent import scratch
-from dask_hpc.checkpoint.agent.scratch import Scratch
+from dask_hpc.checkpoint.worker import kept as scratch
+from dask_hpc.checkpoint.worker.kept import Scratch
 
 
 def test_each_has_one_of_its_own_and_nobody_else_may_look(tmp_path):
@@ -27,7 +27,7 @@ def test_each_has_one_of_its_own_and_nobody_else_may_look(tmp_path):
 
 SCRIPT = """
 import os, sys
-from dask_hpc.checkpoint.agent.scratch import Scratch
+from dask_hpc.checkpoint.worker.kept import Scratch
 mine = Scratch(sys.argv[1], "run")
 (mine.path / "file").write_text("1")
 os.kill(os.getpid(), 9)
@@ -77,7 +77,7 @@ def test_a_folder_that_others_may_write_or_that_leads_elsewhere(tmp_path):
 
 COMING_AND_GOING = """
 import sys
-from dask_hpc.checkpoint.agent.scratch import Scratch
+from dask_hpc.checkpoint.worker.kept import Scratch
 for number in range(200):
     one = Scratch(sys.argv[1], f"{sys.argv[2]} {number}")
     one.take_over()

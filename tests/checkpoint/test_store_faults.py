@@ -20,7 +20,7 @@ from dask_hpc import restore
 from dask_hpc.checkpoint.faults import COMMIT_POINTS, RESTORE_POINTS, VARIABLE
 from dask_hpc.checkpoint.store.files import Trouble
 from dask_hpc.checkpoint.store.items import describe
-from dask_hpc.checkpoint.store.saving import Overtaken, abandon, begin, finish, save
+from dask_hpc.checkpoint.store.save import Overtaken, abandon, begin, finish, save
 from dask_hpc.checkpoint.store.seal import Damaged
 from dask_hpc.model.errors import InputError
 

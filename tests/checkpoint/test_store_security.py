@@ -14,7 +14,7 @@ from distributed import Client, LocalCluster
 
 from dask_hpc import restore
 from dask_hpc.checkpoint.store.manifest import FORMAT, Item, Manifest, StoredBlock
-from dask_hpc.checkpoint.store.saving import save
+from dask_hpc.checkpoint.store.save import save
 from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, WrongKey, sum_of
 from dask_hpc.model.errors import InputError
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from small_agents import PART, agent_of, agents3, little_parts, results, start, value, wanted
 
-from dask_hpc.checkpoint.agent.pace import Rate, Window
-from dask_hpc.checkpoint.agent.traffic import Traffic
+from dask_hpc.checkpoint.worker.traffic import Rate, Traffic, Window
 
 LARGE = 5 * PART
 

@@ -11,9 +11,8 @@ import pytest
 
 from dask_hpc.checkpoint.faults import COMMIT_POINTS, VARIABLE
 from dask_hpc.checkpoint.store.files import Files, Missing
-from dask_hpc.checkpoint.store.manifest import Item, Manifest
+from dask_hpc.checkpoint.store.manifest import Item, Manifest, Versions, names_in
 from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, WrongKey
-from dask_hpc.checkpoint.store.versions import Versions, names_in
 from dask_hpc.model.errors import InputError
 
 PLAIN = Services("never")

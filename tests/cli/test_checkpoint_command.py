@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 from click.testing import CliRunner
 
-from dask_hpc.checkpoint.store.saving import save
+from dask_hpc.checkpoint.store.save import save
 from dask_hpc.checkpoint.store.seal import Key, Services
 from dask_hpc.cli import cli
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from dask_hpc import __version__
 from dask_hpc.cli import COMMANDS, cli
-from dask_hpc.cli.complaint import one_line_complaints
+from dask_hpc.cli.group import one_line_complaints
 from dask_hpc.model.errors import InputError
 
 

@@ -14,7 +14,7 @@ from dask_hpc.cli.demo_checkpoint import NODES, CheckpointDemo, Moment, advanced
 from dask_hpc.cli.demo_checkpoint_view import picture, print_summary, report_page
 from dask_hpc.examples import heat
 from dask_hpc.policy import Policy
-from dask_hpc.report.course import Mark
+from dask_hpc.view.checkpoint import Mark
 
 FOUND = {
     "nodes": [

@@ -12,10 +12,9 @@ from dask_hpc.cli import cli
 from dask_hpc.cli.demo_in_situ import CORES, NODES, SLOWER, InSituDemo, Rival, problem
 from dask_hpc.cli.demo_in_situ_view import core_parts, picture, place_of, print_summary, report_page
 from dask_hpc.examples import heat
-from dask_hpc.model.partition import Partition, Phases
-from dask_hpc.model.pipeline_status import tell_iteration, tell_partition
-from dask_hpc.planning.partition import partition
-from dask_hpc.planning.partition_split import with_split
+from dask_hpc.model.in_situ import Partition, Phases, tell_iteration, tell_partition
+from dask_hpc.planning.in_situ.phases import with_split
+from dask_hpc.planning.in_situ.plan import partition
 from dask_hpc.policy import Policy
 
 NAMES = tuple(heat.ANALYSES)

@@ -3,7 +3,7 @@
 import numpy as np
 from rich.console import Console
 
-from dask_hpc.cli.field_picture import FieldPicture
+from dask_hpc.view.field import FieldPicture
 
 FIELD = np.linspace(0, 1, 600).reshape(20, 30)
 

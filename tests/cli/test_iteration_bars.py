@@ -1,7 +1,7 @@
 """Iterations in a terminal."""
 
-from dask_hpc.cli.iteration_bars import IterationBars
-from dask_hpc.report.phases import COLOURS
+from dask_hpc.view.in_situ import COLOURS
+from dask_hpc.view.terminal import IterationBars
 
 
 def rows(count=20):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from dask_hpc.cli.line_chart import Line, LineChart
+from dask_hpc.view.terminal import Line, LineChart
 
 DOTS = range(0x2801, 0x2900)
 

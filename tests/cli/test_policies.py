@@ -123,7 +123,7 @@ def test_check_hostile_files(content, tmp_path):
 
 def test_columns_are_not_cut_on_a_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr("dask_hpc.cli.table.sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("dask_hpc.cli.terminal.sys.stdout.isatty", lambda: True, raising=False)
     out = run("policies").stdout
     for name in ready_made():
         assert any(line.split(" ")[0] == name for line in out.splitlines())

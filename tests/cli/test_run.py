@@ -12,7 +12,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import dask_hpc
-from dask_hpc.cli.run_summary import most_nodes, nodes_over_time, picture
+from dask_hpc.cli.run import most_nodes, nodes_over_time, picture
 
 pytestmark = pytest.mark.slow
 

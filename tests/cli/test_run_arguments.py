@@ -8,7 +8,7 @@ from distributed import Client
 
 from dask_hpc import InputError
 from dask_hpc.cli import cli
-from dask_hpc.cli.run_arguments import RunCommand, read_nodes
+from dask_hpc.cli.run import RunCommand, read_nodes
 
 
 @click.command(cls=RunCommand)

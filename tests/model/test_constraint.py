@@ -4,13 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.model.constraint import (
-    CONSTRAINTS,
-    is_legal,
-    largest_legal,
-    next_legal_down,
-    smallest_legal,
-)
+from dask_hpc.model.speedup import CONSTRAINTS, is_legal, largest_legal, next_legal_down, smallest_legal
 
 TOP = 300
 LEGAL = {

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.power import Corridor
 
 
 def test_constant():

@@ -1,13 +1,11 @@
 """Every decision of a plan is explained by its rule, its inputs and what was not done instead."""
 
-from dask_hpc.model.corridor import Corridor
-from dask_hpc.model.explanation import explain, explain_levers
-from dask_hpc.model.indices import Indices
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Interrupt, Plan, Resize, Start
-from dask_hpc.model.power import PowerRange, PowerView, Verdict
-from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.power import Corridor, PowerRange, PowerView, Verdict
+from dask_hpc.model.snapshot import Indices, Snapshot
+from dask_hpc.model.story import explain, explain_levers
 
 RULES = {
     "start": "queue: q",

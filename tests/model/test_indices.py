@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_hpc.model.indices import Indices
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
-from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.snapshot import Indices, Snapshot
 
 
 def machine(nodes):

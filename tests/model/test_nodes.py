@@ -6,7 +6,7 @@ from distributed.utils_test import async_poll_for, gen_cluster, inc
 from small_cluster import blocked, cluster2, cluster4, decisions, held, live, plugin_of, until, where
 
 import dask_hpc
-from dask_hpc.model.nodes import Nodes, is_local
+from dask_hpc.model.node import Nodes, is_local
 
 
 async def lose(s, worker):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.on_resize import OnResize
+from dask_hpc.model.job import OnResize
 
 BEFORE, AFTER = ["a", "b"], ["b", "c", "d"]
 

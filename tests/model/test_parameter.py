@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.parameter import Parameter, declared
+from dask_hpc.model.power import Corridor
 
 
 @dataclass(frozen=True)

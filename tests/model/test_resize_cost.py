@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.resize_cost import ResizeCost
+from dask_hpc.model.job import ResizeCost
 
 
 def test_parts():

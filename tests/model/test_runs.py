@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.model.runs import runs
+from dask_hpc.model.job import runs
 
 
 @given(st.sets(st.integers(0, 30)))

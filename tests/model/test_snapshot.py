@@ -5,11 +5,10 @@ from time import perf_counter
 
 import pytest
 
-from dask_hpc.model.corridor import Corridor
-from dask_hpc.model.indices import Indices
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
-from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.power import Corridor
+from dask_hpc.model.snapshot import Indices, Snapshot
 
 
 def picture(snapshot):

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.model.explanation import Explanation
 from dask_hpc.model.plan import Plan, Start
-from dask_hpc.model.story import Happening, Story
+from dask_hpc.model.story import Explanation, Happening, Story
 
 
 def test_bounded():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dask_hpc.planning.assignment import heaviest
+from dask_hpc.planning.moves.assignment import heaviest
 
 
 @given(arrays(int, st.tuples(st.integers(1, 4), st.integers(1, 4)), elements=st.integers(0, 50)))
@@ -23,7 +23,7 @@ def test_no_other_is_heavier(weights):
 
 
 def test_a_scheduler_does_not_wait_for_scipy():
-    code = "import sys, dask_hpc.live; print(*(name for name in sys.modules if name.startswith('scipy')))"
+    code = "import sys, dask_hpc.cluster; print(*(name for name in sys.modules if name.startswith('scipy')))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
 
 

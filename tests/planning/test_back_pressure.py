@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.planning.back_pressure import WHEN_SLOW, BackPressure, Slow
+from dask_hpc.planning.in_situ.back_pressure import WHEN_SLOW, BackPressure, Slow
 
 
 def play(what, speed, iterations=64, stall=0.5, limit=4):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.planning.moves import Block, Move, collection_of, evacuate
+from dask_hpc.planning.moves.leaving import Block, Move, collection_of, evacuate
 
 WORKERS = "ABCDE"
 AMPLE = dict.fromkeys(WORKERS, 10**9)

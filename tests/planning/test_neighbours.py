@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.planning.neighbours import Opening, place
+from dask_hpc.planning.moves.leaving import Opening, place
 
 
 def test_where_the_last_one_went():

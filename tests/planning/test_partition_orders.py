@@ -2,10 +2,10 @@
 
 import pytest
 
-from dask_hpc.model.partition import Analysis, EqualNodes, PartitionProblem, Simulation
-from dask_hpc.planning.partition import partition
-from dask_hpc.planning.partition_orders import MOST_ENUMERATED, ordered
-from dask_hpc.planning.partition_split import with_split
+from dask_hpc.model.in_situ import Analysis, EqualNodes, PartitionProblem, Simulation
+from dask_hpc.planning.in_situ.orders import MOST_ENUMERATED, ordered
+from dask_hpc.planning.in_situ.phases import with_split
+from dask_hpc.planning.in_situ.plan import partition
 
 MACHINE = EqualNodes(count=50, cores=8, memory=1.33 / 50, bandwidth=0.133 / 50)
 TIMES, PEAKS = (40, 90, 20, 60, 70), (0.05, 0.02, 0.09, 0.04, 0.08)

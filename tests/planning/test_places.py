@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.partition import Partition, Phases
-from dask_hpc.planning.places import PipelineNode, make_places
+from dask_hpc.model.in_situ import Partition, Phases
+from dask_hpc.planning.in_situ.places import PipelineNode, make_places
 
 
 def partition(nodes, helpers=0, in_situ=(), in_transit=(), mode="async"):

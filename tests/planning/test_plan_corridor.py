@@ -8,7 +8,7 @@ import dask_hpc
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.power import PowerRange
 from dask_hpc.planning.corridor import CorridorProblem, Part, sizes_of, solve
-from dask_hpc.planning.corridor.groups import Groups
+from dask_hpc.planning.corridor.problem import Groups
 
 
 def job(name, nodes, power, low=None, high=None, **more):

@@ -4,7 +4,7 @@ import pytest
 
 import dask_hpc
 from dask_hpc.model.errors import InputError
-from dask_hpc.planning.partition import partition
+from dask_hpc.planning.in_situ.plan import partition
 
 SIMULATION = {"time": "30 min", "memory": "2 TiB", "serial": 0.0005}
 ANALYSES = [

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.planning.reads import ENOUGH, Measured, reads
+from dask_hpc.lanes.reads import ENOUGH, Measured, reads
 
 
 @pytest.mark.parametrize(

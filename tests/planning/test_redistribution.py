@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.layout import Layout
-from dask_hpc.planning.redistribution import Blocks, joint_redistribution, redistribution
+from dask_hpc.planning.moves.redistribution import Blocks, joint_redistribution, redistribution
 
 NODES = [f"n{number}" for number in range(9)]
 LAYOUTS = ["block", "cyclic", "block-cyclic:1", "block-cyclic:3", "replicated"]

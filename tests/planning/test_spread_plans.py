@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.planning.moves import Block
-from dask_hpc.planning.spread import LEAST_BLOCKS, assign_best, assign_largest_first, spread
+from dask_hpc.planning.moves.leaving import Block
+from dask_hpc.planning.moves.spread import LEAST_BLOCKS, assign_best, assign_largest_first, spread
 
 AMPLE = 10**12
 

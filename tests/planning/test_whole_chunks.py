@@ -5,8 +5,8 @@ from itertools import pairwise, permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.planning.moves import Block
-from dask_hpc.planning.whole_chunks import lay_out
+from dask_hpc.planning.moves.leaving import Block
+from dask_hpc.planning.moves.spread import lay_out
 
 WORKERS = ["a", "b", "c", "d"]
 

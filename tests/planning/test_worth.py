@@ -3,9 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_hpc.planning import worth
-from dask_hpc.planning.moves import Block
-from dask_hpc.planning.worth import Recipe, dearest_that_fit, worth_first
+from dask_hpc.planning.moves import leaving as worth
+from dask_hpc.planning.moves.leaving import Block, Recipe, dearest_that_fit, worth_first
 
 
 def test_seconds_per_byte_decide():

@@ -3,7 +3,7 @@
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from dask_hpc.power.energy_counter import EnergyCounter
+from dask_hpc.power.worker.sensors import EnergyCounter
 
 STEP = 61e-6  # joules of one step of a usual counter
 SPAN = round(65_536 / STEP) * STEP

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc import InputError
-from dask_hpc.power.heartbeat import Heartbeat, of_each
+from dask_hpc.power.worker.plugin import Heartbeat, of_each
 
 TOLD = {
     "host": "h", "pid": 1, "sequence": 3, "age": 0.5, "watts": 200.0, "uncertainty": 20.0,

@@ -3,7 +3,7 @@
 import pytest
 from made_up_tree import MadeUpTree, denying
 
-from dask_hpc.power.hwmon import Hwmon
+from dask_hpc.power.worker.meters import Hwmon
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dask_hpc.power.ipmi import Ipmi
+from dask_hpc.power.worker.meters import Ipmi
 
 ANSWER = (
     "    Instantaneous power reading:                   {} Watts\n    Minimum during sampling period: 3 Watts"

@@ -3,11 +3,10 @@
 import pytest
 from made_up_tree import MadeUpTree
 
-from dask_hpc.power.caps import PackageCaps
 from dask_hpc.power.model import PowerModel
-from dask_hpc.power.node_cap import NodeCap
-from dask_hpc.power.node_meter import NodeMeter
-from dask_hpc.power.rapl import Rapl
+from dask_hpc.power.worker.caps import NodeCap, PackageCaps
+from dask_hpc.power.worker.node_meter import NodeMeter
+from dask_hpc.power.worker.rapl import Rapl
 
 LIMIT = "intel-rapl:0/constraint_0_power_limit_uw"
 

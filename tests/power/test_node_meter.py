@@ -5,12 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_tree import SPAN, MadeUpTree, denying
 
-from dask_hpc.power.hwmon import Hwmon
 from dask_hpc.power.model import PowerModel
-from dask_hpc.power.node_meter import NodeMeter
-from dask_hpc.power.rapl import Rapl
-from dask_hpc.power.sensed import Sensed
-from dask_hpc.power.this_node import ThisNode
+from dask_hpc.power.worker.meters import Hwmon
+from dask_hpc.power.worker.node_meter import NodeMeter, ThisNode
+from dask_hpc.power.worker.rapl import Rapl
+from dask_hpc.power.worker.sensors import Sensed
 
 MODEL = PowerModel(100, 400, 20, 80)
 REST, MEMORY = 0.21 * 400, 0.18 * 400

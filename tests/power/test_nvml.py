@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from dask_hpc.power.nvml import Nvml
+from dask_hpc.power.worker.meters import Nvml
 
 
 class Error(Exception):

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from uuid import uuid4
 
-from dask_hpc.power.one_process import OneProcess
+from dask_hpc.power.worker.sensors import OneProcess
 
 
 def test_one_at_a_time():
@@ -12,7 +12,7 @@ def test_one_at_a_time():
     one, other = OneProcess(name), OneProcess(name)
     assert one.take() and one.take() and not other.take()
     other.release()
-    program = f"from dask_hpc.power.one_process import OneProcess; print(OneProcess({name!r}).take())"
+    program = f"from dask_hpc.power.worker.sensors import OneProcess; print(OneProcess({name!r}).take())"
 
     def elsewhere():
         return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout

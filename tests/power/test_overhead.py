@@ -5,8 +5,8 @@ import time
 import pytest
 from made_up_tree import MadeUpTree
 
-from dask_hpc.power.node_cap import NodeCap
-from dask_hpc.power.this_node import ThisNode
+from dask_hpc.power.worker.caps import NodeCap
+from dask_hpc.power.worker.node_meter import ThisNode
 
 SAMPLES = 40
 BOUND = 0.005  # seconds of processor time per sample

@@ -8,7 +8,7 @@ import pytest
 from made_up_tree import MadeUpTree
 
 from dask_hpc import InputError
-from dask_hpc.power.caps import CannotCap, PackageCaps, write_text
+from dask_hpc.power.worker.caps import CannotCap, PackageCaps, write_text
 
 LIMIT = "constraint_0_power_limit_uw"
 
@@ -107,7 +107,7 @@ def test_nothing_to_cap(tmp_path):
 
 def test_the_interpreter_takes_its_cap_back(tree):
     program = (
-        f"from dask_hpc.power.caps import PackageCaps; from pathlib import Path; root = {tree.root!r};"
+        f"from dask_hpc.power.worker.caps import PackageCaps; from pathlib import Path; root = {tree.root!r};"
         "PackageCaps(root, one=root[-90:]).set(90);"
         f"print(Path(root, 'sys/class/powercap/intel-rapl:0/{LIMIT}').read_text()); raise SystemExit(3)"
     )

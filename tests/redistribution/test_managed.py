@@ -9,7 +9,7 @@ from distributed import Event, wait
 from small_cluster import blocked, cluster4, live, plugin_of, until
 
 import dask_hpc
-from dask_hpc.live import compat
+from dask_hpc import dask as compat
 from dask_hpc.model.errors import InputError
 
 

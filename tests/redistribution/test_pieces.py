@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.layout import Layout
-from dask_hpc.planning.redistribution import Blocks, joint_redistribution
-from dask_hpc.planning.within_nodes import within_nodes
-from dask_hpc.redistribution.pieces import CutOut, Join
+from dask_hpc.planning.moves.redistribution import Blocks, joint_redistribution
+from dask_hpc.planning.moves.spread import within_nodes
+from dask_hpc.redistribution.worker import CutOut, Join
 
 NODES = [f"n{number}" for number in range(9)]
 WORDS = ["block", "cyclic", "block-cyclic:1", "block-cyclic:5", "block:17", "replicated"]

@@ -12,7 +12,7 @@ from distributed import wait
 from distributed.utils_test import async_poll_for, gen_cluster
 
 import dask_hpc
-from dask_hpc.live import compat
+from dask_hpc import dask as compat
 from dask_hpc.model.errors import InputError
 
 nine = gen_cluster(client=True, nthreads=[("", 1)] * 9)

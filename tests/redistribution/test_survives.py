@@ -9,8 +9,8 @@ from distributed import Event, Nanny, Worker, wait
 from distributed.utils_test import BlockedGetData, async_poll_for, gen_cluster
 
 import dask_hpc
-from dask_hpc.live import compat
-from dask_hpc.redistribution.carrying import LostError
+from dask_hpc import dask as compat
+from dask_hpc.redistribution.making import LostError
 
 quiet = {"distributed.worker.memory.pause": False, "distributed.worker.memory.terminate": False}
 three = gen_cluster(client=True, nthreads=[("", 1)] * 3, config=quiet)

@@ -5,12 +5,12 @@ from math import isfinite
 
 import pytest
 
-from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.job import Job
+from dask_hpc.model.power import Corridor
 from dask_hpc.policy import ready_made
 from dask_hpc.reproduce import EXPERIMENTS, experiment
-from dask_hpc.reproduce.bench import Bench
+from dask_hpc.reproduce.claim import Bench
 from dask_hpc.reproduce.corridor_batch import least_makespan
 from dask_hpc.reproduce.malleable_easy import allotments
 from dask_hpc.simulator import Arrival, Metering, Platform, Workload

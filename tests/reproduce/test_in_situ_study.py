@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dask_hpc.planning.partition import partition
-from dask_hpc.reproduce.bench import Bench
+from dask_hpc.planning.in_situ.plan import partition
+from dask_hpc.reproduce.claim import Bench
 from dask_hpc.reproduce.in_situ_study import (
     BANDWIDTHS,
     FIELDS,

@@ -7,7 +7,7 @@ import pytest
 from batch_queue import BatchQueue, Submitted
 from distributed.deploy.adaptive_core import AdaptiveCore
 
-from dask_hpc.strategies.demand import Demand
+from dask_hpc.strategies.size.demand import Demand
 
 MINUTE = 60.0
 BURSTS = [120.0 * number for number in range(15)]  # half an hour of work, coming every two minutes

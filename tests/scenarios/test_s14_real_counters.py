@@ -18,8 +18,8 @@ from distributed.utils_test import async_poll_for, gen_test
 from made_up_tree import MadeUpTree
 
 import dask_hpc
-from dask_hpc.live.power import metering
-from dask_hpc.live.power.plugin import PowerPlugin
+from dask_hpc.power.scheduler import meters as metering
+from dask_hpc.power.worker.plugin import PowerPlugin
 
 THREADS = 8
 IDLE, EACH = 40.0, 12.5  # watts of the machine when nothing runs, and more for each thread that does

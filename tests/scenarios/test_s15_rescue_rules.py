@@ -8,10 +8,10 @@ from distributed import Client, Event, LocalCluster, Status, wait
 from distributed.utils_test import async_poll_for, gen_cluster, gen_test
 
 import dask_hpc
+from dask_hpc import dask as compat
 from dask_hpc import malleable
-from dask_hpc.live import compat
-from dask_hpc.live.power.levers import WHY
 from dask_hpc.policy import Policy
+from dask_hpc.power.scheduler.levers import WHY
 
 
 def blocked(event, x=None):

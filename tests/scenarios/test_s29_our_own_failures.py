@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 
 import dask_hpc
 from dask_hpc import InputError
-from dask_hpc.live.cancel import Cancelling
-from dask_hpc.live.control import ControlLoop
-from dask_hpc.live.deeds import Deeds
-from dask_hpc.live.fair_shares import FairShares, VirtualTime
-from dask_hpc.live.farewell import Farewells
-from dask_hpc.live.gate import Gate
-from dask_hpc.live.hand_over import HandOvers
-from dask_hpc.live.hold import Holds
-from dask_hpc.live.leaving import Leaving
-from dask_hpc.live.performance import Performance
-from dask_hpc.live.sizing import Sizing
-from dask_hpc.live.spread import Spreading
-from dask_hpc.live.status import status_of
-from dask_hpc.live.waves import Waves
+from dask_hpc.cluster.scheduler.cancel import Cancelling
+from dask_hpc.cluster.scheduler.deeds import Deeds
+from dask_hpc.cluster.scheduler.fair_shares import FairShares, VirtualTime
+from dask_hpc.cluster.scheduler.farewell import Farewells
+from dask_hpc.cluster.scheduler.gate import Gate
+from dask_hpc.cluster.scheduler.hand_over import HandOvers
+from dask_hpc.cluster.scheduler.holds import Holds
+from dask_hpc.cluster.scheduler.jobs import Performance
+from dask_hpc.cluster.scheduler.leaving import Leaving
+from dask_hpc.cluster.scheduler.loop import ControlLoop
+from dask_hpc.cluster.scheduler.sizing import Sizing
+from dask_hpc.cluster.scheduler.spread import Spreading
+from dask_hpc.cluster.scheduler.status import status_of
+from dask_hpc.cluster.scheduler.waves import Waves
 
 four = gen_cluster(client=True, nthreads=[("", 1)] * 4, timeout=90)
 PARTS = (

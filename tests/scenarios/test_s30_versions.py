@@ -9,11 +9,11 @@ from pathlib import Path
 
 import distributed
 
-from dask_hpc.live import compat
+from dask_hpc import dask as compat
 
 ROOT = Path(__file__).parents[2]
 CI = (ROOT / ".ci" / "run").read_text()
-CONTRACTS = (ROOT / "tests" / "live" / "test_compat.py").read_text()
+CONTRACTS = (ROOT / "tests" / "dask" / "test_compat.py").read_text()
 
 
 def test_the_floor_the_newest_and_no_queue(report):
@@ -55,12 +55,10 @@ NOT_DASKS = {
     "hosts",
     "initialize",
     "limits",
-    "list_registry_pickle_by_value",
     "loop",
     "loose",
     "open",
     "reset",
-    "unregister_pickle_by_value",
 }
 
 

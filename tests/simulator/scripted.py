@@ -2,7 +2,7 @@
 
 from dask_hpc import Policy
 from dask_hpc.model.plan import Interrupt, Resize
-from dask_hpc.strategies.fcfs import Fcfs
+from dask_hpc.strategies.queue.fcfs import Fcfs
 
 
 class Script:

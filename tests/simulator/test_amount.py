@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc import InputError
-from dask_hpc.simulator.amount import Arguments, BySize, Fixed
-from dask_hpc.simulator.expression import Expression
+from dask_hpc.simulator.amount import Arguments, BySize, Expression, Fixed
 
 
 def arguments(**found):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from dask_hpc import InputError
 from dask_hpc.simulator.amount import Fixed
-from dask_hpc.simulator.elastisim import load_elastisim
-from dask_hpc.simulator.elastisim_patterns import Busiest, busiest_link
+from dask_hpc.simulator.readers.elastisim import load_elastisim
+from dask_hpc.simulator.readers.elastisim_application import Busiest, busiest_link
 from dask_hpc.simulator.workload import load_workload
 
 SAMPLE = Path(__file__).parent / "elastisim"

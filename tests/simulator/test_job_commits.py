@@ -11,13 +11,12 @@ from test_properties import arrivals, platforms, play, rows
 
 from dask_hpc import InputError
 from dask_hpc.model.job import Job
-from dask_hpc.planning.interval.exact import efficiency
-from dask_hpc.planning.interval.single import daly, young
+from dask_hpc.planning.interval.exact import daly, efficiency, young
 from dask_hpc.simulator import Arrival, Failures, Platform, Record, load_workload, simulate
 from dask_hpc.simulator.application import Application, Phase, Task
-from dask_hpc.simulator.commits.declared import Checkpoint
-from dask_hpc.simulator.commits.schedule import pattern_for
-from dask_hpc.simulator.in_situ.pipeline import Pipeline
+from dask_hpc.simulator.in_situ.run import Pipeline
+from dask_hpc.simulator.job_commits import pattern_for
+from dask_hpc.simulator.workload import Checkpoint
 from dask_hpc.simulator.workloads import built_in
 
 #: 10 s of writing 100 B at 10 B/s, after each 30 s of work
@@ -124,7 +123,7 @@ def test_the_interval_is_planned():
 
 def test_the_planned_interval_is_as_good_as_was_foretold():
     """Many failures: the share of time that is work is what the exact model says, and nobody does better."""
-    from dask_hpc.model.level import Level
+    from dask_hpc.model.checkpoint import Level
 
     def share(every):
         found = []

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from scripted import scripted
 
 from dask_hpc import Policy, simulate
-from dask_hpc.model.job import Job
-from dask_hpc.model.resize_cost import ResizeCost
+from dask_hpc.model.job import Job, ResizeCost
 from dask_hpc.model.speedup import Amdahl, PowerLaw
 from dask_hpc.simulator import Arrival, Failures, Machine, Platform, Record
 from dask_hpc.simulator.application import Application, Phase, Task

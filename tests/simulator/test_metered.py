@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from test_properties import POLICIES, Checked, arrivals, platforms, rows
 
 from dask_hpc import Policy, simulate
-from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.job import Job
-from dask_hpc.model.power import PowerRange
+from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.simulator import Arrival, Machine, Metering, NodeType, Platform, Record
-from dask_hpc.simulator.machines import MACHINES, platform_of
+from dask_hpc.simulator.platform import MACHINES, platform_of
 
 TWO_TYPES = (NodeType(2, 71.0, 250.0), NodeType(4, 100.0, 400.0))
 

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc import InputError
-from dask_hpc.model.constraint import CONSTRAINTS, is_legal
 from dask_hpc.model.job import Job
-from dask_hpc.model.speedup import Amdahl
+from dask_hpc.model.speedup import CONSTRAINTS, Amdahl, is_legal
 from dask_hpc.simulator.overlay import RULES, malleable_overlay
 from dask_hpc.simulator.workload import Arrival, Workload
 

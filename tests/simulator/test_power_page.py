@@ -6,10 +6,10 @@ import re
 import pytest
 
 from dask_hpc import Policy
-from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.job import Job
+from dask_hpc.model.power import Corridor
 from dask_hpc.simulator import Arrival, Platform, Workload, simulate
-from dask_hpc.simulator.metering import Metering
+from dask_hpc.simulator.platform import Metering
 from dask_hpc.simulator.report import report_page
 
 MACHINE = Platform(

@@ -7,7 +7,7 @@ import xarray as xr
 
 from dask_hpc.model.job import Job
 from dask_hpc.simulator import Arrival, simulate
-from dask_hpc.simulator.metrics import METRICS
+from dask_hpc.simulator.result import METRICS
 
 
 @pytest.fixture

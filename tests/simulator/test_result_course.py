@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dask_hpc import Policy, simulate
-from dask_hpc.simulator.synthetic import synthetic_day
+from dask_hpc.simulator.built_in.ours import synthetic_day
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dask_hpc.model.corridor import Corridor
-from dask_hpc.simulator.power_record import PowerRecord
-from dask_hpc.simulator.power_trace import power_trace
+from dask_hpc.model.power import Corridor
+from dask_hpc.simulator.power_trace import PowerRecord, power_trace
 
 
 def recorded(steps, bounds=(), ramp=0.0, tick=0.0, end=100.0):

@@ -7,13 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from dask_hpc import Policy, simulate
-from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.indices import Indices
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
-from dask_hpc.model.power import PowerRange, PowerView
-from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.power import Corridor, PowerRange, PowerView
+from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.simulator import Arrival, Machine, Metering, Platform, Record
 from dask_hpc.strategies.strategy import Powered
 
@@ -99,7 +97,7 @@ class Points(list):
 @pytest.fixture
 def tariff(monkeypatch):
     point = SimpleNamespace(name="tariff", load=lambda: lambda seconds: (100, 500 + seconds // 60))
-    monkeypatch.setattr("dask_hpc.model.corridor_signal.entry_points", Points([point]))
+    monkeypatch.setattr("dask_hpc.model.power.entry_points", Points([point]))
 
 
 def test_a_signal_is_asked_at_every_tick(tariff):
@@ -114,7 +112,7 @@ def test_a_signal_that_says_nonsense(tariff, monkeypatch):
     with pytest.raises(InputError, match=r"signal price: no entry point .*; allowed: tariff"):
         played(follow="signal:price")
     point = SimpleNamespace(name="price", load=lambda: lambda seconds: (3, 2))
-    monkeypatch.setattr("dask_hpc.model.corridor_signal.entry_points", Points([point]))
+    monkeypatch.setattr("dask_hpc.model.power.entry_points", Points([point]))
     with pytest.raises(InputError, match=r"signal price: said \(3, 2\)"):
         played(follow="signal:price")
 

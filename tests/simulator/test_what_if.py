@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc import InputError, Policy, simulate
-from dask_hpc.model.indices import Indices
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
-from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.simulator import Arrival, Machine, Record, synthetic_day
 from dask_hpc.simulator.what_if import machine_from
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from dask_hpc import InputError
-from dask_hpc.model.constraint import is_legal
+from dask_hpc.model.speedup import is_legal
 from dask_hpc.simulator import simulate
-from dask_hpc.simulator.builtin.esp import TYPES
+from dask_hpc.simulator.built_in.published import TYPES
 from dask_hpc.simulator.workload import load_workload
 from dask_hpc.simulator.workloads import BUILT_IN, built_in, describe, parameters
 

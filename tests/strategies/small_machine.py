@@ -1,9 +1,8 @@
 """A machine written down in a line, for cases worked out by hand."""
 
-from dask_hpc.model.indices import Indices
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
-from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.strategies.strategy import outlook_after
 
 

@@ -2,7 +2,7 @@
 
 from small_machine import decided, machine, wait
 
-from dask_hpc.strategies.conservative_backfill import ConservativeBackfill
+from dask_hpc.strategies.queue.conservative_backfill import ConservativeBackfill
 
 STRATEGY = ConservativeBackfill()
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from dask_hpc.model.cluster_view import ClusterView, JobNeed, Unit
 from dask_hpc.policy import Policy
-from dask_hpc.strategies.demand import Demand
-from dask_hpc.strategies.unit_memory import UnitMemory, observe
+from dask_hpc.strategies.size.demand import Demand, UnitMemory, observe
 
 
 def view(now=0.0, units=(), minimum=0, maximum=inf, interval=1.0, **more):

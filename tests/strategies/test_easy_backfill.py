@@ -3,7 +3,7 @@
 from small_machine import decided, machine, wait
 
 from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.strategies.easy_backfill import EasyBackfill
+from dask_hpc.strategies.queue.easy_backfill import EasyBackfill
 
 
 def test_seed_example_of_four_jobs_on_ten_processors():

@@ -9,8 +9,7 @@ from dask_hpc import simulate
 from dask_hpc.model.job import Job
 from dask_hpc.model.speedup import PowerLaw
 from dask_hpc.simulator import Arrival
-from dask_hpc.strategies.elastic import Elastic, ElasticQueue
-from dask_hpc.strategies.elastic_room import scaling
+from dask_hpc.strategies.malleability.elastic import Elastic, ElasticQueue, scaling
 
 LINEAR, HALF = PowerLaw(1.0), PowerLaw(0.5)
 

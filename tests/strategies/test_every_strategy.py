@@ -9,15 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc import Policy
-from dask_hpc.model.constraint import CONSTRAINTS, is_legal, largest_legal, smallest_legal
-from dask_hpc.model.corridor import Corridor
-from dask_hpc.model.indices import Indices
-from dask_hpc.model.io_demand import IoDemand
+from dask_hpc.model.io import IoDemand
 from dask_hpc.model.job import KINDS, Job
 from dask_hpc.model.node import Node
-from dask_hpc.model.power import SOURCES, Lever, PowerRange, PowerView
-from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.model.speedup import Amdahl, PowerLaw
+from dask_hpc.model.power import SOURCES, Corridor, Lever, PowerRange, PowerView
+from dask_hpc.model.snapshot import Indices, Snapshot
+from dask_hpc.model.speedup import CONSTRAINTS, Amdahl, PowerLaw, is_legal, largest_legal, smallest_legal
 from dask_hpc.policy import ready_made
 from dask_hpc.strategies import strategies
 

@@ -2,7 +2,7 @@
 
 from small_machine import decided, machine, wait
 
-from dask_hpc.strategies.fcfs import Fcfs
+from dask_hpc.strategies.queue.fcfs import Fcfs
 
 
 def test_stops_at_the_first_that_does_not_fit():

@@ -3,7 +3,7 @@
 from small_machine import machine, sizes, started
 
 from dask_hpc.model.job import Job
-from dask_hpc.strategies.give_way import GiveWay
+from dask_hpc.strategies.malleability.give_way import GiveWay
 
 
 def crowd(head_priority, nodes):

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_hpc.model.partition import Analysis, EqualNodes, PartitionProblem, Phases, PipelineView, Simulation
-from dask_hpc.planning.partition import partition
-from dask_hpc.planning.partition_phases import placed
-from dask_hpc.strategies.in_situ import InSitu, guessed
+from dask_hpc.model.in_situ import Analysis, EqualNodes, PartitionProblem, Phases, PipelineView, Simulation
+from dask_hpc.planning.in_situ.phases import placed
+from dask_hpc.planning.in_situ.plan import partition
+from dask_hpc.strategies.placement.in_situ import InSitu, guessed
 
 GB = 1e9
 NODES = EqualNodes(count=6, cores=8, memory=4 * GB, bandwidth=1 * GB)

@@ -4,11 +4,10 @@ import pytest
 from small_machine import decided, machine, sizes
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.io_demand import IoDemand
+from dask_hpc.model.io import IoDemand
 from dask_hpc.model.job import Job
 from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.strategies.io_aware import IoAware, IoAwareQueue
-from dask_hpc.strategies.io_balance import Balance, choices, running_balance
+from dask_hpc.strategies.io.io_aware import Balance, IoAware, IoAwareQueue, choices, running_balance
 
 
 def demand(intensity):

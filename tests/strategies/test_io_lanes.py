@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc import Policy
-from dask_hpc.model.io_view import IoView, Kind, LaneView, Mix, NodeMix
+from dask_hpc.model.io import IoView, Kind, LaneView, Mix, NodeMix
 from dask_hpc.model.plan import LaneLimit
-from dask_hpc.strategies.io_balance import Balance
-from dask_hpc.strategies.io_lanes import IoLanes
+from dask_hpc.strategies.io.io_aware import Balance
+from dask_hpc.strategies.io.io_lanes import IoLanes
 
 THREADS = 8
 

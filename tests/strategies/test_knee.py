@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.strategies.knee import Measured, begun, needed, step
+from dask_hpc.strategies.io.io_lanes import Measured, begun, needed, step
 
 KEEP, COST = 0.01, 0.02
 

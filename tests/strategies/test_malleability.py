@@ -4,11 +4,11 @@ import pytest
 from small_machine import machine, sizes, started, wait
 
 from dask_hpc.model.job import Job
-from dask_hpc.strategies.egs import Egs
-from dask_hpc.strategies.fcfs_malleable import FcfsMalleable
-from dask_hpc.strategies.fpsma import Fpsma
-from dask_hpc.strategies.performance_aware import PerformanceAware
-from dask_hpc.strategies.resizing import grown, shrunk
+from dask_hpc.strategies.malleability.egs import Egs
+from dask_hpc.strategies.malleability.fcfs_malleable import FcfsMalleable
+from dask_hpc.strategies.malleability.fpsma import Fpsma
+from dask_hpc.strategies.malleability.grow_shrink import grown, shrunk
+from dask_hpc.strategies.malleability.performance_aware import PerformanceAware
 
 
 def range_of(constraint, least, size, most):

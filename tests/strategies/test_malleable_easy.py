@@ -3,7 +3,7 @@
 from small_machine import decided, machine, sizes, started, wait
 
 from dask_hpc.model.job import Job
-from dask_hpc.strategies.malleable_easy import MalleableEasy, MalleableEasyQueue
+from dask_hpc.strategies.malleability.malleable_easy import MalleableEasy, MalleableEasyQueue
 
 
 def test_feasibility():

@@ -4,7 +4,7 @@ from small_machine import machine
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.strategies.node_stealing import NodeStealing
+from dask_hpc.strategies.failure.node_stealing import NodeStealing
 from dask_hpc.strategies.strategy import outlook_after
 
 

@@ -4,10 +4,10 @@ import pytest
 from small_machine import decided, machine, wait
 
 from dask_hpc.model.job import Job
-from dask_hpc.strategies.conservative_backfill import ConservativeBackfill
-from dask_hpc.strategies.easy_sjbf import EasySjbf
-from dask_hpc.strategies.moldable import Moldable
-from dask_hpc.strategies.order import Area, Ljf, Priority, Sjf
+from dask_hpc.strategies.queue.conservative_backfill import ConservativeBackfill
+from dask_hpc.strategies.queue.easy_backfill import EasySjbf
+from dask_hpc.strategies.queue.moldable import Moldable
+from dask_hpc.strategies.queue.order import Area, Ljf, Priority, Sjf
 
 
 @pytest.mark.parametrize(

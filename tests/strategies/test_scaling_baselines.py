@@ -3,8 +3,8 @@
 from small_machine import machine, sizes, started
 
 from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.strategies.dask_adaptive import DaskAdaptive
-from dask_hpc.strategies.parsl_simple import ParslSimple
+from dask_hpc.strategies.malleability.dask_adaptive import DaskAdaptive
+from dask_hpc.strategies.malleability.parsl_simple import ParslSimple
 from dask_hpc.strategies.strategy import outlook_after
 
 

@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_hpc.model.level import Level
-from dask_hpc.planning.interval.exact import efficiency
-from dask_hpc.planning.interval.pattern import Pattern
-from dask_hpc.planning.interval.single import daly, young
-from dask_hpc.strategies.agents.when import AUTO, DALY, SHORTEST, YOUNG, Cost, failure_rate, has_drifted, when
+from dask_hpc.model.checkpoint import Level
+from dask_hpc.planning.interval.exact import Pattern, daly, efficiency, young
+from dask_hpc.strategies.checkpoint.when import (
+    AUTO,
+    DALY,
+    SHORTEST,
+    YOUNG,
+    Cost,
+    failure_rate,
+    has_drifted,
+    when,
+)
 
 HOUR, DAY = 3600.0, 86400.0
 costs = st.floats(0.05, 100)

@@ -11,14 +11,193 @@ a variable in one piece, ``"7"`` for a partition.
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
+from uuid import uuid4
 
-from dask_hpc.checkpoint.store import labelled, variables
-from dask_hpc.checkpoint.store.assemble import array, partitions
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from dask_hpc.checkpoint.store import variables
 from dask_hpc.checkpoint.store.cells import VALUE
 from dask_hpc.checkpoint.store.manifest import check_label
-from dask_hpc.checkpoint.store.value import Opaque, Unknown, pack
+from dask_hpc.checkpoint.store.value import Opaque, Unknown, pack, unpack
+from dask_hpc.checkpoint.store.variables import (
+    Chunks,
+    described_array,
+    empty_chunk,
+    folder_name,
+    pack_mapping,
+    place_of,
+    stored_chunks,
+    unpack_mapping,
+)
 from dask_hpc.model.errors import InputError, one_line, shown
+
+
+def array(
+    variable: Mapping[str, Any], blocks: Mapping[str, Any], grids: Mapping[str, Chunks], may_unpickle: bool
+) -> Any:
+    """A variable: an array of Dask if it has chunks, else the block that it consists of."""
+    if variable["chunks"] is None:
+        if variable["place"] in blocks:
+            return blocks[variable["place"]]
+        return empty_chunk(variable, variable["shape"])
+    own = stored_chunks(variable)
+    chunks = grids.get(variable["place"], own)
+    assert chunks is not None
+    found = _chunked(variable, chunks, blocks, may_unpickle)
+    original = tuple(tuple(sizes) for sizes in variable["chunks"])
+    return found if chunks != own or chunks == original else found.rechunk(original)
+
+
+def _chunked(
+    variable: Mapping[str, Any], chunks: Chunks, blocks: Mapping[str, Any], may_unpickle: bool
+) -> Any:
+    import dask.array as da
+    from dask.delayed import Delayed
+    from dask.highlevelgraph import HighLevelGraph
+
+    known = tuple(tuple(np.nan if size is None else size for size in sizes) for sizes in chunks)
+    name = f"restored-{uuid4().hex}"
+    layer: dict[Any, Any] = {}
+    needed = []
+    for index in product(*(range(len(sizes)) for sizes in chunks)):
+        shape = [sizes[at] for sizes, at in zip(chunks, index, strict=True)]
+        place = place_of(variable, index)
+        if place not in blocks and 0 not in shape:
+            raise LookupError(f"there is no block {place}")
+        block = blocks.get(place)
+        if place not in blocks:
+            block = empty_chunk(variable, shape)
+        elif isinstance(block, Delayed):
+            needed.append(block)
+            block = block.key
+        layer[(name, *index)] = block
+    graph = HighLevelGraph.from_collections(name, layer, dependencies=needed)
+    if "meta" in variable:
+        return da.Array(graph, name, known, meta=unpack(variable["meta"], may_unpickle=may_unpickle))
+    return da.Array(graph, name, known, dtype=variable["dtype"] or object)
+
+
+def partitions(kind: str, meta: Mapping[str, Any], blocks: Mapping[str, Any], may_unpickle: bool) -> Any:
+    """A dataframe, a series, an index or a bag."""
+    from dask.delayed import Delayed, delayed
+    from distributed import Future
+
+    parts = [blocks[str(number)] for number in range(meta["partitions"])]
+    parts = [one if isinstance(one, Delayed | Future) else delayed(one, traverse=False) for one in parts]
+    if kind == "bag":
+        import dask.bag as db
+
+        return db.from_delayed(parts)
+    import dask.dataframe as dd
+
+    divisions = None
+    if "divisions" in meta:
+        divisions = tuple(unpack(meta["divisions"], may_unpickle=may_unpickle)["divisions"])
+    empty = unpack(meta["empty"], may_unpickle=may_unpickle)
+    return dd.from_delayed(parts, meta=empty, divisions=divisions, verify_meta=False)
+
+
+def described(value: Any, kind: str, regular: bool) -> tuple[dict[str, Any], list[Any]]:
+    """What there is to know, and the array of each variable that is stored."""
+    meta: dict[str, Any] = {}
+    if kind == "dataarray":
+        taken = set(map(str, value.coords))
+        chosen = value.name if isinstance(value.name, str) and value.name not in taken else "data"
+        while chosen in taken:
+            chosen += "_"
+        meta["name"], meta["only"] = pack(value.name), chosen
+        value = value.to_dataset(name=chosen)
+        value.attrs = {}
+    meta["attrs"], meta["encoding"] = pack_mapping(value.attrs), pack_mapping(value.encoding)
+    meta["indexes"], made = _indexes(value)
+    records: list[dict[str, Any]] = []
+    arrays: list[Any] = []
+    for name, variable in value.variables.items():
+        if name in made:
+            continue
+        data = _data(variable)
+        place = folder_name(name, [record["place"] for record in records])
+        record = described_array(data, place, variable.dims, is_regular=regular)
+        record["name"] = pack(name)
+        record["is coordinate"] = name in value.coords
+        record["attrs"] = pack_mapping(variable.attrs)
+        record["encoding"] = pack_mapping(variable.encoding)
+        records.append(record)
+        arrays.append(data)
+    meta["variables"] = records
+    return meta, arrays
+
+
+def _data(variable: Any) -> Any:
+    if variable.chunks is not None:
+        return variable.data
+    if isinstance(variable.dtype, np.dtype):
+        data = variable.data
+        return data if not isinstance(data, np.ndarray | np.generic) else np.asarray(variable.values)
+    # categories and other types of pandas
+    return pd.Series(variable.to_index() if variable.ndim == 1 and variable.size else variable.values)
+
+
+def _indexes(dataset: Any) -> tuple[list[Any], set[Any]]:
+    """The indexes, and the coordinates that come with them."""
+    found: list[Any] = []
+    made = set()
+    for index, members in dataset.xindexes.group_by_index():
+        if isinstance(index, xr.indexes.PandasMultiIndex):
+            levels = [name for name in members if name != index.dim]
+            found.append({"levels": pack(levels), "dim": pack(index.dim)})
+            made.add(index.dim)
+        elif isinstance(index, xr.indexes.PandasIndex):
+            found.extend({"levels": pack([name])} for name in members)
+        else:
+            raise InputError(
+                f"the coordinates {', '.join(map(str, members))}",
+                f"found an index of type {type(index).__name__}",
+                "indexes of pandas (Dataset.drop_indexes takes others off)",
+            )
+    return found, made
+
+
+def rebuilt(
+    kind: str,
+    meta: Mapping[str, Any],
+    blocks: Mapping[str, Any],
+    grids: Mapping[str, Chunks],
+    may_unpickle: bool,
+) -> Any:
+    """The Dataset or DataArray."""
+    coordinates: dict[Any, Any] = {}
+    data: dict[Any, Any] = {}
+    encodings: dict[Any, Any] = {}
+    for record in meta["variables"]:
+        name = unpack(record["name"], may_unpickle=may_unpickle)
+        values = array(record, blocks, grids, may_unpickle)
+        if type(values).__module__.startswith("pandas"):
+            is_index = record["is coordinate"] and values.dtype.name == "category"
+            values = pd.Index(values) if is_index else values.array
+        attrs = unpack_mapping(record["attrs"], may_unpickle=may_unpickle, is_needed=True)
+        encodings[name] = unpack_mapping(record["encoding"], may_unpickle=may_unpickle, is_needed=False)
+        dims = unpack(record["dims"], may_unpickle=may_unpickle)
+        (coordinates if record["is coordinate"] else data)[name] = xr.Variable(dims, values, attrs)
+    found = xr.Dataset(data, coords=xr.Coordinates(coordinates, indexes={}))
+    for index in meta["indexes"]:
+        levels = unpack(index["levels"], may_unpickle=may_unpickle)
+        if "dim" in index:
+            found = found.set_xindex(levels, xr.indexes.PandasMultiIndex)
+        else:
+            found = found.set_xindex(levels[0])
+    for name, encoding in encodings.items():
+        found.variables[name].encoding = encoding
+    found.attrs = unpack_mapping(meta["attrs"], may_unpickle=may_unpickle, is_needed=True)
+    found.encoding = unpack_mapping(meta["encoding"], may_unpickle=may_unpickle, is_needed=False)
+    if kind == "dataset":
+        return found
+    return found[meta["only"]].rename(unpack(meta["name"], may_unpickle=may_unpickle))
+
 
 #: of items that consist of arrays
 ARRAYS = ("dataset", "dataarray", "array")
@@ -95,7 +274,7 @@ def rebuild(
     others than those that were described. Raises ``Unknown`` or ``Opaque``."""
     try:
         if kind in ("dataset", "dataarray"):
-            return labelled.rebuilt(kind, meta, blocks, grids or {}, may_unpickle)
+            return rebuilt(kind, meta, blocks, grids or {}, may_unpickle)
         if kind == "array":
             return array(meta["variables"][0], blocks, grids or {}, may_unpickle)
         if kind in PARTS:
@@ -183,7 +362,7 @@ def _described_arrays(value: Any, label: str, kind: str, regular: bool) -> Descr
         meta: dict[str, Any] = {"variables": [record]}
         found = [value]
     else:
-        meta, found = labelled.described(value, kind, regular)
+        meta, found = described(value, kind, regular)
     sources: dict[str, Source] = {}
     collection, places = [], []
     for record, data in zip(meta["variables"], found, strict=True):

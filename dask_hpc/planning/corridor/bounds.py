@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_hpc.planning.corridor.enumerate import Floats, Ints
+from dask_hpc.planning.corridor.enumeration import Floats, Ints
 from dask_hpc.planning.corridor.problem import TINY, CorridorProblem
 
 _ROUNDS = 60  # of cutting; every round but the last finds another distribution

@@ -5,9 +5,8 @@ from math import ceil
 import numpy as np
 
 from dask_hpc.model.units import count_nodes, show_large
-from dask_hpc.planning.corridor.lattice import common_step
+from dask_hpc.planning.corridor.enumeration import common_step, reachable
 from dask_hpc.planning.corridor.problem import TINY, CorridorProblem, Distribution
-from dask_hpc.planning.corridor.reach import reachable
 
 
 def what_would_help(problem: CorridorProblem, answer: Distribution) -> str:

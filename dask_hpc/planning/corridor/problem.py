@@ -1,13 +1,14 @@
 """What the corridor's integer program is given and what it answers, in nodes and watts."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf, isfinite, isnan
 
-from dask_hpc.model.constraint import Constraint, is_legal
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.power import UNKNOWN, PowerRange
+from dask_hpc.model.speedup import Constraint, is_legal
 from dask_hpc.model.units import count_nodes
 
 #: watts that count as nothing: rounding errors of sums, and the tolerance of solvers
@@ -164,3 +165,47 @@ def distribution(
         how=how,
         unproven=unproven,
     )
+
+
+class Groups:
+    """``merged`` is the problem with one part for all parts of equal power that can stop at any size.
+
+    That loses nothing: if each of them changes only towards where the group goes, the group changes by just
+    the difference. A part whose size now is not allowed any more has to change by a fixed number first.
+    """
+
+    def __init__(self, problem: CorridorProblem) -> None:
+        self._members: dict[str, list[Part]] = defaultdict(list)
+        by_power: dict[PowerRange, list[Part]] = defaultdict(list)
+        for part in problem.parts:
+            if part.is_contiguous:
+                by_power[part.power].append(part)
+        parts = [part for part in problem.parts if not part.is_contiguous]
+        for power, members in by_power.items():
+            low = sum(part.sizes[0] for part in members)
+            high = min(sum(part.sizes[-1] for part in members), problem.nodes)
+            now = sum(_allowed(part) for part in members)
+            self._members[members[0].id] = members
+            parts.append(Part(members[0].id, power, range(low, high + 1), now))
+        self.merged = replace(problem, parts=tuple(parts))
+
+    def split(self, sizes: dict[str, int]) -> dict[str, int]:
+        """The sizes of all parts, from those of the groups."""
+        found: dict[str, int] = {}
+        for name, size in sizes.items():
+            members = self._members.get(name)
+            if members is None:
+                found[name] = size
+                continue
+            nows = [_allowed(part) for part in members]
+            more = size - sum(nows)
+            for part, now in zip(members, nows, strict=True):
+                step = max(part.sizes[0] - now, min(part.sizes[-1] - now, more))
+                found[part.id] = now + step
+                more -= step
+        return found
+
+
+def _allowed(part: Part) -> int:
+    """The allowed size that is nearest to the size now."""
+    return max(part.sizes[0], min(part.now, part.sizes[-1]))

@@ -10,13 +10,78 @@ and a run of any length costs no more to evaluate than one period.
 """
 
 from collections.abc import Sequence
-from math import ceil, exp, expm1, inf, isinf
+from dataclasses import dataclass
+from math import ceil, exp, expm1, inf, isinf, prod, sqrt
+from typing import Any
 
 import numpy as np
 
-from dask_hpc.model.level import Level, failure_rate
-from dask_hpc.planning.interval.pattern import Pattern
-from dask_hpc.planning.interval.stage import failures_before, mean_failure
+from dask_hpc.model.checkpoint import Level, failure_rate
+from dask_hpc.model.errors import InputError, shown
+
+#: of an exponent: nobody waits e^600 times as long
+ENDLESS = 600.0
+
+
+def through(seconds: float, rate: float) -> float:
+    """Expected time to get through, if a failure costs nothing but the time that was spent."""
+    if rate * seconds > ENDLESS:
+        return inf
+    return expm1(rate * seconds) / rate if rate > 0 else seconds
+
+
+def failures_before(seconds: float, rate: float) -> float:
+    """Expected number of failed tries before one gets through."""
+    return inf if rate * seconds > ENDLESS else expm1(rate * seconds)
+
+
+def mean_failure(seconds: float, rate: float) -> float:
+    """When a failure comes on average, given that it comes within these seconds."""
+    x = rate * seconds
+    if x < 1e-5:  # the exact form loses its digits here
+        return seconds / 2 - rate * seconds * seconds / 12
+    if x > ENDLESS:
+        return 1 / rate
+    return 1 / rate - seconds / expm1(x)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """``work`` seconds of computing between two commits, and how many commits to each level but the last
+    come before one to the next level. ``counts == (2, 1)`` is a period of six commits to the levels 0, 0, 1,
+    0, 0, 2; a 0 leaves a level out."""
+
+    work: float
+    counts: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.work > 0:
+            raise InputError("work", f"found {shown(self.work)}", "seconds, more than 0")
+        if any(count < 0 for count in self.counts):
+            raise InputError("counts", f"found {shown(self.counts)}", "whole numbers, 0 or more")
+
+    @property
+    def commits(self) -> int:
+        """In one period, which ends with a commit to the last level."""
+        return prod(count + 1 for count in self.counts)
+
+    def level(self, number: int) -> int:
+        """To which level commit ``number`` goes; the first one is 1."""
+        found = 0
+        for count in self.counts:
+            number, left = divmod(number, count + 1)
+            if left:
+                break
+            found += 1
+        return found
+
+    def every(self) -> tuple[float, ...]:
+        """Seconds of work between two commits to each level or one above it."""
+        found = [self.work]
+        for count in self.counts:
+            found.append(found[-1] * (count + 1))
+        return tuple(found)
+
 
 _ROUNDING = 1e-9  # of a number of periods or intervals, as a share
 
@@ -142,3 +207,77 @@ def _restarts(levels: Sequence[Level], rate: float) -> tuple[float, list[float]]
     mean = sum(share * time for share, time in zip(severity, times, strict=True))
     reached = [sum(severity[s] * ends[s][m] for s in range(len(levels))) for m in range(len(levels))]
     return mean, reached
+
+
+def young(commit: float, rate: float) -> float:
+    """Seconds of work between two commits, to first order (Young, 1974)."""
+    return sqrt(2 * commit / rate) if rate > 0 else inf
+
+
+def daly(commit: float, rate: float) -> float:
+    """Seconds of work between two commits, to higher order (Daly, 2006)."""
+    if not rate:
+        return inf
+    mean = 1 / rate
+    if commit >= 2 * mean:
+        return mean
+    part = commit / (2 * mean)
+    return sqrt(2 * commit * mean) * (1 + sqrt(part) / 3 + part / 9) - commit
+
+
+def single_level_time(run: float, work: float, commit: float, restart: float, rate: float) -> float:
+    """Expected seconds of a run that commits after each ``work`` seconds, but not at its end (003, 4.5.2 in
+    closed form)."""
+    if not rate:
+        return run + (run / work - 1) * commit
+    tries = (run / work - 1) * through(work + commit, rate) + through(work, rate)
+    return inf if rate * restart > ENDLESS else exp(rate * restart) * tries
+
+
+def single_level_efficiency(work: float, commit: float, restart: float, rate: float) -> float:
+    """The share of the time that is work, in a run without an end."""
+    if not rate:
+        return work / (work + commit)
+    exponent = rate * (work + commit + restart)
+    return rate * work / (exp(rate * restart) * expm1(rate * (work + commit))) if exponent < ENDLESS else 0.0
+
+
+_FOREVER = 1e6  # periods of a run that does not end
+
+
+def hierarchical_efficiency(
+    levels: Sequence[Level], work: Any, counts: Sequence[Any], periods: Any = _FOREVER
+) -> Any:
+    """The share of the time that is work, for arrays (of one shape) of the seconds between commits, of the
+    counts of each level but the last, and of the periods of a run."""
+    numbers = [np.asarray(count, float) for count in (*counts, np.asarray(periods, float) - 1)]
+    total = np.asarray(work, float) * prod(number + 1 for number in numbers)
+    rates = [level.failures for level in levels]
+    whole = sum(rates) or 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        below: list[tuple[float, Any]] = []  # share of failures, and time to get through, of each level
+        time = np.asarray(work, float)
+        for place, (level, number) in enumerate(zip(levels, numbers, strict=True)):
+            up_to_here = sum(rates[: place + 1])
+            share = level.failures / whole
+            once = _through(time, level.failures)
+            below.append((share, once))
+            failures = _grown(time, level.failures)
+            failed_commits = number * _grown(level.commit, up_to_here)
+            restarts = share * failed_commits + failures * (share * failed_commits + number + 1)
+            time = (
+                (number + 1) * once
+                + number * _through(level.commit, up_to_here)
+                + restarts * _through(level.restart, up_to_here)
+                + failed_commits * sum(part * seconds for part, seconds in below)
+            )
+        return np.where(np.isfinite(time), total / time, 0.0)
+
+
+def _grown(seconds: Any, rate: float) -> Any:
+    exponent = rate * np.asarray(seconds, float)
+    return np.where(exponent > ENDLESS, np.inf, np.expm1(np.minimum(exponent, ENDLESS)))
+
+
+def _through(seconds: Any, rate: float) -> Any:
+    return _grown(seconds, rate) / rate if rate > 0 else np.asarray(seconds, float)

@@ -14,11 +14,10 @@ as a policy has it. What only a machine can know, rates and costs, is in ``Costs
 Every decision of a run follows from its arguments and its seed.
 """
 
-from dask_hpc.simulator.checkpoint.app import App, Resize
 from dask_hpc.simulator.checkpoint.result import CommitResult
-from dask_hpc.simulator.checkpoint.run import simulate_commits
+from dask_hpc.simulator.checkpoint.run import App, Resize, simulate_commits
 from dask_hpc.simulator.checkpoint.service import Compression, Costs, Pool, Service, Store
-from dask_hpc.strategies.agents.rule import AgentRule
+from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 
 __all__ = [
     "AgentRule",

@@ -1,14 +1,338 @@
 """One run: applications and the service, until the last of them is through."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from math import inf
+from typing import Literal
 
+from dask_hpc.model.checkpoint import ItemAgents
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.simulator.checkpoint.app import App
-from dask_hpc.simulator.checkpoint.life import Life
-from dask_hpc.simulator.checkpoint.result import CommitResult
-from dask_hpc.simulator.checkpoint.service import Service
-from dask_hpc.simulator.checkpoint.world import World
+from dask_hpc.simulator.checkpoint.result import CommitResult, Committed
+from dask_hpc.simulator.checkpoint.service import Process, Service, Signal
+from dask_hpc.simulator.checkpoint.world import Sending, Version, World, flush
+from dask_hpc.strategies.checkpoint.agent_count import break_even
+from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
+
+#: who hands its part of a commit over: each process for itself, or one for all of a node (000, 6.2)
+Way = Literal["mr", "shmr"]
+#: as many agents all the time, on the nodes with the least traffic
+FIXED = AgentRule(count="fixed", resize="rigid", rank="bandwidth", per_node=64)
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """After so many commits it has so many nodes, and so many bytes to commit."""
+
+    after: int
+    nodes: int
+    nbytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """It computes ``interval`` seconds, commits ``nbytes``, and so on until it has made all its commits or
+    ``until`` is over. Every ``probe_every`` seconds it asks whether its agents should change."""
+
+    name: str
+    nodes: int
+    nbytes: float
+    interval: float
+    commits: int = 10**9
+    start: float = 0.0
+    until: float = inf
+    processes: int = 1
+    way: Way = "shmr"
+    asynchronous: bool = False
+    agents: int = 1
+    #: how that number follows commits and resizes, and where agents run: the strategy of a policy
+    rule: AgentRule = field(default_factory=lambda: FIXED)
+    resizes: tuple[Resize, ...] = ()
+    probe_every: float = inf
+    #: asked for by hand at these times: so many agents from the next commit on
+    changes: tuple[tuple[float, int], ...] = ()
+    #: only these nodes may have its agents; none: all
+    allowed: tuple[str, ...] = ()
+    #: in how many reads an agent fetches the part of one node, by the number of commits since the last resize
+    reads: Callable[[int], int] | None = None
+    #: each interval is this share longer or shorter at most, at random
+    spread: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "processes", "agents"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise InputError(f"app {shown(self.name)}: {name}", f"found {shown(value)}", "1 or more")
+        for name in ("nbytes", "interval", "start", "spread"):
+            value = getattr(self, name)
+            if not 0 <= value < inf:
+                raise InputError(f"app {shown(self.name)}: {name}", f"found {shown(value)}", "0 or more")
+        if not self.interval and self.commits >= 10**9 and self.until == inf:
+            raise InputError(f"app {shown(self.name)}", "never ends", "commits, or until")
+
+
+class Life:
+    """Its state, and the process that it is."""
+
+    def __init__(self, app: App, world: World) -> None:
+        self.app, self._world = app, world
+        self._nodes, self._nbytes = app.nodes, app.nbytes
+        #: where each agent is; none while commits go past agents
+        self._agents: tuple[str, ...] = ()
+        self._revision = -1
+        self._is_first = True
+        self._since_resize = 0
+        self._versions: list[Version] = []
+        #: an asynchronous commit that is under way
+        self._pending: tuple[Signal, Committed] | None = None
+        self._next_probe = inf
+        self._last_probe = 0.0
+        self._changes = sorted(app.changes)
+        #: what a commit took to the agents of now, to any agents, and past them
+        self._heard: float | None = None
+        self._to_agents = 0.0
+        self._direct = 0.0
+        #: how many there should be, and what the rule remembers
+        self._item = ItemAgents(app.agents, self._parts)
+
+    def live(self) -> Process:
+        """From its start to its end."""
+        app, world = self.app, self._world
+        yield app.start
+        began = world.now
+        yield from self._begin()
+        resizes = {one.after: one for one in app.resizes}
+        number = 0
+        while number < app.commits:
+            yield app.interval * (1 + app.spread * world.random.uniform(-1, 1))
+            if world.now >= began + app.until:
+                break
+            number += 1
+            yield from self._finish_pending()
+            yield from self._commit(number)
+            if number in resizes:
+                yield from self._finish_pending()
+                yield from self._resize(resizes[number])
+            yield from self._perhaps_probe(number)
+        yield from self._finish_pending()
+        self._end()
+
+    def lost(self, node: str) -> None:
+        """A node of the agents' is gone."""
+        for version in self._versions:
+            version.lost(node)
+
+    def _end(self) -> None:
+        world = self._world
+        world.log.ended[self.app.name] = world.now
+        world.live -= 1
+        self._seat(())
+        for version in list(self._versions):
+            self._supersede(version)
+
+    # commits
+
+    def _commit(self, number: int) -> Process:
+        app, world = self.app, self._world
+        costs = world.service.costs
+        seen = Committed(
+            app.name, number, world.now, self._nodes, self._nbytes, len(self._agents), self._is_first
+        )
+        world.log.commits.append(seen)
+        if any(app.name not in world.fleet.seats[node].agents for node in self._agents):
+            yield costs.give_up  # they do not answer
+            self._lose_agents()
+            seen.agents = 0
+        yield costs.message + self._nbytes / self._nodes / costs.copy
+        self._since_resize += 1
+        over = world.clock.start(self._send(seen))
+        if app.asynchronous and self._agents:
+            seen.stall = world.now - seen.begin
+            self._pending = (over, seen)
+            return
+        yield over
+        seen.stall = world.now - seen.begin
+
+    def _finish_pending(self) -> Process:
+        """Data may not change while it is under way: the next commit waits for the one before."""
+        if self._pending is None:
+            return
+        over, seen = self._pending
+        self._pending = None
+        since = self._world.now
+        yield over
+        seen.stall += self._world.now - since
+
+    def _send(self, seen: Committed) -> Process:
+        world, app = self._world, self.app
+        since = world.now
+        sending = Sending(world, seen, self._agents[: self._parts], self._parts, self._parts // self._nodes)
+        if self._agents:
+            self._versions.append(sending.version)
+            yield from sending.to_agents(app.reads(self._since_resize) if app.reads else 1)
+            if sending.version.is_broken:
+                seen.has_failed = True
+                world.log.traffic.wasted += seen.nbytes / self._parts * len(seen.parts)
+                self._supersede(sending.version)
+                self._lose_agents()
+        if not self._agents:
+            seen.how = "direct"
+            seen.parts.clear()
+            yield from sending.past_agents()
+            world.log.stored[app.name] = seen.number
+            self._direct = world.now - since
+        seen.end, seen.transfer = world.now, world.now - since
+        if seen.how == "agents":
+            self._arrived(seen, sending.version)
+
+    def _arrived(self, seen: Committed, version: Version) -> None:
+        world = self._world
+        for node in set(self._agents):
+            world.fleet.seats[node].heard.append((world.now, self.app.name, 0.0))
+        if not seen.is_first:  # that one says nothing of those to come
+            self._heard = self._to_agents = seen.transfer
+        self._is_first = False
+        for older in [one for one in self._versions if one is not version]:
+            self._supersede(older)
+        every = world.service.store.flush_every
+        if every and seen.number % every == 0:
+            version.is_flushing = True
+            over = world.clock.start(flush(world, version, self.app.name, seen.number, seen.nbytes))
+            over.then(lambda: self._flushed(version))
+
+    def _flushed(self, version: Version) -> None:
+        version.is_flushing = False
+        if version.is_superseded:
+            self._supersede(version)
+
+    def _supersede(self, version: Version) -> None:
+        """A newer one is complete: its memory is free, unless it is just being written."""
+        version.is_superseded = True
+        if version.is_flushing or version not in self._versions:
+            return
+        self._versions.remove(version)
+        for node, nbytes in version.parts.items():
+            seat = self._world.fleet.seats[node]
+            seat.used = max(0.0, seat.used - nbytes)
+            if not seat.used and not seat.agents:
+                seat.idle_since = self._world.now
+        self._world.settle()
+
+    # agents
+
+    @property
+    def _parts(self) -> int:
+        """What is handed over one by one."""
+        return self._nodes * (self.app.processes if self.app.way == "mr" else 1)
+
+    def _begin(self) -> Process:
+        for node in range(self._nodes):
+            self._world.network.links["app", self.app.name, node] = self._world.service.link
+        yield from self._change(self._place(self._item.agents))
+
+    def _place(self, count: int) -> tuple[str, ...]:
+        app, world = self.app, self._world
+        views = world.fleet.views_of_promises(world.now, without=app.name)
+        if app.allowed:
+            views = [view for view in views if view.name in app.allowed]
+        return tuple(app.rule.slots(count, views, self._needed(count), ()))
+
+    def _needed(self, count: int) -> float:
+        """Bytes that each of so many agents has to have room for: the last commit is kept until the next one
+        is complete."""
+        return 2 * min(self._nbytes / max(1, count), self._world.service.buffer)
+
+    def _seat(self, nodes: tuple[str, ...]) -> None:
+        world = self._world
+        self._agents = nodes
+        world.fleet.seat_agents(self.app.name, nodes, self._needed(len(nodes)), world.now)
+        world.log.agents.append((world.now, self.app.name, nodes))
+        world.settle()
+
+    def _lose_agents(self) -> None:
+        self._seat(())
+        self._next_probe = self._world.now + self._world.service.costs.retry_wait
+
+    def _change(self, nodes: tuple[str, ...]) -> Process:
+        """To these agents, which takes its time."""
+        world = self._world
+        since = self._last_probe = world.now
+        new = Counter(nodes) - Counter(self._agents)
+        seconds = self._changing(new.total(), len(nodes)) if nodes else world.service.costs.probe
+        self._revision = world.fleet.revision
+        self._seat(nodes)
+        self._is_first = True
+        self._heard = None
+        if not nodes:
+            self._next_probe = world.now + world.service.costs.retry_wait
+        yield seconds * world.noise()
+        world.log.probes.append((since, self.app.name, world.now - since, True))
+
+    def _changing(self, new: int, agents: int) -> float:
+        costs = self._world.service.costs
+        seconds = costs.connect * -(-self._parts // max(1, agents))
+        if new:
+            seconds += costs.change + costs.launch + costs.per_agent * new
+        return seconds
+
+    def _resize(self, resize: Resize) -> Process:
+        app, world = self.app, self._world
+        self._nodes, self._nbytes = resize.nodes, resize.nbytes
+        self._since_resize = 0
+        for node in range(self._nodes):
+            world.network.links["app", app.name, node] = world.service.link
+        self._item = app.rule.resized(self._item, self._parts)
+        if not self._agents:
+            return
+        count = self._item.agents
+        nodes = self._agents if count == len(self._agents) else self._place(count) or self._agents[:count]
+        yield world.service.costs.probe
+        yield from self._change(nodes)
+
+    # probes
+
+    def _perhaps_probe(self, number: int) -> Process:
+        world, seats = self._world, self._world.fleet.seats
+        asked = [agents for time, agents in self._changes if time <= world.now]
+        if not self._agents:
+            is_due = world.now >= self._next_probe and self._pays(number)
+        else:
+            is_due = bool(asked) or world.now >= self._last_probe + self.app.probe_every
+            is_due = is_due or any(seats[node].is_leaving for node in self._agents)
+        if not is_due:
+            return
+        self._changes = self._changes[len(asked) :]
+        if asked:
+            self._item = ItemAgents(asked[-1], self._parts)
+        elif self._agents and self._heard is not None:
+            self._item = self.app.rule.committed(
+                self._item, len(self._agents), self._heard, self._parts, self._left(number)
+            )
+        count, nodes = self._item.agents, self._agents
+        if count != len(self._agents) or self._revision != world.fleet.revision:
+            stays = not any(seats[node].is_leaving for node in self._agents)
+            # where there is no room for others, those that one has are better than none
+            nodes = self._place(count) or (self._agents if stays else ())
+        if Counter(nodes) == Counter(self._agents):
+            self._revision = world.fleet.revision
+            self._next_probe = world.now + world.service.costs.retry_wait
+            self._last_probe = world.now
+            world.log.probes.append((world.now, self.app.name, world.service.costs.probe, False))
+            yield world.service.costs.probe
+            return
+        yield from self._finish_pending()
+        yield from self._change(nodes)
+
+    def _left(self, number: int) -> float:
+        """Commits that are still to come."""
+        app = self.app
+        by_time = (app.start + app.until - self._world.now) / app.interval if app.interval else inf
+        return min(app.commits - number, by_time)
+
+    def _pays(self, number: int) -> bool:
+        """Whether enough commits are left to go back to agents."""
+        change = self._changing(self._item.agents, self._item.agents)
+        return self._left(number) > break_even(change, self._direct, self._to_agents)
 
 
 def simulate_commits(

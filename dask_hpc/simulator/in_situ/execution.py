@@ -7,13 +7,12 @@ from math import inf
 from statistics import median
 from typing import Any
 
-from dask_hpc.model.partition import Partition, PartitionProblem, Phases, PipelineView
+from dask_hpc.model.in_situ import Partition, PartitionProblem, Phases, PipelineView
 from dask_hpc.model.plan import Placement
-from dask_hpc.planning.back_pressure import Slow
+from dask_hpc.planning.in_situ.back_pressure import Slow
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.execution import Ask, Point, Step, Wait
-from dask_hpc.simulator.in_situ.pace import Pace, costs
-from dask_hpc.simulator.in_situ.run import PipelineRun
+from dask_hpc.simulator.in_situ.run import Pace, PipelineRun, costs
 
 #: iterations that a median is taken of
 _WINDOW = 5

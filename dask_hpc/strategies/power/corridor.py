@@ -4,14 +4,13 @@ from dataclasses import dataclass
 from math import inf
 from typing import Annotated, ClassVar, Literal
 
-from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.parameter import Parameter
+from dask_hpc.model.power import Corridor
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.units import write_quantity
-from dask_hpc.strategies.power.bounds import Bounds
-from dask_hpc.strategies.power.decision import Decision
-from dask_hpc.strategies.power.memory import Memory, Told
+from dask_hpc.strategies.power.balance import Bounds
+from dask_hpc.strategies.power.decision import Decision, Memory, Told
 from dask_hpc.strategies.strategy import Powered, Resizes, Starts
 
 _WARY = 0.05  # share of a bound that is kept free besides, when readings cannot be trusted

@@ -11,8 +11,7 @@ from math import ceil, floor, inf
 
 from dask_hpc.model.plan import Cap, Hold, Release
 from dask_hpc.model.units import count_nodes, show_large
-from dask_hpc.strategies.power.balance import TINY, Balance
-from dask_hpc.strategies.power.bounds import Bounds
+from dask_hpc.strategies.power.balance import TINY, Balance, Bounds
 
 _STEPS = 16  # shares of a node's threads that are told apart
 _FEWEST = 2  # of them stay

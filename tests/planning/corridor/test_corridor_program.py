@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_hpc.model.constraint import CONSTRAINTS
 from dask_hpc.model.power import PowerRange
+from dask_hpc.model.speedup import CONSTRAINTS
 from dask_hpc.planning.corridor import CorridorProblem, Part, guaranteed, reachable, sizes_of, solve
 from dask_hpc.planning.corridor.fast import search
 

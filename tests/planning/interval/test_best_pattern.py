@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_hpc.model.checkpoint import Level
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.level import Level
-from dask_hpc.planning.interval.best import best_pattern
-from dask_hpc.planning.interval.exact import efficiency
-from dask_hpc.planning.interval.pattern import Pattern
-from dask_hpc.planning.interval.single import daly
+from dask_hpc.planning.interval.exact import Pattern, daly, efficiency
+from dask_hpc.planning.interval.plan import best_pattern
 
 MINUTE = 60.0
 

@@ -8,12 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.model.level import Level, failure_rate
-from dask_hpc.planning.interval.exact import _restarts, efficiency, period_time, run_time
-from dask_hpc.planning.interval.hierarchical import hierarchical_efficiency
-from dask_hpc.planning.interval.pattern import Pattern
-from dask_hpc.planning.interval.single import daly, single_level_efficiency, single_level_time, young
-from dask_hpc.planning.interval.stage import failures_before, mean_failure, through
+from dask_hpc.model.checkpoint import Level, failure_rate
+from dask_hpc.planning.interval.exact import (
+    Pattern,
+    _restarts,
+    daly,
+    efficiency,
+    failures_before,
+    hierarchical_efficiency,
+    mean_failure,
+    period_time,
+    run_time,
+    single_level_efficiency,
+    single_level_time,
+    through,
+    young,
+)
 
 seconds = st.floats(0.01, 1e4)
 rates = st.floats(1e-7, 1e-3)

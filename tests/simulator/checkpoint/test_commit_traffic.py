@@ -19,7 +19,7 @@ from dask_hpc.simulator.checkpoint import (
     Store,
     simulate_commits,
 )
-from dask_hpc.simulator.checkpoint.app import FIXED
+from dask_hpc.simulator.checkpoint.run import FIXED
 
 HEAT = App("heat", nodes=4, nbytes=8.0, interval=10.0, commits=5)
 PLAIN = Costs(agent=1.0, registering=1.0, probe=0.0)
@@ -148,7 +148,7 @@ def test_every_commit_arrives_and_bytes_are_conserved(app, changes, service, see
 @given(apps, services)
 @settings(deadline=None)
 def test_nothing_is_left_in_memory_when_all_is_over(app, service):
-    from dask_hpc.simulator.checkpoint.life import Life
+    from dask_hpc.simulator.checkpoint.run import Life
     from dask_hpc.simulator.checkpoint.world import World
 
     world = World(replace(service, failures=(), leaves=(), pool=None), 0)

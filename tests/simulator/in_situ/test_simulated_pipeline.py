@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc import InputError, Policy
+from dask_hpc.model.in_situ import Analysis, Phases, Simulation
 from dask_hpc.model.job import Job
-from dask_hpc.model.partition import Analysis, Phases, Simulation
-from dask_hpc.planning.back_pressure import WHEN_SLOW, Slow
-from dask_hpc.planning.partition import ALL_ORDERS, partition
+from dask_hpc.planning.in_situ.back_pressure import WHEN_SLOW, Slow
+from dask_hpc.planning.in_situ.plan import ALL_ORDERS, partition
 from dask_hpc.simulator import Failures, Platform, Workload, load_workload, simulate
-from dask_hpc.simulator.in_situ.pace import Costs, Pace
-from dask_hpc.simulator.in_situ.pipeline import Drift, Pipeline
+from dask_hpc.simulator.in_situ.run import Costs, Drift, Pace, Pipeline
 from dask_hpc.simulator.report import report_page
 from dask_hpc.simulator.workload import Arrival
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.strategies.agents.count import break_even, break_even_published, by_sign, climb
-from dask_hpc.strategies.agents.resized import malleable, rigid, shares
+from dask_hpc.strategies.checkpoint.agent_count import break_even, break_even_published, by_sign, climb
+from dask_hpc.strategies.checkpoint.agent_rule import malleable, rigid, shares
 
 
 def search(seconds_of, steps=40, start=1, **options):

@@ -5,7 +5,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.strategies.agents.fallback import (
+from dask_hpc.strategies.checkpoint.agent_rule import (
     FIRST_WAIT,
     LONGEST_WAIT,
     failed,

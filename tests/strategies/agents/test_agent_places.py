@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.model.agents import AgentNode
-from dask_hpc.strategies.agents.place import place, ranked
-from dask_hpc.strategies.agents.pool import idle_nodes, more_nodes, to_remove
+from dask_hpc.model.checkpoint import AgentNode
+from dask_hpc.strategies.checkpoint.agent_place import place, ranked
+from dask_hpc.strategies.checkpoint.agent_rule import idle_nodes, more_nodes, to_remove
 
 FOUR = [
     AgentNode("a", 100, 80, traffic=1, commits=4, watts=200),

@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 from dask_hpc import Policy
-from dask_hpc.model.indices import Indices
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Start
 from dask_hpc.model.power import PowerRange, PowerView
-from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.snapshot import Indices, Snapshot
 
 WATTS = PowerRange(100.0, 100.0)
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from dask_hpc import InputError, Policy
-from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.job import Job
 from dask_hpc.model.plan import Resize, Start
-from dask_hpc.model.power import PowerRange
+from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies.power.corridor import PowerCorridor
 from tests.strategies.power.power_machine import (

@@ -2,9 +2,8 @@
 
 import pytest
 
-from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.plan import Hold, Start
-from dask_hpc.model.power import PowerRange
+from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.strategies.power.corridor import PowerCorridor
 from tests.strategies.power.power_machine import decided, held, job, machine, policy, rigid, settled, verdicts
 

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc import Policy
-from dask_hpc.model.corridor import Corridor
-from dask_hpc.model.power import PowerRange
+from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import ready_made
 from dask_hpc.strategies import strategies

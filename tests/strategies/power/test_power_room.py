@@ -4,15 +4,14 @@ from dataclasses import replace
 
 from test_power_corridor import decided, job, machine, rigid, sizes
 
-from dask_hpc.model.corridor import Corridor
 from dask_hpc.model.plan import Resize, Start
+from dask_hpc.model.power import Corridor
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.speedup import Linear, PowerLaw
-from dask_hpc.strategies.power.anchor import Anchor
-from dask_hpc.strategies.power.balance import Balance
-from dask_hpc.strategies.power.bounds import Bounds
+from dask_hpc.strategies.power.admission import make_room, use_up
+from dask_hpc.strategies.power.balance import Balance, Bounds
 from dask_hpc.strategies.power.corridor import PowerCorridor
-from dask_hpc.strategies.power.room import make_room, use_up
+from dask_hpc.strategies.power.repair import Anchor
 
 ROOT = PowerLaw(0.5)  # the next node of a job brings less and less
 

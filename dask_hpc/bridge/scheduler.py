@@ -1,0 +1,484 @@
+"""The scheduler's half of bridges: tasks that take blocks wait behind a gate, and go to where the blocks are.
+
+A task that takes a block is restricted to an address that no worker has; ready, it waits in Dask's state
+``no-worker``. When a worker says that it has the block, the task is sent to it. Blocks themselves never come
+here, and producers say nothing while all goes well: what this hears of a step is one message of each worker
+and variable (``mailbox.py``).
+
+Installed by the first producer or consumer, and gone with the last: tasks that still wait then fail.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial, wraps
+from math import inf
+from secrets import token_hex
+from typing import Any
+
+from distributed import Status
+from distributed.batched import BatchedSend
+from distributed.comm import CommClosedError
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from dask_hpc import dask as compat
+from dask_hpc.bridge.grid import Asked, Grid, asked_by, check_name, key_of
+from dask_hpc.bridge.stream import Producer, Stream
+from dask_hpc.bridge.worker import NAME, Mailbox
+from dask_hpc.model.errors import InputError, shown
+
+logger = logging.getLogger(__name__)
+
+_SEEN = ("no-worker", "memory")
+LINGER = 0.1  # seconds until a worker tells of blocks whose neighbours are late
+
+
+def guarded(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Our errors stay ours: they are logged, counted and told."""
+
+    @wraps(hook)
+    def safe(self: "BridgePlugin", *args: Any, **kwargs: Any) -> Any:
+        try:
+            return hook(self, *args, **kwargs)
+        except Exception as error:
+            self.count_error(hook.__name__, error)
+
+    return safe
+
+
+class BridgePlugin(SchedulerPlugin):
+    """All streams of a cluster."""
+
+    name = NAME
+    idempotent = True
+
+    def __init__(self, linger: float = LINGER) -> None:
+        self._linger = linger
+
+    def start(self, scheduler: Any) -> None:
+        """Nothing here waits: two that come at once find one plugin."""
+        self._scheduler = scheduler
+        self.streams: dict[str, Stream] = {}
+        #: workers that have a mailbox
+        self._ready: set[str] = set()
+        self.errors = 0
+        self._gate = {compat.GATE}
+        self._to_look_at: dict[Hashable, None] = {}
+        self._timers: dict[Producer, Any] = {}
+        self._clock: Any = None
+        self._waiting: dict[Hashable, None] = {}
+        self._mailbox = f"{NAME}-{token_hex(4)}"
+        self._calls: dict[str, Callable[..., Any]] = {
+            "hpc_bridge_producer": self._producer,
+            "hpc_bridge_open": self._open,
+            "hpc_bridge_leave": self._leave,
+            "hpc_bridge_ready": self._worker_is_ready,
+            "hpc_bridge_come": self._blocks_come,
+            "hpc_bridge_status": self._status,
+        }
+        compat.add_handlers(scheduler, self._calls)
+        mailbox = compat.pickled(Mailbox(self._mailbox, self._linger))
+        self._work: set[asyncio.Task[Any]] = set()
+        self._start_work(compat.add_worker_plugin(scheduler, self._mailbox, mailbox))
+
+    # hooks
+
+    @guarded
+    def update_graph(self, scheduler: Any, *, tasks: list[Any], **kwargs: Any) -> None:
+        """A graph was submitted; none of its tasks has moved yet."""
+        for key in tasks:
+            if asked_by(key) is not None:
+                task = compat.find_task(scheduler, key)
+                if task is not None and compat.is_new(task):
+                    compat.restrict(task, self._gate)
+
+    @guarded
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """A task changed its state."""
+        if start not in _SEEN and finish not in _SEEN:
+            return
+        asked = asked_by(key)
+        if asked is None:
+            return
+        if finish == "no-worker":
+            self._waiting[key] = None
+            self._look_soon([key])
+            self._start_clock()
+        elif start == "no-worker":
+            self._waiting.pop(key, None)
+        elif start == "memory" and (stream := self._by_id(asked.stream)) is not None:
+            stream.has_had(asked)
+
+    @guarded
+    def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
+        """A worker is gone, and its tasks wait again."""
+        self._ready.discard(worker)
+        for stream in self.streams.values():
+            lost = list(stream.lose(worker, self._is_needed))
+            self._route(stream)
+            self._ask_again(stream, lost)
+            self._look_soon(map(key_of, lost))
+
+    @guarded
+    def remove_client(self, scheduler: Any, client: str) -> None:
+        """A client is gone, perhaps without closing what it had opened."""
+        for stream in list(self.streams.values()):
+            stream.consumers = [one for one in stream.consumers if one != client]
+            self._perhaps_close(stream)
+
+    @guarded
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Something was logged: perhaps that a worker pauses, leaves, or goes on."""
+        if isinstance(msg, dict) and msg.get("action") == "worker-status-change":
+            self._scheduler.loop.add_callback(self._route_all)  # when Dask has noted it
+
+    @guarded
+    def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
+        """Workers with blocks that nobody else has are not to be closed for having no tasks."""
+        used = {
+            address
+            for stream in self.streams.values()
+            for there in stream.where.values()
+            for address in there.values()
+        }
+        return [worker for worker in workers if worker.address not in used]
+
+    async def close(self) -> None:
+        """The scheduler closes."""
+        self._stop_clocks()
+        for work in self._work:
+            work.cancel()
+
+    # what workers say
+
+    def _worker_is_ready(self, address: str) -> str:
+        if address in self._scheduler.workers:
+            self._ready.add(address)
+            self._route_all()
+        return "OK"
+
+    @guarded
+    def _blocks_come(
+        self, worker: str, stream: str, variable: str, step: int, blocks: Any, gone: Any
+    ) -> None:
+        found = self._by_id(stream)
+        if found is None or worker not in self._scheduler.workers:
+            return
+        found.count("blocks")
+        found.gone(worker, gone)
+        if step not in found.over:
+            come = found.come(
+                worker, variable, step, ((tuple(index), rank, is_file) for index, rank, is_file in blocks)
+            )
+            self._look(map(key_of, come))
+            had = [block for block in come if found.is_had(block) and not self._is_needed(block)]
+            if had:  # it was put again, by a producer that has returned
+                self._tell_worker(worker, found, had=[[one.step, one.variable, one.block] for one in had])
+        if found.grid.job:
+            self._route(found)
+
+    def _is_needed(self, asked: Asked) -> bool:
+        task = compat.find_task(self._scheduler, key_of(asked))
+        return task is not None and compat.is_unfinished(task)
+
+    def _by_id(self, stream_id: str) -> Stream | None:
+        stream = self.streams.get(stream_id.rpartition(".")[0])
+        return stream if stream is not None and stream.id == stream_id else None
+
+    # tasks
+
+    def _look_soon(self, keys: Iterable[Hashable]) -> None:
+        """Look at tasks when Dask is not in the middle of something."""
+        if not self._to_look_at:
+            self._scheduler.loop.add_callback(self._look_now)
+        self._to_look_at.update(dict.fromkeys(keys))
+
+    def _look_now(self) -> None:
+        keys, self._to_look_at = self._to_look_at, {}
+        self._look(keys)
+
+    @guarded
+    def _look(self, keys: Iterable[Hashable]) -> None:
+        """Of these tasks, send those that can run, and let those fail that never will."""
+        places: dict[Hashable, str] = {}
+        failed: dict[Hashable, Exception] = {}
+        for key in keys:
+            task, asked = compat.find_task(self._scheduler, key), asked_by(key)
+            if task is None or asked is None or not compat.is_unplaced(task):
+                continue
+            stream = self._by_id(asked.stream)
+            holder = stream.holder(asked) if stream else None
+            if holder:
+                places[key] = holder
+            elif why := stream.why_not(asked) if stream else "the bridge is closed":
+                name = asked.stream.rpartition(".")[0]
+                what = f"step {asked.step} of {asked.variable} from bridge {name} is not there"
+                failed[key] = LookupError(f"{what}: {why}")
+            else:
+                compat.restrict(task, self._gate)
+        if places:
+            compat.send(self._scheduler, places, "hpc-bridge")
+        if failed:
+            compat.fail(self._scheduler, failed, "hpc-bridge")
+
+    # producers
+
+    async def _producer(
+        self, comm: Any, name: Any = None, grid: Any = None, rank: Any = None, size: Any = 0
+    ) -> Any:
+        """A producer connects, and stays so."""
+        stream = self._declared(name, grid)
+        stream.count("producer")
+        if type(rank) not in (int, str):
+            raise InputError("bridge: rank", f"found {shown(rank)}", "a whole number or a word")
+        if type(size) is not int or size < 0:
+            raise InputError("bridge: size", f"found {shown(size)}", "a whole number >= 1")
+        stream.size = max(stream.size, size)
+        producer = stream.producers.setdefault(rank, Producer(rank))
+        if producer.comm is not None:
+            producer.comm.abort()
+        if timer := self._timers.pop(producer, None):
+            self._scheduler.loop.remove_timeout(timer)
+        way = BatchedSend(interval="2ms", loop=self._scheduler.loop)
+        producer.comm, producer.has_ended, producer.is_lost = way, False, False
+        stream.is_complete = False
+        way.start(comm)
+        way.send({"op": "hello", "stream": stream.id, "over": list(stream.skipped().items()),
+                  "strides": stream.strides, "workers": stream.workers})  # fmt: skip
+        self._tell("bridge", f"{name}: producer {rank} connects")
+        try:
+            while True:
+                for message in await comm.read():
+                    stream.count(message["op"])
+                    if not self._said(stream, producer, **message):
+                        return Status.dont_reply
+        except CommClosedError:
+            return Status.dont_reply
+        finally:
+            way.abort()
+            self._producer_goes(stream, producer, way)
+
+    def _said(self, stream: Stream, producer: Producer, op: str, steps: Any = (), why: str = "") -> bool:
+        """What a producer says. Whether it stays."""
+        if op == "close":
+            producer.has_ended = True
+            stream.newest = max(stream.newest, *steps)
+            return False
+        if op == "skip":
+            for step in steps:
+                self._give_up(stream, step, why)
+        return True
+
+    @guarded
+    def _producer_goes(self, stream: Stream, producer: Producer, way: Any) -> None:
+        if producer.comm is not way:  # it has connected again
+            return
+        producer.comm = None
+        if self.streams.get(stream.name) is not stream:
+            return
+        if producer.has_ended:
+            self._tell("bridge", f"{stream.name}: producer {producer.rank} has ended")
+            if stream.has_ended:
+                self._start_work(self._complete(stream))
+        else:
+            after = stream.grid.lost_after
+            self._tell(
+                "bridge", f"{stream.name}: producer {producer.rank} is gone; it may return in {after:g} s"
+            )
+            if after < inf:
+                late = self._scheduler.loop.call_later(after, self._is_late, stream, producer)
+                self._timers[producer] = late
+        self._perhaps_close(stream)
+
+    def _is_late(self, stream: Stream, producer: Producer) -> None:
+        self._timers.pop(producer, None)
+        self._start_work(self._lose(stream, producer))
+
+    async def _lose(self, stream: Stream, producer: Producer) -> None:
+        await self._hear_all(stream)
+        if not producer.is_connected:
+            producer.is_lost = True
+            self._tell("bridge", f"{stream.name}: producer {producer.rank} did not return")
+            self._look(list(self._waiting))
+
+    async def _complete(self, stream: Stream) -> None:
+        await self._hear_all(stream)
+        stream.is_complete = stream.has_ended
+        self._look(list(self._waiting))
+
+    async def _hear_all(self, stream: Stream) -> None:
+        """Until all blocks that workers have are known here."""
+        message = {"op": "hpc_bridge_report", "stream_id": stream.id}
+        await self._scheduler.broadcast(msg=message, workers=list(self._ready), on_error="ignore")
+
+    def _give_up(self, stream: Stream, step: int, why: str) -> None:
+        """A step for which there is no room is dropped, wherever blocks of it are."""
+        if not stream.give_up(step, why):
+            return
+        if stream.grid.when_slow == "subsample" and stream.thin_out(step):
+            why += f"; from now on only every {stream.stride}th step comes"
+        self._tell("bridge", f"{stream.name}: step {step} is dropped: {why}")
+        for worker in self._ready:
+            self._tell_worker(worker, stream, over=[[step, why]])
+        self._tell_producers(stream, {"op": "over", "over": [[step, why]], "strides": stream.strides})
+        self._look([key for key in self._waiting if (asked := asked_by(key)) and asked.stream == stream.id])
+
+    def _ask_again(self, stream: Stream, lost: list[Asked]) -> None:
+        """A worker has died: who still has the blocks is to put them again."""
+        by_producer: dict[Any, list[Any]] = {}
+        for asked in lost:
+            rank = stream.brings.get(asked.block)
+            by_producer.setdefault(rank, []).append([asked.variable, asked.step, asked.block])
+        for rank, blocks in by_producer.items():
+            producer = stream.producers.get(rank)
+            if producer is not None and producer.comm is not None:
+                producer.comm.send({"op": "again", "blocks": blocks})
+
+    # routes
+
+    @guarded
+    def _route_all(self) -> None:
+        for stream in self.streams.values():
+            self._route(stream)
+
+    def _route(self, stream: Stream) -> None:
+        """Send blocks to the workers that may run tasks, or those of them that a named job has."""
+        able = compat.running_workers(self._scheduler) & self._ready
+        theirs = self._workers_of(stream.grid.job) & able if stream.grid.job else able
+        in_order = compat.workers_by_name(self._scheduler)
+        workers = tuple(address for address in in_order if address in (theirs or able))
+        if workers == stream.workers:
+            return
+        before, stream.workers = stream.workers, workers
+        expected = stream.grid.expected(workers) if workers else {}
+        for worker in {*before, *workers} & self._ready:
+            self._tell_worker(worker, stream, expected=expected.get(worker, 0))
+        self._tell_producers(stream, {"op": "workers", "workers": workers})
+        if before:
+            self._tell("bridge", f"{stream.name}: blocks go to {len(workers)} workers from now on")
+
+    def _workers_of(self, job: str) -> set[str]:
+        managed = self._scheduler.plugins.get("dask-hpc")
+        return managed.workers_of(job) if managed is not None else set()
+
+    def _tell_worker(self, worker: str, stream: Stream, **news: Any) -> None:
+        what = {"op": self._mailbox, "stream": stream.id, "most_steps": stream.grid.most_steps}
+        self._scheduler.worker_send(worker, what | news)
+
+    def _tell_producers(self, stream: Stream, news: dict[str, Any]) -> None:
+        for producer in stream.producers.values():
+            if producer.comm is not None:
+                producer.comm.send(news)
+
+    # consumers
+
+    def _open(self, name: Any = None, grid: Any = None, client: Any = None) -> dict[str, Any] | None:
+        """A consumer wants to know a stream; nothing if there is none."""
+        check_name("bridge: name", name)
+        if grid is None and name not in self.streams:
+            return {}
+        stream = self.streams[name] if grid is None else self._declared(name, grid)
+        if client is not None:
+            if client not in self._scheduler.clients:
+                raise InputError("client", f"found {shown(client)}", "the id of a connected client")
+            stream.consumers.append(client)
+        return stream.as_plain()
+
+    def _leave(self, name: Any = None, client: Any = None) -> str:
+        """A consumer needs a stream no more."""
+        stream = self.streams.get(name) if isinstance(name, str) else None
+        if stream is not None and client in stream.consumers:
+            stream.consumers.remove(client)
+            self._perhaps_close(stream)
+        elif not self.streams:
+            self._remove()
+        return "OK"
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "streams": [stream.as_plain() for stream in self.streams.values()],
+            "waiting": len(self._waiting),
+            "errors": self.errors,
+        }
+
+    def _declared(self, name: Any, plain: Any) -> Stream:
+        check_name("bridge: name", name)
+        grid = Grid.read(plain)
+        stream = self.streams.get(name)
+        if stream is None:
+            stream = self.streams[name] = Stream(name, grid)
+            self._route(stream)
+        elif stream.grid != grid:
+            raise InputError(
+                f"bridge {name}", f"found {shown(grid, 200)}", f"as declared before: {stream.grid}"
+            )
+        return stream
+
+    # the end
+
+    def _perhaps_close(self, stream: Stream) -> None:
+        if stream.is_used or self.streams.get(stream.name) is not stream:
+            return
+        del self.streams[stream.name]
+        for producer in stream.producers.values():
+            if timer := self._timers.pop(producer, None):
+                self._scheduler.loop.remove_timeout(timer)
+        for worker in self._ready:
+            self._tell_worker(worker, stream, closed=True)
+        self._tell("bridge", f"{stream.name} is closed: nobody uses it any more")
+        self._look(list(self._waiting))
+        if not self.streams:
+            self._remove()
+
+    def _remove(self) -> None:
+        """No trace is left: of the tasks that waited all have been sent somewhere to fail."""
+        self._stop_clocks()
+        compat.remove_handlers(self._scheduler, self._calls)
+        for worker in self._ready:  # the last message of this name: others would end its connection
+            self._scheduler.worker_send(worker, {"op": self._mailbox, "stream": "", "closed": True})
+        if self._scheduler.plugins.get(NAME) is self:
+            self._scheduler.remove_plugin(NAME)
+        self._start_work(compat.remove_worker_plugin(self._scheduler, self._mailbox))
+
+    def _start_clock(self) -> None:
+        """Dask would fail tasks that wait for workers for too long; ours wait for producers."""
+        timeout = compat.no_workers_timeout(self._scheduler)
+        if timeout is not None and self._clock is None:
+            self._clock = self._scheduler.loop.call_later(timeout / 2, self._restart_clock)
+
+    @guarded
+    def _restart_clock(self) -> None:
+        self._clock = None
+        if self._waiting:
+            compat.restart_no_worker_clock(self._scheduler, self._waiting)
+            self._start_clock()
+
+    def _stop_clocks(self) -> None:
+        clocks = [*self._timers.values(), *([self._clock] if self._clock is not None else [])]
+        for timer in clocks:
+            self._scheduler.loop.remove_timeout(timer)
+        self._timers.clear()
+        self._clock = None
+
+    def _start_work(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._work.add(task)
+        task.add_done_callback(partial(self._work_is_done))
+
+    def _work_is_done(self, task: "asyncio.Task[Any]") -> None:
+        self._work.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.count_error("telling workers", error)
+
+    # what is told
+
+    def count_error(self, where: str, error: BaseException) -> None:
+        """One more error of ours."""
+        self.errors += 1
+        logger.error("dask-hpc: error of a bridge in %s", where, exc_info=error)
+        self._tell("error", f"bridge: in {where}: {type(error).__name__}: {error}")
+
+    def _tell(self, decision: str, reason: str) -> None:
+        managed = self._scheduler.plugins.get("dask-hpc")
+        if managed is not None:
+            managed.control.tell(decision, reason)

@@ -1,0 +1,368 @@
+"""The worker's half of a bridge: blocks that came from producers lie here until the consumers have had them.
+
+Travels by value, to workers that cannot import dask_hpc, together with ``compat/worker_calls``: imports
+nothing else but numpy, the standard library and distributed.
+
+1. A block goes into the mailbox as it came, and ``Take`` gives Dask the very same array: nothing is copied.
+2. The scheduler hears of blocks in one message for each variable and step, when all that this worker is to
+   have of them are there; of those that come otherwise (a producer lags, or the routes have just changed) a
+   moment after the first, ``linger`` seconds.
+3. A block counts as consumed when a task has taken it and Dask has released its result. It stays for others
+   who may ask until the room is needed.
+4. At most ``most_steps`` steps of a stream are in memory here that are not consumed: for another one there
+   is no room; it may come to be put into files, and can be had when it is read from there.
+   A step older than one that is here is always let in: those who are waited for may wait for it.
+"""
+
+import asyncio
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from distributed import WorkerPlugin, get_worker
+
+from dask_hpc.dask.workers import add_calls, hear, hear_no_more, remove_calls
+
+logger = logging.getLogger(__name__)
+
+NAME = "dask-hpc-bridge"
+_PREFIX = "external-"
+_REMEMBERED = 1000  # steps that were given up, and why
+
+THERE, TAKEN, CONSUMED = "there", "taken", "consumed"
+
+
+class Block:
+    """One block: in memory, or in a file. ``rank`` is of the producer that brought it."""
+
+    __slots__ = ("data", "path", "rank", "state")
+
+    def __init__(self, data: Any, path: str, rank: Any) -> None:
+        self.data = data
+        self.path = path
+        self.rank = rank
+        self.state = THERE
+
+
+class Shelf:
+    """The blocks of one stream."""
+
+    def __init__(self, most_steps: int) -> None:
+        self.most_steps = most_steps
+        #: how many blocks of one variable and step are to come to this worker
+        self.expected = 0
+        #: by step: by variable and index
+        self.steps: dict[int, dict[tuple[str, tuple[int, ...]], Block]] = {}
+        #: steps that were given up, and why
+        self.over: OrderedDict[int, str] = OrderedDict()
+        #: what the scheduler has not heard of yet, by variable and step: index, rank of the producer, and
+        #: whether it is in a file
+        self.untold: dict[tuple[str, int], list[tuple[tuple[int, ...], Any, bool]]] = {}
+        #: steps whose blocks are not here any more, of which the scheduler has not heard yet
+        self.gone: list[int] = []
+        self.changed = asyncio.Event()
+        self.timer: asyncio.TimerHandle | None = None
+        #: reads blocks from files
+        self.reading: asyncio.Task[None] | None = None
+
+    def is_consumed(self, step: int) -> bool:
+        """Whether nobody waits for the blocks of this step any more."""
+        return all(block.state == CONSUMED for block in self.steps[step].values())
+
+    def has_room(self) -> bool:
+        """Whether there is room for one more step."""
+        return self.fills_less() and not any(map(self.is_in_files, self.steps))
+
+    def fills_less(self) -> bool:
+        """Whether fewer steps than there may be are in memory and not consumed."""
+        filled = (
+            any(block.state != CONSUMED and not block.path for block in blocks.values())
+            for blocks in self.steps.values()
+        )
+        return sum(filled) < self.most_steps
+
+    def is_in_files(self, step: int) -> bool:
+        """Whether blocks of this step are in files."""
+        return any(block.path for block in self.steps[step].values())
+
+    def next_from_files(self) -> int | None:
+        """The step that is to be read from files now."""
+        steps = [step for step in self.steps if self.is_in_files(step)] if self.fills_less() else []
+        return min(steps, default=None)
+
+    def lets_in(self, step: int) -> bool:
+        """Whether blocks of this step may come."""
+        return step in self.steps or step in self.over or self.has_room() or step < max(self.steps)
+
+    def make_room(self) -> None:
+        """Before another step comes into memory: throw away what is consumed."""
+        in_memory = [step for step in sorted(self.steps) if not self.is_in_files(step)]
+        consumed = [step for step in in_memory if self.is_consumed(step)]
+        for step in consumed[: max(0, len(in_memory) + 1 - self.most_steps)]:
+            self.throw_away(step)
+            self.gone.append(step)
+
+    def throw_away(self, step: int) -> None:
+        """Have no blocks of this step any more."""
+        for block in self.steps.pop(step, {}).values():
+            remove(block.path)
+
+    def change(self) -> None:
+        """Those who wait for room look again."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+def remove(path: str) -> None:
+    """Have no file of that name."""
+    if path and os.path.exists(path):
+        os.remove(path)
+
+
+class Mailbox(WorkerPlugin):
+    """The mailbox of a worker, for all streams."""
+
+    def __init__(self, name: str, linger: float) -> None:
+        self.name = name
+        self._linger = linger
+        self.shelves: dict[str, Shelf] = {}
+
+    async def setup(self, worker: Any) -> None:
+        """Tasks of this worker start when this is over, so nothing here waits."""
+        self._worker = worker
+        self._files = 0
+        self._calls: dict[str, Callable[..., Any]] = {
+            "hpc_bridge_put": self.put,
+            "hpc_bridge_room": self.room,
+            "hpc_bridge_report": self.report,
+        }
+        add_calls(worker, self._calls)
+        hear(worker, self.name, self.tell)
+        self._saying: set[asyncio.Task[Any]] = set()
+        self._say(worker.scheduler.hpc_bridge_ready(address=worker.address))
+
+    async def teardown(self, worker: Any) -> None:
+        """The worker closes, or the last bridge is closed."""
+        for saying in self._saying:
+            saying.cancel()
+        remove_calls(worker, self._calls)
+        for stream in list(self.shelves):
+            self._forget(stream)
+
+    async def report(self, stream_id: str) -> None:
+        """Tell the scheduler what it has not heard of yet; it knows all when this is over."""
+        if stream_id in self.shelves:
+            self._report_all(stream_id)
+        if self._saying:
+            await asyncio.wait(self._saying)
+
+    def _say(self, call: Any) -> None:
+        """Tell the scheduler something. If it has gone, this worker goes as well."""
+        saying = asyncio.ensure_future(call)
+        self._saying.add(saying)
+        saying.add_done_callback(self._has_said)
+
+    def _has_said(self, saying: "asyncio.Task[Any]") -> None:
+        self._saying.discard(saying)
+        if not saying.cancelled() and (error := saying.exception()) is not None:
+            logger.warning("dask-hpc: a bridge could not tell the scheduler: %s", error)
+
+    # what producers say; to some versions of Dask a first argument named "stream" is the connection
+
+    async def room(self, stream_id: str, step: int, most_steps: int, patience: float) -> bool:
+        """Whether blocks of this step may come; waits for that so many seconds at most."""
+        shelf = self._shelf(stream_id, most_steps)
+        try:
+            async with asyncio.timeout(patience):
+                while not shelf.lets_in(step):
+                    await shelf.changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def put(
+        self,
+        stream_id: str,
+        variable: str,
+        step: int,
+        index: Any,
+        block: Any,
+        rank: Any,
+        most_steps: int,
+        spill: bool,
+    ) -> dict[str, Any]:
+        """A block comes. The same one again changes nothing. Whether there is room for one more step; and
+        why this step is over, if it is."""
+        shelf, where = self._shelf(stream_id, most_steps), (variable, tuple(index))
+        if step in shelf.over:
+            return {"room": shelf.has_room(), "over": shelf.over[step]}
+        if where not in shelf.steps.get(step, {}):
+            path = ""
+            if spill:
+                self._files += 1
+                path = os.path.join(self._worker.local_directory, f"{self.name}-{self._files}.npy")
+                try:
+                    await asyncio.to_thread(np.save, path, block)
+                except OSError as error:
+                    return {"room": False, "over": f"no file of it could be written: {error}"}
+                block = None
+            if step not in shelf.steps:
+                shelf.make_room()
+            shelf.steps.setdefault(step, {})[where] = Block(block, path, rank)
+            self._note(stream_id, shelf, variable, step, (tuple(index), rank, bool(path)))
+            self._read_files(stream_id, shelf)
+        return {"room": shelf.has_room(), "over": ""}
+
+    def _change(self, stream: str, shelf: Shelf) -> None:
+        """There may be room: first for what is in files, then for what comes."""
+        self._read_files(stream, shelf)
+        shelf.change()
+
+    def _read_files(self, stream: str, shelf: Shelf) -> None:
+        if shelf.reading is None and shelf.next_from_files() is not None:
+            shelf.reading = asyncio.ensure_future(self._read(stream, shelf))
+
+    async def _read(self, stream: str, shelf: Shelf) -> None:
+        """Take steps back into memory, oldest first. Only then tasks can have their blocks: if they read them
+        themselves, they would fill the memory."""
+        try:
+            while (step := shelf.next_from_files()) is not None:
+                shelf.make_room()
+                for (variable, index), block in list(shelf.steps[step].items()):
+                    if block.path and step in shelf.steps:
+                        path, block.data = block.path, await asyncio.to_thread(np.load, block.path)
+                        block.path = ""
+                        remove(path)
+                        if step in shelf.steps:
+                            self._note(stream, shelf, variable, step, (index, block.rank, False))
+        finally:
+            shelf.reading = None
+
+    def _shelf(self, stream: str, most_steps: int) -> Shelf:
+        return self.shelves.setdefault(stream, Shelf(most_steps))
+
+    # what the scheduler hears and says
+
+    def _note(self, stream: str, shelf: Shelf, variable: str, step: int, come: Any) -> None:
+        untold = shelf.untold.setdefault((variable, step), [])
+        untold.append(come)
+        if len(untold) == shelf.expected:
+            self._report(stream, shelf, variable, step)
+        elif shelf.timer is None:
+            shelf.timer = asyncio.get_running_loop().call_later(self._linger, self._report_all, stream)
+
+    def _report(self, stream: str, shelf: Shelf, variable: str, step: int) -> None:
+        blocks = shelf.untold.pop((variable, step))
+        gone, shelf.gone = shelf.gone, []
+        self._say(
+            self._worker.scheduler.hpc_bridge_come(
+                worker=self._worker.address,
+                stream=stream,
+                variable=variable,
+                step=step,
+                blocks=blocks,
+                gone=gone,
+            )
+        )
+        if not shelf.untold and shelf.timer is not None:
+            shelf.timer.cancel()
+            shelf.timer = None
+
+    def _report_all(self, stream: str) -> None:
+        shelf = self.shelves[stream]
+        shelf.timer = None
+        for variable, step in list(shelf.untold):
+            self._report(stream, shelf, variable, step)
+
+    def tell(
+        self,
+        stream: str,
+        most_steps: int = 1,
+        expected: int | None = None,
+        over: Any = None,
+        had: Any = None,
+        closed: bool = False,
+    ) -> None:
+        """How many blocks are to come to this worker; which steps are given up, and why; which blocks
+        consumers have had already; that the stream is closed, or if it has no name, that there are no streams
+        any more."""
+        if closed and not stream:
+            hear_no_more(self._worker, self.name)
+        elif closed:
+            self._forget(stream)
+        if closed:
+            return
+        shelf = self._shelf(stream, most_steps)
+        if expected is not None:
+            shelf.expected = expected
+            self._report_all(stream)
+        for step, why in over or ():
+            shelf.over[step] = why
+            shelf.over.move_to_end(step)
+            shelf.throw_away(step)
+            for variable, other in list(shelf.untold):
+                if other == step:
+                    del shelf.untold[variable, other]
+        for step, variable, index in had or ():
+            block = shelf.steps.get(step, {}).get((variable, tuple(index)))
+            if block is not None and block.state == THERE:
+                block.state = CONSUMED
+        while len(shelf.over) > _REMEMBERED:
+            shelf.over.popitem(last=False)
+        self._change(stream, shelf)
+
+    def _forget(self, stream: str) -> None:
+        shelf = self.shelves.pop(stream, None)
+        if shelf is not None:
+            for one in (shelf.timer, shelf.reading):
+                if one is not None:
+                    one.cancel()
+            for step in list(shelf.steps):
+                shelf.throw_away(step)
+            shelf.change()
+
+    # what consumers do
+
+    def take(self, stream: str, variable: str, step: int, index: tuple[int, ...]) -> Any:
+        """The block, for a task. Called in its thread."""
+        shelf = self.shelves.get(stream)
+        what = f"step {step} of {variable} from bridge {stream.rpartition('.')[0]}"
+        if shelf is None:
+            raise LookupError(f"{what} is not there: the bridge is closed")
+        block = shelf.steps.get(step, {}).get((variable, index))
+        if block is None:
+            why = shelf.over.get(step, "it has been consumed and its room was needed")
+            raise LookupError(f"{what} is not there: {why}")
+        block.state = TAKEN
+        return block.data
+
+    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """A task of this worker changed its state."""
+        if finish not in ("released", "forgotten") or type(key) is not tuple or type(key[0]) is not str:
+            return
+        if not key[0].startswith(_PREFIX):
+            return
+        stream, *what = key[0].removeprefix(_PREFIX).rsplit("/", 2)
+        shelf = self.shelves.get(stream)
+        if shelf is None:
+            return
+        variable, step = what
+        block = shelf.steps.get(int(step), {}).get((variable, key[1:]))
+        if block is not None and block.state == TAKEN:
+            block.state = CONSUMED if start == "memory" else THERE
+            self._change(stream, shelf)
+
+
+class Take:
+    """The work of a task that waits for a block: take it out of the mailbox of the worker where it runs."""
+
+    def __call__(self, stream: str, variable: str, step: int, index: tuple[int, ...]) -> Any:
+        boxes = [plugin for name, plugin in list(get_worker().plugins.items()) if name.startswith(f"{NAME}-")]
+        for box in boxes:
+            if stream in box.shelves or box is boxes[-1]:
+                return box.take(stream, variable, step, tuple(index))
+        name = stream.rpartition(".")[0]
+        raise LookupError(f"step {step} of {variable} will not come: bridge {name} is closed")

@@ -1,0 +1,503 @@
+"""``dask_hpc.Checkpoint``: an iterating program that goes on where it was when it is run again.
+
+    with dask_hpc.Checkpoint("run-17", store="/shared/ckpt") as ck:
+        u = ck.add("u", u)              # what was stored, if the program was here before; else u
+        for i in ck.loop(range(1000)):  # without the iterations that are done
+            u = step(u).persist()
+            ck.update(u=u)
+
+Results of Dask never change, so what is current at the end of an iteration is a consistent state whatever
+the workers are doing: a commit keeps it, and the program goes on meanwhile.
+"""
+
+import asyncio
+import copy
+import dis
+import json
+import sys
+import warnings
+from collections.abc import Generator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from types import FrameType
+from typing import Any
+
+from dask.base import tokenize
+
+from dask_hpc import config
+from dask_hpc.checkpoint.client.found import Found, Opening
+from dask_hpc.checkpoint.client.loop import AUTO, Due, Loop
+from dask_hpc.checkpoint.client.stats import CommitStats, stats_of
+from dask_hpc.checkpoint.levels import STORE, read_levels
+from dask_hpc.checkpoint.scheduler.controller import ask
+from dask_hpc.checkpoint.store.files import Files
+from dask_hpc.checkpoint.store.items import Described, Held, Plain, describe
+from dask_hpc.checkpoint.store.manifest import check_label, check_name
+from dask_hpc.checkpoint.store.restore import read_key
+from dask_hpc.checkpoint.store.save import rule_text, save
+from dask_hpc.checkpoint.store.seal import Key, Services
+from dask_hpc.model.errors import InputError, one_line, shown
+from dask_hpc.model.job import OnResize
+
+#: values that nobody can change
+_FIXED = (type(None), bool, int, float, complex, str, bytes)
+
+
+@dataclass
+class Cut:
+    """``items`` is what there is to know, by label, and can be written as JSON; ``blocks`` has label, place
+    and key of each."""
+
+    items: dict[str, Any] = field(default_factory=dict)
+    blocks: list[list[Any]] = field(default_factory=list)
+    #: labels of what was not persisted before
+    lazy: list[str] = field(default_factory=list)
+    #: keeps results until the scheduler does
+    kept: list[Any] = field(default_factory=list, repr=False)
+
+
+async def take(client: Any, values: Mapping[str, Any], rules: Mapping[str, OnResize]) -> Cut:
+    """Of these values. Nobody waits for results: they may still be computed."""
+    cut = Cut()
+    plain: list[tuple[str, str, Any]] = []
+    for label, value in values.items():
+        described = _persisted(client, cut, describe(value, label))
+        cut.items[label] = {
+            "kind": described.kind,
+            "meta": described.meta,
+            "on_resize": rule_text(rules[label]),
+            "plain": [place for place, one in described.sources.items() if isinstance(one, Plain)],
+        }
+        for place, source in described.sources.items():
+            if isinstance(source, Held):
+                cut.blocks.append([label, place, source.key])
+            else:
+                plain.append((label, place, _own(source.value)))
+    if plain:
+        # By their contents: what did not change has the same key, and is not copied again.
+        futures = await client.scatter([value for _, _, value in plain], hash=True)
+        cut.blocks += [[label, place, one.key] for (label, place, _), one in zip(plain, futures, strict=True)]
+        cut.kept.append(futures)
+    return cut
+
+
+def _persisted(client: Any, cut: Cut, described: Described) -> Described:
+    from distributed import futures_of
+
+    if not described.collection:
+        return described
+    if not all(map(futures_of, described.collection)):
+        cut.lazy.append(described.label)
+    cut.kept.append(client.persist(list(described.collection)))
+    return described.after(cut.kept[-1])
+
+
+def _own(value: Any) -> Any:
+    """A copy, if the program could change the value while it is being committed."""
+    return value if isinstance(value, _FIXED) else copy.deepcopy(value)
+
+
+#: what ``await`` consists of
+_AWAIT = {
+    "GET_AWAITABLE", "LOAD_CONST", "SEND", "YIELD_VALUE", "RESUME", "JUMP_BACKWARD_NO_INTERRUPT", "END_SEND",
+    "CLEANUP_THROW", "JUMP_FORWARD",
+}  # fmt: skip
+
+
+def is_discarded(frame: FrameType | None) -> bool:
+    """Of the call that a frame is in the midst of. What cannot be told is taken to be used."""
+    if frame is None:
+        return False
+    rest = [one for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti]
+    found = [one.opname for one in rest[:20]]
+    if found[:1] == ["GET_AWAITABLE"]:
+        found = [name for name in found if name not in _AWAIT]
+    return found[:1] == ["POP_TOP"]
+
+
+class Checkpoint:
+    """The versions of a program's state under a name.
+
+    ``every`` is how often ``loop`` commits: a whole number of iterations or a duration, each time to all
+    levels; durations by level; or ``auto`` (``young``, ``daly``), which weighs for each level what commits
+    cost against how often it is needed. ``levels`` are ``partner`` (memory of another node), ``disk`` (of
+    that node, too) and ``store``; as configured if they are not given. ``token``
+    says which program and input this is (anything that ``dask.base.tokenize`` takes): versions of another are
+    refused. ``keep`` versions stay in the store; ``key`` (``file:PATH`` or ``env:NAME``) encrypts them;
+    ``unpickle`` allows to restore objects that had to be pickled. ``walltime`` is when this process is ended:
+    ``auto`` asks Slurm; SIGTERM is noticed in any case.
+
+    What is not given comes from the configuration ``hpc.checkpoint``; without a store, versions are only in
+    the memory of the cluster.
+
+    With an asynchronous client every call gives an awaitable, and ``async with`` and ``async for`` are to be
+    used. Without any client plain values are written to the store, while the program waits.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: str | None = None,
+        *,
+        every: Any = AUTO,
+        levels: Any = None,
+        keep: int | None = None,
+        key: str | Key | None = None,
+        compress: str | None = None,
+        unpickle: bool = False,
+        token: Any = None,
+        walltime: Any = "auto",
+        client: Any = None,
+    ) -> None:
+        self.name = check_name(name)
+        settings = config.checkpoint()
+        root = settings["store"] if store is None else store
+        chosen = settings["levels"] if levels is None else levels
+        self.levels = read_levels(chosen, root is not None)
+        if store is not None and STORE not in self.levels:
+            if levels is not None:
+                allowed = "store among them, or no store"
+                raise InputError("levels", f"found {shown(levels)}, and a store", allowed)
+            self.levels = (*self.levels, STORE)
+        self.store = Files(root).root if root is not None and STORE in self.levels else None
+        self.due = Due(every)
+        self.walltime = walltime
+        self.step = 0  # iterations that are done
+        self.is_asked = False  # whether the program asked for a commit in the midst of an iteration
+        self._keep: int = settings["keep"] if keep is None else keep
+        secret = read_key(settings["key"] if key is None else key)
+        self._services = Services(compress or settings["compress"], key=secret)
+        self._unpickle = unpickle
+        self._token = "" if token is None else tokenize(token)
+        self._client = client if client is not None else _default_client()
+        if self._client is None and self.store is None:
+            raise InputError("Checkpoint: store", "found none", "a store, or a client of a cluster")
+        if self._client is None:
+            self.levels = (STORE,)
+        self._rules: dict[str, OnResize] = {}
+        self._values: dict[str, Any] = {}
+        #: what was added, and nobody has been seen to take what came of it
+        self._untaken: set[str] = set()
+        self._found: Found | None = None
+        self._nodes: list[str] = []
+        #: the loop; an error in its body leaves it open, and with it the handler of SIGTERM
+        self._turns = _no_turns()
+        self._is_looping = self._has_looped = self._is_over = False
+        self._committed = -1
+        self._number = 0
+        #: the statistics, when it is closed
+        self._last: dict[str, Any] | None = None
+        self._told: set[str] = set()
+        self._stalls: list[float] = []
+        self._is_open = False
+        if not self._is_asynchronous:
+            self.call(self._open)
+
+    # what a program calls
+
+    def add(self, label: str, value: Any, on_resize: Any = "constant") -> Any:
+        """Make a value part of the state. Gives what was stored of it, if there is a version to go on from,
+        or the value itself: ``u = ck.add("u", u)``.
+
+        ``on_resize`` says what becomes of a plain value if the version is of another number of nodes:
+        ``constant``, ``size``, ``rank``, ``default:VALUE``, ``joining:VALUE``, or a function of the number.
+        """
+        label = check_label(label)
+        rule = OnResize.read(on_resize)
+        if self._is_looping or self._has_looped:
+            raise InputError("add", f"{label} comes in the loop or after it", "all values before the loop")
+        return self.call(self._add, label, value, rule, is_discarded(sys._getframe(1)))
+
+    def update(self, values: Mapping[str, Any] | None = None, **named: Any) -> None:
+        """These are the values now."""
+        new = {**(values or {}), **named}
+        for label in new:
+            if label not in self._rules:
+                raise InputError(
+                    "update", f"found {shown(label)}", f"labels that were added: {self._labels()}"
+                )
+        self._values |= new
+        self._untaken -= new.keys()
+
+    def __getitem__(self, label: str) -> Any:
+        """The current value of a label."""
+        if label not in self._rules:
+            raise InputError("label", f"found {shown(label)}", f"labels that were added: {self._labels()}")
+        self._untaken.discard(label)
+        return self._values[label]
+
+    def loop(self, iterable: Iterable[Any]) -> Loop:
+        """Iterate, without what is done already, and commit when it is due and at the end. Give it the same
+        items whenever the program is run; only their number matters for where to go on.
+
+        A program that is told to end (SIGTERM), or whose walltime comes near, commits at the end of an
+        iteration and waits until that is safe.
+        """
+        return Loop(self, iterable)
+
+    def commit(self, wait: bool = False) -> Any:
+        """Commit now; in a loop, when the iteration is over. With ``wait``, until all of it is as safe as it
+        can be."""
+        if self._is_looping:
+            self.is_asked = True
+            return self.call(_nothing)
+        return self.call(self.commit_now, wait)
+
+    def stats(self) -> Any:
+        """What commits there were, what they cost, and where the newest versions are."""
+        return self.call(self._stats)
+
+    def close(self) -> Any:
+        """Wait for what is on its way. If the loop was over, workers need keep nothing any longer."""
+        if self._is_asynchronous:
+            return self.__aexit__()
+        self.__exit__()
+        return None
+
+    def __enter__(self) -> "Checkpoint":
+        if self._is_asynchronous:
+            raise InputError("Checkpoint", "the client is asynchronous", "async with")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self.call(self._close)
+        finally:
+            self._turns.close()
+
+    async def __aenter__(self) -> "Checkpoint":
+        await self._open()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        try:
+            await self._close()
+        finally:
+            self._turns.close()
+
+    def __await__(self) -> Any:
+        return self.__aenter__().__await__()
+
+    def __repr__(self) -> str:
+        return f"<Checkpoint {self.name}: {self._labels() or 'nothing'} at iteration {self.step}>"
+
+    # what a loop calls
+
+    def call(self, work: Any, *args: Any) -> Any:
+        """Run a coroutine function, or give its coroutine to an asynchronous program."""
+        if self._is_asynchronous:
+            return work(*args)
+        if self._client is not None:
+            return self._client.sync(work, *args)
+        # A notebook has a loop of its own in this thread.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(lambda: asyncio.run(work(*args))).result()
+
+    def loop_begins(self, turns: Generator[Any, None, None]) -> None:
+        """Raises ``InputError`` if it must not."""
+        if self._is_looping or self._has_looped:
+            found = "a loop in a loop" if self._is_looping else "a second loop"
+            raise InputError("Checkpoint.loop", found, "one loop of one Checkpoint")
+        for label in sorted(self._untaken):
+            idiom = f"{label} = ck.add({label!r}, ...), or ck[{label!r}]"
+            if self.step:
+                found = f"the value of iteration {self.step} was restored, and nobody takes it"
+                raise InputError(f"add({label!r}, ...)", found, idiom)
+            self._warn(f"nobody takes what add gives, so a restored value would be lost: {idiom}")
+        if self._found is not None and (left := sorted(self._found.values.keys() - self._rules.keys())):
+            self._warn(f"what was stored as {', '.join(left)} was not added, and will not be in new versions")
+        self._found = None
+        self._turns = turns
+        self._is_looping = True
+
+    def loop_ends(self, is_over: bool) -> None:
+        """There may be no more iterations."""
+        self._is_looping, self._has_looped, self._is_over = False, True, is_over
+
+    async def commit_now(self, wait: bool) -> None:
+        """Commit what there is. Our trouble is told, and the program goes on."""
+        self.is_asked = False
+        if not self._values:
+            return
+        begun = monotonic()
+        try:
+            if self._client is None:
+                if self._committed < self.step:
+                    await asyncio.to_thread(self._save_here)
+                self.due.took(monotonic() - begun)
+            else:
+                if self._committed < self.step:
+                    await self._commit_there()
+                stall = monotonic() - begun
+                if wait and self._number:
+                    settled = self._client.scheduler.hpc_checkpoint_settled
+                    self._tell_of(await settled(name=self.name, number=self._number))
+                    self.due.took(monotonic() - begun)
+                begun = monotonic() - stall
+        except InputError:
+            raise
+        except Exception as error:  # whatever it is, the program can go on
+            self._warn(f"iteration {self.step} could not be committed: {one_line(str(error))}")
+        finally:
+            cost = monotonic() - begun
+            self._stalls.append(cost)
+            self.due.committed(self.step, monotonic(), cost)
+
+    # inside
+
+    @property
+    def _is_asynchronous(self) -> bool:
+        return self._client is not None and bool(self._client.asynchronous)
+
+    def _labels(self) -> str:
+        return ", ".join(self._rules)
+
+    async def _open(self) -> None:
+        if self._is_open:
+            return
+        self._is_open = True
+        memory = None
+        if self._client is not None:
+            told = await ask(self._client, "hpc_checkpoint_open", name=self.name, client=self._client.id)
+            self._nodes = list(told["nodes"])
+            memory = told["version"]
+        opening = Opening(self.name, self._client, self._services.key, self._unpickle, self._warn)
+        self._found = await opening.find(memory, self.store)
+        if self._found is not None:
+            self._go_on_from(self._found)
+
+    def _go_on_from(self, found: Found) -> None:
+        if found.token != self._token:
+            other = (
+                "another token" if self._token and found.token else "a token" if found.token else "no token"
+            )
+            raise InputError(
+                "Checkpoint", f"{self.name} at iteration {found.step} is of a program with {other}",
+                "the token that it was made with, or another name",
+            )  # fmt: skip
+        self.step = self._committed = found.step
+
+    async def _add(self, label: str, value: Any, rule: OnResize, is_untaken: bool) -> Any:
+        described = describe(value, label)
+        if rule.rule != "constant" and described.kind != "value":
+            raise InputError(f"add({label!r}, on_resize=...)", f"a {described.kind}", "plain values only")
+        self._rules[label] = rule
+        self._values[label] = value
+        if is_untaken:
+            self._untaken.add(label)
+        found = self._found
+        if found is None:
+            return value
+        if label not in found.values:
+            self._warn(f"the version in the {found.where} has no {label}: it is as it was added")
+            return value
+        found.check(label, described.kind, described.meta)
+        restored = found.values.pop(label)
+        if self._nodes and len(self._nodes) != len(found.nodes):
+            restored = rule.value_of_all(restored, found.nodes, self._nodes)
+        self._values[label] = restored
+        return restored
+
+    async def _commit_there(self) -> None:
+        cut = await take(self._client, self._values, self._rules)
+        if cut.lazy:
+            labels = ", ".join(cut.lazy)
+            self._warn(
+                f"{labels} not persisted: each commit computes it, and so does whoever uses it then. "
+                f"Better is {cut.lazy[0]} = {cut.lazy[0]}.persist() in each iteration"
+            )
+        told = await self._client.scheduler.hpc_checkpoint_commit(
+            name=self.name,
+            step=self.step,
+            token=self._token,
+            items=json.dumps(cut.items),
+            blocks=cut.blocks,
+            levels=list(self.levels),
+            every=self.due.rule,
+            store=self._store_settings(),
+        )
+        self._committed = self.step
+        if (every := told["stats"]["every"]) is not None:
+            self.due.plan(every, told["stats"]["why"])
+        if (last := told["stats"]["complete"]) is not None:
+            self.due.took(last["seconds"])
+        if told["stats"]["store_problem"]:
+            self._warn(f"the store cannot be used, commits stay in memory: {told['stats']['store_problem']}")
+        self._number = told["number"]
+
+    def _store_settings(self) -> dict[str, Any] | None:
+        if self.store is None:
+            return None
+        key = self._services.key
+        return {
+            "root": self.store,
+            "keep": self._keep,
+            "compress": self._services.compress,
+            "secret": key.secret if key else None,
+        }
+
+    def _save_here(self) -> None:
+        save(
+            None,
+            str(self.store),
+            self.name,
+            self._values,
+            step=self.step,
+            token=self._token,
+            on_resize=self._rules,
+            services=self._services,
+            keep=self._keep,
+        )
+        self._committed = self.step
+
+    def _tell_of(self, version: Mapping[str, Any]) -> None:
+        """What became of a version that was waited for."""
+        levels = version["levels"]
+        if not levels:
+            self._warn(f"iteration {self.step} could not be committed: {version['problem']}")
+        elif self.store is not None and STORE not in levels:
+            self._warn(f"iteration {self.step} is in memory only: {version['problem']}")
+
+    async def _stats(self) -> CommitStats:
+        told = self._last
+        if self._client is not None and told is None:
+            told = await self._client.scheduler.hpc_checkpoint_stats(name=self.name)
+        told = told or {}
+        versions = dict(told.get("versions", {}))
+        if self._client is None and self._committed >= 0:
+            versions = {STORE: self._committed}
+        return stats_of(self.name, self.step, told, self._stalls, versions, self.levels, self.due)
+
+    async def _close(self) -> None:
+        if self._client is not None and self._last is None:
+            with suppress(OSError):  # the cluster has gone before
+                close = self._client.scheduler.hpc_checkpoint_close
+                self._last = await close(name=self.name, forget=self._is_over)
+
+    def _warn(self, text: str) -> None:
+        """Once for each kind of trouble."""
+        kind = text.partition(":")[0].translate(_NO_DIGITS)
+        if kind not in self._told:
+            self._told.add(kind)
+            warnings.warn(f"checkpoint {self.name}: {text}", stacklevel=2)
+
+
+_NO_DIGITS = str.maketrans("", "", "0123456789")
+
+
+def _default_client() -> Any:
+    from distributed import default_client
+
+    with suppress(ValueError):
+        return default_client()
+    return None
+
+
+def _no_turns() -> Generator[Any, None, None]:
+    yield from ()
+
+
+async def _nothing() -> None:
+    pass

@@ -1,0 +1,105 @@
+"""What the commits of a program were and cost, as plain data that people can read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from time import monotonic
+from typing import Any
+
+from dask_hpc.checkpoint.client.loop import Due
+from dask_hpc.checkpoint.levels import STORE
+from dask_hpc.model.units import show_duration, show_large
+
+
+@dataclass(frozen=True)
+class CommitStats:
+    """``stall`` is what the program waited for its commits (seconds in all, and at worst), ``seconds`` what
+    copies took in the background; ``moved`` and ``unchanged`` are bytes. ``versions`` has the newest
+    iteration on each level. ``superseded`` versions made room for newer ones: commits were slower than
+    iterations."""
+
+    name: str
+    step: int
+    commits: int
+    failed: int
+    superseded: int
+    seconds: float
+    moved: int
+    unchanged: int
+    stall: float
+    worst_stall: float
+    versions: dict[str, int]
+    next_due: str
+    #: what is wrong with the store, if anything is
+    problem: str = ""
+    #: by level, when the next commit is due, and why so
+    due: dict[str, str] = field(default_factory=dict)
+    why: str = ""
+    #: why versions go to the store past the agents, if they do
+    direct: str = ""
+    #: what else a person should know: levels that there are not
+    notes: list[str] = field(default_factory=list)
+
+    def as_plain(self) -> dict[str, Any]:
+        """As a dictionary."""
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        mean = self.seconds / self.commits if self.commits else 0.0
+        there = ", ".join(f"{level} at {step}" for level, step in self.versions.items())
+        lines = [
+            f"{self.name} at iteration {self.step}: {self.commits} commits, {show_duration(mean)} each",
+            f"  moved {show_large(self.moved, 'B')}, unchanged {show_large(self.unchanged, 'B')}",
+            f"  the program waited {show_duration(self.stall)}, {show_duration(self.worst_stall)} at worst",
+            f"  newest versions: {there or 'none'}; next due {self.next_due}",
+        ]
+        if self.due:
+            lines.append("  next due " + ", ".join(f"to {level} {at}" for level, at in self.due.items()))
+        if self.why:
+            lines.append(f"  {self.why}")
+        lines += [f"  {note}" for note in self.notes]
+        if self.direct:
+            lines.append(f"  versions go to the store directly: {self.direct}")
+        if self.superseded:
+            lines.append(f"  {self.superseded} made room for newer ones: commits are slower than iterations")
+        if self.failed:
+            lines.append(f"  {self.failed} failed")
+        if self.problem:
+            lines.append(f"  the store cannot be used: {self.problem}")
+        return "\n".join(lines)
+
+
+def stats_of(
+    name: str,
+    step: int,
+    told: Mapping[str, Any],
+    stalls: Sequence[float],
+    versions: dict[str, int],
+    levels: Sequence[str],
+    due: Due,
+) -> CommitStats:
+    """``told`` is what the cluster knows: nothing if there is none."""
+    now = monotonic()
+    notes = []
+    if STORE not in levels:
+        notes.append("no store: versions end with the cluster")
+    if told.get("disk_problem"):
+        notes.append(f"not all copies are on disk: {told['disk_problem']}")
+    return CommitStats(
+        name=name,
+        step=step,
+        commits=told.get("commits", len(stalls)),
+        failed=told.get("failed", 0),
+        superseded=told.get("superseded", 0),
+        seconds=told.get("seconds", sum(stalls)),
+        moved=told.get("moved", 0),
+        unchanged=told.get("unchanged", 0),
+        stall=sum(stalls),
+        worst_stall=max(stalls, default=0.0),
+        versions=versions,
+        next_due=due.next(now),
+        problem=told.get("store_problem", ""),
+        due=due.by_level(now, levels, told.get("due_in", {})),
+        why=told.get("why") or due.why,
+        direct=told.get("direct", ""),
+        notes=notes,
+    )

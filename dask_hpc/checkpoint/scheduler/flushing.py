@@ -1,0 +1,286 @@
+"""Versions that are in memory go to the store in the background: agents write the blocks that they have.
+
+A block without a copy is written by the worker that has the result. In the whole cluster only so many blocks
+are written at a time, and so many bytes per second. Of one name one version is written and one waits; the
+newest that waits is the next. If the store cannot be used, memory goes on as it was, people are told
+once, and the newest version is tried again, later and later, until it is there.
+"""
+
+import asyncio
+import pickle
+import threading
+from collections.abc import Callable, Coroutine, Hashable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from dask_hpc import dask as compat
+from dask_hpc.checkpoint.scheduler.agents import Calling
+from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
+from dask_hpc.checkpoint.scheduler.series import WRITING, Version
+from dask_hpc.checkpoint.store.cells import VALUE
+from dask_hpc.checkpoint.store.files import Trouble
+from dask_hpc.checkpoint.store.items import Described, Held
+from dask_hpc.checkpoint.store.save import Commit, abandon, begin, finish, travelling
+from dask_hpc.checkpoint.store.seal import Key, Services
+from dask_hpc.model.errors import one_line
+from dask_hpc.model.job import OnResize
+
+
+class Patience:
+    """Of one store. Its threads keep neither the process alive nor other work from its threads."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._hanging = 0
+
+    async def call(self, work: Callable[..., Any], *args: Any) -> Any:
+        """What it gives. Raises ``Trouble`` if it takes too long, or others hang already."""
+        if self._hanging:
+            raise Trouble(5, "it hangs")
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+
+        def tell(setter: Callable[[Any], None], found: Any) -> None:
+            if done.done():
+                self._hanging -= 1
+            else:
+                setter(found)
+
+        def run() -> None:
+            try:
+                setter, found = done.set_result, work(*args)
+            except BaseException as error:
+                setter, found = done.set_exception, error
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(tell, setter, found)
+
+        threading.Thread(target=run, name="dask-hpc-store", daemon=True).start()
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await asyncio.shield(done)
+        except TimeoutError:
+            if not done.done():
+                done.cancel()
+                self._hanging += 1
+                raise Trouble(5, f"it did not answer within {self._seconds:g} s") from None
+            raise
+
+
+_PATIENCE = 120.0  # seconds for one file
+_FIRST, _LONGEST = 1.0, 60.0  # seconds until a store that cannot be used is tried again
+
+
+@dataclass
+class _Queue:
+    """The versions of one name that are to be written."""
+
+    writing: Version | None = None
+    waiting: Version | None = None
+    is_running: bool = False
+    #: what was last wrong with the store
+    problem: str = ""
+
+
+class Flushing:
+    """``stored`` is called when a version is in the store, with the seconds that it took, and ``let_go`` when
+    it need not be kept for that any longer. ``rate`` is in bytes per second, or None."""
+
+    def __init__(
+        self,
+        scheduler: Any,
+        catalogue: Catalogue,
+        stored: Callable[[Version, float], None],
+        let_go: Callable[[Version, str], None],
+        tell: Callable[[str, str], None],
+        start_work: Callable[[Coroutine[Any, Any, Any]], None],
+        count_error: Callable[[str, BaseException], None],
+        calling: Calling,
+        writers: int = 4,
+        rate: float | None = None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._catalogue = catalogue
+        self._stored = stored
+        self._let_go = let_go
+        self._tell = tell
+        self._start_work = start_work
+        self._count_error = count_error
+        self._calling = calling
+        self._writers = asyncio.Semaphore(writers)
+        self._rate = rate
+        self._free_at = 0.0
+        self._queues: dict[str, _Queue] = {}
+        self._patience: dict[str, Patience] = {}
+        #: bytes that were given to the store, since the start
+        self.written = 0
+
+    def flush(self, version: Version) -> None:
+        """Write it when its turn comes, unless a newer one comes first."""
+        queue = self._queues.setdefault(version.name, _Queue())
+        if queue.waiting is not None:
+            self._done(queue.waiting, "a newer one came before it was written")
+        queue.waiting = version
+        if not queue.is_running:
+            queue.is_running = True
+            self._start_work(self._run(queue))
+
+    def problem(self, name: str) -> str:
+        """What is wrong with the store of a name, if anything is."""
+        queue = self._queues.get(name)
+        return queue.problem if queue else ""
+
+    def as_plain(self) -> dict[str, Any]:
+        """Bytes that wait for the store or are being written, those that were, and what is wrong with it."""
+        queues = self._queues.values()
+        coming = [one for queue in queues for one in {queue.writing, queue.waiting} if one is not None]
+        return {
+            "waiting": sum(version.nbytes for version in coming),
+            "written": self.written,
+            "problem": next((queue.problem for queue in queues if queue.problem), ""),
+        }
+
+    def patience(self, store: str) -> Patience:
+        """With which to call that store."""
+        return self._patience.setdefault(store, Patience(_PATIENCE))
+
+    async def _run(self, queue: _Queue) -> None:
+        pause = _FIRST
+        try:
+            while (version := queue.waiting) is not None:
+                queue.writing, queue.waiting = version, None
+                begun = monotonic()
+                problem = await self._try(version)
+                queue.writing = None
+                if problem:
+                    self._failed(queue, version, problem)
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST)
+                    continue
+                if queue.problem:
+                    self._tell("store", f"{version.called} is stored: it works again")
+                queue.problem, pause = "", _FIRST
+                self._stored(version, monotonic() - begun)
+                self._done(version, "")
+        finally:
+            queue.is_running = False
+
+    def _failed(self, queue: _Queue, version: Version, problem: str) -> None:
+        """Try again later, unless a newer one has come; whoever waits hears of it now."""
+        if not queue.problem:
+            self._tell("store", one_line(f"{version.called} is not stored: {problem}"))
+        queue.problem = version.problem = problem
+        version.settled.set()
+        if queue.waiting is None:
+            queue.waiting = version.again()
+        if queue.waiting is not version:
+            self._done(version, problem)
+
+    def _done(self, version: Version, problem: str) -> None:
+        version.problem = problem
+        version.settled.set()
+        self._let_go(version, WRITING)
+
+    async def _try(self, version: Version) -> str:
+        """Write it. What went wrong, if anything."""
+        try:
+            await self._write(version)
+        except (OSError, TimeoutError) as error:  # Trouble is one of these
+            return one_line(str(getattr(error, "strerror", None) or error or type(error).__name__))
+        except Exception as error:
+            self._count_error("writing a version", error)
+            return one_line(f"{type(error).__name__}: {error}")
+        return ""
+
+    async def _write(self, version: Version) -> None:
+        assert version.store is not None
+        begun = monotonic()
+        store, keep = version.store["root"], version.store["keep"]
+        secret = version.store["secret"]
+        services = Services(version.store["compress"], key=Key(secret) if secret else None)
+        described = [
+            Described(
+                label,
+                item["kind"],
+                item["meta"],
+                {place: Held(key) for (its, place), key in version.keys.items() if its == label},
+            )
+            for label, item in version.items.items()
+        ]
+        patience = self.patience(store)
+        commit = await patience.call(begin, store, version.name, described, services)
+        try:
+            version.prepare(commit)
+            write = travelling(commit.writer)
+            async with asyncio.TaskGroup() as group:
+                writing: dict[tuple[str, str], asyncio.Task[dict[str, Any]]] = {}
+                one_of: dict[Hashable, asyncio.Task[dict[str, Any]]] = {}
+                for place, spec in commit.specs.items():
+                    same = self._same(spec, place, version.keys[place])
+                    if same not in one_of:
+                        work = self._write_block(commit, place, version.keys[place], write)
+                        one_of[same] = group.create_task(work)
+                    writing[place] = one_of[same]
+        except* Exception as errors:
+            with suppress(OSError):
+                await patience.call(abandon, commit)
+            raise _first(errors) from None
+        blocks = {place: task.result() for place, task in writing.items()}
+        rules = {label: _rule(item["on_resize"]) for label, item in version.items.items()}
+        told = {"step": version.step, "nodes": version.nodes, "token": version.token, "keep": keep}
+        manifest = await patience.call(lambda: finish(commit, blocks, on_resize=rules, **told))
+        version.written(manifest, monotonic() - begun)
+
+    def _same(self, spec: Mapping[str, Any], place: tuple[str, str], key: Hashable) -> Hashable:
+        """What has the same contents is one file, unless Zarr wants it to be a cell of an array."""
+        content = self._catalogue.where(key)[0]
+        return content if content and spec["form"] == VALUE else place
+
+    async def _write_block(
+        self, commit: Commit, place: tuple[str, str], key: Hashable, write: Any
+    ) -> dict[str, Any]:
+        call = pickle.dumps(partial(write, commit.specs[place]))
+        content, agents = self._catalogue.where(key)
+        nbytes = self._catalogue.contents[content].nbytes if content else 0
+        async with self._writers:
+            await self._pace(nbytes)
+            asked: list[tuple[str, dict[str, Any]]] = [(agent, {"content": content}) for agent in agents]
+            asked += [(holder, {"key": key}) for holder in self._holders(key)]
+            why: OSError = Trouble(5, f"nobody has {place[0]}[{place[1]}] any more")
+            for address, what in asked:
+                try:
+                    async with asyncio.timeout(_PATIENCE):
+                        found = await self._calling.call(address, "hpc_agent_run", call=call, **what)
+                except OSError as error:
+                    why = error
+                    continue
+                if found is None or "gone" in found:  # None: its agent has gone
+                    continue
+                if "error" in found:
+                    raise Trouble(5, found["error"])
+                self.written += nbytes
+                block: dict[str, Any] = found["result"]
+                return block
+            raise why
+
+    async def _pace(self, nbytes: int) -> None:
+        if self._rate:
+            now = monotonic()
+            begin_at = max(now, self._free_at)
+            self._free_at = begin_at + nbytes / self._rate
+            await asyncio.sleep(begin_at - now)
+
+    def _holders(self, key: Hashable) -> tuple[str, ...]:
+        task = compat.find_task(self._scheduler, key)
+        return () if task is None else compat.holders(task)
+
+
+def _first(errors: BaseExceptionGroup[Any]) -> BaseException:
+    found: BaseException = errors.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+
+
+def _rule(text: str) -> OnResize:
+    return OnResize("volatile") if text == "volatile" else OnResize.read(text)

@@ -1,0 +1,153 @@
+"""What copies cost, how often workers die, and when the next copies are due: measured, not decided."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from time import monotonic
+
+from dask_hpc.strategies.checkpoint.when import Cost, Every, When, failure_rate, has_drifted, when
+
+LEVELS = ("partner", "disk")
+#: the level that survives the whole cluster
+STORE = "store"
+_DAY = 86400.0
+#: Seconds between failures of one node that need this level, until some were seen. A node is expected to
+#: stand ten years (003, 4.6), but far more often it is a process that dies: of its memory, of its user, or
+#: with its batch job. So the prior is a worker every 30 days; one in ten takes the copies in memory along,
+#: as several die at once. The end of the whole cluster (of its scheduler, of its batch job, of what holds it)
+#: is expected once a day, however many nodes it has.
+MTBF: Mapping[str, float] = {"partner": 30 * _DAY, "disk": 300 * _DAY, STORE: _DAY}
+#: seconds per byte and per commit, until one was measured: 10 GbE, an NVMe disk, a shared file system
+_PER_BYTE: Mapping[str, float] = {"partner": 1e-9, "disk": 2e-9, STORE: 1e-8}
+_PER_COMMIT: Mapping[str, float] = {"partner": 0.05, "disk": 0.05, STORE: 0.2}
+#: weight of the newest measurement
+_NEWEST = 0.3
+
+
+@dataclass
+class _Measured:
+    """Of one level, moving averages over commits."""
+
+    seconds: float
+    nbytes: float
+
+    def add(self, seconds: float, nbytes: float) -> None:
+        self.seconds += _NEWEST * (seconds - self.seconds)
+        self.nbytes += _NEWEST * (nbytes - self.nbytes)
+
+
+@dataclass(frozen=True)
+class _Basis:
+    costs: tuple[Cost, ...]
+    nodes: int
+
+
+class Failures:
+    """How many of which kind were seen, in how many seconds of how many nodes."""
+
+    def __init__(self, mtbf: Mapping[str, float] = MTBF) -> None:
+        self._mtbf = mtbf
+        self._seen = dict.fromkeys(mtbf, 0)
+        self._node_seconds = self._seconds = 0.0
+        self._nodes = 0
+        self._since = monotonic()
+
+    def nodes(self, number: int) -> None:
+        """From now on there are so many."""
+        now = monotonic()
+        self._node_seconds += self._nodes * (now - self._since)
+        self._seconds += now - self._since
+        self._nodes, self._since = number, now
+
+    def seen(self, level: str) -> None:
+        """One that needs that level."""
+        self._seen[level] += 1
+
+    def rate(self, level: str) -> float:
+        """Per second and node."""
+        self.nodes(self._nodes)
+        if level == STORE:
+            of_all = failure_rate(self._mtbf[level], self._seen[level], self._seconds)
+            return of_all / max(1, self._nodes)
+        return failure_rate(self._mtbf[level], self._seen[level], self._node_seconds)
+
+
+class Schedule:
+    """Of one name. ``every`` is a rule, or seconds by level."""
+
+    def __init__(self, levels: Sequence[str], every: Every, nbytes: float, failures: Failures) -> None:
+        self.levels = tuple(levels)
+        self.every = every
+        self.failures = failures
+        self.planned: When | None = None
+        self._measured = {
+            level: _Measured(_PER_COMMIT[level] + nbytes * _PER_BYTE[level], nbytes) for level in levels
+        }
+        self._basis: _Basis | None = None
+        self._last: dict[str, float] = {}
+        self._begun = monotonic()
+        #: when the next commit to each level is due, by the process's clock
+        self.due = dict.fromkeys(levels, monotonic())
+
+    def measured(self, level: str, seconds: float, nbytes: float) -> None:
+        """A commit that moved so many bytes."""
+        self._measured[level].add(seconds, nbytes)
+
+    def cost(self, level: str) -> float:
+        """Seconds of a commit to it."""
+        return self._measured[level].seconds
+
+    async def plan(self, nodes: int) -> When | None:
+        """A new plan if what the last one was made from has changed."""
+        costs = tuple(
+            Cost(level, self._measured[level].seconds, self.failures.rate(level)) for level in self.levels
+        )
+        basis = self._basis
+        if basis is not None and not has_drifted(basis.costs, basis.nodes, costs, nodes):
+            return None
+        self._basis = _Basis(costs, nodes)
+        found = await asyncio.to_thread(when, self.every, costs, nodes)
+        if self.planned is not None and found.every == self.planned.every:
+            return None
+        self.planned = found
+        for level, last in self._last.items():
+            self.due[level] = last + found.every[level]
+        return found
+
+    def done(self, levels: Iterable[str] | None = None) -> None:
+        """A commit is over, to all levels or to these."""
+        now = monotonic()
+        for level in self.levels if levels is None else levels:
+            self._last[level] = now
+            self.due[level] = now + (self.planned.every[level] if self.planned is not None else 0.0)
+
+    def is_due(self, level: str) -> bool:
+        """Whether a commit that is made now is to go there: the next one may be as far from when that is due
+        as this one."""
+        shortest = min(self.planned.every.values()) if self.planned is not None else 0.0
+        return self.due[level] - monotonic() < (shortest / 2 if shortest < inf else inf)
+
+    def due_in(self) -> dict[str, float | None]:
+        """Seconds from now by level; None: never."""
+        now = monotonic()
+        return {level: max(0.0, at - now) if at < inf else None for level, at in self.due.items()}
+
+    def next_due(self) -> float:
+        """By the process's clock; of any level."""
+        return min(self.due.values())
+
+    def copies_due(self) -> float:
+        """By the process's clock; of any level but the store."""
+        return min(due for level, due in self.due.items() if level != STORE)
+
+    def store_due(self, is_whole: bool) -> float:
+        """By the process's clock. What is there as a whole is written at once the first time."""
+        if STORE in self._last or is_whole:
+            return self.due[STORE]
+        return self._begun + (self.planned.every[STORE] if self.planned is not None else inf)
+
+    def next_due_in(self) -> float | None:
+        """Seconds from now; None: never."""
+        seconds = self.next_due() - monotonic()
+        return max(0.0, seconds) if seconds < inf else None

@@ -1,0 +1,505 @@
+"""Restore: a version of a checkpoint from its store, as it was or laid out anew, with a cluster or without.
+
+What was one item comes back as that item, several as a dictionary by their labels. With a client, blocks are
+read by the workers that are to have them, and have been read and checked when the call returns; otherwise
+arrays and other collections of Dask are read when they are computed, and a block that is damaged is an error
+then, never a wrong value.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from dask_hpc import config
+from dask_hpc.checkpoint.client.nodes import nodes_of
+from dask_hpc.checkpoint.store.cells import Reader, Spec
+from dask_hpc.checkpoint.store.files import Files, Missing, Trouble
+from dask_hpc.checkpoint.store.items import ARRAYS, PARTS, RESULTS, block_specs, rebuild
+from dask_hpc.checkpoint.store.manifest import Item, Manifest, StoredBlock, Versions
+from dask_hpc.checkpoint.store.save import travelling
+from dask_hpc.checkpoint.store.seal import Damaged, Key, WrongKey
+from dask_hpc.checkpoint.store.value import Opaque, Unknown, unpack
+from dask_hpc.checkpoint.store.variables import Chunks, place_of, stored_chunks
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.job import OnResize
+from dask_hpc.model.layout import Layout
+from dask_hpc.planning.moves.redistribution import Blocks, redistribution
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A chunk that somebody is to have: a block as it is stored, or made of pieces of several."""
+
+    spec: Spec | None = None
+    block: Mapping[str, Any] | None = None
+    #: the nodes that are to have it; none: any
+    targets: tuple[str, ...] = ()
+    made_of: Mapping[str, Any] | None = None
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As a ``Reader`` takes it."""
+        if self.made_of is not None:
+            return dict(self.made_of)
+        return {"spec": self.spec, "block": self.block}
+
+
+def check_dims(items: Iterable[Item], layout: Layout | None) -> None:
+    """Each dimension that a layout names must be one of some item."""
+    if layout is None:
+        return
+    records = [one for item in items if item.kind in ARRAYS for one in item.meta["variables"]]
+    known = dict.fromkeys(str(dim) for one in records for dim in unpack(one["dims"]))
+    for dim, _ in layout.dims:
+        if dim and dim not in known:
+            raise InputError(
+                "layout", f"found the dimension {shown(dim)}", ", ".join(known) or "none is there"
+            )
+
+
+def laid_out(
+    item: Item, wanted: Mapping[str, Wanted], layout: Layout | None, nodes: Sequence[str]
+) -> tuple[dict[str, Wanted], dict[str, Chunks]]:
+    """The chunks as they are to be, each with its nodes, and the new chunks of each variable that the layout
+    means. The others stay in one piece and in their order."""
+    records = [one for one in item.meta["variables"] if one["chunks"]] if item.kind in ARRAYS else []
+    made = _in_order(wanted, nodes)
+    grids: dict[str, Chunks] = {}
+    for record in records if layout is not None else []:
+        chunks = stored_chunks(record)
+        own = _part_of(layout, [str(dim) for dim in unpack(record["dims"])])
+        if own is None or chunks is None or any(size is None for sizes in chunks for size in sizes):
+            continue
+        found, grids[record["place"]] = _variable(record, chunks, wanted, own, nodes)
+        for place in [one for one in made if one.startswith(f"{record['place']}/")]:
+            del made[place]
+        made |= found
+    return made, grids
+
+
+def _part_of(layout: Layout | None, dims: Sequence[str]) -> Layout | None:
+    """What a layout says about an array with these dimensions, if anything."""
+    if layout is None or layout.is_replicated:
+        return layout
+    meant = tuple((dim, one) for dim, one in layout.dims if dim in ("", *dims))
+    return Layout(meant, grids=layout.grids) if meant else None
+
+
+def _variable(
+    record: Mapping[str, Any],
+    chunks: Chunks,
+    wanted: Mapping[str, Wanted],
+    layout: Layout,
+    nodes: Sequence[str],
+) -> tuple[dict[str, Wanted], Chunks]:
+    dims = tuple(str(dim) for dim in unpack(record["dims"]))
+    edges = tuple((0, *accumulate(sizes)) for sizes in chunks)
+    plan = redistribution(Blocks(dims, edges, {}), layout, nodes=len(nodes), candidates=nodes)
+    new = tuple(tuple(int(size) for size in np.diff(one)) for one in plan.edges)
+    if 0 in record["shape"]:
+        return {}, new
+    return {
+        place_of(record, chunk.index): _chunk(record, chunk, wanted) for chunk in plan.chunks if chunk.pieces
+    }, new
+
+
+def _chunk(record: Mapping[str, Any], chunk: Any, wanted: Mapping[str, Wanted]) -> Wanted:
+    olds = [wanted[place_of(record, piece.old)] for piece in chunk.pieces]
+    if chunk.is_old:
+        return Wanted(olds[0].spec, olds[0].block, chunk.targets)
+    axes = range(len(chunk.index))
+    # Where the pieces of each old row, column and so on begin in the new chunk.
+    begins: list[dict[int, int]] = []
+    for axis in axes:
+        lengths = {piece.old[axis]: piece.spans[axis][1] - piece.spans[axis][0] for piece in chunk.pieces}
+        starts = [0, *accumulate(lengths[at] for at in sorted(lengths))]
+        begins.append(dict(zip(sorted(lengths), starts, strict=False)))
+    pieces, ends = [], [0] * len(chunk.index)
+    for piece, old in zip(chunk.pieces, olds, strict=True):
+        target = []
+        for axis, (begin, end) in enumerate(piece.spans):
+            at = begins[axis][piece.old[axis]]
+            target.append((at, at + end - begin))
+            ends[axis] = max(ends[axis], at + end - begin)
+        pieces.append((old.plain, piece.spans, target))
+    return Wanted(targets=chunk.targets, made_of={"shape": ends, "pieces": pieces})
+
+
+def _in_order(wanted: Mapping[str, Wanted], nodes: Sequence[str]) -> dict[str, Wanted]:
+    """Blocks as they are, as many on each node, neighbours together."""
+    per_node = max(1, -(-len(wanted) // len(nodes)))
+    return {
+        place: Wanted(one.spec, one.block, (nodes[number // per_node],))
+        for number, (place, one) in enumerate(wanted.items())
+    }
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What is known about a version that was restored."""
+
+    name: str
+    version: int
+    step: int | None
+    #: POSIX, by the clock of whoever wrote it
+    time: float
+    #: of the cluster that wrote it
+    nodes: tuple[str, ...]
+    token: str
+    #: newer versions that are damaged, and how
+    skipped: tuple[str, ...] = field(default=())
+
+
+def restore(
+    name: str,
+    store: str | None = None,
+    version: int | str = "latest",
+    layout: Any = None,
+    nodes: int | None = None,
+    client: Any = None,
+    key: Any = None,
+    unpickle: bool = False,
+    *,
+    item: str | None = None,
+    on_resize: Mapping[str, Any] = {},
+    verify: bool = False,
+) -> Any:
+    """Give what was committed under this name, and a ``Restored`` that says what it is.
+
+    ``store`` is a directory or a URL of fsspec (default: configuration ``hpc.checkpoint.store``). ``version``
+    is a number, or ``"latest"``: the newest that is intact, so that a damaged one is passed over and named in
+    ``skipped``. One item comes back as itself, several as a dictionary by label; ``item`` asks for one.
+
+    With a ``client`` (by default the one that is active, if any) the blocks go straight to the workers:
+    on so many ``nodes`` and cut as the ``layout`` says, if given (see ``redistribute``). What is
+    ``"replicated"`` is on every node at first; Dask reduces that to one copy when it tidies up, unless it
+    goes through ``redistribute``, too. An asynchronous client gives an awaitable. Values of which every node
+    has one follow the rule they were added with, or that of ``on_resize``, by label, if the number of nodes
+    is another than it was.
+
+    Without one, collections are read when they are computed; ``verify`` reads and checks everything first.
+
+    ``key`` is what the store is encrypted with: a ``Key``, ``"file:PATH"`` or ``"env:NAME"`` (default:
+    configuration ``hpc.checkpoint.key``). Items that are pickled Python objects need ``unpickle=True``, as
+    reading them can run anything: only for stores that nobody else can write to.
+
+    Raises ``InputError`` for what is not there or not allowed, ``WrongKey``, ``Damaged`` or ``Trouble``.
+    """
+    settings = config.checkpoint()
+    root = store if store is not None else settings["store"]
+    if not isinstance(root, str) or not root:
+        raise InputError(
+            "store", f"found {shown(root)}", "a directory or a URL, or configuration checkpoint.store"
+        )
+    secret = read_key(key if key is not None else settings["key"])
+    versions = Versions(Files(root), name, secret)
+    wish = _Wish(version, item, dict(on_resize), unpickle is True, verify)
+    if layout is not None:
+        layout = Layout.read(layout)
+    if nodes is not None and (type(nodes) is not int or nodes < 1):
+        raise InputError("nodes", f"found {shown(nodes)}", "a whole number, 1 or more")
+    if client is None:
+        client = _active_client()
+    if client is None:
+        if layout is not None or nodes is not None:
+            raise InputError("layout and nodes", "found no client", "a cluster to lay things out on")
+        return _restored_here(versions, wish)
+    return client.sync(_restored_there, client, versions, wish, layout, nodes)
+
+
+def read_key(found: Any) -> Key | None:
+    """From what a person gives."""
+    if found is None or isinstance(found, Key):
+        return found
+    if isinstance(found, str):
+        return Key.read(found)
+    raise InputError("key", f"found {shown(type(found).__name__)}", "file:PATH, env:NAME, or a Key")
+
+
+@dataclass(frozen=True)
+class _Wish:
+    version: Any
+    item: str | None
+    on_resize: Mapping[str, Any]
+    may_unpickle: bool
+    verify: bool
+
+
+def _active_client() -> Any:
+    from distributed import default_client
+
+    with suppress(ValueError):
+        return default_client()
+    return None
+
+
+def _candidates(versions: Versions, wish: _Wish, skipped: list[str]) -> Iterator[Manifest]:
+    """The versions that will do, the best first."""
+    if wish.version != "latest":
+        yield versions.find(wish.version)
+        return
+    numbers = versions.numbers()
+    for number in reversed(numbers):
+        try:
+            yield versions.read(number)
+        except Missing:
+            continue
+        except Damaged as error:
+            skipped.append(str(error))
+    if not numbers:
+        versions.find("latest")  # says that there is none
+
+
+def _none_left(versions: Versions, skipped: Sequence[str]) -> Damaged:
+    return Damaged(f"{versions.name} has no intact version in {versions.files.root}: {'; '.join(skipped)}")
+
+
+def _chosen(manifest: Manifest, wish: _Wish) -> dict[str, Item]:
+    """The items that are wanted. What must not be unpickled is refused before anything is read."""
+    found = dict(manifest.items)
+    if wish.item is not None:
+        if wish.item not in found:
+            raise InputError("item", f"found {shown(wish.item)}", ", ".join(found) or "none")
+        found = {wish.item: found[wish.item]}
+    for label, item in found.items():
+        for block in item.blocks.values():
+            if "opaque" in block.note and not wish.may_unpickle:
+                raise _refused(label, str(block.note["opaque"]))
+    return found
+
+
+def _refused(label: str, what: str) -> InputError:
+    return InputError(
+        f"item {label}",
+        f"a pickled {shown(what)}, and unpickling can run anything",
+        "unpickle=True, if nobody else can write to this store",
+    )
+
+
+def _wanted(label: str, item: Item) -> dict[str, Wanted]:
+    """What a ``Reader`` has to know about each block, by place."""
+    try:
+        specs = block_specs(label, item.kind, item.meta)
+        if set(specs) != set(item.blocks):
+            raise LookupError("other blocks than described")
+        for variable in item.meta["variables"] if item.kind in ARRAYS else ():
+            list(unpack(variable["dims"]))
+        return {place: Wanted(spec, as_plain(item.blocks[place])) for place, spec in specs.items()}
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError) as error:
+        raise Damaged(f"item {label}: its description is damaged ({type(error).__name__})") from None
+
+
+def as_plain(block: StoredBlock) -> dict[str, Any]:
+    """A block as it travels."""
+    return {"file": block.file, "nbytes": block.nbytes, "content": block.content, "note": dict(block.note)}
+
+
+def _rebuilt(label: str, item: Item, blocks: Mapping[str, Any], wish: _Wish, grids: Any = None) -> Any:
+    try:
+        return rebuild(item.kind, item.meta, blocks, may_unpickle=wish.may_unpickle, grids=grids)
+    except Opaque as error:
+        raise _refused(label, str(error)) from None
+    except Unknown as error:
+        raise Damaged(f"item {label}: its description is damaged ({error})") from None
+
+
+def _told(manifest: Manifest, skipped: Sequence[str]) -> Restored:
+    return Restored(
+        manifest.name,
+        manifest.version,
+        manifest.step,
+        manifest.time,
+        manifest.nodes,
+        manifest.token,
+        tuple(skipped),
+    )
+
+
+def _one_or_all(values: dict[str, Any]) -> Any:
+    return next(iter(values.values())) if len(values) == 1 else values
+
+
+# without a cluster
+
+
+def _restored_here(versions: Versions, wish: _Wish) -> Any:
+    skipped: list[str] = []
+    for manifest in _candidates(versions, wish, skipped):
+        reader = Reader(versions.files.root, versions.name, manifest.version, versions.key, wish.may_unpickle)
+        try:
+            values = {
+                label: _item_here(reader, label, item, wish)
+                for label, item in _chosen(manifest, wish).items()
+            }
+        except (Damaged, Missing) as error:
+            if wish.version != "latest":
+                raise
+            skipped.append(str(error))
+            continue
+        return _one_or_all(values), _told(manifest, skipped)
+    raise _none_left(versions, skipped)
+
+
+def _item_here(reader: Reader, label: str, item: Item, wish: _Wish) -> Any:
+    wanted = _wanted(label, item)
+    if wish.verify:
+        for one in wanted.values():
+            problem = reader.check(one.plain)
+            if problem:
+                raise Damaged(problem)
+    later = {place: one for place, one in wanted.items() if _is_distributed(item, place)}
+    blocks = {place: reader(one.plain) for place, one in wanted.items() if place not in later}
+    return _rebuilt(label, item, blocks | _delayed(reader, later), wish)
+
+
+def _delayed(reader: Reader, wanted: Mapping[str, Wanted]) -> dict[str, Any]:
+    """Blocks that are read when they are needed, from one graph."""
+    from dask.delayed import Delayed
+    from dask.highlevelgraph import HighLevelGraph
+
+    if not wanted:
+        return {}
+    portable, name = travelling(reader), f"hpc-restore-{uuid4().hex}"
+    keys = {place: f"{name}-{place}" for place in wanted}
+    layer = {keys[place]: (portable, one.plain) for place, one in wanted.items()}
+    graph = HighLevelGraph({name: layer}, {name: set()})
+    return {place: Delayed(key, graph, layer=name) for place, key in keys.items()}
+
+
+def _is_distributed(item: Item, place: str) -> bool:
+    """Whether a block is one of a collection, and not a value that the client has as well."""
+    if item.kind in ARRAYS:
+        return "/" in place
+    return item.kind in (*PARTS, RESULTS, "delayed", "future")
+
+
+# with a cluster
+
+
+async def _restored_there(
+    client: Any, versions: Versions, wish: _Wish, layout: Layout | None, nodes: int | None
+) -> Any:
+    groups = await nodes_of(client)
+    if nodes is not None and nodes > len(groups):
+        raise InputError("nodes", f"found {nodes}", f"from 1 to {len(groups)}, as there are so many")
+    skipped: list[str] = []
+    for manifest in await asyncio.to_thread(lambda: list(_candidates(versions, wish, skipped))):
+        reader = Reader(versions.files.root, versions.name, manifest.version, versions.key, wish.may_unpickle)
+        try:
+            values = {}
+            chosen = _chosen(manifest, wish)
+            wanted = {label: _wanted(label, item) for label, item in chosen.items()}
+            check_dims(chosen.values(), layout)
+            for label, item in chosen.items():
+                found = await _item_there(
+                    client, reader, label, item, wanted[label], wish, layout, nodes, groups
+                )
+                values[label] = _resized(label, item, found, manifest, wish, list(groups)[: nodes or None])
+        except (Damaged, Missing) as error:
+            if wish.version != "latest":
+                raise
+            skipped.append(str(error))
+            continue
+        return _one_or_all(values), _told(manifest, skipped)
+    raise _none_left(versions, skipped)
+
+
+async def _item_there(
+    client: Any,
+    reader: Reader,
+    label: str,
+    item: Item,
+    wanted: Mapping[str, Wanted],
+    wish: _Wish,
+    layout: Layout | None,
+    nodes: int | None,
+    groups: Mapping[str, list[str]],
+) -> Any:
+    here = {place: one for place, one in wanted.items() if not _is_distributed(item, place)}
+    blocks = {place: await asyncio.to_thread(reader, one.plain) for place, one in here.items()}
+    there = {place: one for place, one in wanted.items() if place not in here}
+    grids: dict[str, Any] | None = None
+    if layout is not None or nodes is not None:
+        there, grids = laid_out(item, there, layout, list(groups)[: nodes or None])
+    futures = await _read_there(client, reader, there, groups)
+    found = _rebuilt(label, item, {**blocks, **futures}, wish, grids)
+    if item.kind in (*ARRAYS, *PARTS) and _is_lazy(found):
+        return client.persist(found)  # it gets its own chunks back, or becomes a collection
+    return found
+
+
+def _is_lazy(found: Any) -> bool:
+    from dask.base import is_dask_collection
+    from distributed import futures_of
+
+    return is_dask_collection(found) and len(futures_of(found)) < len(dict(found.__dask_graph__()))
+
+
+async def _read_there(
+    client: Any, reader: Reader, wanted: Mapping[str, Wanted], groups: Mapping[str, list[str]]
+) -> dict[str, Any]:
+    """Let workers read, each what it is to have, and wait for them. The first error is raised here."""
+    from distributed import as_completed
+
+    portable, name = travelling(reader), f"hpc-restore-{uuid4().hex}"
+    by_target: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for place, one in wanted.items():
+        by_target[one.targets].append(place)
+    found: dict[str, Any] = {}
+    for targets, places in by_target.items():
+        futures = client.map(
+            portable,
+            [wanted[place].plain for place in places],
+            key=[f"{name}-{place}" for place in places],
+            pure=False,
+            workers=groups[targets[0]] if targets else None,
+            allow_other_workers=bool(targets),
+        )
+        found |= zip(places, futures, strict=True)
+    async for future in as_completed(list(found.values())):
+        if future.status != "finished":
+            _raise(await future.exception())
+    for targets, places in by_target.items():
+        if len(targets) > 1:
+            workers = [groups[target][0] for target in targets]
+            await client.replicate([found[place] for place in places], n=len(workers), workers=workers)
+    return found
+
+
+def _raise(error: BaseException) -> None:
+    """What workers raise has classes of their own, as they got our code by value."""
+    ours = {one.__name__: one for one in (Damaged, WrongKey, Opaque)}
+    kind = ours.get(type(error).__name__)
+    if kind is not None:
+        raise kind(str(error))
+    if type(error).__name__ in ("Missing", "Trouble"):
+        words = getattr(error, "strerror", None) or str(error)
+        raise (Missing if type(error).__name__ == "Missing" else Trouble)(getattr(error, "errno", 5), words)
+    raise error
+
+
+def _resized(
+    label: str, item: Item, value: Any, manifest: Manifest, wish: _Wish, nodes: Sequence[str]
+) -> Any:
+    """What becomes of a value of which every node has one."""
+    rule = wish.on_resize.get(label, item.on_resize)
+    if item.kind != "value" or rule == "volatile" or len(nodes) == len(manifest.nodes):
+        return value
+    before = [str(rank) for rank in range(len(manifest.nodes))]
+    after = [str(rank) for rank in range(len(nodes))]
+    found = OnResize.read(rule).value_of_all(value, before, after)
+    if (
+        set(before) != set(after)
+        and isinstance(found, dict)
+        and set(found) == set(after)
+        and found is not value
+    ):
+        return {nodes[int(rank)]: one for rank, one in found.items()}
+    return found

@@ -1,0 +1,501 @@
+"""The worker's half of the checkpoint service: keeps copies of other workers' blocks, and gives out both
+those and the blocks of its own results.
+
+Results of Dask never change, so a copy may be made at any time beside running tasks, and all copies together
+are a consistent cut. Travels by value, to workers that cannot import dask_hpc.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import repeat
+from math import inf
+from time import monotonic
+from typing import Any
+
+from distributed import WorkerPlugin
+from distributed.comm import get_address_host
+from distributed.protocol import pickle
+from distributed.system import MEMORY_LIMIT
+
+from dask_hpc.checkpoint.faults import reach
+from dask_hpc.checkpoint.store.files import Trouble
+from dask_hpc.checkpoint.store.seal import Damaged
+from dask_hpc.checkpoint.store.value import is_opaque
+from dask_hpc.checkpoint.worker.block import Block
+from dask_hpc.checkpoint.worker.kept import Full, Kept, Scratch, Shelf
+from dask_hpc.checkpoint.worker.traffic import Rate, Traffic, Window, link_of
+from dask_hpc.checkpoint.worker.transfer import (
+    TRIES,
+    WINDOW,
+    Found,
+    Giving,
+    Gone,
+    Receiving,
+    Stream,
+    an_answer,
+    is_there,
+    pause,
+    send,
+    together,
+)
+from dask_hpc.dask.workers import add_calls, forget_old_needs, remove_calls
+
+logger = logging.getLogger(__name__)
+
+_MARGIN = 0.05  # of the limit, below the mark at which Dask would do something
+_MARK = 0.8  # of the limit, if Dask does nothing
+
+
+def budget(worker: Any, share: float) -> float:
+    """Bytes that copies may take at most: a share of the worker's limit, or as many if it is more than 1."""
+    return share * _limit(worker) if share <= 1 else min(share, _limit(worker))
+
+
+def allowed(worker: Any, most: float, used: float) -> float:
+    """How many of these bytes they may take now, if they take ``used``."""
+    manager = worker.memory_manager
+    marks = [mark for mark in (manager.memory_spill_fraction, manager.memory_pause_fraction) if mark]
+    mark = max(0.0, min(marks, default=_MARK) - _MARGIN) * _limit(worker)
+    return max(0.0, min(most, used + mark - worker.monitor.get_process_memory()))
+
+
+def _limit(worker: Any) -> float:
+    return worker.memory_manager.memory_limit or MEMORY_LIMIT or inf
+
+
+class Results:
+    """``data`` are the values by key. Lives in the event loop; contents are found in threads."""
+
+    def __init__(self, data: Mapping[Any, Any]) -> None:
+        self._data = data
+        self._content: dict[Hashable, str] = {}
+        #: what changed while contents were found, for each that waits for some
+        self._waiting: list[set[Hashable]] = []
+
+    def changed(self, key: Hashable) -> None:
+        """What was known of this key no longer holds."""
+        self._content.pop(key, None)
+        for changed in self._waiting:
+            changed.add(key)
+
+    async def blocks(
+        self, keys: Sequence[Hashable], have: Sequence[Sequence[str]] = ()
+    ) -> list[Block | str | Exception | None]:
+        """The block of each key: its content alone if it is one of those that it may ``have``, nothing if it
+        is not here, and the error if it cannot be said in bytes."""
+        have = have or [()] * len(keys)
+        known = [self._content.get(key, "") for key in keys]
+        here = [key in self._data for key in keys]
+        values = {
+            place: self._data[key]
+            for place, key in enumerate(keys)
+            if here[place] and (not known[place] or known[place] not in have[place])
+        }
+        changed: set[Hashable] = set()
+        self._waiting.append(changed)
+        try:
+            made = await asyncio.to_thread(_made, values, known) if values else {}
+        finally:
+            self._waiting.remove(changed)
+        for place, block in made.items():
+            # a pickle may be another one the next time
+            if isinstance(block, Block) and keys[place] not in changed and not is_opaque(block.head):
+                self._content[keys[place]] = block.content
+        found: list[Block | str | Exception | None] = []
+        for place, is_here in enumerate(here):
+            if place in made:
+                block = made[place]
+                if isinstance(block, Block) and block.content in have[place]:
+                    found.append(block.content)
+                else:
+                    found.append(block)
+            else:
+                found.append(known[place] if is_here else None)
+        return found
+
+
+def _made(values: dict[int, Any], known: Sequence[str]) -> dict[int, Block | Exception]:
+    return {place: _block(value, known[place]) for place, value in values.items()}
+
+
+def _block(value: Any, content: str) -> Block | Exception:
+    try:
+        return Block.of(value, content)
+    except Exception as error:  # whatever objects of users do when they are pickled
+        return error
+
+
+NAME = "dask-hpc-agent"
+METRIC = "hpc_agent"
+#: of the events with which an agent says what a person should know
+SAYS = "hpc-agent-says"
+_DISK_SHARE = 0.25  # of what is free on the disk
+_LOOK = 0.1  # seconds between two looks at memory
+_PATIENCE = 120.0  # seconds for which we hold something for others who are silent
+_CALLS = 2  # functions at a time that are called with blocks
+
+
+class Agent(WorkerPlugin):
+    """``share`` is the part of the worker's memory limit that copies may take, or a number of bytes. Copies
+    on disk lie below ``disk`` (empty: beside the worker's own folder), up to ``disk_budget`` bytes (0: a part
+    of what is free). ``run`` tells the cluster from others on the same disk. ``rate`` limits what is given to
+    functions, in bytes per second."""
+
+    name = NAME
+
+    def __init__(
+        self, share: float, disk: str = "", disk_budget: float = 0, run: str = "", rate: float = inf
+    ) -> None:
+        self._share = share
+        self._disk = disk
+        self._disk_budget = disk_budget
+        self._run = run
+        self._bytes_per_second = rate
+
+    async def setup(self, worker: Any) -> None:
+        """Tasks of this worker start when this is over, so nothing here waits."""
+        self._worker = worker
+        self.kept = Kept(budget(worker, self._share))
+        self.traffic = Traffic()
+        self.link = link_of(get_address_host(worker.address))
+        self.results = Results(worker.data)
+        self.giving = Giving(self._find, self._size, self.traffic.went)
+        self.receiving = Receiving(self._keep, self._have, self.kept.room)
+        self._window = Window(2 * WINDOW)
+        self._rate = Rate(self._bytes_per_second)
+        self._calls_at_once = asyncio.Semaphore(_CALLS)
+        self._scratch: Scratch | None = None
+        self._said = ""
+        self._idle_since = monotonic()
+        self._answers: dict[str, Callable[..., Any]] = {
+            "hpc_agent_offers": self.giving.offers,
+            "hpc_agent_part": self.giving.part,
+            "hpc_agent_expect": self.receiving.expect,
+            "hpc_agent_put": self.receiving.put,
+            "hpc_agent_put_part": self.receiving.part,
+            "hpc_agent_take": self.take,
+            "hpc_agent_send": self.send,
+            "hpc_agent_keep": self.keep,
+            "hpc_agent_check": self.check,
+            "hpc_agent_drop": self.drop,
+            "hpc_agent_contents": self.contents,
+            "hpc_agent_run": self.run,
+            "hpc_agent_limit": self.limit,
+        }
+        add_calls(worker, self._answers)
+        self._end_forgetting = forget_old_needs(worker)
+        worker.metrics[METRIC] = self._facts
+        self._work = [asyncio.ensure_future(self._begin()), asyncio.ensure_future(self._look())]
+
+    async def teardown(self, worker: Any) -> None:
+        """The worker closes, or the service ends. What is on disk stays if another process is to follow."""
+        for task in self._work:
+            task.cancel()
+        if worker.status.name == "running":  # else some may still ask, and Dask would complain
+            remove_calls(worker, self._answers)
+        self._end_forgetting()
+        worker.metrics.pop(METRIC, None)
+        if self._scratch is not None:
+            follows = worker.nanny is not None and worker.status.name != "running"
+            await asyncio.to_thread(self._scratch.leave, follows)
+
+    def transition(self, key: Hashable, start: str, finish: str, **kwargs: Any) -> None:
+        """A task on this worker changed its state; its result, if any, may be another one."""
+        self.results.changed(key)
+
+    # what it says of itself
+
+    async def _begin(self) -> None:
+        try:
+            self.kept.shelf = await asyncio.to_thread(self._open_shelf)
+        except OSError as error:
+            self._say(f"keeps no copies on disk: {error}")
+        # Heartbeats come later; until the first the controller goes by this.
+        facts = await self._facts(self._worker)
+        try:
+            await self._worker.scheduler.hpc_agent_ready(
+                worker=self._worker.address, facts={**facts, "contents": self.kept.contents()}
+            )
+        except OSError as error:  # the scheduler has gone, and so does this worker
+            logger.warning("dask-hpc: an agent could not tell the scheduler: %s", error)
+
+    def _open_shelf(self) -> Shelf:
+        root = self._disk or os.path.dirname(self._worker.local_directory)
+        self._scratch = Scratch(root, self._run or "cluster")
+        self._scratch.take_over()
+        most = self._disk_budget or shutil.disk_usage(root).free * _DISK_SHARE
+        shelf = Shelf(str(self._scratch.path), most)
+        shelf.find()
+        return shelf
+
+    async def _facts(self, worker: Any) -> dict[str, Any]:
+        """What the controller hears with every heartbeat."""
+        shelf = self.kept.shelf
+        return {
+            "budget": min(self.kept.budget, self.kept.allowed),
+            "used": self.kept.nbytes,
+            "copies": len(self.kept),
+            "disk_budget": shelf.budget if shelf is not None else 0,
+            "disk_used": self.kept.on_disk,
+            "disk_copies": len(shelf) if shelf is not None else 0,
+            "held": self.giving.held,
+            "idle_for": 0.0 if len(self.kept) else monotonic() - self._idle_since,
+            "trouble": self.kept.trouble,
+            "link": self.link,
+            **self.traffic.facts(),
+        }
+
+    def _say(self, what: str) -> None:
+        """Once, until there is something else to say."""
+        if what and what != self._said:
+            self._worker.log_event(SAYS, {"agent": self._worker.address, "says": what})
+        self._said = what
+
+    async def _look(self) -> None:
+        """Copies go to disk when the process is too full."""
+        while True:
+            try:
+                self._may_take()
+                if self.kept.nbytes > self.kept.allowed:
+                    await asyncio.to_thread(self.kept.shrink)
+                self._say(self.kept.trouble and f"no more copies on disk: {self.kept.trouble}")
+                self.giving.forget(_PATIENCE)
+                self.receiving.forget(_PATIENCE)
+            except Exception:
+                logger.exception("dask-hpc: an agent could not look after its memory")
+            await asyncio.sleep(_LOOK)
+
+    def _may_take(self) -> None:
+        self.kept.allowed = allowed(self._worker, self.kept.budget, self.kept.nbytes)
+
+    # blocks that go out
+
+    async def _find(self, wanted: Sequence[dict[str, Any]]) -> list[Any]:
+        """Blocks of results, or copies; the content alone if it is one of those that whoever asks has."""
+        keys = [what["key"] for what in wanted if "key" in what]
+        have = [_listed(what.get("have", ())) for what in wanted if "key" in what]
+        for what in wanted:
+            if "again" in what and "key" in what:  # what we knew of it may be wrong
+                self.results.changed(what["key"])
+        results = iter(await self.results.blocks(keys, have) if keys else ())
+        found: list[Any] = []
+        for what in wanted:
+            if "key" in what:
+                found.append(next(results))
+            elif what["content"] in _listed(what.get("have", ())) and what["content"] in self.kept:
+                found.append(what["content"])
+            else:
+                with suppress(KeyError):
+                    found.append(self.kept.get(what["content"]))
+                    continue
+                found.append(None)
+        return found
+
+    def _size(self, what: dict[str, Any]) -> int:
+        if "key" in what:
+            task = self._worker.state.tasks.get(what["key"])
+            return int(task.nbytes or 0) if task is not None else 0
+        with suppress(KeyError):
+            return self.kept.get(what["content"]).nbytes
+        return 0
+
+    async def send(self, blocks: list[dict[str, Any]], to: str) -> list[dict[str, Any]]:
+        """Send blocks to another agent: of each what it is (``key`` or ``content``), and who on this node has
+        it (``source``) if we have not. Answers as ``take`` does."""
+        answers: list[dict[str, Any]] = [{} for _ in blocks]
+        left = list(range(len(blocks)))
+        is_dead = False
+        for tried in range(TRIES):
+            if tried:
+                await asyncio.sleep(pause(tried))
+            wanted = [blocks[place] | ({"again": True, "have": []} if tried else {}) for place in left]
+            found = await self._collect(wanted)
+            ready = [one for one in found if not isinstance(one, str | Exception)]
+            try:
+                said = iter(await send(self._worker.rpc(to), ready, self.traffic.went, self.giving.chunk))
+            except Exception as error:  # theirs, or of the connection
+                said = repeat(_answer(error))
+                is_dead = not await is_there(self._worker.rpc(to))
+            for place, one in zip(left, found, strict=True):
+                answers[place] = _answer(one) if isinstance(one, str | Exception) else next(said)
+            await self._confirm(to, dict(zip(left, found, strict=True)), answers)
+            left = [
+                place
+                for place, one in zip(left, found, strict=True)
+                if "error" in answers[place] and not isinstance(one, Gone)
+            ]
+            if not left or is_dead:
+                break
+        return answers
+
+    async def _confirm(self, to: str, found: dict[int, Any], answers: list[dict[str, Any]]) -> None:
+        """What an agent says of contents that it should have already."""
+        contents = {place: one for place, one in found.items() if isinstance(one, str)}
+        if not contents:
+            return
+        asked = [{"content": one, "source": self._worker.address} for one in contents.values()]
+        try:
+            said = an_answer(await self._worker.rpc(to).hpc_agent_take(blocks=asked))
+        except (OSError, TimeoutError) as error:
+            said = [_answer(error) for _ in asked]
+        for place, one in zip(contents, said, strict=True):
+            answers[place] = one
+
+    async def _collect(self, wanted: list[dict[str, Any]]) -> list[Any]:
+        """Blocks from here and from neighbours; what is wrong with those that could not be had."""
+        found: list[Any] = [None] * len(wanted)
+        here = self._worker.address
+        ours = [place for place, one in enumerate(wanted) if one.get("source", here) == here]
+        for place, block in zip(ours, await self._find([wanted[p] for p in ours]), strict=True):
+            found[place] = Gone("it is not here") if block is None else block
+        await self._fetch([(p, one) for p, one in enumerate(wanted) if found[p] is None], found)
+        return found
+
+    # copies that come in
+
+    async def take(self, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Make copies of blocks that other workers have: of each a ``source`` (an address), what to ask it
+        for (``key`` or ``content``), and the contents that it may have (``have``: one, or several). Says of
+        each what its content is and how many bytes came, or why there is no copy."""
+        self._may_take()
+        answers: list[Any] = [self._have(one.get("content", "")) for one in blocks]
+        wanted = [(place, one) for place, one in enumerate(blocks) if answers[place] is None]
+        await self._fetch(wanted, answers, self._keep, self.kept.room)
+        return [one if isinstance(one, dict) else self._have(one) or _answer(one) for one in answers]
+
+    async def _fetch(
+        self,
+        wanted: Iterable[tuple[int, dict[str, Any]]],
+        into: list[Any],
+        then: Callable[[Any], Any] | None = None,
+        room: Any = None,
+    ) -> None:
+        """Fetch blocks, and put each (or what it becomes) into its place."""
+        by_source: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+        for place, what in wanted:
+            by_source.setdefault(what["source"], []).append((place, what))
+
+        async def from_one(source: str, theirs: list[tuple[int, dict[str, Any]]]) -> None:
+            async def found(number: int, block: Found) -> None:
+                into[theirs[number][0]] = await then(block) if then and isinstance(block, Block) else block
+
+            asked = [self._question(what, then is not None) for _, what in theirs]
+            rpc = self._worker.rpc(source)
+            await Stream(rpc, found, room, self._window, self.giving.chunk).run(asked)
+
+        if by_source:
+            await together([from_one(*one) for one in by_source.items()])
+
+    def _question(self, what: dict[str, Any], is_ours: bool) -> dict[str, Any]:
+        """``is_ours``: it is for us, and not for somebody who has other contents."""
+        have = [one for one in _listed(what.get("have", ())) if not is_ours or one in self.kept]
+        return {name: what[name] for name in ("key", "content") if name in what} | {"have": have}
+
+    async def _keep(self, block: Any) -> dict[str, Any]:
+        """Keep a block that has come; what to answer to who wanted that."""
+        if isinstance(block, Exception):
+            return _answer(block)
+        try:
+            if block.nbytes <= self.kept.allowed - self.kept.nbytes:
+                self.kept.add(block)
+            else:
+                await asyncio.to_thread(self.kept.add, block)
+        except Full as error:
+            return _answer(error)
+        self.traffic.came(block.nbytes)
+        reach("take-kept")
+        return {"content": block.content, "nbytes": block.nbytes, "moved": block.nbytes}
+
+    def _have(self, content: Any) -> dict[str, Any] | None:
+        """The answer if that is kept already."""
+        if isinstance(content, str) and content in self.kept:
+            with suppress(KeyError):
+                return {"content": content, "nbytes": self.kept.get(content).nbytes, "moved": 0}
+        return None
+
+    async def keep(self, contents: list[str], disk: bool = True) -> dict[str, Any]:
+        """Have copies on disk, too. Those that are there now, and those that are not, with the reason."""
+        there, trouble = [], {}
+        for content in contents if disk else ():
+            try:
+                if await asyncio.to_thread(self.kept.to_disk, content):
+                    there.append(content)
+                else:
+                    trouble[content] = self.kept.trouble or "there is no disk"
+            except KeyError:
+                trouble[content] = "it is not here"
+        return {"disk": there, "trouble": trouble}
+
+    async def check(self, contents: list[str]) -> dict[str, str]:
+        """Whether copies are intact. Those that are not are dropped, and told."""
+        wrong = {}
+        for content in contents:
+            try:
+                await asyncio.to_thread(self._intact, content)
+            except (KeyError, Damaged, Trouble) as error:
+                wrong[content] = f"{type(error).__name__}: {error}"
+                await self.drop([content])
+        return wrong
+
+    def _intact(self, content: str) -> Block:
+        block = self.kept.get(content).apart()
+        block.check()
+        return block
+
+    async def drop(self, contents: list[str]) -> None:
+        """Nobody needs these copies any longer."""
+        had = len(self.kept)
+        if self.kept.shelf is None:
+            self.kept.drop_all(contents)
+        else:
+            await asyncio.to_thread(self.kept.drop_all, contents)
+        if had and not len(self.kept):
+            self._idle_since = monotonic()
+
+    async def contents(self) -> list[str]:
+        """Of all copies that are kept here."""
+        return self.kept.contents()
+
+    # what others want done with blocks
+
+    async def run(self, call: bytes, content: str = "", key: Hashable = None) -> dict[str, Any]:
+        """Call a function, pickled by value, with the value of a copy or of a result, in a thread. Its
+        ``result``, which has to be plain, or the ``error``."""
+        async with self._calls_at_once:
+            try:
+                if content:
+                    block = await asyncio.to_thread(self._intact, content)
+                    await self._rate.wait(block.nbytes)
+                    value = await asyncio.to_thread(block.value)
+                else:
+                    value = self._worker.data[key]
+                    await self._rate.wait(self._size({"key": key}))
+                return {"result": await asyncio.to_thread(lambda: pickle.loads(call)(value))}
+            except KeyError:
+                return {"error": f"{content or key!r} is not here", "gone": True}
+            except Damaged as error:
+                await self.drop([content])
+                return {"error": str(error), "gone": True}
+            except Exception as error:
+                return {"error": f"{type(error).__name__}: {error}"}
+
+    async def limit(self, rate: float) -> None:
+        """Bytes per second that are given to functions, from now on."""
+        self._rate.set(rate)
+
+
+def _listed(one: Any) -> list[str]:
+    return ([one] if one else []) if isinstance(one, str) else list(one)
+
+
+def _answer(what: Any) -> dict[str, Any]:
+    """To who wanted a copy, if there is none."""
+    if isinstance(what, MemoryError):
+        return {"full": str(what)}
+    if isinstance(what, str):
+        return {"error": f"{what} is not kept any longer"}
+    return {"error": f"{type(what).__name__}: {what}" if what is not None else "it did not come"}

@@ -1,0 +1,215 @@
+"""A block: a value as plain bytes with a name that tells its contents from all others.
+
+Workers get this module by value: it imports nothing of ours but its neighbours.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from distributed.protocol import to_serialize
+
+from dask_hpc.checkpoint.store.seal import Damaged, has_sum, sum_of
+from dask_hpc.checkpoint.store.value import decode, encode, is_opaque
+
+_ALIGNED = 16  # where arrays may begin in memory
+_QUICK = 4 * 2**20  # bytes whose sum takes less time than a thread that makes it
+_FORGED = "blake2b"  # sums that nobody can forge
+_DIGEST = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """``head`` can be written as JSON, ``sizes`` are those of the frames that it tells of. ``pieces`` are the
+    bytes of all frames in a row, cut anywhere: at the frames' ends if the value still owns them, as they
+    arrived otherwise."""
+
+    content: str
+    head: Any
+    sizes: tuple[int, ...]
+    pieces: Sequence[Any]
+    in_memory: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, value: Any, content: str = "") -> "Block":
+        """Of a value; nothing is copied. Takes as long as a sum of its bytes does, if it is not known."""
+        encoded = encode(value)
+        frames = [memoryview(frame) for frame in encoded.frames]
+        sizes = tuple(frame.nbytes for frame in frames)
+        return cls(content or _content(encoded.head, frames), encoded.head, sizes, frames)
+
+    @property
+    def nbytes(self) -> int:
+        """Of all frames."""
+        return sum(self.sizes)
+
+    @property
+    def frames(self) -> list[Any]:
+        """Each in one piece, where an array may begin: copied if it is not."""
+        found, at = [], 0
+        for size in self.sizes:
+            found.append(_in_one(list(self.part(at, at + size)), size))
+            at += size
+        return found
+
+    def check(self) -> None:
+        """Raises ``Damaged`` if these are not the contents that the name tells."""
+        whole = sum(memoryview(piece).nbytes for piece in self.pieces) == self.nbytes
+        if not whole or not _is_content(self.head, self.pieces, self.content):
+            raise Damaged(f"a copy of {self.content} is damaged")
+
+    async def check_aside(self) -> None:
+        """The same, in a thread if it takes long."""
+        if self.nbytes > _QUICK:
+            await asyncio.to_thread(self.check)
+        else:
+            self.check()
+
+    def value(self, may_unpickle: bool = True) -> Any:
+        """The value again. What comes from the memory of this cluster's workers may be unpickled as whatever
+        they send to each other may."""
+        return decode(self.head, self.frames, may_unpickle=may_unpickle)
+
+    def part(self, begin: int, end: int) -> Iterator[memoryview]:
+        """Bytes of all frames in a row, from one place to another."""
+        at = 0
+        for piece in self.pieces:
+            view = memoryview(piece).cast("B")
+            first, last = max(begin - at, 0), min(end - at, view.nbytes)
+            if first < last:
+                yield view[first:last]
+            at += view.nbytes
+
+    def apart(self) -> "Block":
+        """The same in memory of its own."""
+        whole = np.empty(self.nbytes, np.uint8)
+        join(self.pieces, whole)
+        return Block(self.content, self.head, self.sizes, [whole.data] if self.nbytes else [])
+
+
+def join(pieces: Iterable[Any], whole: np.ndarray) -> int:
+    """Copy pieces one behind the other. Gives where the last one ends."""
+    at = 0
+    for piece in pieces:
+        view = np.frombuffer(piece, np.uint8)
+        whole[at : at + view.size] = view
+        at += view.size
+    return at
+
+
+def _in_one(parts: list[memoryview], size: int) -> Any:
+    if not size:
+        return memoryview(b"")
+    if len(parts) == 1 and np.frombuffer(parts[0], np.uint8).ctypes.data % _ALIGNED == 0:
+        return parts[0]
+    whole = np.empty(size, np.uint8)
+    join(parts, whole)
+    return whole.data
+
+
+def _said(head: Any) -> bytes:
+    return json.dumps(head, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _content(head: Any, pieces: Iterable[Any]) -> str:
+    """Pickles get a sum that nobody can forge, as whoever can chooses what is run."""
+    if not is_opaque(head):
+        return sum_of([_said(head), *pieces])
+    made = hashlib.blake2b(_said(head), digest_size=_DIGEST)
+    for piece in pieces:
+        made.update(piece)
+    return f"{_FORGED}:{made.hexdigest()}"
+
+
+def _is_content(head: Any, pieces: Iterable[Any], content: str) -> bool:
+    if is_opaque(head):
+        return _content(head, pieces) == content
+    return has_sum([_said(head), *pieces], content)
+
+
+#: bytes of one message. Memory of that size goes back to the system as soon as it is free (smaller pieces
+#: may stay in the process for ever, and would count as used)
+CHUNK = 32 * 2**20
+#: a block that is larger than this part of a message travels in messages of its own
+SMALL = 1 / 64
+_JOINED = 2**16  # smaller ones are put together, as each piece of a message costs some time
+
+
+def told(block: Any) -> dict[str, Any]:
+    """What to know of a block before its bytes come."""
+    return {"content": block.content, "head": block.head, "sizes": list(block.sizes)}
+
+
+def packed(blocks: Iterable[Any]) -> list[Any]:
+    """The bytes of blocks, one behind the other. May read files."""
+    parts: list[Any] = []
+    little: list[memoryview] = []
+    for block in blocks:
+        for view in block.part(0, block.nbytes):
+            if view.nbytes < _JOINED:
+                little.append(view)
+                continue
+            _flush(little, parts)
+            parts.append(view)
+    _flush(little, parts)
+    return travelling(parts)
+
+
+def _flush(little: list[memoryview], parts: list[Any]) -> None:
+    if little:
+        whole = np.empty(sum(view.nbytes for view in little), np.uint8)
+        join(little, whole)
+        parts.append(whole.data)
+        little.clear()
+
+
+def travelling(parts: Iterable[Any]) -> list[Any]:
+    """As they go into a message: nothing is copied."""
+    return [to_serialize(np.frombuffer(part, np.uint8)) for part in parts]
+
+
+async def views(block: Any, begin: int, end: int) -> list[memoryview]:
+    """Bytes of a block; those of files are read in a thread."""
+    found = block.part(begin, end)
+    return list(found) if block.in_memory else await asyncio.to_thread(list, found)
+
+
+def unpacked(offers: Sequence[dict[str, Any]], parts: Sequence[Any]) -> Iterator[Block | Damaged]:
+    """The blocks again, each in memory of its own and checked."""
+    whole = Block("", None, tuple(memoryview(part).nbytes for part in parts), parts)
+    at = 0
+    for offer in offers:
+        end = at + sum(offer["sizes"])
+        block = arrived(offer, list(whole.part(at, end))).apart()
+        at = end
+        try:
+            block.check()
+        except Damaged as error:
+            yield error
+        else:
+            yield block
+
+
+def arrived(offer: dict[str, Any], pieces: Sequence[Any]) -> Block:
+    """A block whose bytes have come."""
+    return Block(offer["content"], offer["head"], tuple(offer["sizes"]), pieces)
+
+
+def spans(nbytes: int, chunk: int) -> list[tuple[int, int]]:
+    """The parts of a large block: where each begins and ends."""
+    return [(begin, min(begin + chunk, nbytes)) for begin in range(0, nbytes, chunk)]
+
+
+def first_few(sizes: Iterable[int], most: int) -> int:
+    """How many go into the next message: one at least."""
+    count = total = 0
+    for size in sizes:
+        total += size
+        if count and total > most:
+            break
+        count += 1
+    return count

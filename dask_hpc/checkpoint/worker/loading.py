@@ -1,0 +1,128 @@
+"""The recipe of a protected result: load a copy from an agent that has one, or from the store.
+
+Copies on this worker's node are tried first. A copy that is damaged or gone is told, so nobody tries it
+again; an agent that does not answer is tried again, as it may be busy, or about to be found dead. If no copy
+can be had, the scheduler puts the task's own recipe back and it is computed. Scattered data has none: it is
+lost then, and the task says so.
+
+Travels by value, to workers that cannot import dask_hpc.
+"""
+
+import asyncio
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from distributed import Reschedule, get_worker
+from distributed.utils import sync
+
+from dask_hpc.checkpoint.faults import reach
+from dask_hpc.checkpoint.store.cells import read_block
+from dask_hpc.checkpoint.store.seal import Key
+from dask_hpc.checkpoint.worker.transfer import fetch
+
+AGENT = "dask-hpc-agent"  # as worker plugin
+#: seconds to wait before agents that did not answer are tried again
+_PAUSES = (0.1, 0.5, 2.0, 5.0)
+_PATIENCE = 5.0
+
+
+class Lost(RuntimeError):
+    """A result is gone, with all its copies."""
+
+
+class _NoCopy(Exception):
+    """Nobody has a copy, or none can be had."""
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Called with a key, in a task's thread."""
+
+    def __call__(self, key: Any) -> Any:
+        """The result of that key."""
+        worker = get_worker()
+        try:
+            found = sync(worker.loop, _fetch, worker, key)
+            return _stored(found) if isinstance(found, dict) else found.value()
+        except _NoCopy as error:
+            why = str(error)
+        # None: the scheduler knows nothing of us any more, and of this task it knows what it was before.
+        if sync(worker.loop, worker.scheduler.hpc_checkpoint_no_copy, key=key, why=why) is False:
+            raise Lost(f"{key!r} is lost with all its copies, and nothing can compute it: {why}")
+        raise Reschedule from None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """The recipe of what needs something of which nobody knows any more how it was computed."""
+
+    def __call__(self, key: Any) -> Any:
+        """Never a result."""
+        raise Lost(
+            f"{key!r} is lost with all its copies, and cannot be computed: what it needs was forgotten long "
+            "ago, or is called like something else now"
+        )
+
+
+def _stored(where: dict[str, Any]) -> Any:
+    """A result from the store, checked; pickles are read if the user allowed that."""
+    secret = where["secret"]
+    key = Key(secret) if secret else None
+    place = where["root"], where["name"], where["version"], where["spec"], json.loads(where["block"])
+    try:
+        return read_block(*place, key, where["unpickle"])
+    except Exception as error:  # of the store, of a block that is damaged, or of what unpickles it
+        raise _NoCopy(f"the store: {type(error).__name__}: {error}") from None
+
+
+async def _fetch(worker: Any, key: Any) -> Any:
+    """A block from an agent, or where in the store it is."""
+    reach("fetch-begun")
+    why = "nobody has a copy"
+    for pause in (*_PAUSES, None):
+        said = await worker.scheduler.hpc_checkpoint_where(key=key, worker=worker.address)
+        if said is None:
+            break
+        content, silent = said["content"], False
+        for address in said["where"]:
+            try:
+                block = await _from(worker, address, content)
+            except (LookupError, ValueError) as error:  # it is not there, or damaged
+                why = f"{address}: {type(error).__name__}: {error}"
+                await worker.scheduler.hpc_checkpoint_bad(content=content, agent=address, why=why)
+                await _look_again(worker.rpc(address), content)
+            except (OSError, TimeoutError) as error:
+                why = f"{address}: {type(error).__name__}: {error}"
+                silent = True
+            else:
+                reach("fetch-come")
+                return block
+        if said.get("stored"):
+            return said["stored"]
+        if not silent:
+            break
+        if pause is not None:
+            await asyncio.sleep(pause)
+    raise _NoCopy(why)
+
+
+async def _from(worker: Any, address: str, content: str) -> Any:
+    if address != worker.address:
+        return await fetch(worker.rpc(address), {"content": content})
+    return await asyncio.to_thread(_own, worker.plugins[AGENT].kept, content)
+
+
+def _own(kept: Any, content: str) -> Any:
+    """A copy that this very worker keeps, in memory of its own: the result may be changed in place."""
+    block = kept.get(content).apart()
+    block.check()
+    return block
+
+
+async def _look_again(rpc: Any, content: str) -> None:
+    """Have an agent check a copy that we could not read: it need not keep one that is damaged."""
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_PATIENCE):
+            await rpc.hpc_agent_check(contents=[content])

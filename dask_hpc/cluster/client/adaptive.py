@@ -1,0 +1,468 @@
+"""``cluster.adapt(Adaptive=dask_hpc.HPCAdaptive, ...)``: the scheduler decides the size, we only act."""
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import timedelta
+from math import inf
+from secrets import token_hex
+from time import monotonic
+from typing import Any
+
+from distributed import Client
+from distributed.deploy import Adaptive
+
+from dask_hpc import dask as compat
+from dask_hpc.cluster.client.batch_jobs import TOLD, BatchJobs, exec_workers, of_process
+from dask_hpc.cluster.client.manager import prepare
+from dask_hpc.cluster.units import Facts, Layout, UnitFacts, is_closing, members
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.policy import parameters_of
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE = 60.0  # seconds that units which are leaving have when we are told to let go
+
+
+class Lossless:
+    """Stands between a cluster object and the closing of its units, for as long as anybody wants it.
+
+    Dask removes a unit from the specification and then closes it. Here a unit that was removed first
+    leaves the scheduler with all its workers; meanwhile the cluster object does not know it any more. Then
+    it is closed, or, if the scheduler refused, put back and told. Several callers may want this for one
+    cluster; Dask's own way is back when the last lets go.
+    """
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster_ref = weakref.ref(cluster)
+        self._wanted_by: set[int] = set()
+        self._turn = asyncio.Lock()
+        #: for units that are leaving: all tasks, and those that have not begun to close a unit
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asking: dict[asyncio.Task[None], list[Any]] = {}
+        self._has_group = "group" in (cluster.new_spec or {})
+        self._undo_exec: Callable[[], None] | None = None
+        #: units on their way out; when all units so far were asked for; when one last refused to go
+        self.leaving: dict[Any, Any] = {}
+        self.asked: dict[Any, float] = {}
+        self.refused: dict[Any, float] = {}
+        #: units that are being started now, and those that were once
+        self.opening: set[Any] = set()
+        self.opened: set[Any] = set()
+        #: how many units there are to be, if somebody said less and did not say which
+        self.wanted: int | None = None
+        #: why the last units could not be started
+        self.trouble = ""
+        #: what happened, to be told on the scheduler: kind and words
+        self.news: list[tuple[str, str]] = []
+        self._specs: dict[Any, Any] = {}
+
+    @classmethod
+    def around(cls, cluster: Any) -> "Lossless":
+        """The one of this cluster object."""
+        found = vars(cluster).get("_hpc_lossless")
+        if found is None:
+            found = cls(cluster)
+            compat.attach(cluster, "_hpc_lossless", found)
+        return found
+
+    def hold(self, who: object) -> None:
+        """Be there for somebody."""
+        cluster = self._cluster
+        if not self._wanted_by:
+            job = compat.batch_job_of(cluster)
+            if job is not None and not self._has_group:
+                # dask-jobqueue forgets it if it chose the number of processes itself.
+                suffixes = [f"-{number}" for number in range(job.worker_processes)]
+                cluster.new_spec["group"] = suffixes if len(suffixes) > 1 else [""]
+            self._undo_exec = exec_workers(cluster)
+            if self._undo_exec is not None:
+                self.news.append(("job-script", TOLD))
+            self._remember()
+            self.opened.update(cluster.workers)
+            compat.correct_by(cluster, self.correct)
+        self._wanted_by.add(id(who))
+
+    def let_go(self, who: object) -> None:
+        """Somebody does not need this any more. Units that are leaving are put back if nobody does."""
+        self._wanted_by.discard(id(who))
+        cluster = self._cluster_ref()
+        if cluster is None or self._wanted_by:
+            return
+        compat.correct_by(cluster, None)
+        compat.attach(cluster, "_hpc_lossless", None)
+        for name in self._stop_asking():
+            self._put_back(cluster, name, "control was closed before it had left")
+        if not self._has_group and cluster.new_spec:
+            cluster.new_spec.pop("group", None)
+        if self._undo_exec is not None:
+            self._undo_exec()
+
+    def spec(self, name: Any) -> Any:
+        """How a unit was specified, also of one that is leaving."""
+        return self._specs[name]
+
+    async def finish(self) -> None:
+        """Wait for the units that are leaving now."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_PATIENCE)
+
+    # what callers want changed
+
+    def add(self, count: int) -> list[Any]:
+        """So many more units, under names that none had before."""
+        cluster = self._cluster
+        names: list[Any] = []
+        while len(names) < count:
+            spec = cluster.new_worker_spec()
+            if not any(name in self.asked for name in spec):
+                cluster.worker_spec.update(spec)
+                names += spec
+            compat.next_name(cluster)
+        self._remember()
+        return names
+
+    def remove(self, names: Iterable[Any]) -> None:
+        """These units are to go. They do when the cluster object next corrects itself."""
+        spec = self._cluster.worker_spec
+        for name in names:
+            spec.pop(name, None)
+
+    # what the cluster object calls
+
+    async def correct(self) -> None:
+        """Bring the units in line with the specification, in place of the cluster object's own way."""
+        cluster = self._cluster
+        if is_closing(cluster):
+            self._take_back(cluster)
+            await compat.correct_plainly(cluster)
+            return await self.finish()
+        async with self._turn:  # one at a time: nothing may slip between our look and Dask's
+            await self._choose(cluster)
+            if is_closing(cluster):
+                self._take_back(cluster)
+            else:
+                self._send_away(cluster)
+            self._remember()
+            self.opening = set(cluster.worker_spec) - set(cluster.workers)
+            try:
+                await compat.correct_plainly(cluster)
+            except Exception as error:
+                cause: BaseException = error
+                while cause.__cause__ is not None:
+                    cause = cause.__cause__
+                self.trouble = f"{type(cause).__name__}: {cause}".splitlines()[0]
+                raise
+            finally:
+                self.opened |= self.opening
+                self.opening = set()
+        await self.finish()
+
+    @property
+    def _cluster(self) -> Any:
+        cluster = self._cluster_ref()
+        if cluster is None:
+            raise RuntimeError("the cluster object is gone")
+        return cluster
+
+    def _remember(self) -> None:
+        spec = self._cluster.worker_spec
+        now = monotonic()
+        for name in spec:
+            self.asked.setdefault(name, now)
+        self._specs.update(spec)
+
+    async def _choose(self, cluster: Any) -> None:
+        """Fewer units were asked for: those go that the scheduler can miss most easily."""
+        wanted, self.wanted = self.wanted, None
+        if wanted is None or len(cluster.worker_spec) <= wanted:
+            return
+        names = {str(name): name for name in cluster.worker_spec}
+        units = {text: members(name, cluster.worker_spec[name]) for text, name in names.items()}
+        order = None
+        with suppress(OSError):
+            order = await cluster.scheduler_comm.hpc_rank(units=units)
+        if order is None:  # nobody manages it any more
+            order = reversed(units)
+        surplus = len(cluster.worker_spec) - wanted
+        self.remove([names[text] for text in order if text in names][: max(0, surplus)])
+
+    def _send_away(self, cluster: Any) -> None:
+        going = {name: unit for name, unit in cluster.workers.items() if name not in cluster.worker_spec}
+        if not going:
+            return
+        for name, unit in going.items():
+            del cluster.workers[name]
+            self.leaving[name] = unit
+        task = asyncio.ensure_future(self._leave(list(going)))
+        self._tasks.add(task)
+        self._asking[task] = list(going)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _leave(self, names: list[Any]) -> None:
+        cluster = self._cluster
+        try:
+            stayed = await self._retire(cluster, names)
+        except Exception as error:
+            why = f"the scheduler could not be asked: {type(error).__name__}: {error}"
+            stayed = dict.fromkeys(names, why)
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            self._asking.pop(task, None)
+        for name, why in stayed.items():
+            self._put_back(cluster, name, why)
+        await asyncio.gather(*(self._close(name) for name in names if name not in stayed))
+        await self._tell(cluster)
+
+    async def _retire(self, cluster: Any, names: list[Any]) -> dict[Any, str]:
+        """Ask the scheduler to let these units go. Those that cannot, and why."""
+        workers = {name: members(name, self._specs[name]) for name in names}
+        everybody = [worker for group in workers.values() for worker in group]
+        # The name of a unit says that its workers leave together or not at all. Dask itself does not know
+        # such names, should control have been closed.
+        named = [*map(str, names), *everybody]
+        found = await cluster.scheduler_comm.retire_workers(names=named, close_workers=False, remove=True)
+        gone = {str(info["name"]) for info in found.values()}
+        if not self._connected(cluster.scheduler_info).isdisjoint(set(everybody) - gone):
+            # what the cluster object knows may be old
+            there = self._connected(await cluster.scheduler_comm.identity(n_workers=-1))
+        else:
+            there = set()
+        why = "its data or tasks have no other place"
+        stayed = {name: why for name, group in workers.items() if not there.isdisjoint(set(group) - gone)}
+        return stayed | self._unclear(cluster, workers, gone)
+
+    def _unclear(self, cluster: Any, workers: dict[Any, list[str]], gone: set[str]) -> dict[Any, str]:
+        """Units that run, but whose workers may go by names that we do not know."""
+        known = {member for name, spec in self._specs.items() for member in members(name, spec)}
+        strangers = self._connected(cluster.scheduler_info) - known
+        if not strangers:
+            return {}
+        why = f"it is not clear which workers are its: {', '.join(sorted(strangers)[:3])}"
+        return {
+            name: why
+            for name, group in workers.items()
+            if gone.isdisjoint(group) and of_process(self.leaving[name], 0.0).state == "running"
+        }
+
+    async def _close(self, name: Any) -> None:
+        unit = self.leaving[name]
+        if getattr(unit, "job_id", "") is not None:  # else it was never submitted
+            try:
+                await unit.close()
+            except Exception as error:
+                logger.warning("dask-hpc: closing %s failed: %s", name, error)
+        self.leaving.pop(name, None)
+        self.refused.pop(name, None)
+        self._specs.pop(name, None)
+        self.opened.discard(name)
+
+    def _put_back(self, cluster: Any, name: Any, why: str) -> None:
+        unit = self.leaving.pop(name, None)
+        if unit is not None:
+            cluster.workers[name] = unit
+            cluster.worker_spec[name] = self._specs[name]
+            self.refused[name] = monotonic()
+            self.news.append(("stays", f"{name}: {why}"))
+            logger.warning("dask-hpc: %s stays: %s", name, why)
+
+    def _take_back(self, cluster: Any) -> None:
+        """The cluster closes: it shall know all its units again, and close them."""
+        for name in self._stop_asking():
+            cluster.workers[name] = self.leaving.pop(name)
+
+    def _stop_asking(self) -> list[Any]:
+        """Give up on units that nobody has begun to close; a close once begun has to be waited for."""
+        names = []
+        for task, going in self._asking.items():
+            task.cancel()
+            names += going
+        self._asking.clear()
+        return names
+
+    async def _tell(self, cluster: Any) -> None:
+        news, self.news = self.news, []
+        if news:
+            with suppress(OSError):
+                await cluster.scheduler_comm.hpc_told(news=news)
+
+    @staticmethod
+    def _connected(info: Any) -> set[str]:
+        return {str(worker["name"]) for worker in info["workers"].values()}
+
+
+class HPCAdaptive(Adaptive):
+    """Adapts the size of a cluster as the concern ``size`` of the policy in force says.
+
+    ``minimum`` and ``maximum`` are workers, as in Dask; a batch job of several workers comes and goes as
+    a whole. ``limits`` are the two in units, and win. A maximum of 0 would close everything, so it
+    needs ``allow_empty=True``. Any parameter of the size strategy may be given here and then wins over the
+    policy's (``target_duration="10s"``, ``idle_grace="1 min"``, ``forbid_idling=True``). ``poll`` is how
+    often, in seconds, the batch system is asked about our jobs at most. ``wait_count`` and ``worker_key``
+    are accepted and do nothing: ``idle_grace`` and units are in their place.
+
+    A cluster that is not managed is put under the configured policy, which leaves tasks outside of jobs
+    alone. While this adapts a cluster, none of its units is closed before its data and tasks are elsewhere.
+    ``maximum_cores`` and the like are exact only after ``malleable(cluster)``: Dask itself confuses the
+    units before they come here.
+    """
+
+    _adapting: bool
+
+    def __init__(
+        self,
+        cluster: Any,
+        interval: Any = None,
+        minimum: Any = None,
+        maximum: Any = None,
+        wait_count: Any = None,
+        target_duration: Any = None,
+        worker_key: Any = None,
+        *,
+        allow_empty: bool = False,
+        limits: tuple[int, float] | None = None,
+        poll: float = 5.0,
+        **parameters: Any,
+    ) -> None:
+        self.state = "inactive"  # for stop(), if what follows fails
+        if target_duration is not None:
+            parameters["target_duration"] = target_duration
+        known = parameters_of("size")
+        for name in parameters:
+            if name not in known:
+                raise InputError(f"adapt: {name}", "unknown keyword", ", ".join(sorted(known)))
+        if not compat.has_units(cluster):
+            raise InputError("adapt", f"found {shown(cluster)}", "a cluster object with a worker_spec")
+        self._parameters = {name: _plain(value) for name, value in parameters.items()}
+        self._is_managed = False
+        self._asker = token_hex(4)
+        self._jobs = BatchJobs(poll)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._layout = Layout.of(cluster)
+        if limits is None:
+            # Dask's own adapt() passes 0 and infinity where nothing was said.
+            most = self._layout.maximum(None if maximum == inf else maximum, None, None, None, allow_empty)
+            limits = (self._layout.minimum(minimum or None, None, None, None), most)
+        least, most = self.limits = limits
+        if least > most:
+            raise InputError("adapt: minimum", f"found {least} units", f"at most {most:g} units")
+        self._lossless = Lossless.around(cluster)
+        super().__init__(
+            cluster,
+            interval=interval,
+            minimum=least * self._layout.workers,
+            maximum=most if most == inf else int(most) * self._layout.workers,
+            wait_count=wait_count,
+        )
+        self._lossless.hold(self)
+
+    def stop(self, reason: str = "unknown") -> None:
+        """Adapt no more. Called by the cluster object when it closes or is adapted anew."""
+        if self.state not in ("inactive", "stopped"):
+            super().stop(reason)
+            self.state = "stopped"
+            compat.forget_adaptive_options(self.cluster)
+        if hasattr(self, "_lossless"):
+            self._lossless.let_go(self)
+
+    async def adapt(self) -> None:
+        """One look and what follows from it. Nothing if the last one is still under way."""
+        if self._adapting or is_closing(self.cluster):
+            return
+        self._adapting = True
+        try:
+            if not self._is_managed:
+                await self._manage()
+            facts = await self._facts()
+            plan = await self.scheduler.hpc_size(facts=facts.as_plain())
+            self._is_managed = plan is not None  # else a manager was closed: the next look begins again
+            if self._is_managed and self.state == "running" and not is_closing(self.cluster):
+                self._act(plan)
+        except InputError:
+            self.stop("bad input")
+            raise
+        finally:
+            self._adapting = False
+
+    def _act(self, plan: dict[str, Any]) -> None:
+        names = {str(name): name for name in self.cluster.worker_spec}
+        going = [names[text] for kind in ("dead", "cancel", "leave") for text in plan[kind] if text in names]
+        if not going and not plan["submit"]:
+            return
+        self.log.append((monotonic(), dict(plan)))
+        self._lossless.remove(going)
+        self._lossless.add(plan["submit"])
+        task = asyncio.ensure_future(self._correct())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _correct(self) -> None:
+        try:
+            await compat.correct_soon(self.cluster)
+        except Exception as error:
+            # The units that could not be started are told to be gone with the next facts.
+            logger.warning("dask-hpc: units could not be started: %s", error)
+
+    async def _facts(self) -> Facts:
+        cluster, lossless = self.cluster, self._lossless
+        now = monotonic()
+        everybody = (*cluster.worker_spec, *lossless.leaving)
+        ages = {name: now - lossless.asked.get(name, now) for name in everybody}
+        states = await self._jobs.look(dict(cluster.workers), ages)
+        layout = self._layout
+        units = []
+        for name, spec in list(cluster.worker_spec.items()):
+            found = states.get(name)
+            known: dict[str, Any] = {"state": "queued"}
+            if found is not None:
+                known = {"state": found.state, "why": found.why, "left": found.left}
+                known["running_for"] = found.running_for
+            elif name in lossless.opened and name not in cluster.workers:
+                known = {"state": "gone", "why": "Dask gave it up"}
+            if found is not None and not _is_started(cluster.workers.get(name)):
+                known = {"state": "gone", "why": f"could not be started: {lossless.trouble}"}
+            refused = lossless.refused.get(name)
+            refused_ago = inf if refused is None else now - refused
+            units.append(self._unit(name, spec, ages.get(name, 0.0), refused_ago=refused_ago, **known))
+        for name in list(lossless.leaving):
+            units.append(self._unit(name, lossless.spec(name), ages.get(name, 0.0), is_leaving=True))
+        news, lossless.news = lossless.news, []
+        return Facts(
+            asker=self._asker,
+            interval=self.interval or 1.0,
+            units=tuple(units),
+            minimum=self.limits[0],
+            maximum=self.limits[1],
+            members=layout.workers,
+            threads=layout.cores or 1,
+            memory=float(layout.memory or 0),
+            parameters=self._parameters,
+            news=tuple(news),
+        )
+
+    @staticmethod
+    def _unit(name: Any, spec: Any, age: float, **known: Any) -> UnitFacts:
+        return UnitFacts(name=str(name), members=tuple(members(name, spec)), age=age, **known)
+
+    async def _manage(self) -> None:
+        """Put the cluster under the configured policy, if it is under none."""
+        plugin, _ = prepare(None)
+        async with Client(
+            self.cluster.scheduler_address,
+            security=self.cluster.security,
+            asynchronous=True,
+            set_as_default=False,
+        ) as client:
+            await client.register_plugin(plugin)
+
+
+def _is_started(unit: Any) -> bool:
+    return unit is None or unit.status.name not in ("created", "failed")
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as it can be sent; Dask takes timedeltas, too."""
+    return value.total_seconds() if isinstance(value, timedelta) else value

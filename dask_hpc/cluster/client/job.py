@@ -1,0 +1,181 @@
+"""``with dask_hpc.job(...)``: whatever is submitted inside belongs to one job."""
+
+import asyncio
+from contextlib import AbstractContextManager, suppress
+from secrets import token_hex
+from types import TracebackType
+from typing import Any
+
+import dask
+from distributed import Client
+
+from dask_hpc.cluster.request import ANNOTATION, TOPIC, ask, ask_of_job, make_request, read_change
+from dask_hpc.model.errors import InputError
+
+_PATIENCE = 10.0  # seconds for telling a scheduler that a context was closed
+
+
+def job(
+    name: str,
+    nodes: int = 1,
+    *,
+    min_nodes: int | None = None,
+    max_nodes: int | None = None,
+    walltime: float | str | None = None,
+    kind: str | None = None,
+    constraint: str | None = None,
+    priority: float | None = None,
+    power: Any = None,
+    user: str | None = None,
+    layout: str | None = None,
+    client: Client | None = None,
+) -> "JobContext":
+    """A context for ``with`` or ``async with`` in which compute, persist, submit and map make one job.
+
+    It asks for ``nodes`` nodes, and can use ``min_nodes`` to ``max_nodes``. ``walltime`` ("10 min") is
+    an estimate: it helps the policy, and a job that overstays is not stopped. ``kind`` is malleable if
+    ``min_nodes`` and ``max_nodes`` differ, else rigid. ``constraint``, ``priority``,
+    ``power`` of a node that
+    works for it ("250 W", or ``("150 W", "250 W")``) and ``user`` are for policies that look at them.
+
+    ``layout`` says how the arrays that it persists are laid out anew on its nodes at every change of its
+    size: "block" (runs of neighbouring chunks) or "cyclic" (chunks in turn), along the dimension with the
+    most chunks. Chunks stay whole: one that the layout would cut goes to where most of it belongs
+    (``redistribute`` cuts them). Without a layout they are spread evenly after growth. Not if ``hpc.spread``
+    is off.
+
+    The job lasts until the context is closed and its tasks are done; several computations in one
+    context keep the allotment in between. Every ``with`` is a new job. Building a collection inside
+    means nothing; submitting it does. What a *task* submits belongs to the job of that task.
+
+    ``client`` says which cluster to tell when the context is closed; by default the current client's.
+    On a cluster that is not managed, or without one, this is plain Dask.
+    """
+    request = make_request(
+        name,
+        nodes=nodes,
+        min_nodes=min_nodes,
+        max_nodes=max_nodes,
+        walltime=walltime,
+        kind=kind,
+        constraint=constraint,
+        priority=priority,
+        power=power,
+        user=user,
+        layout=layout,
+    )
+    return JobContext(request, client)
+
+
+class JobContext:
+    """What ``job()`` returns. May be entered again, and inside itself; each time it is a new job."""
+
+    def __init__(self, request: dict[str, Any], client: Client | None = None) -> None:
+        self._request = request
+        self._client = client
+        self._entered: list[tuple[str, AbstractContextManager[None], set[Client]]] = []
+        self._known: set[Client] = set()
+        #: of the job entered last
+        self.id = ""
+
+    def __repr__(self) -> str:
+        state = f"{self._entered[-1][0]}, open" if self._entered else "not open"
+        return f"<job {self._request['name']!r}: {self._request['nodes']} nodes, {state}>"
+
+    def __enter__(self) -> "JobContext":
+        self.id = f"{self._request['name']}-{token_hex(4)}"
+        annotated = dask.annotate(**{ANNOTATION: {"id": self.id, **self._request}})
+        annotated.__enter__()
+        self._known = self._clients()
+        self._entered.append((self.id, annotated, self._known))
+        return self
+
+    # These speak of the job entered last, inside the context or after it. With an asynchronous client
+    # they give awaitables.
+
+    def status(self) -> Any:
+        """The job as plain data: what it asked for, what it has and what it did; also while it waits and
+        after it is done. Its state is "unknown" as long as nothing of it has arrived."""
+        return self._ask("hpc_job")
+
+    def request(self, nodes: int) -> Any:
+        """Ask for so many more nodes (+2), or give some back (-1): for running jobs of kind evolving, or
+        malleable, whose size the policy may change again as it likes. The policy answers, perhaps later;
+        what it does not answer, another request adds to. Gives the job's status."""
+        return self._ask("hpc_request", nodes=read_change(nodes))
+
+    def cancel(self) -> Any:
+        """Cancel what is not done: its futures are cancelled, its nodes are free at once, and what still
+        arrives of it is cancelled, too. Results that are there stay; what others need of it lives on
+        outside of the job. Gives the job's status."""
+        return self._ask("hpc_cancel")
+
+    def _ask(self, call: str, **given: Any) -> Any:
+        if not self.id:
+            raise RuntimeError("this job's context has not been entered yet")
+        client = next((one for one in self._known | self._clients() if one.status == "running"), None)
+        if client is None:
+            raise RuntimeError("there is no client that could ask the cluster about this job")
+        return client.sync(self._asked, client, call, self.id, given)
+
+    async def _asked(self, client: Client, call: str, job_id: str, given: dict[str, Any]) -> Any:
+        if call != "hpc_job":
+            return await ask_of_job(client, call, job_id, **given)
+        try:
+            return await ask(client, call, id=job_id)
+        except InputError as error:
+            if error.where != "job":
+                raise
+            reason = "nothing of it has arrived yet, or it was done long ago"
+            return {"id": job_id, "name": self._request["name"], "state": "unknown", "reason": reason}
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        job_id, clients = self._leave()
+        for client in clients:
+            if client.asynchronous:  # called on its event loop: nothing here may wait
+                client.loop.add_callback(tell_closed, client, job_id)
+            else:
+                with suppress(Exception):
+                    client.sync(tell_closed, client, job_id, callback_timeout=_PATIENCE)
+
+    async def __aenter__(self) -> "JobContext":
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        job_id, clients = self._leave()
+        for client in clients:
+            if client.asynchronous:
+                await tell_closed(client, job_id)
+            else:
+                with suppress(Exception):
+                    client.sync(tell_closed, client, job_id, callback_timeout=_PATIENCE)
+
+    def _leave(self) -> tuple[str, list[Client]]:
+        job_id, annotated, clients = self._entered.pop()
+        # Not this context's error: dask.annotate only has to put back what was there before.
+        annotated.__exit__(None, None, None)
+        return job_id, [client for client in clients | self._clients() if client.status == "running"]
+
+    def _clients(self) -> set[Client]:
+        if self._client is not None:
+            return {self._client}
+        with suppress(ValueError):
+            return {Client.current()}
+        return set()
+
+
+async def tell_closed(client: Client, job_id: str) -> None:
+    """Say that a job's context was closed. If that fails the client is going, and its contexts with it."""
+    with suppress(Exception):
+        async with asyncio.timeout(_PATIENCE):
+            await client.log_event(TOPIC, {"closed": job_id})

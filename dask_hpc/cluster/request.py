@@ -1,0 +1,178 @@
+"""What a job asks for: checked on the client when it is said, checked again on the scheduler."""
+
+import asyncio
+from collections.abc import Mapping
+from math import inf
+from typing import Any
+
+from distributed import Client
+
+from dask_hpc import dask as compat
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.job import KINDS, Job
+from dask_hpc.model.power import PowerRange
+from dask_hpc.model.units import parse_quantity
+
+#: the annotation that carries a request with every task of the job
+ANNOTATION = "hpc_job"
+#: the event topic on which the client says that a context was closed
+TOPIC = "hpc"
+
+MOST_NODES = 10_000_000  # far more than any machine, and small enough for every wire format
+_LONGEST = 100  # characters of a name
+_SIZES = ("nodes", "min_nodes", "max_nodes")
+#: how the persisted arrays of a job may lie on its nodes: in whole chunks, which the scheduler knows
+LAYOUTS = ("block", "cyclic")
+_FIELDS = frozenset(
+    ("id", "name", *_SIZES, "kind", "constraint", "walltime", "priority", "power", "user", "layout")
+)
+
+
+def make_request(name: Any, **fields: Any) -> dict[str, Any]:
+    """Plain data for a job of that name. ``None`` stands for the default. Raises ``InputError``."""
+    check_word("job name", name, may_be_empty=False)
+    where = f"job {shown(name)}"
+    found = {key: value for key, value in fields.items() if value is not None}
+    found.setdefault("nodes", 1)
+    for key in _SIZES:
+        value = found.get(key, 1)
+        if type(value) is not int or not 1 <= value <= MOST_NODES:
+            raise InputError(
+                f"{where}: {key}", f"found {shown(value)}", f"a whole number from 1 to {MOST_NODES:,}"
+            )
+    for key, read in (("walltime", _seconds), ("power", PowerRange.read)):
+        if key in found:
+            try:
+                found[key] = read(found[key])
+            except InputError as error:
+                raise error.at(f"{where}: {key}") from None
+    for key in ("kind", "constraint", "user"):
+        check_word(f"{where}: {key}", found.get(key, ""))
+    priority = found.get("priority", 0)
+    if isinstance(priority, bool) or not isinstance(priority, int | float) or not -1e15 < priority < 1e15:
+        raise InputError(f"{where}: priority", f"found {shown(priority)}", "a number")
+    if found.get("layout", LAYOUTS[0]) not in LAYOUTS:
+        raise InputError(f"{where}: layout", f"found {shown(found['layout'])}", ", ".join(LAYOUTS))
+    if found.get("walltime") == inf:
+        del found["walltime"]
+    if "kind" not in found:
+        low, high = found.get("min_nodes", found["nodes"]), found.get("max_nodes", found["nodes"])
+        found["kind"] = "malleable" if low != high else "rigid"
+    elif found["kind"] not in KINDS:
+        raise InputError(f"{where}: kind", f"found {shown(found['kind'])}", ", ".join(KINDS))
+    _model(found | {"id": name})
+    return {"name": name, **found}
+
+
+def read_request(request: object, submitted: float) -> tuple[str, Job]:
+    """The name and the job of a request that came over the wire. Raises ``InputError``."""
+    if not isinstance(request, Mapping) or not _FIELDS.issuperset(request):
+        raise InputError("job", f"found {shown(request)}", "what dask_hpc.job() makes")
+    fields = dict(request)
+    job_id = fields.pop("id", None)
+    check_word("job id", job_id, may_be_empty=False, longest=2 * _LONGEST)
+    checked = make_request(fields.pop("name", None), nodes=fields.pop("nodes", 1), **fields)
+    name = checked.pop("name")
+    return name, _model(checked | {"id": job_id, "submitted": submitted})
+
+
+def layout_of(request: Mapping[str, Any]) -> str:
+    """The layout that a job has declared; none if it has not."""
+    return str(request.get("layout", ""))
+
+
+def read_workers(scheduler: Any, where: str, given: object) -> list[str]:
+    """Addresses of connected workers, named in any way Dask knows. Raises ``InputError``."""
+    one = [given] if type(given) in (str, int) else given
+    if not isinstance(one, list | tuple | set) or not all(type(name) in (str, int) for name in one):
+        raise InputError(f"{where}: workers", f"found {shown(given)}", "addresses or names of workers")
+    found = compat.named_workers(scheduler, one)
+    if unknown := [name for name, addresses in found.items() if not addresses]:
+        raise InputError(f"{where}: workers", f"found {shown(unknown)}", "workers that are connected")
+    return list(dict.fromkeys(address for addresses in found.values() for address in addresses))
+
+
+def read_why(why: object) -> str:
+    """The reason of a hold. Raises ``InputError``."""
+    check_word("hold: why", why, may_be_empty=False)
+    return str(why)
+
+
+def _seconds(value: Any) -> float:
+    return parse_quantity(value, "s")
+
+
+def _model(fields: dict[str, Any]) -> Job:
+    return Job(**{key: value for key, value in fields.items() if key != "layout"})
+
+
+def read_change(nodes: object) -> int:
+    """How many nodes more, or less, a job wants. Raises ``InputError``."""
+    if type(nodes) is not int or not 0 < abs(nodes) <= MOST_NODES:
+        raise InputError("request: nodes", f"found {shown(nodes)}", "+1, -1 and so on")
+    return nodes
+
+
+def read_number(where: str, number: object) -> None:
+    """A place in a row of things that are numbered from 0, or an ``InputError``."""
+    if type(number) is not int or number < 0:
+        raise InputError(where, f"found {shown(number)}", "a whole number >= 0")
+
+
+def check_word(where: str, value: object, *, may_be_empty: bool = True, longest: int = _LONGEST) -> None:
+    """A name that fits on one line of any screen, or an ``InputError``."""
+    if (
+        not isinstance(value, str)
+        or len(value) > longest
+        or not value.isprintable()
+        or not (value.strip() or may_be_empty)
+    ):
+        raise InputError(where, f"found {shown(value)}", f"a word of at most {longest} characters")
+
+
+NAME = "dask-hpc"  # of our plugin, among those of a scheduler
+_ON_ITS_WAY = 2.0  # seconds for a graph that was submitted just before we ask about its job
+_LOOK = 0.05
+
+
+async def is_managed(client: Client) -> bool:
+    """Whether somebody there answers ``ask``: nobody does on a scheduler that does not know our package."""
+    try:
+        return bool(await client.run_on_scheduler(_has_plugin))
+    except Exception:
+        return False
+
+
+def _has_plugin(dask_scheduler: Any) -> bool:
+    return NAME in dask_scheduler.plugins
+
+
+async def ask(client: Client, call: str, **given: Any) -> Any:
+    """The answer to one of the calls ``hpc_*``, as plain data."""
+    found = await getattr(client.scheduler, call)(**given)
+    if found is None:  # what a scheduler answers to a call it does not know
+        raise RuntimeError("this cluster is not managed (any more)")
+    return _with_lists(found)
+
+
+async def ask_of_job(client: Client, call: str, job_id: str, **given: Any) -> Any:
+    """The answer to a call that concerns one job. A graph and a question travel on ways of their own, so
+    a job that is not known yet may be so in a moment."""
+    clock = asyncio.get_running_loop().time
+    limit = clock() + _ON_ITS_WAY
+    while True:
+        try:
+            return await ask(client, call, id=job_id, **given)
+        except InputError as error:
+            if error.where != "job" or clock() > limit:
+                raise
+        await asyncio.sleep(_LOOK)
+
+
+def _with_lists(found: Any) -> Any:
+    """Lists come out of Dask's messages as tuples; plain data has lists."""
+    if isinstance(found, dict):
+        return {key: _with_lists(value) for key, value in found.items()}
+    if isinstance(found, list | tuple):
+        return [_with_lists(value) for value in found]
+    return found

@@ -1,0 +1,287 @@
+"""The scheduler's half of a farewell: what only a leaving worker holds goes to those that stay, in time.
+
+A worker says farewell when it learns that it must go: at SIGTERM, or when it is closed without having been
+retired. What would cost most seconds per byte to compute again moves first, and when its time is over the
+rest is left to Dask, which computes it again elsewhere. What fits nowhere, or has nowhere to go, the worker
+writes to the rescue store, if there is one. Nothing is moved, and nobody is kept waiting, when
+
+1. nothing is there that others do not have, as after a retirement;
+2. nobody stays: the cluster closes, and its workers close together;
+3. the scheduler itself closes, or control is off.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from dask_hpc import dask as compat
+from dask_hpc.checkpoint.scheduler.rescue import Rescue
+from dask_hpc.cluster.scheduler.leaving import drain_copies
+from dask_hpc.cluster.scheduler.moves import blocks_on, carry_out, rooms_on
+from dask_hpc.cluster.worker.farewell import NAME, FarewellPlugin
+from dask_hpc.model.errors import InputError, is_number, one_line, shown
+from dask_hpc.model.units import show_large
+from dask_hpc.planning.moves.leaving import Block, Move, Recipe, dearest_that_fit, evacuate, worth_first
+
+_ANCESTORS = 100_000  # recipes looked at in one farewell
+_MOMENT, _LOOKS = 0.2, 20  # seconds to see whether the others close as well, and looks meanwhile
+_LOOK = 0.05  # seconds between looks at who closes
+_PATIENCE = 5.0  # seconds that workers have to take or give back our plugin when control ends
+_LONGEST = 3600.0  # seconds that a worker may ask for
+
+
+class Farewells:
+    """What leaving workers say and are answered. ``tell`` adds to the story, ``count_error`` counts."""
+
+    def __init__(
+        self,
+        scheduler: Any,
+        seconds: float,
+        rescue: Rescue,
+        tell: Callable[[str, str], None],
+        count_error: Callable[[str, Exception], None],
+        is_on: Callable[[], bool],
+    ) -> None:
+        self._scheduler = scheduler
+        self._rescue = rescue
+        self._tell = tell
+        self._count_error = count_error
+        self._is_on = is_on
+        self._plugin = compat.pickled(FarewellPlugin(seconds, rescue.store))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._going: dict[str, _Going] = {}
+        #: why workers close, as they logged it
+        self._reasons: dict[str, str] = {}
+
+    def start(self) -> None:
+        """All workers, now and later, will say farewell."""
+        self._spawn(compat.add_worker_plugin(self._scheduler, NAME, self._plugin))
+
+    async def stop(self) -> None:
+        """No worker will any more."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_PATIENCE)  # or they would learn of us after this
+        self.cancel()
+        with suppress(TimeoutError, OSError):  # a worker that does not answer, or has gone
+            async with asyncio.timeout(_PATIENCE):
+                await compat.remove_worker_plugin(self._scheduler, NAME)
+
+    def cancel(self) -> None:
+        """The scheduler closes: nothing of ours goes on."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    # what happens
+
+    def event(self, topic: str, message: Any) -> None:
+        """Something was logged: perhaps that a worker closes, and why."""
+        is_closing = isinstance(message, dict) and message.get("action") == "closing-worker"
+        if is_closing and self._status(topic) is not None:
+            self._reasons[topic] = str(message.get("reason"))
+
+    def worker_leaves(self, address: str) -> None:
+        """A worker is gone."""
+        self._reasons.pop(address, None)
+        self._going.pop(address, None)
+
+    # remote calls
+
+    async def farewell(
+        self, address: Any = None, reason: Any = "", seconds: Any = 0, stored: Any = (), problem: Any = ""
+    ) -> dict[str, Any]:
+        """A worker leaves, in so many seconds at most. Answers what it should store, if anything; then the
+        worker calls again and says what it stored. The last answer comes when all is done that can be."""
+        if not all(isinstance(text, str) for text in (address, reason, problem)):
+            found = f"found {shown(address)}, {shown(reason)}, {shown(problem)}"
+            raise InputError("farewell", found, "the address of a worker, a reason and a problem")
+        if not is_number(seconds, 0, _LONGEST):
+            raise InputError("farewell: seconds", f"found {shown(seconds)}", f"0 to {_LONGEST:g}")
+        if not isinstance(stored, list | tuple):
+            raise InputError("farewell: stored", f"found {shown(stored)}", "keys")
+        keys: list[Any] = []
+        if self._is_on() and not compat.is_closing(self._scheduler) and self._status(address) is not None:
+            try:
+                if problem:
+                    self._tell("rescue", one_line(f"worker {address} cannot store: {problem}"))
+                self._rescue.wrote(stored)
+                keys = await self._next(address, reason, seconds)
+            except Exception as error:
+                self._count_error("a farewell", error)
+        return {"store": keys}
+
+    # deeds
+
+    async def _next(self, address: str, reason: str, seconds: float) -> list[Hashable]:
+        """What the worker should store now; nothing if it may go."""
+        going = self._going.get(address)
+        if going is None:
+            going = self._going[address] = _Going(asyncio.get_running_loop().time() + seconds)
+            if self._only_there(address):
+                await self._see(lambda: reason or address in self._reasons)
+                await self._see(lambda: not self._stays(address))
+            moves = self._plan(address, going)
+            is_alone = not self._stays(address) or not _is_told_to_go(self._why(address, reason))
+            going.moving = self._spawn(self._hand_over(address, going, moves, with_copies=not is_alone))
+            if keys := self._to_store(going, self._why(address, reason), going.unplaced):
+                return keys  # meanwhile the others fetch what they can
+        if going.moving is not None:
+            await asyncio.wait([going.moving])
+        if self._status(address) is None:
+            return []
+        reason = self._why(address, reason)
+        if asyncio.get_running_loop().time() < going.deadline and (
+            keys := self._to_store(going, reason, self._left(address, going))
+        ):
+            return keys
+        if going.first and (self._stays(address) or _is_told_to_go(reason)):
+            self._tell_result(address, reason, going.first)
+        # Going on purpose is no failure: what it ran is not under suspicion.
+        await compat.let_worker_go(self._scheduler, address)
+        return []
+
+    def _to_store(self, going: "_Going", reason: str, keys: Iterable[Hashable]) -> list[Hashable]:
+        """Those that the store may take, each asked for once. A cluster that closes stores nothing."""
+        if not _is_told_to_go(reason):
+            return []
+        found = [key for key in keys if key not in going.asked_for and self._rescue.may_be_stored(key)]
+        going.asked_for.update(found)
+        return found
+
+    def _why(self, address: str, said: str) -> str:
+        """What the worker said, or what it logged; that comes another way, and perhaps a moment later."""
+        return said or self._reasons.get(address, "it closes")
+
+    async def _see(self, found: Callable[[], object]) -> None:
+        """Wait a moment for what may be on its way: why the worker closes, and whether the others do as well
+        (a closing cluster closes its workers one after the other)."""
+        for _ in range(_LOOKS):
+            if found():
+                return
+            await asyncio.sleep(_MOMENT / _LOOKS)
+
+    def _left(self, address: str, going: "_Going") -> list[Hashable]:
+        """What only this worker holds now, the dearest first, and last what has come since."""
+        there = self._only_there(address)
+        return [key for key in going.order if key in there] + [key for key in there if key not in going.first]
+
+    def _plan(self, address: str, going: "_Going") -> tuple[Move, ...]:
+        """Where everything goes that only this worker holds, the dearest first."""
+        there = self._only_there(address)
+        going.first = there | going.first
+        order = worth_first(there, self._recipes(there))
+        blocks = [there[key] for key in order]
+        rooms = rooms_on(self._scheduler, self._stays(address))
+        plan = evacuate(blocks, self._leaving(address), rooms)
+        if plan.unplaced and rooms:
+            self._tell("farewell", f"worker {address}: {plan.reason}")
+            plan = dearest_that_fit(blocks, rooms)
+        left = {block.key for block in plan.unplaced}
+        going.order = order
+        going.unplaced = [key for key in order if key in left]
+        return plan.moves
+
+    async def _hand_over(
+        self, address: str, going: "_Going", moves: tuple[Move, ...], with_copies: bool
+    ) -> None:
+        """Until the time is over. If one who should take something closes as well, plan anew. What it keeps
+        of other workers' results follows."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(going.deadline):
+                await self._move(address, going, moves)
+                if with_copies:
+                    await drain_copies(self._scheduler, [address])
+
+    async def _move(self, address: str, going: "_Going", moves: tuple[Move, ...]) -> None:
+        while moves:
+            targets = {move.target for move in moves}
+            work = carry_out(self._scheduler, moves, f"worker {address} leaves", self._tell)
+            carrying = asyncio.ensure_future(work)
+            try:
+                while not carrying.done() and targets.isdisjoint(self._reasons):
+                    await asyncio.wait([carrying], timeout=_LOOK)
+            finally:
+                is_done = not carrying.cancel()
+                await asyncio.gather(carrying, return_exceptions=True)
+            if is_done:
+                carrying.result()
+                return
+            moves = self._plan(address, going)
+
+    def _tell_result(self, address: str, reason: str, first: dict[Hashable, Block]) -> None:
+        """How much of what only this worker held is saved."""
+        there = self._only_there(address).keys() & first.keys()
+        lost = self._rescue.not_stored(there)
+        size = sum(block.nbytes for block in first.values())
+        kept = size - sum(first[key].nbytes for key in lost)
+        words = f"{len(first) - len(there)} of {len(first)} results handed over"
+        if self._rescue.store is not None:
+            words += f", {len(there) - len(lost)} stored"
+        share = f"{100 * kept / size:.0f} % of {show_large(size, 'B')}" if size else "0 B"
+        alone = "" if self._stays(address) else "; nobody stays"
+        self._tell("farewell", f"worker {address} leaves ({reason}): {words} ({share}){alone}")
+
+    def _only_there(self, address: str) -> dict[Hashable, Block]:
+        """What is lost with this worker, as nobody has it who stays."""
+        leaving = self._leaving(address)
+        blocks = blocks_on(self._scheduler, [address])
+        return {block.key: block for block in blocks if leaving.issuperset(block.holders)}
+
+    def _recipes(self, keys: Iterable[Hashable]) -> dict[Hashable, Recipe]:
+        """Of these results, and of their ancestors that nobody holds."""
+        found: dict[Hashable, Recipe] = {}
+        todo = list(keys)
+        while todo and len(found) < _ANCESTORS:
+            key = todo.pop()
+            task = compat.find_task(self._scheduler, key)
+            if task is not None and key not in found:
+                needs = tuple(compat.dependencies(task))
+                found[key] = Recipe(self._seconds(task), compat.size(task), needs)
+                todo += [n for n in needs if not compat.holders(compat.find_task(self._scheduler, n))]
+        return found
+
+    def _seconds(self, task: Any) -> float:
+        return compat.average_duration(self._scheduler, compat.prefix(task)) or 0.0
+
+    def _status(self, address: str) -> str | None:
+        return compat.worker_status(self._scheduler, address)
+
+    def _leaving(self, address: str) -> set[str]:
+        # A worker that closes may be told meanwhile to go on, and then says that it runs: it does not.
+        return compat.leaving_workers(self._scheduler) | self._reasons.keys() | {address}
+
+    def _stays(self, address: str) -> set[str]:
+        return compat.running_workers(self._scheduler) - self._reasons.keys() - {address}
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception) and not isinstance(error, OSError):  # one that has gone
+            self._count_error("a farewell", error)
+
+
+@dataclass
+class _Going:
+    """A worker on its way out."""
+
+    deadline: float
+    #: what only it held when it said so
+    first: dict[Hashable, Block] = field(default_factory=dict)
+    #: its keys, the dearest first
+    order: list[Hashable] = field(default_factory=list)
+    #: those for which there is no room elsewhere, the dearest first
+    unplaced: list[Hashable] = field(default_factory=list)
+    asked_for: set[Hashable] = field(default_factory=set)
+    moving: asyncio.Task[None] | None = None
+
+
+def _is_told_to_go(reason: str) -> bool:
+    """Whether a worker leaves by somebody's order or at the end of its time, not because all is closed."""
+    return reason.startswith("signal") or "lifetime" in reason

@@ -1,0 +1,296 @@
+"""The gate: which task belongs to which job, and where it may run.
+
+All tasks of a job share one restriction set. While the job waits, the set holds an address that no
+worker has, so its tasks wait in Dask's state ``no-worker``; starting the job is one edit of the set and a
+nudge of those tasks. Nothing outside of jobs is ever touched. Root tasks, which Dask would queue if they
+were not restricted, share another set and pass in waves (``waves.py``). A job that holds all workers is
+not restricted: both sets are empty.
+
+What the user said about single tasks (``workers=``) is respected: such a task waits with its job and then
+runs on those of the named workers that the job holds; if it holds none of them, where the user said
+(outside the allotment), or anywhere in the allotment with ``allow_other_workers=True``.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.waves import Waves
+from dask_hpc.model.node import Nodes
+
+
+class Gate:
+    """Owner of every task of every job, by key."""
+
+    def __init__(self, scheduler: Any, nodes: Nodes, count_error: Callable[[str, Exception], None]) -> None:
+        self._scheduler = scheduler
+        self._nodes = nodes
+        self.owner: dict[Hashable, LiveJob] = {}
+        self.waves = Waves(scheduler, self.owner, count_error)
+        #: tasks that left their job: to be nudged when Dask is not in the middle of something
+        self._freed: dict[Hashable, None] = {}
+
+    def submit(self, keys: Iterable[Hashable], job: LiveJob | None) -> bool:
+        """A graph arrives, from a job or from outside. Whether tasks of waiting jobs changed hands.
+
+        New tasks become the job's. A task that another job already has stays there; if that one still
+        waits, it has to start first. But somebody who runs already is not made to wait: whoever is
+        outside of jobs, or in a running job, takes over the waiting tasks he needs.
+        """
+        foreign = []
+        is_root = self._root_rule(job)
+        for key in keys:
+            task = compat.find_task(self._scheduler, key)
+            owner = self.owner.get(key)
+            if owner is job:
+                continue
+            if owner is None or owner.state == "done":
+                if job is not None and compat.is_new(task):
+                    self._adopt(key, task, job, is_root)
+            elif not compat.is_settled(task):
+                if owner.state == "waiting":
+                    foreign.append(key)
+                if job is not None:
+                    job.needs.add(key)
+                    if owner not in job.producers and not owner.waits_for(job):
+                        job.producers.add(owner)
+        if not foreign or (job is not None and job.state != "running"):
+            return False
+        return self.take_over(foreign, job)
+
+    def take_over(self, keys: Iterable[Hashable], job: LiveJob | None) -> bool:
+        """Move tasks of waiting jobs, and what these need, to a running job or out of all jobs."""
+        found = {}
+        todo = list(keys)
+        while todo:
+            key = todo.pop()
+            owner = self.owner.get(key)
+            task = compat.find_task(self._scheduler, key)
+            if owner is None or owner is job or owner.state != "waiting" or key in found or task is None:
+                continue
+            if not compat.is_settled(task):
+                found[key] = task
+                todo.extend(compat.dependencies(task))
+        is_root = self._root_rule(job)
+        for key, task in found.items():
+            self._disown(key, task)
+            if job is not None:
+                self._adopt(key, task, job, is_root)
+                self.waves.lanes.keep(key, task)
+                if compat.is_unfinished(task):
+                    job.owe(key, compat.prefix(task))
+            self._freed[key] = None
+        return bool(found)
+
+    def let_go(self, keys: Iterable[Hashable], job: LiveJob) -> None:
+        """These tasks of the job are needed by others only: they leave it."""
+        for key in keys:
+            task = compat.find_task(self._scheduler, key)
+            if task is not None and self.owner.get(key) is job:
+                self._disown(key, task)
+                self._freed[key] = None
+
+    def open(self, job: LiveJob, addresses: Iterable[str]) -> None:
+        """The job starts on these workers; its tasks are nudged."""
+        self.move(job, addresses)
+        compat.nudge(self._scheduler, list(job.held), f"hpc-start-{job.id}", plainly=not job.confined)
+
+    def move(self, job: LiveJob, addresses: Iterable[str]) -> None:
+        """What the job starts from now on runs on these workers. Holding all of them it is not restricted."""
+        self.waves.hold(job, addresses)
+        if job.wishes or not compat.holds_all_workers(self._scheduler, job.workers):
+            self.confine(job)
+        else:
+            job.confined = False
+            job.gate.clear()
+            if not job.ready:
+                job.wave.clear()
+        self.waves.look_at(job)
+        for key, wishes in job.wishes.items():
+            self._place(compat.find_task(self._scheduler, key), job, wishes)
+
+    def confine(self, job: LiveJob) -> None:
+        """The job starts tasks on its own workers only, whether it was restricted before or not."""
+        was_confined, job.confined = job.confined, True
+        job.gate.clear()
+        job.gate.update(job.workers)
+        job.wave.add(compat.GATE)
+        if not was_confined:
+            self.waves.take_back(job)
+
+    def extend(self, job: LiveJob, addresses: Iterable[str]) -> None:
+        """More workers on the job's nodes. Dask itself looks again at what waits for them."""
+        self.waves.hold(job, {*job.workers, *addresses})
+        if job.confined:
+            job.gate.update(addresses)
+        self.waves.look_at(job)
+
+    def cut(self, job: LiveJob, address: str) -> None:
+        """A worker of the job is gone."""
+        self.waves.hold(job, job.workers - {address})
+        job.gate.discard(address)
+
+    def shut(self, job: LiveJob) -> None:
+        """The job has to wait (again). Tasks that others need meanwhile leave it, so that they can run."""
+        self.waves.forget(job)
+        self.waves.hold(job, ())
+        self.confine(job)
+        job.gate.add(compat.GATE)
+        is_root = self._root_rule(job)
+        for key in job.unfinished:
+            task = compat.find_task(self._scheduler, key)
+            # Dask's shuffles exchange the sets of their tasks, and the user's wishes may have been
+            # given back: make sure that all share ours again.
+            compat.take_wishes(task)
+            compat.restrict(task, job.gate)
+            if key not in job.wishes and key not in job.passed and is_root(task):
+                compat.restrict(task, job.wave)
+                if job.held.pop(key, job) is None:
+                    self.waves.root_waits(key, task, job)
+            self.waves.lanes.keep(key, task)
+        self.take_over([key for key in job.unfinished if self._is_needed_outside(key, job)], None)
+
+    def lift(self, job: LiveJob) -> None:
+        """The job is over. What is ever computed again of it may run anywhere."""
+        self.waves.forget(job)
+        job.confined = False
+        job.gate.clear()
+        job.wave.clear()
+        job.ready.clear()
+        job.passed.clear()
+        self.waves.hold(job, ())
+        for key, wishes in job.wishes.items():
+            compat.give_back(compat.find_task(self._scheduler, key), wishes)
+        job.wishes.clear()
+        job.needs.clear()
+        job.producers.clear()
+
+    def lift_all(self) -> None:
+        """No trace of any job is left, and everything runs as in plain Dask."""
+        for key, job in self.owner.items():
+            task = compat.find_task(self._scheduler, key)
+            if task is not None:
+                compat.give_back(task, job.wishes.get(key))
+                self._freed[key] = None
+        for job in set(self.owner.values()):
+            job.ready.clear()
+            job.passed.clear()
+        self.owner.clear()
+        self._freed.update(dict.fromkeys(self.waves.close()))
+        self.nudge_freed()
+
+    @property
+    def has_freed(self) -> bool:
+        """Whether tasks left their job that Dask has not looked at yet."""
+        return bool(self._freed)
+
+    def nudge_freed(self) -> None:
+        """Let Dask look at the tasks that left their job."""
+        if self._freed:
+            freed, self._freed = self._freed, {}
+            compat.nudge(self._scheduler, freed, "hpc-freed", plainly=True)
+
+    def forget(self, key: Hashable, job: LiveJob) -> None:
+        """Dask forgot a task."""
+        del self.owner[key]
+        self._drop(key, job)
+        job.wishes.pop(key, None)
+
+    def _adopt(self, key: Hashable, task: Any, job: LiveJob, is_root: compat.RootRule) -> None:
+        self.owner[key] = job
+        wishes = compat.take_wishes(task)
+        if wishes is None:
+            compat.restrict(task, job.wave if is_root(task) else job.gate)
+        else:
+            job.wishes[key] = wishes
+            if not job.confined:
+                self.confine(job)
+            self._place(task, job, wishes)
+
+    def _disown(self, key: Hashable, task: Any) -> None:
+        job = self.owner.pop(key)
+        self._drop(key, job)
+        compat.give_back(task, job.wishes.pop(key, None))
+        self.waves.lanes.keep(key, task)
+
+    def _drop(self, key: Hashable, job: LiveJob) -> None:
+        job.settle(key)
+        job.held.pop(key, None)
+        job.ready.discard(key)
+        job.passed.discard(key)
+
+    def _root_rule(self, job: LiveJob | None) -> compat.RootRule:
+        """Which tasks Dask would queue if the cluster were the job's workers; while it waits, those it
+        asks for."""
+        if job is not None and job.workers:
+            threads: float = compat.threads_of(self._scheduler, job.workers)
+        else:
+            per_node = compat.all_threads(self._scheduler) / max(1, len(self._nodes))
+            threads = per_node * (job.model.nodes if job else 1)
+        return compat.RootRule(self._scheduler, threads)
+
+    def _place(self, task: Any, job: LiveJob, wishes: compat.Wishes) -> None:
+        compat.restrict(task, job.gate)
+        if job.state == "waiting":
+            return
+        inside = job.gate & compat.wished_addresses(self._scheduler, wishes)
+        if inside:
+            compat.restrict(task, inside)
+        elif not wishes.loose:
+            compat.give_back(task, wishes)
+
+    def _is_needed_outside(self, key: Hashable, job: LiveJob) -> bool:
+        for dependent in compat.dependents(compat.find_task(self._scheduler, key)):
+            owner = self.owner.get(dependent)
+            if owner is None or (owner is not job and owner.state == "running"):
+                return True
+        return False
+
+
+class DryGate(Gate):
+    """Stands where a gate stands. Decisions are made and told; no task is kept, moved or restricted."""
+
+    def submit(self, keys: Iterable[Hashable], job: LiveJob | None) -> bool:
+        """New tasks belong to the job; nothing else follows from that."""
+        for key in keys:
+            if job is not None and key not in self.owner and compat.is_new(self._find(key)):
+                self.owner[key] = job
+        return False
+
+    def take_over(self, keys: Iterable[Hashable], job: LiveJob | None) -> bool:
+        """Nobody waits, so there is nothing to be taken over."""
+        return False
+
+    def let_go(self, keys: Iterable[Hashable], job: LiveJob) -> None:
+        """These tasks leave their job."""
+        for key in keys:
+            if self.owner.get(key) is job:
+                self._drop(key, self.owner.pop(key))
+
+    def open(self, job: LiveJob, addresses: Iterable[str]) -> None:
+        """Only noted."""
+        job.workers = set(addresses)
+
+    def move(self, job: LiveJob, addresses: Iterable[str]) -> None:
+        """Only noted."""
+        job.workers = set(addresses)
+
+    def confine(self, job: LiveJob) -> None:
+        """Nothing."""
+
+    def extend(self, job: LiveJob, addresses: Iterable[str]) -> None:
+        """Only noted."""
+        job.workers.update(addresses)
+
+    def shut(self, job: LiveJob) -> None:
+        """Only noted."""
+        job.workers.clear()
+
+    def lift_all(self) -> None:
+        """Nothing is restricted, so nothing is to be lifted."""
+        self.owner.clear()
+        self.waves.close()
+
+    def _find(self, key: Hashable) -> Any:
+        return compat.find_task(self._scheduler, key)

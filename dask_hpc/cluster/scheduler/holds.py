@@ -1,0 +1,278 @@
+"""Holds: workers that are kept from starting tasks for a while, so that nothing is stranded or run twice.
+
+A hold exists on the scheduler only, where the worker counts as paused. The worker itself goes on: it serves
+its data, finishes what it runs, and starts what nobody else may run. Everything else it has not started is
+given to other workers. What a worker says of itself meanwhile (its memory monitor pauses and resumes it) is
+remembered, not obeyed, and is in force when the hold ends. A worker that paused itself is drained too: Dask
+would leave its tasks there until it has memory again.
+
+Refused is a hold
+
+1. of a worker that is not there, or is leaving;
+2. that would leave no worker running;
+3. of a worker that a plugin needs where it is, as Dask's shuffles do;
+4. that would leave a task that must still run with no running worker it may run on.
+
+A shuffle that begins leaves held workers out. If one is needed all the same (a task that feeds the shuffle
+runs there), it works on until the shuffle is over, and is held again. A task that arrives later and may run
+on held workers only waits; status and story say so.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from typing import Any
+
+from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.model.node import Nodes
+
+_EVERY = 0.2  # seconds between looks at held workers: tasks in flight still arrive, shuffles begin and end
+_SHOWN = 10  # tasks named in the status
+
+
+class Holds:
+    """Who is held, and why. Several callers may hold one worker; it works again when the last lets go."""
+
+    def __init__(
+        self,
+        scheduler: Any,
+        tell: Callable[[str, str], None],
+        running_jobs: Callable[[], Iterator[LiveJob]],
+        count_error: Callable[[str, Exception], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._tell = tell
+        self._running_jobs = running_jobs
+        self._count_error = count_error
+        #: held workers, and the reasons of each
+        self.reasons: dict[str, dict[str, None]] = {}
+        #: what held workers last said of themselves
+        self._said: dict[str, str] = {}
+        self._paused_themselves: set[str] = set()
+        self._coming_back: set[str] = set()
+        #: held workers that work on for a plugin's sake
+        self._lent: set[str] = set()
+        #: tasks restricted by the user that may not have run yet
+        self._restricted: dict[Hashable, None] = {}
+        self._pruned = 0
+        #: tasks that only held workers could run
+        self.stuck: dict[Hashable, None] = {}
+        self._timer: Any = None
+        self.mover = compat.TaskMover(scheduler)
+        self._end_filter = compat.filter_worker_status(scheduler, self._worker_says)
+        self._end_shuffles = compat.keep_out_of_shuffles(scheduler, lambda: self.reasons)
+
+    # what callers ask for
+
+    def hold(self, addresses: Iterable[str], why: str, *, for_good: bool = False) -> dict[str, str]:
+        """Let these workers start no more tasks. Those that cannot be held, and the reason.
+
+        ``for_good``: they are to leave, so a job that has no other worker will wait again, as always when
+        its last node goes; that is no reason to refuse.
+        """
+        refused, new = {}, []
+        for address in addresses:
+            if address not in self.reasons:
+                refusal = self.refusal([address], for_good=for_good)
+                if refusal is not None:
+                    refused[address] = refusal
+                    self._tell("hold-refused", f"worker {address} ({why}): {refusal}")
+                    continue
+                self._said[address] = compat.worker_status(self._scheduler, address) or "running"
+                self.reasons[address] = {}
+                compat.set_worker_status(self._scheduler, address, "paused")
+                new.append(address)
+            if why not in self.reasons[address]:
+                self.reasons[address][why] = None
+                self._tell("hold", f"worker {address}: {why}")
+        for address in new:  # when all are held: none is to take the tasks of another
+            self.mover.drain(address)
+        if new:
+            self._look_later()
+        return refused
+
+    def release(self, address: str, why: str | None = None) -> bool:
+        """Let go of the worker for this reason, or for all. Whether it works again."""
+        reasons = self.reasons.get(address)
+        if reasons is None or (why is not None and why not in reasons):
+            return False
+        if why is not None:
+            del reasons[why]
+        if why is None or not reasons:
+            self._let_work(address)
+            del self.reasons[address]
+            del self._said[address]
+            self._lent.discard(address)
+            self._tell("release", f"worker {address}: {why or 'all holds are lifted'}")
+            return True
+        return False
+
+    def is_lent(self, address: str) -> bool:
+        """Whether a held worker works on because a plugin needs it."""
+        return address in self._lent
+
+    def refusal(self, together: Collection[str], *, for_good: bool = False) -> str | None:
+        """Why these workers cannot be held now, all of them; None if they can."""
+        others = compat.running_workers(self._scheduler).difference(together)
+        for address in together:
+            status = compat.worker_status(self._scheduler, address)
+            if status is None:
+                return "no such worker"
+            if status not in ("running", "paused"):
+                return f"it is leaving already ({status})"
+            if not others:
+                return "no other worker runs"
+            if plugin := compat.veto(self._scheduler, address):
+                return f"{plugin} needs it where it is"
+        for job in () if for_good else self._running_jobs():
+            if job.unfinished and not job.workers.isdisjoint(together) and not job.workers & others:
+                return f"it is the last running worker of job {job.id}"
+        return self.is_needed(together)
+
+    def is_needed(self, together: Collection[str]) -> str | None:
+        """The task that nobody but these workers may run, in words; None if there is none."""
+        others = compat.running_workers(self._scheduler).difference(together)
+        key = next(self._needing(set(together), others), None)
+        return None if key is None else f"no other running worker may run {key!r}"
+
+    def bring_back(self, address: str) -> None:
+        """Dask could not let a worker go after all, and tells it to be again what Dask thinks it was: if it
+        is held, paused, by us. It is to run."""
+        self._coming_back.add(address)
+        if address in self.reasons:
+            compat.tell_worker_status(self._scheduler, address, "running")
+
+    def is_coming_back(self, address: str) -> bool:
+        """Whether it has not said yet that it runs."""
+        return address in self._coming_back
+
+    def close(self) -> None:
+        """Everybody works again, and nothing of ours is left."""
+        for address in list(self.reasons):
+            self.release(address)
+        self._end_filter()
+        self._end_shuffles()
+        self.mover.close()
+        self.stop_timer()
+
+    def stop_timer(self) -> None:
+        """The scheduler closes."""
+        if self._timer is not None:
+            self._scheduler.loop.remove_timeout(self._timer)
+            self._timer = None
+
+    # what happens
+
+    def graph_arrives(self, annotations: Any) -> None:
+        """Tasks were submitted. Those that the user restricted are remembered."""
+        for name in ("workers", "resources"):
+            self._restricted.update(dict.fromkeys(annotations.get(name) or ()))
+        if len(self._restricted) > 2 * self._pruned + 1000:
+            known = (key for key in self._restricted if compat.find_task(self._scheduler, key))
+            self._restricted = dict.fromkeys(known)
+            self._pruned = len(self._restricted)
+
+    def task_waits(self, key: Hashable, finish: str) -> None:
+        """A task begins to wait for a worker, or no longer does."""
+        if finish != "no-worker":
+            self.stuck.pop(key, None)
+        elif key not in self.stuck:
+            task = compat.find_task(self._scheduler, key)
+            if compat.permitted(self._scheduler, task, set(self.reasons)):
+                self.stuck[key] = None
+                if len(self.stuck) <= _SHOWN:  # the story need not name them all
+                    self._tell("task-waits", f"only workers that are held may run {key!r}")
+
+    def tasks_vanish(self) -> None:
+        """Dask cleared all its tasks."""
+        self._restricted.clear()
+        self.stuck.clear()
+
+    def worker_leaves(self, address: str) -> None:
+        """A worker is gone, and with it its holds."""
+        self.reasons.pop(address, None)
+        self._said.pop(address, None)
+        self._lent.discard(address)
+        self._paused_themselves.discard(address)
+        self._coming_back.discard(address)
+
+    def nodes(self, nodes: Nodes, besides: str) -> set[str]:
+        """The nodes on which no worker may start anything, for other reasons than that."""
+        held = {address for address, reasons in self.reasons.items() if reasons.keys() - {besides}}
+        touched = {nodes.node_of(address) for address in held}
+        return {name for name in touched if held.issuperset(nodes.workers(name))}
+
+    def in_the_way(self, why: str) -> Iterator[tuple[Hashable, set[str]]]:
+        """Tasks that only held workers could run, with those of them that are held for this reason alone."""
+        for key in self.stuck:
+            task = compat.find_task(self._scheduler, key)
+            alone = {address for address, reasons in self.reasons.items() if reasons.keys() == {why}}
+            if task is not None and (found := compat.permitted(self._scheduler, task, alone)):
+                yield key, found
+
+    def as_status(self) -> dict[str, Any]:
+        """Plain data for the status."""
+        return {
+            "holds": [{"worker": address, "why": list(why)} for address, why in self.reasons.items()],
+            "waiting_for_held_workers": [str(key) for key, _ in zip(self.stuck, range(_SHOWN), strict=False)],
+        }
+
+    # inner workings
+
+    def _needing(self, there: set[str], others: set[str]) -> Iterator[Hashable]:
+        """Restricted tasks that must still run, may run there, and on no other running worker."""
+        for key in self._restricted:
+            task = compat.find_task(self._scheduler, key)
+            if task is not None and compat.is_unfinished(task):
+                with_them = compat.permitted(self._scheduler, task, others | there)
+                if with_them & there and not compat.permitted(self._scheduler, task, others):
+                    yield key
+
+    def _worker_says(self, address: str, status: str) -> str:
+        """A worker reports its status. What Dask is to hear: a held worker stays paused."""
+        if status == "running":
+            self._coming_back.discard(address)
+        if status == "paused":
+            self._paused_themselves.add(address)
+            self._look_later(0)
+        else:
+            self._paused_themselves.discard(address)
+        if address not in self.reasons or status not in ("running", "paused"):
+            return status
+        self._said[address] = status
+        return status if address in self._lent else "paused"
+
+    def _let_work(self, address: str) -> None:
+        if self._said[address] == "running" and compat.worker_status(self._scheduler, address) == "paused":
+            compat.set_worker_status(self._scheduler, address, "running")
+
+    def _look_later(self, after: float = _EVERY) -> None:
+        if self._timer is not None and after:
+            return
+        if self._timer is not None:
+            self._scheduler.loop.remove_timeout(self._timer)
+        self._timer = self._scheduler.loop.call_later(after, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        try:
+            for address in list(self.reasons):
+                self._lend_or_take_back(address)
+            for address in {*self.reasons, *self._paused_themselves}:
+                if compat.worker_status(self._scheduler, address) == "paused":
+                    self.mover.drain(address)
+        except Exception as error:
+            self._count_error("a hold", error)
+        if self.reasons or self._paused_themselves:
+            self._look_later()
+
+    def _lend_or_take_back(self, address: str) -> None:
+        plugin = compat.veto(self._scheduler, address)
+        if plugin and address not in self._lent:
+            self._lent.add(address)
+            self._let_work(address)
+            self._tell("hold", f"worker {address} works on while {plugin} needs it")
+        elif not plugin and address in self._lent:
+            self._lent.discard(address)
+            if compat.worker_status(self._scheduler, address) == "running":
+                compat.set_worker_status(self._scheduler, address, "paused")
+            self._tell("hold", f"worker {address} is held again: no plugin needs it any more")

@@ -1,0 +1,353 @@
+"""A live job: what it asked for, which tasks it has, and where they may run."""
+
+from asyncio import Lock
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import Any, Literal
+
+from dask_hpc.dask import GATE, Wishes
+from dask_hpc.model.job import Job
+from dask_hpc.model.snapshot import Indices
+
+#: so many tasks must have ended since the last change of size before anything is concluded from them
+ENOUGH = 10
+#: and this share of the work must be done before an end is expected
+ENOUGH_DONE = 0.05
+#: an end that is expected is corrected if it is off by more than this share of the time that is left
+_OFF = 0.1
+
+
+class Work:
+    """Tasks of one prefix in one job: how many are left, how many are done, and their compute seconds."""
+
+    __slots__ = ("done", "left", "prefix", "seconds")
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.left = 0
+        self.done = 0
+        self.seconds = 0.0
+
+
+class Performance:
+    """Of one job. Seconds are sums over all tasks; transfers may overlap with computing."""
+
+    __slots__ = (
+        "_compute_before", "_noted", "_since", "_tasks_before", "_telling", "_transfer_before",
+        "compute", "disk", "nbytes", "tasks", "transfer", "works",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        #: by prefix of the task names
+        self.works: dict[str, Work] = {}
+        self.compute = 0.0
+        self.transfer = 0.0
+        self.disk = 0.0
+        #: results, and their bytes
+        self.tasks = 0
+        self.nbytes = 0
+        # at how many results somebody should look
+        self._telling = ENOUGH
+        # what there was when the job came to its present size, and when that was
+        self._since = 0.0
+        self._tasks_before = 0
+        self._compute_before = 0.0
+        self._transfer_before = 0.0
+        self._noted = 0
+
+    def work(self, prefix: str) -> Work:
+        """The tasks of that prefix."""
+        work = self.works.get(prefix)
+        if work is None:
+            work = self.works[prefix] = Work(prefix)
+        return work
+
+    def add(self, work: Work, startstops: Iterable[Mapping[str, Any]], nbytes: int) -> bool:
+        """A task has a result, and Dask says what its worker spent on it. Whether it is time to look:
+        there is enough evidence about this size now, or twice as much as the last time."""
+        self.tasks += 1
+        self.nbytes += nbytes
+        work.done += 1
+        for one in startstops:
+            action, seconds = one["action"], one["stop"] - one["start"]
+            if action == "compute":
+                self.compute += seconds
+                work.seconds += seconds
+            elif action == "transfer":
+                self.transfer += seconds
+            elif action in ("disk-read", "disk-write"):
+                self.disk += seconds
+        if self.tasks < self._telling:
+            return False
+        self._telling = 2 * self.tasks - self._tasks_before
+        return True
+
+    def resized(self, now: float) -> None:
+        """The job has another size from now on: what was seen before says nothing about it."""
+        self._telling = self.tasks + ENOUGH
+        self._tasks_before = self.tasks
+        self._since = now
+        self._compute_before = self.compute
+        self._transfer_before = self.transfer
+
+    @property
+    def _is_enough(self) -> bool:
+        return self.tasks - self._tasks_before >= ENOUGH
+
+    @property
+    def mtct(self) -> float | None:
+        """Communication over compute time since the last change of size; None without enough evidence."""
+        compute = self.compute - self._compute_before
+        if not self._is_enough or compute <= 0:
+            return None
+        return (self.transfer - self._transfer_before) / compute
+
+    def seconds_left(self, expected: Callable[[str], float | None]) -> float:
+        """Compute seconds of the tasks that are left, by the mean of their prefix: in this job, else as
+        ``expected`` anywhere, else by the mean of all that are done."""
+        mean = self.compute / self.tasks if self.tasks else 0.0
+        total = 0.0
+        for work in self.works.values():
+            if work.left:
+                if work.done:
+                    one = work.seconds / work.done
+                else:
+                    known = expected(work.prefix)
+                    one = mean if known is None else known
+                total += work.left * one
+        return total
+
+    def progress(self, expected: Callable[[str], float | None]) -> float | None:
+        """The share of the known work that is done; None if nothing is known yet."""
+        if not self.tasks:
+            return None
+        left = self.seconds_left(expected)
+        if self.compute + left > 0:
+            return self.compute / (self.compute + left)
+        return self.tasks / (self.tasks + sum(work.left for work in self.works.values()))
+
+    def time_left(self, now: float, expected: Callable[[str], float | None]) -> float | None:
+        """Seconds until the known work is done, at the pace since the last change of size; None unless
+        ``ENOUGH`` tasks have ended since then and ``ENOUGH_DONE`` of the work is done."""
+        pace = (self.compute - self._compute_before) / max(now - self._since, 1e-3)
+        if not self._is_enough or pace <= 0 or (self.progress(expected) or 0.0) < ENOUGH_DONE:
+            return None
+        return self.seconds_left(expected) / pace
+
+    def note(
+        self, job_id: str, mtct: float | None, indices: Indices, expected: Callable[[str], float | None]
+    ) -> None:
+        """Tell the indices what is new of a running job. A walltime stays the user's word."""
+        if mtct is not None:
+            indices.mtct[job_id] = mtct
+        if self.tasks == self._noted:
+            return
+        self._noted = self.tasks
+        progress = self.progress(expected)
+        if progress is not None:
+            indices.progress[job_id] = progress
+        running = indices.running[job_id]
+        if running.job.walltime < inf:
+            return
+        left = self.time_left(indices.now, expected)
+        if left is not None and not abs(indices.now + left - running.expected_end) <= _OFF * left:
+            indices.expect_end(job_id, indices.now + left)
+
+
+class Ready:
+    """A heap of keys by priority, and by arrival among equals. About 200 bytes for each."""
+
+    __slots__ = ("_arrivals", "_heap", "_latest")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Any, int, Hashable]] = []
+        #: each key that waits, with the number of its arrival; other entries of the heap are void
+        self._latest: dict[Hashable, int] = {}
+        self._arrivals = 0
+
+    def add(self, priority: Any, key: Hashable) -> None:
+        """One more. Adding it again replaces it."""
+        self._arrivals += 1
+        self._latest[key] = self._arrivals
+        heappush(self._heap, (priority, self._arrivals, key))
+
+    def discard(self, key: Hashable) -> None:
+        """It waits no more."""
+        if self._latest.pop(key, None) is not None and len(self._heap) > 2 * len(self._latest) + 100:
+            self._heap = [entry for entry in self._heap if self._latest.get(entry[2]) == entry[1]]
+            heapify(self._heap)
+
+    def first(self) -> tuple[Any, Hashable] | None:
+        """The best, with its priority, or None."""
+        while self._heap:
+            priority, arrival, key = self._heap[0]
+            if self._latest.get(key) == arrival:
+                return priority, key
+            heappop(self._heap)
+        return None
+
+    def pop(self) -> Hashable | None:
+        """Take the best out, or None."""
+        best = self.first()
+        if best is None:
+            return None
+        heappop(self._heap)
+        del self._latest[best[1]]
+        return best[1]
+
+    def clear(self) -> None:
+        """Nothing waits any more."""
+        self._heap.clear()
+        self._latest.clear()
+
+    def __len__(self) -> int:
+        return len(self._latest)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._latest
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._latest)
+
+
+State = Literal["waiting", "running", "done"]
+
+
+class LiveJob:
+    """Mutable; owned by the control loop. Its gate set is shared by all its tasks."""
+
+    __slots__ = (
+        "arrival",
+        "clients",
+        "closed",
+        "confined",
+        "ended",
+        "gate",
+        "held",
+        "helpers",
+        "is_cancelled",
+        "kept_back",
+        "layout",
+        "model",
+        "moving",
+        "name",
+        "needs",
+        "nodes",
+        "passed",
+        "performance",
+        "producers",
+        "ready",
+        "reason",
+        "script",
+        "started",
+        "state",
+        "unfinished",
+        "wave",
+        "wishes",
+        "workers",
+    )
+
+    def __init__(self, name: str, model: Job, arrival: int, layout: str = "") -> None:
+        self.name = name
+        self.model = model
+        #: how its arrays lie on its nodes, if it has said so
+        self.layout = layout
+        #: its place in the queue among equals; given back if it has to wait again
+        self.arrival = arrival
+        self.state: State = "waiting"
+        self.reason = ""
+        self.nodes: tuple[str, ...] = ()
+        self.started: float | None = None
+        self.ended: float | None = None
+        self.renew()
+        #: whoever moves its results: two plans for them at once would undo each other
+        self.moving = Lock()
+        #: the tasks somebody still waits for, and those of them that Dask can place nowhere now
+        self.unfinished: dict[Hashable, Work] = {}
+        self.held: dict[Hashable, None] = {}
+        #: what they cost
+        self.performance = Performance()
+        #: what the user said about single tasks
+        self.wishes: dict[Hashable, Wishes] = {}
+        #: the clients that submitted it, and whether its context is closed
+        self.clients: set[str] = set()
+        self.closed = False
+        #: the clients in its own tasks that submit more of it
+        self.helpers: set[str] = set()
+        #: whether somebody cancelled it: what still arrives of it is cancelled, too
+        self.is_cancelled = False
+        #: why somebody wants it not to start, if so
+        self.kept_back = ""
+        #: id of the job of the script it belongs to; that of a script's own job is its own
+        self.script = ""
+        #: tasks of other jobs that it needs, and those jobs
+        self.needs: set[Hashable] = set()
+        self.producers: set[LiveJob] = set()
+
+    def renew(self) -> None:
+        """It waits, and of what it had nothing is left."""
+        #: addresses of the workers it holds
+        self.workers: set[str] = set()
+        #: whether its tasks start on these only; not so if there are no others
+        self.confined = True
+        #: the one set of addresses that restricts all its tasks; editing it in place moves them all.
+        #: Empty if the job is not confined, or done
+        self.gate: set[str] = {GATE}
+        #: the set that restricts its root tasks while they are not in flight
+        self.wave: set[str] = {GATE}
+        #: root tasks: those that wait for a slot, and those that carry the gate: in flight, or handed to Dask
+        self.ready = Ready()
+        self.passed: set[Hashable] = set()
+
+    def __repr__(self) -> str:
+        return f"<LiveJob {self.model.id}: {self.state}, {len(self.unfinished)} unfinished tasks>"
+
+    @property
+    def id(self) -> str:
+        """Unique among all jobs of the cluster."""
+        return self.model.id
+
+    def owe(self, key: Hashable, prefix: str) -> None:
+        """Somebody waits for a task of it."""
+        if key not in self.unfinished:
+            work = self.unfinished[key] = self.performance.work(prefix)
+            work.left += 1
+
+    def settle(self, key: Hashable) -> Work | None:
+        """Nobody waits for a task any more; answers what it was a part of, if somebody did."""
+        work = self.unfinished.pop(key, None)
+        if work is not None:
+            work.left -= 1
+        return work
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is left to do."""
+        return self.closed and not self.unfinished
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether it leaves its nodes when it has nothing to run and others wait, though it is not over."""
+        return self.script == self.id
+
+    @property
+    def blocking(self) -> "LiveJob | None":
+        """A job that has to start before this one may be offered to the policy, or None."""
+        return min(
+            (job for job in self.producers if job.state == "waiting" and job.unfinished),
+            key=lambda job: job.arrival,
+            default=None,
+        )
+
+    def waits_for(self, other: "LiveJob") -> bool:
+        """Whether, through any chain of producers, this job needs the other."""
+        seen, todo = set(), [self]
+        while todo:
+            job = todo.pop()
+            if job is other:
+                return True
+            if job not in seen:
+                seen.add(job)
+                todo.extend(job.producers)
+        return False

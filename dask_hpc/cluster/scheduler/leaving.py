@@ -1,0 +1,363 @@
+"""How workers leave: the one road on which nothing is lost and nothing runs twice.
+
+Whoever retires workers comes here instead of to Dask's own ``Scheduler.retire_workers``, with the same
+arguments and the same answer: ``client.retire_workers``, ``cluster.scale`` and ``cluster.adapt``, a worker
+whose lifetime ends. The road has five parts:
+
+1. Wait until no plugin needs the worker where it is (a shuffle would have to begin again).
+2. Hold it: it is given nothing any more, and what it has not started goes to others.
+3. Wait for what runs there, up to the drain budget. What has not ended by then starts again elsewhere.
+4. Move the results that nobody else has to the workers that stay, neighbours together, none fuller than 80 %.
+   Copies that it keeps of protected results (``dask_hpc.checkpoint``) go to others, too.
+5. Let Dask remove it, which by then finds nothing left to move.
+
+A worker on which an in situ pipeline runs tasks that nobody else may run is not held before the pipeline has
+moved away, which it does when it hears of it; that may take as long as the drain budget, too.
+
+A worker that cannot leave (its data fits nowhere, an actor lives there, nobody else may run a task of its)
+is released and works on; it is missing in the answer, and story and event log say why. With it stay the
+other workers of its batch job, if that was named as a whole. If no worker stays
+at all, as when a cluster is closed, there is nothing to wait for, and Dask alone decides.
+
+Where a wait looks again every few milliseconds instead of being told, it is because what it waits for is a
+mixture: tasks, answers of workers, shuffles, workers that die, control that is closed.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from dask_hpc import config
+from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.holds import Holds
+from dask_hpc.cluster.scheduler.moves import blocks_of, blocks_on, carry_out, measured, rooms_on
+from dask_hpc.model.errors import InputError
+from dask_hpc.model.units import show_duration
+from dask_hpc.planning.moves.leaving import Block, MovePlan, collection_of, evacuate
+
+#: the plugin that keeps copies of results on workers
+COPIES = "dask-hpc-checkpoint"
+LOOK = 0.02  # seconds between looks
+_WHY = "it is leaving"
+_SHOWN = 5  # tasks that the story names
+_ANSWER = 1.0  # seconds that a worker has to say that it runs again
+_ATTEMPTS = 5  # at moving data, before Dask's own retirement does what is left
+
+
+class Leaving:
+    """The workers on their way out. In force from its making to ``close``."""
+
+    def __init__(
+        self,
+        scheduler: Any,
+        holds: Holds,
+        tell: Callable[[str, str], None],
+        budget: Callable[[], float],
+        count_error: Callable[[str, Exception], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._holds = holds
+        self._tell = tell
+        self._budget = budget
+        self._count_error = count_error
+        self._is_over = False
+        #: whether somebody binds tasks to workers, hears which of them leave, and moves away
+        self.is_heard: Callable[[], bool] = lambda: False
+        #: by worker, what brings it out
+        self._departures: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._doing: set[asyncio.Task[Any]] = set()
+        self._theirs, self._give_back = compat.replace_retirement(scheduler, self.retire_workers)
+
+    @property
+    def addresses(self) -> Collection[str]:
+        """The workers that are on their way out."""
+        return self._departures.keys()
+
+    def close(self) -> None:
+        """Back to Dask's own. What is under way ends at once, as Dask would end it."""
+        self._is_over = True
+        self._give_back()
+        for doing in self._doing:
+            doing.cancel()
+
+    async def settle(self) -> None:
+        """Everything under way has ended."""
+        await asyncio.gather(*self._departures.values(), return_exceptions=True)
+
+    async def retire_workers(
+        self,
+        workers: Iterable[Any] | None = None,
+        *,
+        names: Iterable[Any] | None = None,
+        close_workers: bool = False,
+        remove: bool = True,
+        stimulus_id: str | None = None,
+        drain: Any = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """As Dask's, with two differences: ``workers`` may also be names, and those of whole batch jobs, as
+        ``cluster.scale`` says them; and ``drain`` is the budget for running tasks, if it is to be another
+        than ``hpc.drain``.
+        """
+        how = {"close_workers": close_workers, "remove": remove, "stimulus_id": stimulus_id}
+        if self._is_over or (workers is not None) + (names is not None) + bool(kwargs) > 1:
+            found: dict[str, Any] = await self._theirs(workers, names=names, **how, **kwargs)
+            return found
+        try:
+            budget = self._budget() if drain is None else config.live_setting("drain", drain)
+            groups = self._meant(workers if names is None else names, kwargs)
+            return await self._retire(groups, how, budget)
+        except InputError:
+            raise
+        except Exception as error:
+            found = await self._theirs(workers, names=names, **how, **kwargs)  # raises what is the caller's
+            self._count_error("a retirement", error)
+            return found
+
+    async def _retire(self, groups: list[list[str]], how: dict[str, Any], budget: float) -> dict[str, Any]:
+        answer: dict[str, Any] = {}
+        todo = addresses = list(dict.fromkeys(address for group in groups for address in group))
+        mates = {address: group for group in groups for address in group if len(group) > 1}
+        while todo:
+            busy = {self._departures[address] for address in todo if address in self._departures}
+            mine = [address for address in todo if address not in self._departures]
+            if mine:
+                busy.add(self._depart(_Departure(mine, mates, how, budget)))
+            await asyncio.wait(busy)
+            for departure in busy:
+                answer.update(departure.result())
+            # Somebody else may have let them go in a milder way: close_workers=False, remove=False.
+            todo = [a for a in todo if a not in mine and a in answer]
+            todo = [a for a in todo if compat.worker_status(self._scheduler, a)]
+        return {address: answer[address] for address in addresses if address in answer}
+
+    def _meant(self, given: Iterable[Any] | None, kwargs: dict[str, Any]) -> list[list[str]]:
+        """Addresses of the workers that are to leave; together those that one name means."""
+        if given is None:
+            return [[address] for address in self._scheduler.workers_to_close(**kwargs)]
+        if isinstance(given, str):
+            given = [given]
+        return list(compat.named_workers(self._scheduler, given).values())
+
+    def _depart(self, departure: "_Departure") -> asyncio.Future[dict[str, Any]]:
+        """Start to bring them out. Goes on even if the caller goes away."""
+        future = asyncio.ensure_future(self._bring_out(departure))
+        self._departures.update(dict.fromkeys(departure.batch, future))
+        return future
+
+    async def _bring_out(self, departure: "_Departure") -> dict[str, Any]:
+        left: dict[str, Any] = {}
+        try:
+            try:
+                await self._hold_and_wait(departure)
+                await self._move_data(departure)
+                await self._unless_closed(partial(self._drain_copies, departure))
+                self._tell_of_restarts(departure)
+            except Exception as error:
+                self._count_error("a departure", error)  # the rest is Dask's
+            left = await self._remove(departure)
+        finally:
+            for address in departure.batch:
+                # One that was refused may be leaving again by now, with somebody else.
+                if self._departures.get(address) is asyncio.current_task():
+                    del self._departures[address]
+                    self._let_work(address)
+        self._report(departure, left)
+        return left
+
+    def _let_work(self, address: str) -> None:
+        try:
+            self._holds.release(address, _WHY)
+        except Exception as error:
+            self._count_error("the end of a hold", error)
+
+    def _on_the_way(self, departure: "_Departure") -> list[str]:
+        """Those that are still to be brought out with care. None if control or the scheduler is closed, or
+        if no worker stays."""
+        others = set(compat.workers_by_name(self._scheduler)) - self._departures.keys()
+        if self._is_over or compat.is_closing(self._scheduler) or not others:
+            return []
+        return [address for address in departure.ready if compat.worker_status(self._scheduler, address)]
+
+    def _staying(self) -> set[str]:
+        return compat.running_workers(self._scheduler) - self._departures.keys()
+
+    async def _hold_and_wait(self, departure: "_Departure") -> None:
+        """Parts 1 to 3. The budget of each worker begins when it is held."""
+        clock = asyncio.get_running_loop().time
+        held: dict[str, float] = {}
+        since = clock()
+        while there := self._on_the_way(departure):
+            now = clock()
+            for address in there:
+                if compat.has_actors(self._scheduler, address):
+                    self._refuse(departure, address, "actors live there, which cannot be moved")
+            free = [a for a in departure.ready if a in there and a not in held]
+            free = [a for a in free if not self._is_needed(departure, a)]
+            if now - since < departure.budget and self.is_heard():
+                free = [a for a in free if self._holds.is_needed([a]) is None]
+            # One that is on its way out already, but still here, is given nothing anyway.
+            stays = [a for a in free if compat.worker_status(self._scheduler, a) in ("running", "paused")]
+            for address, reason in self._holds.hold(stays, _WHY, for_good=True).items():
+                self._refuse(departure, address, reason)
+            held |= {address: now for address in free if address not in departure.refused}
+            # A shuffle may have begun to need one that is held: its time stands still until that is over.
+            held |= {address: now for address in held if self._holds.is_lent(address)}
+            if all(
+                address in held and (now - held[address] >= departure.budget or not self._is_busy(address))
+                for address in departure.ready
+                if address in there
+            ):
+                return
+            await asyncio.sleep(LOOK)
+
+    def _is_busy(self, address: str) -> bool:
+        return self._holds.is_lent(address) or bool(compat.processing(self._scheduler, address))
+
+    def _is_needed(self, departure: "_Departure", address: str) -> bool:
+        plugin = compat.veto(self._scheduler, address)
+        if plugin and address not in departure.told:
+            departure.told.add(address)
+            self._tell("leave", f"worker {address} has to wait: {plugin} needs it where it is")
+        return plugin is not None
+
+    def _refuse(self, departure: "_Departure", address: str, reason: str) -> None:
+        """It stays, so it can run tasks and take the data of others again; and with it its whole batch job,
+        of which no part can be given back."""
+        for mate in departure.mates.get(address, [address]):
+            if mate in departure.ready:
+                departure.refused[mate] = reason if mate == address else f"so does {address} of the same job"
+                self._departures.pop(mate, None)
+                self._holds.release(mate, _WHY)
+
+    async def _move_data(self, departure: "_Departure") -> None:
+        """Part 4, more than once if results arrive meanwhile."""
+        for _ in range(_ATTEMPTS):
+            plan = await self._plan(departure)
+            if not plan:
+                return
+            why = "their worker is leaving"
+            await self._unless_closed(partial(carry_out, self._scheduler, plan.moves, why, self._tell))
+
+    async def _unless_closed(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Until it is done, or control is closed."""
+        doing = asyncio.ensure_future(work())
+        self._doing.add(doing)
+        await asyncio.wait([doing])
+        self._doing.discard(doing)
+        if not doing.cancelled():
+            doing.result()  # an error is ours
+
+    async def _plan(self, departure: "_Departure") -> MovePlan:
+        """Where the data goes. While it does not fit, the worker with most of what is left over stays.
+
+        Workers are asked how full they are where it may matter.
+        """
+        is_known = False
+        while there := self._on_the_way(departure):
+            staying = self._staying()
+            plan = evacuate(
+                with_neighbours(self._scheduler, blocks_on(self._scheduler, there), staying),
+                self._departures.keys(),
+                rooms_on(self._scheduler, staying, at_worst=not is_known),
+            )
+            if not plan.unplaced:
+                return plan
+            if not is_known:
+                await self._unless_closed(partial(measured, self._scheduler, staying))
+                is_known = True
+                continue
+            most = Counter[str]()
+            for block in plan.unplaced:
+                most.update(dict.fromkeys(set(block.holders).intersection(there), block.nbytes))
+            self._refuse(departure, most.most_common(1)[0][0], plan.reason)
+        return MovePlan()
+
+    async def _drain_copies(self, departure: "_Departure") -> None:
+        """The rest of part 4, as far as the drain budget goes."""
+        there = self._on_the_way(departure)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(departure.budget):
+                await drain_copies(self._scheduler, there)
+
+    def _tell_of_restarts(self, departure: "_Departure") -> None:
+        for address in self._on_the_way(departure):
+            if keys := compat.processing(self._scheduler, address):
+                self._tell(
+                    "restart",
+                    f"worker {address}: the drain budget of {show_duration(departure.budget)} is over; "
+                    f"{len(keys)} of its tasks start again elsewhere: {', '.join(map(str, keys[:_SHOWN]))}",
+                )
+
+    async def _remove(self, departure: "_Departure") -> dict[str, Any]:
+        """Part 5."""
+        if not departure.ready or compat.is_closing(self._scheduler):
+            return {}
+        left: dict[str, Any] = await self._theirs(departure.ready, **departure.how)
+        for address in departure.ready:
+            if address not in left and compat.worker_status(self._scheduler, address):
+                departure.refused[address] = "Dask found nobody to take its data"
+                self._holds.bring_back(address)
+        await self._until_back(departure.refused)
+        return left
+
+    async def _until_back(self, addresses: Iterable[str]) -> None:
+        """A worker that is told to run when it closes already would close twice, and Dask's second close
+        hinders the first. So nobody hears that it stays before it says that it runs."""
+        limit = monotonic() + _ANSWER
+        while monotonic() < limit and any(map(self._holds.is_coming_back, addresses)):
+            await asyncio.sleep(LOOK)
+
+    def _report(self, departure: "_Departure", left: Iterable[str]) -> None:
+        for address in left:
+            is_there = compat.worker_status(self._scheduler, address) is not None
+            how = "is empty and takes no more" if is_there else "has left"
+            self._tell("leave", f"worker {address} {how}")
+        refused = departure.refused
+        for address, reason in refused.items():
+            self._tell("not-retired", f"worker {address} stays: {reason}")
+        if refused:
+            self._scheduler.log_event(["all", *refused], {"action": "could-not-retire", "reasons": refused})
+
+
+async def drain_copies(scheduler: Any, addresses: Collection[str]) -> None:
+    """Others are given as many copies of protected results as these workers have, if any are protected."""
+    plugin = scheduler.plugins.get(COPIES)
+    if plugin is not None and addresses:
+        await plugin.drain(addresses)
+
+
+class _Departure:
+    """Workers that leave together."""
+
+    def __init__(
+        self, batch: list[str], mates: dict[str, list[str]], how: dict[str, Any], budget: float
+    ) -> None:
+        self.batch = batch
+        #: by worker, those of the same batch job, itself included: they leave together or not at all
+        self.mates = mates
+        #: what Dask is told
+        self.how = how
+        self.budget = budget
+        #: those that stay after all, and why
+        self.refused: dict[str, str] = {}
+        #: those of which the story says that they have to wait
+        self.told: set[str] = set()
+
+    @property
+    def ready(self) -> list[str]:
+        """Those that nobody has refused."""
+        return [address for address in self.batch if address not in self.refused]
+
+
+def with_neighbours(scheduler: Any, blocks: list[Block], staying: Iterable[str]) -> list[Block]:
+    """These blocks, and those of the same collections on the workers that stay."""
+    names = {collection_of(block.key) for block in blocks} - {None}
+    known = {block.key for block in blocks}
+    keys = (key for address in staying for key in compat.keys_on(scheduler, address)) if names else ()
+    near = [key for key in keys if key not in known and collection_of(key) in names]
+    return blocks + blocks_of(scheduler, dict.fromkeys(near))

@@ -1,0 +1,277 @@
+"""The size of the cluster, decided where the work is known: facts of a cluster object to a plan for it."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from math import floor, inf
+from typing import TYPE_CHECKING, Any
+
+from distributed.comm import get_address_host
+
+from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.leaving import COPIES
+from dask_hpc.cluster.units import Facts, UnitFacts, read_facts
+from dask_hpc.model.cluster_view import ClusterView, JobNeed, SizePlan, Unit
+from dask_hpc.model.errors import InputError
+from dask_hpc.model.node import is_local
+from dask_hpc.model.parameter import declared
+from dask_hpc.model.story import Explanation
+
+if TYPE_CHECKING:
+    from dask_hpc.cluster.scheduler.loop import ControlLoop
+
+_SAMPLE = 100  # tasks whose expected duration stands for that of all that are queued
+_ASKERS = 8  # cluster objects that are remembered
+_MOST = 10**9  # units; more than that is no bound
+_LOOK = 2000  # tasks in no-worker that are looked through for those outside of jobs
+
+
+#: what a cluster object is to do if nothing is to be decided
+NO_CHANGE: dict[str, Any] = {"target": 0, "submit": 0, "cancel": [], "leave": [], "dead": []}
+
+
+class Sizing:
+    """One per control loop. Each cluster object that asks has a memory of its own."""
+
+    def __init__(self, scheduler: Any, control: "ControlLoop") -> None:
+        self._scheduler = scheduler
+        self._control = control
+        #: what the strategy wants to remember, by asker
+        self._memories: dict[str, Any] = {}
+        self._strategy: type | None = None
+
+    def decide(self, given: object, now: float) -> dict[str, Any]:
+        """What a cluster object is to do, from what it says about itself. Raises ``InputError``."""
+        facts = read_facts(given)
+        strategy = self._with(facts.parameters)
+        if type(strategy) is not self._strategy:
+            self._memories.clear()
+            self._strategy = type(strategy)
+        for decision, reason in facts.news:
+            self._control.tell(decision, reason)
+        if self._control.is_paused:
+            return NO_CHANGE
+        plan, memory = strategy.decide(self._view(facts, now), self._memories.pop(facts.asker, None))
+        self._memories[facts.asker] = memory
+        while len(self._memories) > _ASKERS:
+            del self._memories[next(iter(self._memories))]
+        self._tell(plan, strategy.name)
+        if self._control.is_dry:
+            return NO_CHANGE
+        return {
+            "target": plan.target,
+            "submit": plan.submit,
+            **{kind: [one.unit for one in getattr(plan, kind)] for kind in ("cancel", "leave", "dead")},
+        }
+
+    def rank(self, units: dict[str, list[str]]) -> list[str]:
+        """Units in the order in which they should go: those of no job first, then those of jobs that can
+        do with less; of these the idle ones with little data."""
+        loads = {load.name: load for load in compat.worker_loads(self._scheduler)}
+        holders = self._holders()
+
+        def order(unit: str) -> tuple[bool, int, bool, int]:
+            there = [loads[name] for name in units[unit] if name in loads]
+            return (
+                any(load.pinned for load in there),
+                max((_need(holders.get(load.address)) for load in there), default=0),
+                any(load.tasks for load in there),
+                sum(load.held for load in there),
+            )
+
+        newest_first = list(units)[::-1]
+        return sorted(newest_first, key=order)
+
+    def _with(self, parameters: Mapping[str, Any]) -> Any:
+        """The strategy of the policy in force, with the parameters that ``adapt`` was given."""
+        strategy = self._control.policy.size
+        known = {one.name: one for one in declared(strategy.__class__)}
+        values = {}
+        for name, value in parameters.items():
+            if name not in known:
+                raise InputError(f"adapt: {name}", "unknown parameter", ", ".join(known))
+            try:
+                values[name] = known[name].read(value)
+            except InputError as error:
+                raise error.at(f"adapt: {name}") from None
+        return replace(strategy, **values)
+
+    def _holders(self) -> dict[str, LiveJob]:
+        """Addresses of the workers that running jobs hold."""
+        control = self._control
+        return {
+            address: control.jobs[job]
+            for job, running in control.indices.running.items()
+            for name in running.nodes
+            for address in control.nodes.workers(name)
+        }
+
+    def _view(self, facts: Facts, now: float) -> ClusterView:
+        loads = {load.name: load for load in compat.worker_loads(self._scheduler)}
+        holders = self._holders()
+        vetoes = compat.unwilling(self._scheduler)
+        units = []
+        known: set[str] = set()
+        threads = memory = workers = 0
+        for given in facts.units:
+            there = [loads[name] for name in given.members if name in loads]
+            known.update(load.name for load in there)
+            units.append(self._pinned(_unit(given, there, holders, vetoes), there))
+            threads += sum(self._control.levers.caps.own_threads(load.address) for load in there)
+            memory += sum(load.memory_limit for load in there)
+            workers += len(there)
+        per_unit = facts.members / workers if workers else 0.0
+        nodes_per_unit = self._nodes_per_unit(facts, loads)
+        work, tasks, needs = self._demand(list(loads.values()), holders)
+        return ClusterView(
+            now=now,
+            interval=facts.interval,
+            units=tuple(units),
+            minimum=facts.minimum,
+            maximum=self._most_units(facts, units, nodes_per_unit),
+            threads=max(1, round(threads * per_unit) or facts.threads),
+            memory=memory * per_unit or facts.memory or inf,
+            nodes_per_unit=nodes_per_unit,
+            work=work,
+            tasks=tasks,
+            dormant=compat.unfinished(self._scheduler),
+            strangers=len(loads) - len(known),
+            steps=compat.steps(self._scheduler),
+            jobs=needs,
+            for_copies=getattr(self._scheduler.plugins.get(COPIES), "nodes_wanted", 0),
+        )
+
+    def _pinned(self, unit: Unit, there: list[compat.WorkerLoad]) -> Unit:
+        """While nodes are given back for the sake of power: not the one that is left to work when all others
+        are held. It would refuse to go, and nobody would be asked in its place."""
+        if unit.pinned or unit.is_leaving or not there or not self._control.levers.released:
+            return unit
+        refusal = self._control.holds.refusal([load.address for load in there], for_good=True)
+        return unit if refusal is None else replace(unit, pinned=refusal)
+
+    def _most_units(self, facts: Facts, units: list[Unit], nodes_per_unit: float) -> float:
+        """The maximum, and less for the sake of power; but nobody who works is sent away for that."""
+        levers = self._control.levers
+        staying = [unit for unit in units if not unit.is_leaving]
+        idle = sum(bool(u.connected) and not (u.is_busy or u.pinned) for u in staying)
+        spare = max(0, min(idle, len(staying) - facts.minimum))
+        levers.adapts(facts.asker, facts.interval, floor(spare * nodes_per_unit))
+        most = levers.most_nodes() / nodes_per_unit
+        return min(facts.maximum, max(floor(min(most, _MOST)), len(staying) - idle, facts.minimum))
+
+    def _nodes_per_unit(self, facts: Facts, loads: Mapping[str, compat.WorkerLoad]) -> float:
+        """How many nodes a unit makes: counted if one is there, else as its workers would be grouped."""
+        nodes = self._control.nodes
+        for given in facts.units:
+            there = [loads[name].address for name in given.members if name in loads]
+            if len(there) == len(given.members):
+                return float(len({nodes.node_of(address) for address in there}))
+        mode = self._control.settings["node"]
+        address = self._scheduler.address
+        is_worker = mode == "worker" or (mode == "auto" and is_local(address, get_address_host(address)))
+        return float(facts.members) if is_worker else 1.0
+
+    def _demand(
+        self, loads: list[compat.WorkerLoad], holders: Mapping[str, LiveJob]
+    ) -> tuple[float, int, tuple[JobNeed, ...]]:
+        """Seconds and number of the tasks outside of jobs, and what the jobs need."""
+        work, tasks = 0.0, 0
+        of_job: dict[LiveJob, list[float]] = {
+            job: [0.0, 0] for job in self._control.jobs.values() if job.state == "running"
+        }
+        owner = self._control.gate.owner
+
+        def count(job: LiveJob | None, seconds: float, number: float) -> None:
+            nonlocal work, tasks
+            if job is None or job.state == "done":
+                work += seconds
+                tasks += round(number)
+            elif job in of_job:
+                of_job[job][0] += seconds
+                of_job[job][1] += number
+
+        for load in loads:
+            count(holders.get(load.address), load.work, load.tasks)
+        for number, sample in (self._queued(), self._unplaced(owner)):
+            for task in sample:
+                share = number / len(sample)
+                seconds = compat.expected_seconds(self._scheduler, task) * share
+                count(owner.get(compat.key(task)), seconds, share)
+        needs = [
+            JobNeed(len(job.nodes), _most(job), seconds, round(number))
+            for job, (seconds, number) in of_job.items()
+        ]
+        waiting = (job for job in self._control.jobs.values() if job.state == "waiting" and not job.blocking)
+        needs += [JobNeed(job.model.nodes, job.model.nodes) for job in waiting]
+        return work, tasks, tuple(needs)
+
+    def _queued(self) -> tuple[float, list[Any]]:
+        return compat.queued(self._scheduler, _SAMPLE)
+
+    def _unplaced(self, owner: Mapping[Hashable, LiveJob]) -> tuple[float, list[Any]]:
+        """Tasks that a new unit could run: not those of waiting jobs, which ask for nodes, nor those that
+        may run on certain workers only or need what perhaps no unit has."""
+        number, found = compat.waiting_for_workers(self._scheduler, _LOOK)
+        fitting = []
+        for task in found:
+            job = owner.get(compat.key(task))
+            fits = not any(compat.is_restricted(task)) if job is None else job.state == "running"
+            if fits:
+                fitting.append(task)
+        if not fitting:
+            return 0, []
+        return number * len(fitting) / len(found), fitting[:_SAMPLE]
+
+    def _tell(self, plan: SizePlan, rule: str) -> None:
+        why = Explanation(f"size: {rule}", plan.inputs, plan.rejected)
+        if plan.submit:
+            self._control.tell("submit-units", f"{plan.submit} more: {plan.reason}", why)
+        for decision, partings in (
+            ("unit-dead", plan.dead),
+            ("cancel-unit", plan.cancel),
+            ("unit-leaves", plan.leave),
+        ):
+            for parting in partings:
+                self._control.tell(decision, f"{parting.unit}: {parting.reason}", why)
+        for word in plan.news:
+            self._control.tell("warning", word, why)
+
+
+def _most(job: LiveJob) -> int:
+    return job.model.max_nodes if job.model.resizable else len(job.nodes)
+
+
+def _need(job: LiveJob | None) -> int:
+    """How much a job needs a worker that it holds: not at all, it could shrink, or it could not."""
+    if job is None:
+        return 0
+    return 1 if job.model.resizable and len(job.nodes) > job.model.min_nodes else 2
+
+
+def _unit(
+    given: UnitFacts,
+    there: list[compat.WorkerLoad],
+    holders: Mapping[str, LiveJob],
+    vetoes: Mapping[str, str],
+) -> Unit:
+    held_by = next((holders[load.address].id for load in there if load.address in holders), "")
+    pinned = next((load.pinned for load in there if load.pinned), "")
+    if held_by:
+        pinned = pinned or f"job {held_by} holds it"
+    elif veto := next((vetoes[load.address] for load in there if load.address in vetoes), ""):
+        pinned = pinned or f"{veto} needs it"
+    return Unit(
+        name=given.name,
+        members=len(given.members),
+        connected=len(there),
+        state=given.state,
+        why=given.why,
+        age=given.age,
+        running_for=given.running_for,
+        left=given.left,
+        is_busy=bool(held_by) or any(load.tasks for load in there),
+        held=float(sum(load.held for load in there)),
+        pinned=pinned,
+        is_leaving=given.is_leaving or (bool(there) and all(load.is_leaving for load in there)),
+        refused_ago=given.refused_ago,
+    )

@@ -1,0 +1,259 @@
+"""Waves: root tasks of a restricted job start as slots open on its workers, never all at once.
+
+Dask keeps root tasks back on the scheduler until a worker has a free slot, so that what depends on them
+goes first and memory stays low. It does not do so for restricted tasks. Here the root tasks of a job are
+restricted to a set of their own, the job's *wave*, that no worker is in: once ready they wait in Dask's
+state ``no-worker``, and pass when slots open on the job's workers, by Dask's own count of slots and choice
+of worker. A root task carries the job's gate while it is in flight, so that Dask may move it, and the wave
+at all other times: lost, retried and rescheduled it comes through here again.
+
+1. Slots are looked at where Dask itself looks whether its own queue can go on, and after it (reads in lanes
+   also before it): what became ready by then has gone first, and nothing here runs inside a transition.
+   What becomes ready while slots are open, or comes with more workers, is looked at when the turn of the
+   event loop is over.
+2. Where Dask's queue of tasks outside of jobs takes every slot first, the job still gets as many tasks in
+   flight as its workers have threads.
+3. A job that holds all workers is not restricted: its gate and its wave are empty, and Dask queues its
+   root tasks itself. Those that wait here are handed to Dask first. When it is restricted again, what Dask
+   has queued of it is taken back before anything leaves Dask's queue.
+4. Work is done in portions, so that no turn of the event loop takes long.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from heapq import heapify, heappop, heapreplace
+from typing import Any
+
+from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.lanes.scheduler import Lanes
+
+_PORTION = 500  # tasks moved in one turn of the event loop
+
+
+class Waves:
+    """Lets root tasks pass. ``owner`` says which task belongs to which job."""
+
+    def __init__(
+        self,
+        scheduler: Any,
+        owner: Mapping[Hashable, LiveJob],
+        count_error: Callable[[str, Exception], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._owner = owner
+        self._count_error = count_error
+        #: running jobs with root tasks that are ready; if there is none, no slot is of interest
+        self.pending: dict[LiveJob, None] = {}
+        #: these, and jobs that wait
+        self._holding: dict[LiveJob, None] = {}
+        #: what Dask has queued of jobs that are restricted again, the best last
+        self._to_take_back: dict[LiveJob, list[Hashable]] = {}
+        self.lanes = Lanes(scheduler, owner, self._watch)
+        #: who holds a worker
+        self._holder: dict[str, LiveJob] = {}
+        self._is_scheduled = False
+        self._is_working = False
+        self._is_closed = False
+        self._exit = compat.QueueExit(scheduler, self._slots_open, self._before_queue)
+        self._end_sparing = compat.spare_gated(scheduler, self._waiting)
+
+    # what happens
+
+    def root_waits(self, key: Hashable, task: Any, job: LiveJob) -> None:
+        """A root task is ready."""
+        job.ready.add(compat.priority(task), key)
+        self._holding[job] = None
+        if job.state == "running":
+            self.look_at(job)
+
+    def root_ends(self, key: Hashable, job: LiveJob) -> None:
+        """A root task is no longer in flight."""
+        job.passed.discard(key)
+        task = compat.find_task(self._scheduler, key)
+        if task is not None:
+            compat.restrict(task, job.wave)
+
+    # what the gate asks for
+
+    def hold(self, job: LiveJob, addresses: Iterable[str]) -> None:
+        """The job holds these workers now."""
+        for address in job.workers:
+            if self._holder.get(address) is job:
+                del self._holder[address]
+        job.workers = set(addresses)
+        self._holder.update(dict.fromkeys(job.workers, job))
+
+    def look_at(self, job: LiveJob) -> None:
+        """The job's workers or its ready tasks are others than before."""
+        if job.ready or self.lanes.is_awaited(job):
+            self.pending[job] = None
+            self.wake()
+
+    def _watch(self, job: LiveJob | None) -> None:
+        if job is not None:
+            self.pending[job] = None
+        self.wake()
+
+    def forget(self, job: LiveJob) -> None:
+        """The job does not run (any more)."""
+        self.pending.pop(job, None)
+
+    def take_back(self, job: LiveJob) -> None:
+        """The job is restricted again, after Dask placed its tasks. What Dask has queued comes here."""
+        for key, task in compat.in_flight(self._scheduler):
+            if self._owner.get(key) is job and compat.restriction(task) is job.wave:
+                compat.restrict(task, job.gate)
+                job.passed.add(key)
+        queued = [key for key in compat.queue_order(self._scheduler) if self._owner.get(key) is job]
+        if queued:
+            queued.reverse()
+            self._to_take_back[job] = queued
+            self._exit.is_shut = True
+            self.wake()
+
+    def close(self) -> list[Hashable]:
+        """Leave nothing in the scheduler. The keys of tasks outside of jobs that Dask has to look at."""
+        self._is_closed = True
+        self.pending.clear()
+        self._to_take_back.clear()
+        self._end_sparing()
+        self._exit.remove()
+        return self.lanes.close()
+
+    def _waiting(self) -> int:
+        """How many tasks are ready and wait."""
+        self._holding = {job: None for job in self._holding if job.ready}
+        return sum(len(job.ready) for job in self._holding) + self.lanes.count_waiting()
+
+    # what follows
+
+    def wake(self) -> None:
+        """Look at slots when this turn of the event loop is over."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._scheduler.loop.add_callback(self._run)
+
+    def _run(self) -> None:
+        self._is_scheduled = False
+        if not self._is_closed:
+            self._work()
+
+    def _slots_open(self) -> None:
+        """Somewhere a worker may be able to take one more task."""
+        if self.pending or self.lanes.has_news or (self.lanes.lane_of and self.lanes.wants_slots):
+            self._work()
+
+    def _before_queue(self) -> None:
+        """The same, and Dask's queue has not gone on yet: reads that go first, go."""
+        lanes = self.lanes
+        if (
+            lanes.lane_of
+            and lanes.wants_slots
+            and not self._is_working
+            and compat.has_queued(self._scheduler)
+        ):
+            self._is_working = True
+            try:
+                lanes.let_pass(only_before_roots=True)
+            except Exception as error:
+                self._count_error("a lane", error)
+                self.wake()
+            finally:
+                self._is_working = False
+
+    def _work(self) -> None:
+        if self._is_working:
+            return
+        self._is_working = True
+        try:
+            self._take_back_portion()
+            self.lanes.let_pass(only_before_roots=True)
+            if self.pending:
+                self._let_jobs_pass()
+                self.lanes.let_pass(only_before_roots=False)
+        except Exception as error:
+            self._count_error("a wave", error)
+            self.wake()  # somebody may be waiting for it; a lasting error switches control off
+        finally:
+            self._is_working = False
+
+    def _let_jobs_pass(self) -> None:
+        slots: dict[LiveJob, list[compat.Slot]] = {}
+        for slot in compat.free_slots(self._scheduler, self._holder):
+            slots.setdefault(self._holder[slot.address], []).append(slot)
+        is_crowded = compat.has_queued(self._scheduler)
+        for job in list(self.pending):
+            if not job.confined:
+                self._hand_over(job)
+            elif job in slots:
+                self._let_pass(job, slots[job])
+            elif is_crowded:
+                self._let_pass(job, self._owed(job))
+            if not job.ready and not self.lanes.is_awaited(job):
+                self.pending.pop(job, None)
+
+    def _let_pass(self, job: LiveJob, slots: list[compat.Slot]) -> None:
+        """As many of the job's ready root tasks as its workers have slots, one for each."""
+        heapify(slots)
+        places: dict[Hashable, str] = {}
+        while slots and len(places) < _PORTION and (key := job.ready.pop()) is not None:
+            slot = slots[0]
+            places[key] = slot.address
+            if slot.free > 1:
+                heapreplace(slots, slot.used_once())
+            else:
+                heappop(slots)
+        if places:
+            sent = compat.send(self._scheduler, places, f"hpc-wave-{job.id}")
+            for key, task in sent.items():
+                compat.restrict(task, job.gate)
+                job.passed.add(key)
+            for key in places.keys() - sent.keys():
+                self._wait_again(key, job)
+        if slots and job.ready:
+            self.wake()
+
+    def _owed(self, job: LiveJob) -> list[compat.Slot]:
+        return compat.owed_slots(self._scheduler, job.workers, lambda key: self._owner.get(key) is job)
+
+    def _wait_again(self, key: Hashable, job: LiveJob) -> None:
+        job.held.pop(key, None)
+        task = compat.find_task(self._scheduler, key)
+        if task is not None:
+            compat.restrict(task, job.wave)
+            if compat.is_unplaced(task):
+                self.root_waits(key, task, job)
+
+    def _hand_over(self, job: LiveJob) -> None:
+        """The job is not restricted: Dask queues its root tasks, as it would without us."""
+        keys: list[Hashable] = []
+        while len(keys) < _PORTION and (key := job.ready.pop()) is not None:
+            keys.append(key)
+            task = compat.find_task(self._scheduler, key)
+            if task is not None:
+                compat.restrict(task, job.gate)
+        compat.nudge(self._scheduler, keys, f"hpc-wave-{job.id}", plainly=True)
+        job.passed.update(key for key in keys if key in self._owner)
+        if job.ready:
+            self.wake()
+        else:
+            job.wave.clear()
+
+    def _take_back_portion(self) -> None:
+        """Out of Dask's queue, the best first; they come back as ready root tasks. Dask's queue stands still
+        until nothing is left to be taken back."""
+        if not self._to_take_back:
+            return
+        job, queued = next(iter(self._to_take_back.items()))
+        keys, queued[-_PORTION:] = queued[-_PORTION:], []
+        if not job.confined or not queued:  # not restricted any more, or the last portion
+            del self._to_take_back[job]
+        if job.confined:
+            for key in keys:
+                if self._owner.get(key) is job:
+                    compat.restrict(compat.find_task(self._scheduler, key), job.wave)
+            compat.release_queued(self._scheduler, keys, f"hpc-take-back-{job.id}")
+        if self._to_take_back:
+            self.wake()
+        else:
+            self._exit.open()

@@ -1,0 +1,184 @@
+"""Copies of results, and moving them."""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from math import inf
+from typing import Any
+
+from distributed import Future
+from distributed.active_memory_manager import ReduceReplicas
+from distributed.client import _wait
+
+
+def keys_on(scheduler: Any, address: str) -> list[Any]:
+    """Keys of the results that a worker holds; an actor is no result, it cannot be moved."""
+    worker = scheduler.workers.get(address)
+    return [task.key for task in worker.has_what if not task.actor] if worker else []
+
+
+def holders(task: Any) -> tuple[str, ...]:
+    """The workers that hold a task's result."""
+    return tuple(worker.address for worker in task.who_has or ())
+
+
+def size(task: Any) -> int:
+    """Bytes of a task's result."""
+    return max(0, task.nbytes)
+
+
+def is_actor(task: Any) -> bool:
+    """Whether the task's result is an actor."""
+    return bool(task.actor)
+
+
+def is_wanted(task: Any) -> bool:
+    """Whether a client has a future of the task."""
+    return bool(task.who_wants)
+
+
+def is_used_on(task: Any, address: str) -> bool:
+    """Whether a task that was sent to this worker needs the result: its copy there may not be dropped."""
+    return any(
+        waiter.processing_on is not None and waiter.processing_on.address == address
+        for waiter in task.waiters or ()
+    )
+
+
+def is_running(scheduler: Any, address: str) -> bool:
+    """Whether a worker is connected and takes tasks and data: not paused, held or leaving."""
+    return scheduler.workers.get(address) in scheduler.running
+
+
+def is_shuffling(scheduler: Any) -> bool:
+    """Whether one of Dask's own shuffles is under way."""
+    plugin, workers = scheduler.plugins.get("shuffle"), list(scheduler.workers.values())
+    return plugin is not None and len(plugin.valid_workers_downscaling(scheduler, workers)) < len(workers)
+
+
+def copy_to(scheduler: Any, address: str, keys: Iterable[Any], stimulus_id: str) -> None:
+    """Ask a worker to fetch copies. Asking twice does no harm; nobody says when they are there."""
+    if address in scheduler.stream_comms:
+        scheduler.request_acquire_replicas(address, list(keys), stimulus_id=stimulus_id)
+
+
+def drop_from(scheduler: Any, address: str, keys: Iterable[Any], stimulus_id: str) -> None:
+    """Drop copies, each neither the last one nor used there. The scheduler knows them no more at once."""
+    if address in scheduler.stream_comms:
+        scheduler.request_remove_replicas(address, list(keys), stimulus_id=stimulus_id)
+
+
+def follow_replicas(scheduler: Any, arrived: Callable[[str, Iterable[Any]], None]) -> Callable[[], None]:
+    """``arrived(address, keys)`` is called when a worker has fetched results of others; Dask tells no plugin.
+    Gives a function that ends this."""
+    name = "add-keys"
+    theirs = scheduler.stream_handlers[name]
+    is_on = True
+
+    def handler(worker: str, keys: Collection[Any] = (), **rest: Any) -> Any:
+        answer = theirs(worker=worker, keys=keys, **rest)
+        if is_on:
+            arrived(worker, keys)
+        return answer
+
+    def end() -> None:
+        nonlocal is_on
+        is_on = False
+        if scheduler.stream_handlers.get(name) is handler:
+            scheduler.stream_handlers[name] = theirs
+
+    scheduler.stream_handlers[name] = handler
+    return end
+
+
+def memory_of(scheduler: Any, address: str, at_worst: bool = False) -> tuple[int, int]:
+    """A worker's memory limit (0 for none) and what of it is in use, in bytes; ``at_worst``: if all its
+    results have come since its process was measured."""
+    worker = scheduler.workers[address]
+    memory, said = worker.memory, worker.metrics
+    held = worker.nbytes - memory.spilled
+    if at_worst:
+        return worker.memory_limit, memory.process + held
+    # The process was measured some time before the last heartbeat; results may have come since. What it
+    # needs beside them is what it said then: Dask's own figure takes later results off what was measured
+    # before.
+    on_disk = said.get("spilled_bytes", {}).get("memory", 0)
+    beside = said.get("memory", 0) - (said.get("managed_bytes", 0) - on_disk)
+    return worker.memory_limit, max(memory.process, held + max(beside, memory.unmanaged_old))
+
+
+def measured_at(scheduler: Any, address: str) -> float:
+    """When a worker's process was measured, by the scheduler's clock; what we know came with a later
+    heartbeat."""
+    worker = scheduler.workers.get(address)
+    return worker.metrics.get("time", 0.0) + worker.time_delay if worker else inf
+
+
+async def who_holds(client: Any, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[str]]:
+    """The addresses that hold these results. As ``Client.who_has``, which refuses futures that are lost."""
+    found: Mapping[Hashable, Sequence[str]] = await client.scheduler.who_has(keys=list(keys))
+    return found
+
+
+async def settled(futures: Iterable[Any], seconds: float) -> bool:
+    """Wait until these futures are no longer pending, so long at most; whether that is so. As
+    ``distributed.wait``, which asks for the default client."""
+    try:
+        await _wait(list(futures), timeout=seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+def spare_copies(scheduler: Any, is_spared: Callable[[Hashable], bool]) -> Callable[[], None]:
+    """Dask's ReduceReplicas drops no copies of these keys. Gives a function that ends this.
+
+    Dask has no word yet for how many copies are wanted. Policies that somebody adds later are not asked.
+    """
+    manager = scheduler.extensions.get("amm")
+    policies = (
+        [policy for policy in manager.policies if isinstance(policy, ReduceReplicas)] if manager else []
+    )
+
+    def sparing(theirs: Callable[[], Any]) -> Callable[[], Iterator[Any]]:
+        # ReduceReplicas does not look at the answers to what it suggests.
+        return lambda: (one for one in theirs() if not is_spared(one.ts.key))
+
+    for policy in policies:
+        policy.run = sparing(policy.run)
+
+    def end() -> None:
+        for policy in policies:
+            vars(policy).pop("run", None)
+
+    return end
+
+
+def futures_for(client: Any, keys: Iterable[Hashable]) -> dict[Hashable, Future]:
+    """Results that the scheduler has, as this client's own."""
+    found = {key: Future(key, client) for key in keys}
+    client._send_to_scheduler({"op": "client-desires-keys", "keys": list(found), "client": client.id})
+    return found
+
+
+def pin(scheduler: Any, keys: Iterable[Any], owner: str) -> None:
+    """Let Dask keep these results for this owner."""
+    scheduler.client_desires_keys(keys=list(keys), client=owner)
+
+
+def unpin(scheduler: Any, keys: Iterable[Any], owner: str) -> None:
+    """They need not be kept for it any longer."""
+    if owner in scheduler.clients:
+        scheduler.client_releases_keys(keys=list(keys), client=owner, stimulus_id="hpc-unpin")
+
+
+def unpin_all_of(scheduler: Any, beginning: str) -> None:
+    """All owners whose names begin so are gone."""
+    for owner in [name for name in scheduler.clients if name.startswith(beginning)]:
+        unpin_all(scheduler, owner)
+
+
+def unpin_all(scheduler: Any, owner: str) -> None:
+    """The owner is gone."""
+    client = scheduler.clients.get(owner)
+    if client is not None:
+        unpin(scheduler, [task.key for task in client.wants_what], owner)
+        scheduler.clients.pop(owner, None)

@@ -1,0 +1,253 @@
+"""Slots of workers, root tasks, and Dask's own queue."""
+
+import pickle
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from math import ceil, isinf
+from sys import maxsize
+from typing import Any, NamedTuple
+
+from dask_hpc.dask.tasks import GATE
+
+#: the prefix of the tasks between the two halves of Dask's shuffles
+BARRIER = "shuffle-barrier"
+
+
+class RootRule:
+    """Dask's own rule which tasks it would queue if they were not restricted, for so many threads.
+
+    Of one graph: what it finds out about a group of tasks it does not look up again. Outputs of Dask's
+    shuffles are never queued, and what may not be shared among workers (actors, resources) is not either.
+    """
+
+    def __init__(self, scheduler: Any, threads: float) -> None:
+        self._scheduler = scheduler
+        self._threads = threads
+        self._is_on = not isinf(scheduler.WORKER_SATURATION)
+        self._groups: dict[Any, tuple[bool, bool]] = {}
+
+    def __call__(self, task: Any) -> bool:
+        """Whether the task is a root task. It must not be restricted by its user."""
+        if not self._is_on or task.actor or task.resource_restrictions or not task._queueable:
+            return False
+        group = task.group
+        found = self._groups.get(group)
+        if found is None:
+            found = self._groups[group] = self._look_up(group)
+        is_output, is_root = found
+        return not is_output and (is_root or bool(task.run_spec and task.run_spec.data_producer))
+
+    def _look_up(self, group: Any) -> tuple[bool, bool]:
+        needs = group.dependencies
+        return any(other.prefix.name == BARRIER for other in needs), (
+            len(group) > self._threads * 2
+            and len(needs) < self._scheduler.rootish_tg_threshold
+            and sum(map(len, needs)) < self._scheduler.rootish_tg_dependencies_threshold
+        )
+
+
+class Slot(NamedTuple):
+    """A worker that can take tasks: its load per thread, how many more it can take, and its threads."""
+
+    load: float
+    address: str
+    free: int
+    threads: int
+
+    def used_once(self) -> "Slot":
+        """After one more task."""
+        return Slot(self.load + 1 / self.threads, self.address, self.free - 1, self.threads)
+
+
+def free_slots(scheduler: Any, addresses: Collection[str] | None) -> list[Slot]:
+    """Those of the workers (None: of all) that Dask would send root tasks to, by its own count of slots."""
+    saturation = scheduler.WORKER_SATURATION
+    if addresses is None:
+        idle = list(scheduler.idle_task_count)
+    elif len(scheduler.idle_task_count) <= len(addresses):
+        idle = [worker for worker in scheduler.idle_task_count if worker.address in addresses]
+    else:
+        some = (scheduler.workers.get(address) for address in addresses)
+        idle = [worker for worker in some if worker in scheduler.idle_task_count]
+    found = []
+    for worker in idle:
+        threads = worker.nthreads
+        most = maxsize if isinf(saturation) else max(ceil(saturation * threads), 1)
+        busy = len(worker.processing)
+        free = most - busy + len(worker.long_running)
+        if free > 0:
+            found.append(Slot(busy / threads, worker.address, free, threads))
+    return found
+
+
+def owed_slots(scheduler: Any, addresses: set[str], is_own: Callable[[Any], bool]) -> list[Slot]:
+    """Those of the workers that have fewer of somebody's own tasks than threads, whatever else they have."""
+    found = []
+    for address in addresses:
+        worker = scheduler.workers.get(address)
+        if worker in scheduler.running:
+            own = sum(is_own(task.key) for task in worker.processing if task not in worker.long_running)
+            if own < worker.nthreads:
+                threads = worker.nthreads
+                found.append(Slot(len(worker.processing) / threads, address, threads - own, threads))
+    return found
+
+
+def threads_of(scheduler: Any, addresses: Iterable[str]) -> int:
+    """How many threads these workers have together."""
+    return sum(scheduler.workers[address].nthreads for address in addresses if address in scheduler.workers)
+
+
+def all_threads(scheduler: Any) -> int:
+    """How many threads all workers have together."""
+    found: int = scheduler.total_nthreads
+    return found
+
+
+def holds_all_workers(scheduler: Any, addresses: set[str]) -> bool:
+    """Whether there is no worker but these."""
+    return all(address in addresses for address in scheduler.workers)
+
+
+def is_unplaced(task: Any) -> bool:
+    """Whether the task is ready, and Dask can place it nowhere."""
+    found: bool = task.state == "no-worker"
+    return found
+
+
+def send(scheduler: Any, places: Mapping[Any, str], stimulus_id: str) -> dict[Any, Any]:
+    """Send tasks in ``no-worker``, best first, each to its worker. Those that are on their way, by key.
+
+    Their restriction is then this one worker: the caller sets another. (With one candidate Dask does
+    not score workers, which takes time for each of them.)
+    """
+    tasks = {key: task for key in places if (task := scheduler.tasks.get(key)) and task.state == "no-worker"}
+    for key, task in tasks.items():
+        task.worker_restrictions = {places[key]}
+    # Dask takes recommendations from the end.
+    scheduler.transitions(dict.fromkeys(reversed(tasks), "processing"), stimulus_id)
+    return {key: task for key, task in tasks.items() if task.state == "processing"}
+
+
+def fail(scheduler: Any, errors: Mapping[Any, Exception], stimulus_id: str) -> None:
+    """Let tasks in ``no-worker`` fail with these errors, as Dask does with those that wait for too long."""
+    follows = {}
+    for key, error in errors.items():
+        follows.update(
+            scheduler.transition(
+                key,
+                "erred",
+                stimulus_id,
+                exception=pickle.dumps(error),
+                cause=key,
+                exception_text=repr(error),
+            )
+        )
+    scheduler.transitions(follows, stimulus_id)
+
+
+def in_flight(scheduler: Any) -> Iterator[tuple[Any, Any]]:
+    """Every task that has been sent to a worker, with its key."""
+    return ((task.key, task) for worker in scheduler.workers.values() for task in worker.processing)
+
+
+def queue_order(scheduler: Any) -> list[Any]:
+    """Keys of the tasks in Dask's queue, best first."""
+    return [task.key for task in scheduler.queued.sorted()]
+
+
+def has_queued(scheduler: Any) -> bool:
+    """Whether tasks are in Dask's queue."""
+    return bool(scheduler.queued)
+
+
+def first_queued(scheduler: Any) -> Any:
+    """The task that leaves Dask's queue next, or None."""
+    return scheduler.queued.peek() if scheduler.queued else None
+
+
+def count_queued(scheduler: Any) -> int:
+    """How many tasks are in Dask's queue."""
+    return len(scheduler.queued)
+
+
+def count_running(scheduler: Any, addresses: Collection[str] | None) -> int:
+    """How many tasks were sent to these workers, or to all, and have not ended."""
+    workers = scheduler.workers
+    some = workers.values() if addresses is None else map(workers.get, addresses)
+    return sum(len(worker.processing) for worker in some if worker is not None)
+
+
+def release_queued(scheduler: Any, keys: Iterable[Any], stimulus_id: str) -> None:
+    """Take tasks out of Dask's queue, for Dask to place them anew."""
+    tasks = [task for key in keys if (task := scheduler.tasks.get(key)) and task.state == "queued"]
+    scheduler.transitions({task.key: "released" for task in tasks}, stimulus_id)
+
+
+_QUEUE_EXIT = "stimulus_queue_slots_maybe_opened"
+
+
+class QueueExit:
+    """Where Dask lets tasks out of its queue: called whenever slots of workers may have opened, and all that
+    follows from that has been done. ``before`` and ``afterwards`` are called then, too; they must not
+    raise."""
+
+    def __init__(
+        self, scheduler: Any, afterwards: Callable[[], None], before: Callable[[], None] = lambda: None
+    ) -> None:
+        self._scheduler = scheduler
+        self._plain = getattr(scheduler, _QUEUE_EXIT)
+        self._before = before
+        self._afterwards = afterwards
+        #: whether nothing leaves the queue, which does not look at restrictions
+        self.is_shut = False
+        setattr(scheduler, _QUEUE_EXIT, self)
+
+    def __call__(self, *, stimulus_id: str) -> None:
+        if not self.is_shut:
+            self._before()
+            self._plain(stimulus_id=stimulus_id)
+        self._afterwards()
+
+    def open(self) -> None:
+        """Dask's queue goes on, if it was shut."""
+        if self.is_shut:
+            self.is_shut = False
+            self._plain(stimulus_id="hpc-queue-opens")
+
+    def remove(self) -> None:
+        """As if we had never been here."""
+        if vars(self._scheduler).get(_QUEUE_EXIT) is self:
+            delattr(self._scheduler, _QUEUE_EXIT)
+        self.open()
+
+
+_FOR_NEW_WORKER = "bulk_schedule_unrunnable_after_adding_worker"
+
+
+def spare_gated(scheduler: Any, count: Callable[[], int]) -> Callable[[], None]:
+    """When a worker joins or goes on, Dask asks of every task in ``no-worker`` whether it may run there,
+    2 us for each. Not of those that our gate holds; and if it holds so many, there are no others. Answers
+    what ends that."""
+    plain = getattr(scheduler, _FOR_NEW_WORKER)
+
+    def sparing(worker: Any) -> Any:
+        unplaced = scheduler.unrunnable
+        if len(unplaced) == count():
+            return {}
+        scheduler.unrunnable = {
+            task: since
+            for task, since in unplaced.items()
+            if not (addresses := task.worker_restrictions) or GATE not in addresses
+        }
+        try:
+            return plain(worker)
+        finally:
+            scheduler.unrunnable = unplaced
+
+    setattr(scheduler, _FOR_NEW_WORKER, sparing)
+
+    def end() -> None:
+        if vars(scheduler).get(_FOR_NEW_WORKER) is sparing:
+            delattr(scheduler, _FOR_NEW_WORKER)
+
+    return end

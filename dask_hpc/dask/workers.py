@@ -1,0 +1,433 @@
+"""Workers: who they are, what state they are in, and how they are held and leave."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from time import time
+from typing import Any
+
+import cloudpickle
+from distributed import Status, WorkerPlugin
+from distributed.shuffle._core import ShuffleId, barrier_key
+from distributed.stealing import WorkStealing
+from distributed.worker_state_machine import UnpauseEvent
+
+from dask_hpc.dask.scheduler import expected_seconds
+from dask_hpc.dask.tasks import Wishes, wished_addresses
+
+logger = logging.getLogger(__name__)
+
+
+def workers_by_name(scheduler: Any) -> list[str]:
+    """Addresses of the connected workers: 2 before 10, and "b" after both."""
+    names = {address: worker.name for address, worker in scheduler.workers.items()}
+
+    def order(address: str) -> tuple[bool, int, str]:
+        name = names[address]
+        return (False, name, "") if isinstance(name, int) else (True, 0, str(name))
+
+    return sorted(names, key=order)
+
+
+def worker_identity(scheduler: Any, address: str) -> tuple[Any, str]:
+    """Name and host of a connected worker."""
+    worker = scheduler.workers[address]
+    return worker.name, worker.host
+
+
+def named_workers(scheduler: Any, given: Iterable[Any]) -> dict[Any, list[str]]:
+    """Addresses of the connected workers that each of these names or addresses means, perhaps none.
+
+    A number and its text are the same name. A batch job that starts several workers calls them by its own
+    name with a number behind; its name alone means all of them.
+    """
+    by_name = {str(worker.name): address for address, worker in scheduler.workers.items()}
+    found: dict[Any, list[str]] = {}
+    for name in given:
+        text = str(name)
+        if text in scheduler.workers:
+            found[name] = [text]
+        elif text in by_name:
+            found[name] = [by_name[text]]
+        else:
+            found[name] = [
+                address
+                for other, address in by_name.items()
+                if other.startswith(f"{text}-") and other[len(text) + 1 :].isdecimal()
+            ]
+    return found
+
+
+def running_workers(scheduler: Any) -> set[str]:
+    """Addresses of the workers that are given tasks."""
+    return {worker.address for worker in scheduler.running}
+
+
+def worker_status(scheduler: Any, address: str) -> str | None:
+    """What Dask's scheduler thinks a worker does, or None if it is not connected."""
+    worker = scheduler.workers.get(address)
+    return None if worker is None else str(worker.status.name)
+
+
+def set_worker_status(scheduler: Any, address: str, status: str) -> None:
+    """Let Dask's scheduler think so; the worker itself is not told."""
+    scheduler.handle_worker_status_change(status, address, "hpc-hold")
+
+
+def filter_worker_status(scheduler: Any, seen: Callable[[str, str], str]) -> Callable[[], None]:
+    """What a worker reports of itself goes through ``seen(address, status)`` first, which answers what
+    Dask is to hear. Gives a function that ends this.
+
+    Dask's own event of a change does not serve: there is none when a worker that we hold pauses itself.
+    """
+    name = "worker-status-change"
+    theirs = scheduler.stream_handlers[name]
+    is_on = True
+
+    def handler(status: str, worker: str, stimulus_id: str) -> None:
+        theirs(seen(worker, status) if is_on else status, worker=worker, stimulus_id=stimulus_id)
+
+    def end() -> None:
+        nonlocal is_on
+        is_on = False
+        if scheduler.stream_handlers.get(name) is handler:
+            scheduler.stream_handlers[name] = theirs
+
+    scheduler.stream_handlers[name] = handler
+    return end
+
+
+def tell_worker_status(scheduler: Any, address: str, status: str) -> None:
+    """Let a worker have this status; it reports that back."""
+    if address in scheduler.stream_comms:
+        message = {"op": "worker-status-change", "status": status, "stimulus_id": "hpc-hold"}
+        scheduler.stream_comms[address].send(message)
+
+
+def keep_out_of_shuffles(scheduler: Any, held: Callable[[], Iterable[str]]) -> Callable[[], None]:
+    """Shuffles (P2P) that begin give no work to held workers; Dask would count them in. Gives a function
+    that ends this."""
+    name = "shuffle_get_or_create"
+    theirs = scheduler.handlers[name]
+
+    def handler(shuffle_id: str, **rest: Any) -> Any:
+        barrier = scheduler.tasks.get(barrier_key(ShuffleId(shuffle_id)))
+        before = barrier.worker_restrictions if barrier else None
+        stay = set(before or scheduler.workers) - set(held())
+        if barrier is None or not stay:
+            return theirs(shuffle_id=shuffle_id, **rest)
+        barrier.worker_restrictions = stay
+        try:
+            return theirs(shuffle_id=shuffle_id, **rest)
+        finally:
+            barrier.worker_restrictions = before
+
+    def end() -> None:
+        if scheduler.handlers.get(name) is handler:
+            scheduler.handlers[name] = theirs
+
+    scheduler.handlers[name] = handler
+    return end
+
+
+def veto(scheduler: Any, address: str) -> str | None:
+    """The plugin that does not want to lose this worker now, as Dask's shuffles while they use it."""
+    worker = scheduler.workers[address]
+    for name, plugin in scheduler.plugins.items():
+        try:
+            if worker not in plugin.valid_workers_downscaling(scheduler, [worker]):
+                return str(name)
+        except Exception:  # a plugin that cannot say
+            continue
+    return None
+
+
+def permitted(scheduler: Any, task: Any, among: set[str]) -> set[str]:
+    """Those of these workers where a task may run."""
+    workers, hosts, loose = task.worker_restrictions, task.host_restrictions, task.loose_restrictions
+    found = wished_addresses(scheduler, Wishes(workers, hosts, loose)) if workers or hosts else None
+    for resource, amount in (task.resource_restrictions or {}).items():
+        supply = scheduler.resources.get(resource, {})
+        having = {address for address, there in supply.items() if there >= amount}
+        found = having if found is None else found & having
+    if found is None:
+        return among
+    return found & among or (among if loose else set())
+
+
+class TaskMover:
+    """Gives tasks that a worker has not started to other workers, through Dask's stealing, which asks the
+    worker first: a task runs once, whatever the worker answers.
+
+    Where stealing is switched off there is a mover of our own that only moves what it is told to.
+    """
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self._stealing = scheduler.extensions.get("stealing")
+        self._is_ours = self._stealing is None
+        if self._is_ours:
+            self._stealing = WorkStealing(scheduler)
+
+    def drain(self, address: str, keys: Collection[Any] | None = None) -> int:
+        """Ask a worker for all tasks it has not started, or those of these keys, each for the worker that
+        can start it soonest. How many it was asked for. A task that nobody else may run stays.
+        """
+        victim = self._scheduler.workers[address]
+        others = running_workers(self._scheduler) - {address}
+        asked = 0
+        for task in list(victim.processing):
+            if task.actor or task in victim.long_running or task in victim.executing:
+                continue
+            if keys is not None and task.key not in keys:
+                continue
+            thieves = permitted(self._scheduler, task, others)
+            if thieves and task not in self._stealing.in_flight:
+                thief = min(thieves, key=partial(self._begin, task))
+                self._stealing.move_task_request(task, victim, self._scheduler.workers[thief])
+                asked += 1
+        return asked
+
+    def is_moving(self, address: str) -> bool:
+        """Whether the worker has been asked and not answered."""
+        return any(info["victim"].address == address for info in self._stealing.in_flight.values())
+
+    def close(self) -> None:
+        """Leave nothing of ours behind, once all answers are in."""
+        if not self._is_ours:
+            return
+        if self._stealing.in_flight:
+            self._scheduler.loop.call_later(0.05, self.close)
+            return
+        self._is_ours = False
+        del self._scheduler.stream_handlers["steal-response"]
+        for name, plugin in list(self._scheduler.plugins.items()):
+            if plugin is self._stealing:
+                self._scheduler.remove_plugin(name)
+
+    def _begin(self, task: Any, address: str) -> tuple[float, int, str]:
+        worker = self._scheduler.workers[address]
+        occupancy = worker.occupancy + self._stealing.in_flight_occupancy.get(worker, 0.0)
+        return (
+            occupancy / worker.nthreads + self._scheduler.get_comm_cost(task, worker),
+            len(worker.processing) + self._stealing.in_flight_tasks.get(worker, 0),
+            address,
+        )
+
+
+def replace_retirement(
+    scheduler: Any, ours: Callable[..., Any]
+) -> tuple[Callable[..., Any], Callable[[], None]]:
+    """Whoever retires workers, by a remote call or on the scheduler, asks ours. Gives Dask's own, and a
+    function that puts it back."""
+    name = "retire_workers"
+    theirs = scheduler.handlers[name]
+    before = vars(scheduler).get(name)
+
+    def end() -> None:
+        if scheduler.handlers.get(name) == ours:
+            scheduler.handlers[name] = theirs
+        if vars(scheduler).get(name) == ours:
+            del scheduler.retire_workers
+            if before is not None:
+                scheduler.retire_workers = before
+
+    scheduler.handlers[name] = scheduler.retire_workers = ours
+    return theirs, end
+
+
+def processing(scheduler: Any, address: str) -> list[Any]:
+    """Keys of the tasks that were sent to a worker and have not ended: waiting, running or seceded."""
+    worker = scheduler.workers.get(address)
+    return [task.key for task in worker.processing] if worker else []
+
+
+def has_actors(scheduler: Any, address: str) -> bool:
+    """Whether a worker is bound by actors."""
+    worker = scheduler.workers.get(address)
+    return worker is not None and bool(worker.actors)
+
+
+def is_closing(scheduler: Any) -> bool:
+    """Whether the scheduler itself is going."""
+    return scheduler.status != Status.running
+
+
+def pickled(thing: Any) -> bytes:
+    """What travels to workers, which have dask_hpc as well."""
+    found: bytes = cloudpickle.dumps(thing)
+    return found
+
+
+def scheduler_id(scheduler: Any) -> str:
+    """What tells this scheduler from all others."""
+    return str(scheduler.id)
+
+
+async def add_worker_plugin(scheduler: Any, name: str, plugin: bytes) -> None:
+    """Give this plugin to all workers, now and later."""
+    await scheduler.register_worker_plugin(None, plugin, name, idempotent=True)
+
+
+async def replace_worker_plugin(scheduler: Any, name: str, plugin: bytes) -> None:
+    """Give this plugin to all workers, now and later, in the place of the one of that name, if any."""
+    await scheduler.register_worker_plugin(None, plugin, name, idempotent=False)
+
+
+async def remove_worker_plugin(scheduler: Any, name: str) -> None:
+    """Take it from them."""
+    if name in scheduler.worker_plugins:
+        await scheduler.unregister_worker_plugin(None, name)
+
+
+def leaving_workers(scheduler: Any) -> set[str]:
+    """Addresses of the connected workers that will soon be gone."""
+    return {
+        address
+        for address, worker in scheduler.workers.items()
+        if worker.status.name not in ("init", "running", "paused")
+    }
+
+
+def kinds(scheduler: Any, states: Iterable[str]) -> set[str]:
+    """The prefixes of which there are tasks in one of these states."""
+    wanted = tuple(states)
+    prefixes = scheduler.task_prefixes.items()
+    return {name for name, found in prefixes if any(found.states[state] for state in wanted)}
+
+
+async def let_worker_go(scheduler: Any, address: str) -> None:
+    """Forget a worker that leaves on purpose: the tasks it had are not suspected of having killed it."""
+    await scheduler.remove_worker(address, stimulus_id="hpc-farewell", expected=True, close=False)
+
+
+def metrics(scheduler: Any, name: str) -> list[tuple[str, Any]]:
+    """Address and last word of each connected worker that tells something of that name in its heartbeats."""
+    found = scheduler.workers.items()
+    return [(address, worker.metrics[name]) for address, worker in found if name in worker.metrics]
+
+
+def add_calls(worker: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
+    """Answer these remote calls."""
+    worker.handlers.update(calls)
+
+
+def remove_calls(worker: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
+    """Answer them no more, unless somebody else does by now."""
+    for name, call in calls.items():
+        if worker.handlers.get(name) == call:
+            del worker.handlers[name]
+
+
+def hear(worker: Any, name: str, call: Callable[..., None]) -> None:
+    """Hear messages of that name from the scheduler. One that nobody hears would end the connection."""
+    worker.stream_handlers[name] = call
+
+
+def hear_no_more(worker: Any, name: str) -> None:
+    """The last message of that name has come."""
+    worker.stream_handlers.pop(name, None)
+
+
+def forget_old_needs(worker: Any) -> Callable[[], None]:
+    """A task that has another recipe than the last time waits for what that needs, and for nothing else.
+
+    A worker remembers what a task of which it has no result any more needed, and would add to that. Gives a
+    function that ends this.
+    """
+    plain = worker.stream_handlers["compute-task"]
+
+    def compute(key: Any, nbytes: Mapping[Any, int], **rest: Any) -> Any:
+        task = worker.state.tasks.get(key)
+        if task is not None and task.state in ("released", "fetch", "flight", "missing", "error"):
+            try:
+                _unlink(worker, task, [need for need in task.dependencies if need.key not in nbytes])
+            except Exception:  # an error here would end the worker
+                logger.exception("dask-hpc: %r goes on with what it needed before", key)
+        return plain(key=key, nbytes=nbytes, **rest)
+
+    worker.stream_handlers["compute-task"] = compute
+
+    def end() -> None:
+        if worker.stream_handlers.get("compute-task") is compute:
+            worker.stream_handlers["compute-task"] = plain
+
+    return end
+
+
+def _unlink(worker: Any, task: Any, needs: list[Any]) -> None:
+    for need in needs:
+        task.dependencies.discard(need)
+        task.waiting_for_data.discard(need)
+        need.dependents.discard(task)
+        need.waiters.discard(task)
+    unneeded = [need for need in needs if need.state == "released" and not need.dependents]
+    while unneeded:
+        need = unneeded.pop()
+        theirs, _ = worker.state._transition(need, "forgotten", stimulus_id="hpc-needs")
+        worker.state.task_counter.transitions({need: "released"})
+        unneeded.extend(theirs)
+
+
+def worker_threads(scheduler: Any, address: str) -> int:
+    """How many tasks the scheduler lets a worker run at once."""
+    found: int = scheduler.workers[address].nthreads
+    return found
+
+
+def set_worker_threads(scheduler: Any, address: str, threads: int) -> None:
+    """Let the scheduler think that a worker has so many threads; the worker itself is not told. At least
+    one: Dask divides by it."""
+    worker = scheduler.workers[address]
+    change = max(1, threads) - worker.nthreads
+    if not change:
+        return
+    worker.nthreads += change
+    scheduler.total_nthreads += change
+    scheduler.total_nthreads_history.append((time(), scheduler.total_nthreads))
+    scheduler.host_info[worker.host]["nthreads"] += change
+    scheduler.check_idle_saturated(worker)
+    if change > 0:
+        scheduler.stimulus_queue_slots_maybe_opened(stimulus_id="hpc-threads")
+
+
+def backlog(scheduler: Any, address: str) -> tuple[float, int]:
+    """Seconds until a worker has probably ended what it runs, and how many tasks it has been given."""
+    worker = scheduler.workers.get(address)
+    if worker is None:
+        return 0.0, 0
+    left = (expected_seconds(scheduler, task) - worker.executing.get(task, 0.0) for task in worker.processing)
+    return max(0.0, max(left, default=0.0)), len(worker.processing)
+
+
+NAME = "dask-hpc-threads"
+
+
+def share_of(threads: int, share: float) -> int:
+    """So many threads are left of a worker's own: at least one, or nobody would ever run its tasks."""
+    return max(1, int(threads * share + 1e-9))
+
+
+class ThreadsPlugin(WorkerPlugin):
+    """Lets a worker use this share of its threads while it is there. What runs is not interrupted."""
+
+    name = NAME
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+
+    def setup(self, worker: Any) -> None:
+        """From now on fewer."""
+        self._own = worker.state.nthreads
+        worker.state.nthreads = share_of(self._own, self._share)
+
+    def teardown(self, worker: Any) -> None:
+        """As many as it came with, unless another cap comes at once in the place of this one."""
+        worker.state.nthreads = self._own
+        worker.loop.add_callback(_start_what_is_ready, worker)
+
+
+def _start_what_is_ready(worker: Any) -> None:
+    """A worker looks for work when a task ends; with more threads than before, it need not wait for that."""
+    if worker.state.running and worker.status.name == "running":
+        worker.handle_stimulus(UnpauseEvent(stimulus_id="hpc-threads"))

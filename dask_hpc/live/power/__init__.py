@@ -1,1 +1,0 @@
-"""Power on a live cluster: measured, trusted, foreseen, and acted upon."""

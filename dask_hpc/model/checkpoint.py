@@ -1,0 +1,98 @@
+"""Nodes that can keep copies of others' data, and what a rule for them answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum, inf
+from typing import Any
+
+from dask_hpc.model.errors import InputError, shown
+
+
+@dataclass(frozen=True, slots=True)
+class AgentNode:
+    """A node whose memory can keep copies of others' data, and what its agents do there."""
+
+    name: str
+    #: bytes that copies may take, and that they take
+    budget: float
+    used: float
+    #: bytes per second by which that grows
+    filling: float = 0.0
+    #: bytes per second of copies that come in, and that its link can take
+    traffic: float = 0.0
+    link: float = inf
+    #: commits per second
+    commits: float = 0.0
+    watts: float = 0.0
+    agents: int = 0
+    #: agents that came in the last minute: of nodes that are equal otherwise, the calmest is taken
+    joined: int = 0
+    #: seconds in which nothing was kept here
+    idle_for: float = 0.0
+    #: what fails together with it; empty: nothing else
+    domain: str = ""
+
+    @property
+    def free(self) -> float:
+        """Bytes."""
+        return max(0.0, self.budget - self.used)
+
+    @property
+    def fill(self) -> float:
+        """The share of the budget that is taken."""
+        return self.used / self.budget if self.budget > 0 else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class MoreNodes:
+    """So many more nodes are wanted for copies. ``is_urgent``: commits fail without."""
+
+    nodes: int
+    is_urgent: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """A node that nobody needs for copies."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ItemAgents:
+    """What a rule remembers of one item: its agents, the nodes that its data is on, its last commit."""
+
+    agents: int
+    nodes: int
+    seconds: float = inf
+    #: of the search for a better number
+    search: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of a checkpoint. A list of levels goes from the cheapest to the safest: what lies on a level
+    survives the failures of that level and of all before it."""
+
+    name: str
+    #: seconds that one commit takes from the work, those of the levels below included
+    commit: float
+    #: seconds until work goes on from here
+    restart: float
+    #: per second: failures that nothing below this level survives
+    failures: float
+
+    def __post_init__(self) -> None:
+        for name in ("commit", "restart", "failures"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < inf:
+                raise InputError(
+                    f"level {shown(self.name)}: {name}", f"found {shown(value)}", "0 or more, and finite"
+                )
+
+
+def failure_rate(levels: Sequence[Level]) -> float:
+    """Failures of any kind, per second."""
+    return fsum(level.failures for level in levels)

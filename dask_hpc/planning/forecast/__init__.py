@@ -1,0 +1,1 @@
+"""What power will do."""

@@ -1,0 +1,1 @@
+"""Analyses of a simulation divided between its nodes and others."""

@@ -1,0 +1,176 @@
+"""How long each part of an iteration takes on given nodes and cores, and which nodes have the memory for it.
+
+Seed 004, 2.1 to 2.2 and 2.5. Everything depends on the analyses through a few sums only, so all of this
+takes one set of analyses or arrays of many. Ours: shares of analyses that no further core makes shorter,
+and analyses that move less than they look at.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dask_hpc.model.in_situ import Analysis, Partition, PartitionProblem, Phases
+from dask_hpc.model.units import count_nodes, show_large
+
+#: memory that sums leave over or lack because they are rounded
+_ROUNDING = 1e-12
+
+
+class Work(NamedTuple):
+    """What some analyses cost together; each field a number, or an array for many sets of analyses."""
+
+    #: how many they are
+    count: Any
+    #: seconds that no further core makes shorter
+    serial: Any
+    #: the other seconds, on a single core
+    parallel: Any
+    #: bytes at the peaks
+    memory: Any
+    #: bytes that go to the staging nodes if they run there
+    volume: Any
+
+    def without(self, other: "Work") -> "Work":
+        """What is left if ``other`` is taken out: nothing of nothing, however sums are rounded."""
+        left = self.count - other.count
+        return Work(
+            left,
+            *(
+                np.where(left > 0, np.maximum(mine - its, 0.0), 0.0)
+                for mine, its in zip(self[1:], other[1:], strict=True)
+            ),
+        )
+
+
+def work_of(analyses: Iterable[Analysis]) -> Work:
+    """The sums over analyses."""
+    rows = [_row(one) for one in analyses]
+    return Work(*(sum(column) for column in zip(*rows, strict=True))) if rows else Work(0, 0.0, 0.0, 0.0, 0.0)
+
+
+def work_of_each(analyses: Iterable[Analysis]) -> Work:
+    """Every analysis by itself, as arrays."""
+    rows = [_row(one) for one in analyses]
+    return Work(*np.array(rows, dtype=float).reshape(-1, 5).T)
+
+
+def _row(one: Analysis) -> Work:
+    return Work(1, one.time * one.serial, one.time * (1 - one.serial), one.memory, one.volume)
+
+
+def split_by(problem: PartitionProblem, in_situ: Iterable[str]) -> tuple[Work, Work]:
+    """What the analyses of these names cost, and what the others do."""
+    names = set(in_situ)
+    inside = [one for one in problem.analyses if one.name in names]
+    outside = [one for one in problem.analyses if one.name not in names]
+    return work_of(inside), work_of(outside)
+
+
+def simulation_time(problem: PartitionProblem, cores: Any) -> Any:
+    """Seconds of the simulation on so many cores (Amdahl)."""
+    one = problem.simulation
+    return one.time * one.serial + _shared(one.time * (1 - one.serial), cores)
+
+
+def in_situ_time(work: Work, cores: Any) -> Any:
+    """Seconds of analyses that run one after another, each on so many cores."""
+    return work.serial + _shared(work.parallel, cores)
+
+
+def in_transit_time(problem: PartitionProblem, work: Work, staging: Any) -> Any:
+    """Seconds of analyses that run one after another on so many staging nodes, once they have their data."""
+    nodes = problem.nodes
+    return work.serial + _shared(work.parallel / nodes.cores + work.volume / nodes.bandwidth, staging)
+
+
+def _shared(seconds: Any, parts: Any) -> Any:
+    """Work divided by cores or nodes; none takes no time, not even on none of them."""
+    return np.where(parts > 0, seconds / np.maximum(parts, 1e-200), np.where(seconds > 0, np.inf, 0.0))
+
+
+def phase_times(problem: PartitionProblem, nodes: Any, helper: Any, inside: Work, outside: Work) -> Phases:
+    """All three; in "sync" the simulation and then the analyses in situ have all cores of their nodes."""
+    cores = problem.nodes.cores
+    free, taken = (cores, cores) if problem.mode == "sync" else (cores - helper, helper)
+    return Phases(
+        simulation_time(problem, nodes * free),
+        in_situ_time(inside, nodes * taken),
+        in_transit_time(problem, outside, problem.nodes.count - nodes),
+    )
+
+
+def iteration_time(problem: PartitionProblem, phases: Phases) -> Any:
+    """Seconds from one iteration to the next; as ``Phases.iteration``, also of arrays."""
+    if problem.mode == "sync":
+        return np.maximum(phases.simulation + phases.in_situ, phases.in_transit)
+    return np.maximum(np.maximum(phases.simulation, phases.in_situ), phases.in_transit)
+
+
+def fits(problem: PartitionProblem, nodes: Any, memory: Any) -> Any:
+    """Whether so many nodes hold the simulation and analyses with these peaks (the source's VIABILITY)."""
+    return problem.simulation.memory + memory <= problem.nodes.memory * nodes * (1 + _ROUNDING)
+
+
+def least_nodes(problem: PartitionProblem, memory: Any) -> Any:
+    """How many nodes hold the simulation and analyses with these peaks; at least one."""
+    needed = (problem.simulation.memory + memory) / (problem.nodes.memory * (1 + _ROUNDING))
+    return np.maximum(np.ceil(needed), 1)
+
+
+def placed(
+    problem: PartitionProblem, nodes: int, helper: int, in_situ: Iterable[str], warning: str = ""
+) -> Partition:
+    """The partition that these choices make, with what is wrong with it in words."""
+    names = set(in_situ)
+    inside, outside = split_by(problem, names)
+    phases = phase_times(problem, nodes, helper, inside, outside)
+    if not fits(problem, nodes, inside.memory):
+        warning = "; ".join(filter(None, (warning, _beyond(problem, nodes, inside.memory))))
+    return Partition(
+        problem.mode,
+        nodes,
+        helper if problem.mode == "async" else 0,
+        tuple(one.name for one in problem.analyses if one.name in names),
+        tuple(one.name for one in problem.analyses if one.name not in names),
+        Phases(*map(float, phases)),
+        warning,
+    )
+
+
+def _beyond(problem: PartitionProblem, nodes: int, memory: float) -> str:
+    needed = (problem.simulation.memory + memory) / nodes
+    words = "that simulates needs" if nodes == 1 else "that simulate need"
+    return (
+        f"memory does not suffice: {count_nodes(nodes)} {words} {show_large(needed, 'B')} each "
+        f"and {'has' if nodes == 1 else 'have'} {show_large(problem.nodes.memory, 'B')}"
+    )
+
+
+def with_split(problem: PartitionProblem, in_situ: Iterable[str], warning: str = "") -> Partition | None:
+    """The best partition in which just these analyses run in situ; None if no core or node is left for some.
+
+    If no number of nodes has the memory, it has as many nodes as there may be and says so.
+    """
+    names = set(in_situ)
+    inside, outside = split_by(problem, names)
+    most = problem.nodes.count - (outside.count > 0)
+    helpers = np.zeros(1) if problem.mode == "sync" or not inside.count else np.arange(1, problem.nodes.cores)
+    if most < 1 or not len(helpers):
+        return None
+    nodes = np.arange(1, most + 1)[:, None]
+    nodes = nodes[fits(problem, nodes[:, 0], inside.memory)]
+    if not len(nodes):
+        nodes = np.array([[most]])
+    times = iteration_time(problem, phase_times(problem, nodes, helpers, inside, outside))
+    row, column = np.unravel_index(np.argmin(times), times.shape)
+    return placed(problem, int(nodes[row, 0]), int(helpers[column]), names, warning)
+
+
+def least_memory(problem: PartitionProblem, warning: str = "") -> Partition:
+    """What needs the least memory of a node, for a machine on which nothing fits."""
+    splits = (frozenset[str](), frozenset(one.name for one in problem.analyses))
+    found = [one for names in splits if (one := with_split(problem, names, warning))]
+    memory = {one.name: one.memory for one in problem.analyses}
+    needed = [problem.simulation.memory + sum(memory[name] for name in one.in_situ) for one in found]
+    return min(zip(needed, found, strict=True), key=lambda pair: pair[0] / pair[1].nodes)[1]

@@ -1,0 +1,1 @@
+"""Which blocks of data move where."""

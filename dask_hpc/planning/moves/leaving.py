@@ -1,0 +1,355 @@
+"""Which blocks of data move where when workers leave: neighbours stay together, nobody gets too much.
+
+A block is a key, its size and the workers that hold it; a room is how many bytes a worker can still take.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from dask_hpc.model.units import show_large
+
+#: beyond an even share of its collection by so much, a worker takes no more blocks for their neighbours' sake
+_LEAN = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One result in memory. ``holders`` are the workers that have a copy."""
+
+    key: Hashable
+    nbytes: int
+    holders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Bring a block from one worker to another: a copy first, then the old copy goes."""
+
+    key: Hashable
+    nbytes: int
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class MovePlan:
+    """What moves, what cannot, and why. No plan that does the same moves less than ``lower_bound`` bytes."""
+
+    moves: tuple[Move, ...] = ()
+    unplaced: tuple[Block, ...] = ()
+    reason: str = ""
+    lower_bound: int = 0
+
+    @property
+    def bytes_moved(self) -> int:
+        """The bytes of all moves."""
+        return sum(move.nbytes for move in self.moves)
+
+    def __bool__(self) -> bool:
+        return bool(self.moves)
+
+
+def collection_of(key: Hashable) -> str | None:
+    """The collection a key is a block of, or None: Dask names the blocks of one ``(name, i, j, ...)``."""
+    if isinstance(key, tuple) and len(key) > 1 and isinstance(key[0], str):
+        return key[0] if set(map(type, key[1:])) == {int} else None
+    return None
+
+
+def in_rows(blocks: Iterable[Block]) -> Iterator[tuple[str, list[Block]]]:
+    """The collections by name, each with its blocks in order; then what has no neighbours, one by one."""
+    rows: dict[str, list[Block]] = {}
+    alone = []
+    for block in blocks:
+        name = collection_of(block.key)
+        if name is None:
+            alone.append(block)
+        else:
+            rows.setdefault(name, []).append(block)
+    for name in sorted(rows):
+        yield name, sorted(rows[name], key=lambda block: block.key[1:])  # type: ignore[index]
+    for block in sorted(alone, key=lambda block: (-block.nbytes, str(block.key))):
+        yield "", [block]
+
+
+def evacuate(blocks: Iterable[Block], leaving: Collection[str], rooms: Mapping[str, int]) -> MovePlan:
+    """A place among the survivors for every block that only leaving workers hold.
+
+    ``blocks`` may name what survivors hold as well: neighbours are drawn to it. ``rooms`` are the free bytes
+    of the survivors; leaving ones in it do not count. A run of neighbours is drawn to the survivors at its
+    ends until these have an even share of the collection, what is left of it goes in pieces to those that
+    lack most, and a block without neighbours to where most room is. If rooms are so tight that blocks are
+    left over, sizes alone decide (the largest first, into the room it fills best), if that places more.
+    """
+    gone = frozenset(leaving)
+    room = {worker: rooms[worker] for worker in sorted(rooms) if worker not in gone}
+    rows = list(in_rows(blocks))
+    homeless = [b for _, row in rows for b in row if b.holders and gone.issuperset(b.holders)]
+    if not homeless:
+        return MovePlan()
+    targets = _by_neighbours(rows, gone, dict(room))
+    if len(targets) < len(homeless):
+        by_size = _by_size(homeless, room)
+        if _placed(homeless, by_size) > _placed(homeless, targets):
+            targets = by_size
+    moves = [
+        Move(block.key, block.nbytes, min(block.holders), targets[block.key])
+        for block in homeless
+        if block.key in targets
+    ]
+    unplaced = tuple(block for block in homeless if block.key not in targets)
+    reason = _why_not(unplaced, homeless, room, moves) if unplaced else ""
+    return MovePlan(tuple(moves), unplaced, reason, sum(move.nbytes for move in moves))
+
+
+def _placed(blocks: list[Block], targets: Mapping[Hashable, str]) -> tuple[int, int]:
+    placed = [block.nbytes for block in blocks if block.key in targets]
+    return sum(placed), len(placed)
+
+
+def _why_not(
+    unplaced: tuple[Block, ...], homeless: list[Block], room: Mapping[str, int], moves: list[Move]
+) -> str:
+    count = f"{len(unplaced)} of {len(homeless)} blocks" if len(homeless) > 1 else "the only block"
+    size = show_large(sum(block.nbytes for block in unplaced), "B")
+    if not room:
+        return f"{count} ({size}) cannot move: no worker stays"
+    left = dict(room)
+    for move in moves:
+        left[move.target] -= move.nbytes
+    most = max(0, max(left.values()))
+    smallest = show_large(min(block.nbytes for block in unplaced), "B")
+    return (
+        f"{count} ({size}) fit nowhere: the smallest has {smallest}, "
+        f"and the most room left on a worker that stays is {show_large(most, 'B')}"
+    )
+
+
+def _by_neighbours(
+    rows: list[tuple[str, list[Block]]], gone: frozenset[str], room: dict[str, int]
+) -> dict[Hashable, str]:
+    targets: dict[Hashable, str] = {}
+    roomiest = _Roomiest(room)
+    for name, row in rows:
+        if name:
+            _place_row(row, gone, room, targets)
+            roomiest.look_again()
+        elif gone.issuperset(row[0].holders) and row[0].holders:
+            worker = roomiest.take(row[0].nbytes)
+            if worker is not None:
+                targets[row[0].key] = worker
+    return targets
+
+
+class _Roomiest:
+    """The worker with the most room, again and again."""
+
+    def __init__(self, room: dict[str, int]) -> None:
+        self._room = room
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Others took room."""
+        self._is_fresh = False
+
+    def take(self, nbytes: int) -> str | None:
+        """Room for a block where most is left; None if there is not enough."""
+        if not self._is_fresh:
+            self._heap = [(-free, worker) for worker, free in self._room.items()]
+            heapify(self._heap)
+            self._is_fresh = True
+        if not self._heap or -self._heap[0][0] < nbytes:
+            return None
+        free, worker = heappop(self._heap)
+        self._room[worker] -= nbytes
+        heappush(self._heap, (free + nbytes, worker))
+        return worker
+
+
+def _place_row(
+    row: list[Block], gone: frozenset[str], room: dict[str, int], targets: dict[Hashable, str]
+) -> None:
+    """The homeless blocks of one collection: drawn to their neighbours first, then in pieces."""
+    places: list[str | None] = []
+    have = dict.fromkeys(room, 0)
+    for block in row:
+        stays = [worker for worker in block.holders if worker in have]
+        place = places[-1] if places and places[-1] in stays else min(stays, default=None)
+        places.append(place)
+        if place is not None:
+            have[place] += block.nbytes
+    homeless = [bool(block.holders) and gone.issuperset(block.holders) for block in row]
+    if not have or not any(homeless):
+        return
+    share = sum(block.nbytes for block in row) / len(have)
+
+    def put(index: int, worker: str | None, limit: float) -> bool:
+        """Place a block, if it fits and leaves the worker nearer to the limit than beyond it."""
+        nbytes = row[index].nbytes
+        if worker is None or room[worker] < nbytes or have[worker] + nbytes / 2 > limit:
+            return False
+        places[index] = targets[row[index].key] = worker
+        room[worker] -= nbytes
+        have[worker] += nbytes
+        return True
+
+    size = len(row)
+    for index in range(1, size):
+        if places[index] is None and homeless[index]:
+            put(index, places[index - 1], share)
+    for index in range(size - 2, -1, -1):
+        if places[index] is None and homeless[index]:
+            put(index, places[index + 1], share)
+    least = min(row[index].nbytes for index in range(size) if homeless[index])
+    poorest = [(held, worker) for worker, held in have.items() if room[worker] >= least]
+    heapify(poorest)
+    for index in range(size):
+        if places[index] is None and homeless[index]:
+            before = places[index - 1] if index else None
+            after = places[index + 1] if index + 1 < size else None
+            if not put(index, before, share) and not put(index, after, share):
+                # Beyond the share only to keep neighbours together, and then not by much.
+                worker = _poorest_with_room(poorest, have, room, row[index].nbytes, least)
+                fits = worker is not None and have[worker] + row[index].nbytes / 2 <= share
+                lean = share * (1 + _LEAN)
+                if fits or not (put(index, before, lean) or put(index, after, lean)):
+                    put(index, worker, float("inf"))
+
+
+def _poorest_with_room(
+    poorest: list[tuple[int, str]],
+    have: Mapping[str, int],
+    room: Mapping[str, int],
+    nbytes: int,
+    least: int,
+) -> str | None:
+    """The worker with the least of the collection among those where a block fits. Those without room even
+    for the least block are asked no more."""
+    tried = []
+    found = None
+    while poorest and found is None:
+        held, worker = heappop(poorest)
+        if room[worker] < least:
+            continue
+        if held != have[worker]:
+            heappush(poorest, (have[worker], worker))
+        elif room[worker] < nbytes:
+            tried.append((held, worker))
+        else:
+            found = worker
+            tried.append((held, worker))
+    for entry in tried:
+        heappush(poorest, entry)
+    return found
+
+
+def _by_size(homeless: list[Block], room: Mapping[str, int]) -> dict[Hashable, str]:
+    """The largest first, each into the smallest room that takes it."""
+    targets: dict[Hashable, str] = {}
+    free = sorted((left, worker) for worker, left in room.items())
+    for block in sorted(homeless, key=lambda block: (-block.nbytes, str(block.key))):
+        index = bisect_left(free, (block.nbytes, ""))
+        if index < len(free):
+            left, worker = free.pop(index)
+            targets[block.key] = worker
+            insort(free, (left - block.nbytes, worker))
+    return targets
+
+
+#: reads per thread that a worker may be ahead of another for the sake of neighbours
+_RUN = 2.0
+
+
+class Opening(NamedTuple):
+    """A worker that can take tasks: how busy each of its threads is, and how many threads it has."""
+
+    load: float
+    address: str
+    threads: int
+
+
+def place(openings: Collection[Opening], last: str | None, given: Mapping[str, int]) -> str:
+    """The worker for the next read. ``last`` got the one before; ``given``: how many reads each has got.
+
+    Threads that have nothing to do go first, as in Dask. Among those workers it is the last one again,
+    unless it is far ahead of others: so reads go to the workers in runs, and all get their share.
+    """
+    idle = [one for one in openings if one.load < 1] or openings
+    ahead = {one.address: given.get(one.address, 0) / one.threads for one in idle}
+    least = min(ahead.values())
+    if last in ahead and ahead[last] - least < _RUN:
+        return last
+    return min(idle, key=lambda one: (ahead[one.address], one.load, one.address)).address
+
+
+_STEPS = 100_000  # looks at ancestors in one ordering; beyond, a result is worth its own seconds only
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What making one result again costs: its own seconds, and those of what it needs and is lost too."""
+
+    seconds: float
+    nbytes: int
+    needs: tuple[Hashable, ...] = ()
+
+
+def worth_first(held: Iterable[Hashable], recipes: Mapping[Hashable, Recipe]) -> list[Hashable]:
+    """The results that are ``held``, those first that save most seconds of computing per byte.
+
+    ``recipes`` has them, and of their ancestors those that would have to be computed again as well; an
+    ancestor that is not there costs nothing. What has been put on the list counts as saved, so a result
+    is worth less after its costly ancestor: greedy, and looked at again only when its turn comes
+    (a worth never rises).
+    """
+    steps = _STEPS
+
+    def worth(key: Hashable, saved: set[Hashable]) -> float:
+        nonlocal steps
+        seconds, seen, todo = 0.0, {key}, [key]
+        while todo:
+            recipe = recipes[todo.pop()]
+            seconds += recipe.seconds
+            steps -= 1
+            if steps < 0:
+                break
+            for need in recipe.needs:
+                if need in recipes and need not in seen and need not in saved:
+                    seen.add(need)
+                    todo.append(need)
+        return seconds / max(recipes[key].nbytes, 1)
+
+    saved: set[Hashable] = set()
+    # The place in the list makes equal worth first come first served, and keys need no order.
+    queue = [(-worth(key, saved), place, key) for place, key in enumerate(held)]
+    heapify(queue)
+    order = []
+    while queue:
+        _, place, key = heappop(queue)
+        now = (-worth(key, saved), place, key)
+        if queue and now > queue[0]:
+            heappush(queue, now)
+        else:
+            order.append(key)
+            saved.add(key)
+    return order
+
+
+def dearest_that_fit(blocks: Iterable[Block], rooms: Mapping[str, int]) -> MovePlan:
+    """Places for as many of these as fit, those first in the list first, each where most room is."""
+    roomiest = [(-room, worker) for worker, room in rooms.items()]
+    heapify(roomiest)
+    moves, unplaced = [], []
+    for block in blocks:
+        if roomiest and block.nbytes <= -roomiest[0][0]:
+            room, worker = heappop(roomiest)
+            heappush(roomiest, (room + block.nbytes, worker))
+            moves.append(Move(block.key, block.nbytes, min(block.holders), worker))
+        else:
+            unplaced.append(block)
+    return MovePlan(
+        tuple(moves), tuple(unplaced), "no room" if unplaced else "", sum(m.nbytes for m in moves)
+    )

@@ -1,0 +1,1 @@
+"""What the scheduler knows of power, and does about it."""

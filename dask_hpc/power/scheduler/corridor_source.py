@@ -1,0 +1,211 @@
+"""The corridor that holds now, where the policy says to follow a file or a signal.
+
+What is followed is looked at about once a second, beside the event loop. What cannot be used is refused as a
+whole and told once: a file that is half written, damaged or gone, a signal that fails or says nonsense. Then
+the corridor stays what it was; until there was a first one, it is what the policy's parameters say.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from math import isclose
+from pathlib import Path
+from stat import S_ISREG
+from time import time
+from typing import Any
+
+from dask_hpc.model.errors import InputError, one_line
+from dask_hpc.model.power import PREFIX, Corridor, CorridorSignal
+from dask_hpc.model.units import parse_duration, show_bounds
+
+
+def aside(loop: Any, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
+    """Call ``work`` in a thread that keeps no process alive, then ``done`` on the loop with what it answered,
+    or with its error."""
+
+    def run() -> None:
+        found, problem = None, None
+        try:
+            found = work()
+        except Exception as error:
+            problem = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.add_callback(done, found, problem)
+
+    threading.Thread(target=run, name="dask-hpc-aside", daemon=True).start()
+
+
+_LIMIT = 1_000_000  # bytes of a file
+_NEWS = 0.01  # a share by which a bound changes
+_SAID = 3  # steps that are said
+
+
+class FollowedFile:
+    """A corridor as ``Corridor.parse`` reads it. A step's time is in seconds since control began, or a date
+    with a time and its zone. ``began`` is when control did (POSIX)."""
+
+    def __init__(self, path: str, began: float) -> None:
+        self._path = Path(path).expanduser()
+        self._began = began
+        #: what the file looked like when it was read last, and what was wrong with it then, if anything
+        self._stamp: tuple[int, ...] | None = None
+        self._problem: InputError | None = None
+
+    def look(self) -> Corridor | None:
+        """The corridor, if the file is another one than at the last look."""
+        try:
+            found = os.stat(self._path)
+            if not S_ISREG(found.st_mode):  # a pipe might never answer
+                raise InputError("", "is no ordinary file", file=self._name)
+            stamp = self._stamp_of(found)
+            if stamp == self._stamp:
+                if self._problem is not None:
+                    raise self._problem
+                return None
+            with open(self._path, "rb") as file:
+                text = file.read(_LIMIT + 1)
+                after = self._stamp_of(os.fstat(file.fileno()))
+        except OSError as error:
+            self._stamp = None  # when it is back, it is to be read
+            raise InputError("", f"cannot be read: {error.strerror}", file=self._name) from None
+        if after != stamp:
+            return None  # somebody writes just now: the next look will tell
+        self._stamp, self._problem = stamp, None
+        try:
+            return Corridor.parse(text, self._seconds)
+        except InputError as error:
+            self._problem = error.in_file(self._name)
+            raise self._problem from None
+
+    @property
+    def _name(self) -> str:
+        return one_line(str(self._path))
+
+    @staticmethod
+    def _stamp_of(found: os.stat_result) -> tuple[int, ...]:
+        return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+
+    def _seconds(self, value: Any) -> float:
+        if isinstance(value, str) and "-" in value and ":" in value:
+            with suppress(ValueError):  # perhaps it is one of Slurm's durations
+                value = datetime.fromisoformat(value)
+        if not isinstance(value, datetime):
+            return parse_duration(value)
+        if value.tzinfo is None:
+            allowed = "a date and time with its zone, such as 2026-11-20T14:00:00+01:00"
+            raise InputError("", f"found {value.isoformat()}", allowed)
+        return value.timestamp() - self._began
+
+
+class FollowedSignal:
+    """A function of the POSIX time, looked for at the first look."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._signal: CorridorSignal | None = None
+        self._last: Corridor | None = None
+
+    def look(self) -> Corridor | None:
+        """The corridor, if it is another one than at the last look."""
+        if self._signal is None:
+            self._signal = CorridorSignal.find(self._name)
+        corridor = self._signal.at(time())
+        if corridor == self._last:
+            return None
+        self._last = corridor
+        return corridor
+
+
+class CorridorSource:
+    """Follows what one policy says, and looks ``every`` so many seconds. ``tell`` adds to the story,
+    ``changed`` hears of a new corridor."""
+
+    def __init__(
+        self,
+        loop: Any,
+        follow: str,
+        clock: Callable[[], float],
+        tell: Callable[[str, str], None],
+        changed: Callable[[], None],
+        every: float = 1.0,
+    ) -> None:
+        self.follow = follow
+        self._loop = loop
+        self._tell = tell
+        self._changed = changed
+        self._every = every
+        self._timer: Any = None
+        #: what was followed last; None until something usable was found
+        self.corridor: Corridor | None = None
+        self._told: Corridor | None = None
+        #: how often what is followed could not be used
+        self.refused = 0
+        #: why it cannot be used now, if so
+        self.problem = ""
+        self._is_over = False
+        name = follow.removeprefix(PREFIX)
+        self._followed: FollowedFile | FollowedSignal = (
+            FollowedFile(follow, time() - clock()) if name == follow else FollowedSignal(name)
+        )
+
+    def look(self) -> None:
+        """Begin to look; the next look comes some time after the answer, so one that stalls is the last."""
+        self._timer = None
+        if not self._is_over:
+            aside(self._loop, self._followed.look, self._seen)
+
+    def close(self) -> None:
+        """It is of no interest any more."""
+        self._is_over = True
+        if self._timer is not None:
+            self._loop.remove_timeout(self._timer)
+            self._timer = None
+
+    def _seen(self, found: Corridor | None, problem: Exception | None) -> None:
+        if self._is_over:
+            return
+        self._timer = self._loop.call_later(self._every, self.look)
+        if problem is not None:
+            self._refuse(problem)
+            return
+        was_refused, self.problem = bool(self.problem), ""
+        if found is not None and found != self.corridor:
+            if was_refused or self._is_worth_telling(found):
+                self._told = found
+                self._tell("new-corridor", f"{self.follow} says {in_words(found)}")
+            self.corridor = found
+            self._changed()
+        elif was_refused:
+            self._tell("new-corridor", f"{self.follow} can be used again, and says what it said before")
+
+    def _refuse(self, problem: Exception) -> None:
+        self.refused += 1
+        is_input = isinstance(problem, InputError)
+        words = one_line(str(problem) if is_input else f"{self.follow}: {type(problem).__name__}: {problem}")
+        if words != self.problem:
+            self.problem = words
+            self._tell("corridor-refused", f"{words}; {self._instead}")
+
+    def _is_worth_telling(self, found: Corridor) -> bool:
+        """A signal may change a little every second: that is no news."""
+        if self._told is None or len(found.steps) != len(self._told.steps):
+            return True
+        pairs = zip(found.steps, self._told.steps, strict=True)
+        return not all(isclose(a, b, rel_tol=_NEWS) for pair in pairs for a, b in zip(*pair, strict=True))
+
+    @property
+    def _instead(self) -> str:
+        if self.corridor is None:
+            return "the corridor is what the policy's parameters say"
+        return "the corridor stays what it was"
+
+
+def in_words(corridor: Corridor) -> str:
+    """A corridor for a person: its first steps."""
+    _, lower, upper = corridor.steps[0]
+    words = [show_bounds(lower, upper, "W")]
+    words += [f"from {time:.1f} s on {show_bounds(a, b, 'W')}" for time, a, b in corridor.steps[1:_SAID]]
+    more = len(corridor.steps) - len(words)
+    return ", ".join(words) + (f" and {more} more steps" if more else "")

@@ -1,0 +1,222 @@
+"""Forecasts of power on a live cluster, beside the scheduler's loop and never in its way.
+
+A fit takes a second of processor time and holds Python's lock for most of it, so a thread alone would
+delay the loop by much more than the few milliseconds that it may. Hence a thread that only talks to a
+process of low priority (``forecast_process.py``): JSON lines both ways, nothing is unpickled. Until that
+process has an answer, and whenever it has none that is new enough, the last value answers, here, with an
+interval of its own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock, Thread
+from time import monotonic, thread_time
+from typing import Any
+
+from dask_hpc.model.power import PowerRange
+from dask_hpc.planning.forecast.forecaster import LEAST_ERRORS, Forecast, Forecaster
+
+_SCRIPT = Path(__file__).with_name("forecast_process.py")
+_DEATHS = 3  # of the process, after which we do without it
+_NEW_FOR = 5  # periods: an older forecast is not used
+_PATIENCE = 60.0  # seconds without an answer after which the process is taken to hang
+# The matrices are small, and other cores are for others.
+_ALONE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+Samples = list[tuple[float, float]]
+
+
+class Forecasting:
+    """Takes samples of power as they come; ``latest`` is what is known of the coming ones.
+
+    All methods are for the scheduler's loop and cost it a fraction of a millisecond. ``tell`` and
+    ``count_error`` are called in it too. Times are on the caller's clock.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[str, str], None],
+        count_error: Callable[[str, Exception], None],
+        *,
+        horizon: int = 30,
+        period: float = 1.0,
+        level: float = 0.9,
+        window: int = 600,
+        season: float | None = None,
+        retrain: float = 60.0,
+    ) -> None:
+        self._tell, self._count_error = tell, count_error
+        self.period = period
+        parameters: dict[str, Any] = {
+            "horizon": horizon, "period": period, "level": level, "window": window, "season": season,
+        }  # fmt: skip
+        self._plain = Forecaster(models=["last value"], **parameters)
+        self._given = json.dumps({**parameters, "retrain": retrain})
+        self._window: deque[tuple[float, float]] = deque(maxlen=window)
+        self._starts_at = horizon + LEAST_ERRORS  # samples; with fewer no model can answer
+        self._link: _Link | None = None
+        self._quiet_since = 0.0
+        self._deaths = 0
+        self._answer: Forecast | None = None
+        self._told: tuple[Any, ...] = ()
+        self._is_closed = False
+        #: the most processor time, in seconds, that our thread took in one round: so long, at most, it has
+        #: held Python's lock
+        self.longest = 0.0
+
+    def add(self, time: float, watts: float) -> None:
+        """A sample of the power of the whole machine."""
+        if self._is_closed or not self._plain.add(time, watts):
+            return
+        self._window.append((time, watts))
+        self._hear()
+        if self._link is not None:
+            self._link.send([(time, watts)])
+            if monotonic() - self._quiet_since > _PATIENCE:
+                self._link.kill()
+        elif self._deaths < _DEATHS and len(self._window) >= self._starts_at:
+            self._link = _Link([self._given], list(self._window))
+            self._quiet_since = monotonic()
+
+    def latest(self, now: float) -> Forecast | None:
+        """The newest forecast; None if there is none yet, or none that is new enough."""
+        self._hear()
+        for found in (self._answer, self._plain.forecast()):
+            if found is not None and now - found.time <= _NEW_FOR * self.period:
+                return found
+        return None
+
+    def close(self) -> None:
+        """No forecasts any more; the process is gone when this returns."""
+        self._is_closed = True
+        if self._link is not None:
+            self._link.close()
+            self._link.wait()
+            self._link = None
+
+    def _hear(self) -> None:
+        while self._link is not None and self._link.news:
+            self.longest = max(self.longest, self._link.longest)
+            news = self._link.news.popleft()
+            if isinstance(news, Exception):
+                self._link.wait()
+                self._link = None
+                self._deaths += 1
+                self._complain(news)
+                return
+            self._quiet_since = monotonic()
+            fits, self._answer = news
+            self._report(fits)
+
+    def _complain(self, error: Exception) -> None:
+        """The process is no more, for this reason."""
+        if not isinstance(error, OSError):
+            self._count_error("forecast", error)
+        after = (
+            "it is started again" if self._deaths < _DEATHS else "from now on the last value is the forecast"
+        )
+        self._tell("forecast", f"the process that forecasts ended ({error}); {after}")
+
+    def _report(self, fits: int) -> None:
+        """Once after each fit: who forecasts now, if that is not what was said."""
+        found = self._answer
+        if found is None or not fits or (self._told and self._told[0] == fits):
+            return
+        state = fits, found.model, found.dropped
+        if state[1:] != self._told[1:]:
+            without = "; ".join(f"not {name}: {why}" for name, why in found.dropped.items())
+            reason = f"power is forecast by {found.model}, {found.mape[found.model]:.1f} % off lately"
+            self._tell("forecast", f"{reason}; {without}" if without else reason)
+        self._told = state
+
+
+class _Link:
+    """A thread, and the process it talks to. ``news`` are answers, with how many fits were before each, and
+    at last the reason why there are no more."""
+
+    def __init__(self, arguments: list[str], first: Samples) -> None:
+        self.news: deque[tuple[int, Forecast | None] | Exception] = deque()
+        self.longest = 0.0
+        self._arguments = arguments
+        self._samples: SimpleQueue[Samples | None] = SimpleQueue()
+        self._samples.put(first)
+        self._lock = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_closing = False
+        self._thread = Thread(target=self._run, name="dask-hpc-forecast", daemon=True)
+        self._thread.start()
+
+    def send(self, samples: Samples) -> None:
+        """Samples for the process, when it is done with those before."""
+        self._samples.put(samples)
+
+    def kill(self) -> None:
+        """The process is of no use any more."""
+        with self._lock:
+            if self._process is not None:
+                self._process.kill()
+
+    def close(self) -> None:
+        """Neither are answers; the thread ends at once."""
+        self._is_closing = True
+        self.kill()
+        self._samples.put(None)
+
+    def wait(self) -> None:
+        """Until the thread has ended, which a kill makes it do at once."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with self._lock:
+                if self._is_closing:
+                    return
+                self._process = subprocess.Popen(
+                    [sys.executable or "", "-P", str(_SCRIPT), *self._arguments],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    env={name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+                    | _ALONE,
+                )
+            with self._process:
+                try:
+                    self._talk(self._process)
+                finally:
+                    self._process.kill()
+        except Exception as error:  # nothing may be lost in a thread that nobody looks at
+            self.news.append(error)
+
+    def _talk(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdin is not None and process.stdout is not None
+        while (batch := self._samples.get()) is not None:
+            began = thread_time()
+            while not self._samples.empty():
+                more = self._samples.get()
+                if more is None:
+                    return
+                batch += more
+            process.stdin.write(json.dumps(batch).encode() + b"\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+            if not line:
+                raise OSError(f"with exit code {process.wait()}")
+            self.news.append(_read(json.loads(line)))
+            self.longest = max(self.longest, thread_time() - began)
+
+
+def _read(answer: Any) -> tuple[int, Forecast | None]:
+    if "error" in answer:
+        raise RuntimeError(answer["error"])
+    found = answer["forecast"]
+    if found is not None:
+        for name in ("mean", "lower", "upper"):
+            found[name] = tuple(found[name])
+        found = Forecast(**{**found, "range": PowerRange(*found["range"])})
+    return answer["fits"], found

@@ -1,0 +1,238 @@
+"""Power of jobs, per node: as measured, as their users said, or as jobs of that name drew before."""
+
+import asyncio
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.model.errors import InputError, is_number, one_line, shown
+from dask_hpc.model.power import PowerRange
+from dask_hpc.power.scheduler.corridor_source import aside
+from dask_hpc.power.scheduler.sight import JobLevel, Levels
+
+if TYPE_CHECKING:
+    from dask_hpc.cluster.scheduler.loop import ControlLoop
+
+_FORMAT = "dask-hpc power history 1"
+_NAMES, _SIZES = 1000, 16  # jobs by name, and numbers of nodes of each, that are kept: the newest
+_LIMIT = 4_000_000  # bytes
+_MOST = 1e6  # watts of a node that are believed
+
+#: by name and number of nodes: least and most watts per node, and when they were noted
+Jobs = dict[str, dict[int, tuple[float, float, float]]]
+
+
+def default_path() -> Path:
+    """In the user's data directory."""
+    home = os.environ.get("XDG_DATA_HOME", "")
+    return (
+        (Path(home) if os.path.isabs(home) else Path.home() / ".local" / "share") / "dask-hpc" / "power.json"
+    )
+
+
+class PowerHistory:
+    """What is known of past jobs. ``read`` and ``write`` may block; nothing else touches the disk."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.jobs: Jobs = {}
+        #: the most that a node ever drew
+        self.highest = 0.0
+        self._news: Jobs = {}
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to write."""
+        return self.path is not None and bool(self._news)
+
+    def expected(self, name: str, nodes: int) -> PowerRange | None:
+        """Watts per node of a job of that name: on so many nodes if it ever had them, else the last time."""
+        sizes = self.jobs.get(name)
+        if not sizes:
+            return None
+        least, most, _ = sizes.get(nodes) or max(sizes.values(), key=lambda noted: noted[2])
+        return PowerRange(least, most)
+
+    def note(self, name: str, nodes: int, seen: PowerRange, time: float) -> None:
+        """A job of that name has drawn so much per node."""
+        for jobs in (self.jobs, self._news):
+            jobs.setdefault(name, {})[nodes] = (seen.least, seen.most, time)
+        self.highest = max(self.highest, seen.most)
+        _forget_oldest(self.jobs)
+
+    def read(self) -> tuple[Jobs, float]:
+        """What the file says; nothing if there is none. Raises ``InputError`` if it makes no sense."""
+        if self.path is None:
+            return {}, 0.0
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read(_LIMIT + 1)
+        except FileNotFoundError:
+            return {}, 0.0
+        except OSError as error:
+            raise InputError("", f"cannot be read: {error.strerror}", file=one_line(str(self.path))) from None
+        try:
+            return _checked(data)
+        except InputError as error:
+            raise error.in_file(one_line(str(self.path))) from None
+
+    def learn(self, found: tuple[Jobs, float]) -> None:
+        """What ``read`` found is known from now on; what was noted since is newer."""
+        jobs, highest = found
+        _merge(jobs, self._news)
+        self.jobs, self.highest = jobs, max(self.highest, highest)
+
+    def write(self) -> None:
+        """Add to the file what was noted since the last time. Raises ``OSError``."""
+        news, self._news = self._news, {}
+        if self.path is None or not news:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.path.with_suffix(".lock"), "ab") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                try:
+                    jobs, highest = self.read()
+                except InputError:
+                    jobs, highest = {}, 0.0
+                _merge(jobs, news)
+                most = max(noted[1] for sizes in jobs.values() for noted in sizes.values())
+                self._replace({"format": _FORMAT, "highest": max(highest, most), "jobs": jobs})
+        except OSError:
+            _merge(news, self._news)
+            self._news = news  # perhaps there is room the next time
+            raise
+
+    def _replace(self, content: Mapping[str, Any]) -> None:
+        final = Path(os.path.realpath(self.path or ""))
+        draft = final.with_name(f".{final.name}.{secrets.token_hex(4)}")
+        try:
+            with open(draft, "x", encoding="utf-8") as file:
+                json.dump(content, file)
+                file.flush()
+                os.fsync(file.fileno())  # or a power cut may leave the new name with no content
+            draft.replace(final)
+        finally:
+            with suppress(FileNotFoundError):
+                draft.unlink()
+
+
+def _merge(jobs: Jobs, newer: Jobs) -> None:
+    for name, sizes in newer.items():
+        jobs.setdefault(name, {}).update(sizes)
+    _forget_oldest(jobs)
+
+
+def _forget_oldest(jobs: Jobs) -> None:
+    for sizes in jobs.values():
+        if len(sizes) > _SIZES:
+            _keep_newest(sizes, _SIZES, lambda noted: noted[2])
+    if len(jobs) > _NAMES:
+        _keep_newest(jobs, _NAMES, lambda sizes: max(noted[2] for noted in sizes.values()))
+
+
+def _keep_newest(found: dict[Any, Any], most: int, age: Callable[[Any], float]) -> None:
+    for key in sorted(found, key=lambda key: age(found[key]))[: len(found) - most]:
+        del found[key]
+
+
+def _checked(data: bytes) -> tuple[Jobs, float]:
+    if len(data) > _LIMIT:
+        raise InputError("", f"more than {_LIMIT:,} bytes", "a history that dask-hpc wrote")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        raise InputError("", "damaged: not JSON", "a history that dask-hpc wrote") from None
+    try:
+        if found["format"] != _FORMAT or not is_number(found["highest"], 0, _MOST):
+            raise ValueError
+        jobs = {
+            name: {int(nodes): _noted(noted) for nodes, noted in sizes.items()}
+            for name, sizes in found["jobs"].items()
+            if sizes
+        }
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError("", f"found {shown(found)}", "a history that dask-hpc wrote") from None
+    _forget_oldest(jobs)
+    return jobs, float(found["highest"])
+
+
+def _noted(found: Any) -> tuple[float, float, float]:
+    least, most, time = found
+    if not (is_number(least, 0, _MOST) and is_number(most, least, _MOST) and is_number(time, 0, 1e12)):
+        raise ValueError
+    return float(least), float(most), float(time)
+
+
+_PATIENCE = 5.0  # seconds that a disk has when control ends
+
+
+class JobPowers:
+    """Knows the jobs of one control loop, and remembers them for others if there is a ``path``."""
+
+    def __init__(self, loop: Any, control: "ControlLoop", path: Path | None) -> None:
+        self._loop = loop
+        self._control = control
+        self.history = PowerHistory(path)
+        self._writing: asyncio.Future[None] | None = None
+        if path is not None:
+            aside(loop, self.history.read, self._read)
+
+    def now(self, levels: Levels, idle: float, active: PowerRange) -> dict[str, PowerRange]:
+        """Of the jobs that run or wait. Nothing known of one that waits: the worst that is possible."""
+        control, found = self._control, {}
+        for job_id, running in control.indices.running.items():
+            level = levels.jobs.get(job_id)
+            seen = None if level is None else level.window.range
+            found[job_id] = seen or self._expected(control.jobs[job_id], len(running.nodes)) or active
+        most = max(self.history.highest, levels.highest, active.most)
+        worst = PowerRange(min(idle, active.least), most)
+        for model in control.indices.waiting:
+            found[model.id] = self._expected(control.jobs[model.id], model.nodes) or worst
+        return found
+
+    def note_ended(self, levels: Levels, still: Mapping[str, Any]) -> None:
+        """Remember what the jobs drew that are not among those that still run."""
+        for job_id in levels.jobs.keys() - still.keys():
+            level = levels.jobs.pop(job_id)
+            if job_id in self._control.jobs:
+                self._note(self._control.jobs[job_id], level)
+        if self.history.is_due and self._writing is None:
+            self._writing = asyncio.get_running_loop().create_future()
+            aside(self._loop, self.history.write, self._written)
+
+    async def settle(self) -> None:
+        """What was to be remembered is, if the disk answers in time."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing], timeout=_PATIENCE)
+
+    def _expected(self, job: LiveJob, nodes: int) -> PowerRange | None:
+        return job.model.power or self.history.expected(job.name, nodes)
+
+    def _note(self, job: LiveJob, level: JobLevel) -> None:
+        seen = level.whole_life
+        if seen is not None:
+            self.history.note(job.name, level.nodes, seen, time())
+
+    def _read(self, found: Any, problem: Exception | None) -> None:
+        if problem is not None:
+            self._control.tell("warning", one_line(f"{problem}; goes without a history of power"))
+        else:
+            self.history.learn(found)
+
+    def _written(self, found: Any, problem: Exception | None) -> None:
+        assert self._writing is not None
+        if not self._writing.done():
+            self._writing.set_result(None)
+        self._writing = None
+        if problem is not None:
+            words = f"{self.history.path}: cannot be written: {problem}; power is not remembered"
+            self._control.tell("warning", one_line(words))
+            self.history.path = None

@@ -1,0 +1,301 @@
+"""The levers of power: nodes that start nothing, fewer threads, nodes that are done without.
+
+A plan says how many nodes are to be held, and that stays so until another plan says otherwise. Which ones
+is chosen here, of those that no job holds:
+
+1. Held nodes stay held. More are taken from those that have nothing to do, then from those that will be
+   done first with what they have; those that are done last are the first to work again.
+2. A node is held with all its workers or not at all. What ``Holds`` refuses (the last worker that runs, or
+   that may run some task; one that a shuffle needs) another node is held for, if there is one. If there
+   are too few, the story says so, and ``held`` is what is held indeed.
+3. A job may be given a held node; then it works again. So nodes that the user holds are withheld from
+   jobs, and these are not: how many nodes jobs may have is the policy's affair, which planned the holds.
+   Of so many nodes that are to start nothing, those that the user holds are the first.
+4. If only held nodes may run some task, one of them works again while that task is there.
+5. A held node that a shuffle borrows counts as working.
+
+What runs is never interrupted: a held node draws power until its tasks have ended. While nodes are held, an
+adaptive cluster does not grow, and nodes that a plan does without are given back as the cluster finds them
+idle. When control is paused everything stays as it is; when it ends, or the policy says nothing about
+power any more, all levers are let go.
+"""
+
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.worker_setting import WorkerSetting
+from dask_hpc.model.plan import Plan
+from dask_hpc.model.power import Lever
+from dask_hpc.model.story import Explanation, Happening
+from dask_hpc.model.units import count_nodes
+from dask_hpc.power.worker.caps import CapPlugin
+
+if TYPE_CHECKING:
+    from dask_hpc.cluster.scheduler.loop import ControlLoop
+
+
+class Caps:
+    """The share of their threads that workers use."""
+
+    def __init__(self, scheduler: Any, count_error: Callable[[str, Exception], None]) -> None:
+        self._scheduler = scheduler
+        self._setting = WorkerSetting(
+            scheduler, compat.ThreadsPlugin.name, 1.0, compat.ThreadsPlugin, count_error
+        )
+        #: the threads that workers came with
+        self._own: dict[str, int] = {}
+
+    @property
+    def threads(self) -> float:
+        """The share that is in force."""
+        share: float = self._setting.value
+        return share
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether anybody has a thread to spare."""
+        return any(self.own_threads(one) > 1 for one in compat.workers_by_name(self._scheduler))
+
+    def set(self, threads: float) -> None:
+        """From now on this share."""
+        if threads == self.threads:
+            return
+        self._setting.set(threads)
+        for address in compat.workers_by_name(self._scheduler):
+            self.worker_joins(address)
+
+    def worker_joins(self, address: str) -> None:
+        """It gets its share."""
+        own = self.own_threads(address)
+        if self.threads < 1 or address in self._own:
+            self._own[address] = own
+            compat.set_worker_threads(self._scheduler, address, compat.share_of(own, self.threads))
+        if self.threads >= 1:
+            self._own.pop(address, None)
+
+    def worker_leaves(self, address: str) -> None:
+        """It is gone."""
+        self._own.pop(address, None)
+
+    def own_threads(self, address: str) -> int:
+        """Those that a connected worker came with."""
+        return self._own.get(address) or compat.worker_threads(self._scheduler, address)
+
+    async def settle(self) -> None:
+        """The workers have heard of it, or had time to."""
+        await self._setting.settle()
+
+    def cancel(self) -> None:
+        """The scheduler closes: nothing of ours goes on."""
+        self._setting.cancel()
+
+
+WHY = "the power corridor"  # of holds
+_NAMED = 3  # nodes that cannot be held, in the story
+_MISSED = 3.0  # intervals without a word, after which a cluster object is not adapted any more
+
+
+class Levers:
+    """What is done about power beside starts and sizes, for one control loop."""
+
+    def __init__(self, scheduler: Any, control: "ControlLoop") -> None:
+        self._scheduler = scheduler
+        self._control = control
+        self.caps = Caps(scheduler, control.count_error)
+        #: watts that each node may draw; None is as many as it can
+        self.watts = WorkerSetting(scheduler, CapPlugin.name, None, CapPlugin, control.count_error)
+        #: how many nodes are to be held, and those that are
+        self._wanted = 0
+        self._held: dict[str, None] = {}
+        #: nodes that could not be held when it was tried, and still cannot
+        self._refusing: set[str] = set()
+        #: what the story was last told of nodes that should be held and are not
+        self._short = ""
+        #: how many nodes are done without, and how many there may be for that
+        self.released = 0
+        self._most = inf
+        #: idle nodes that cluster objects could give back, by object: when it said so, for how long, how many
+        self._spare: dict[str, tuple[float, float, int]] = {}
+
+    def pull(self, plan: Plan, why: Explanation | None = None) -> None:
+        """What a plan says is so from now on."""
+        if self._control.is_dry:
+            return
+        if plan.hold is not None and plan.hold.nodes != self._wanted:
+            self._wanted = plan.hold.nodes
+            self._tell(plan, why, "hold", f"{count_nodes(self._wanted)} to be held: {plan.hold.reason}")
+        if plan.cap is not None and plan.cap.threads != self.caps.threads:
+            self._tell(plan, why, "cap", f"{plan.cap.threads:.0%} of the threads: {plan.cap.reason}")
+            self.caps.set(plan.cap.threads)
+        if plan.cap is not None and plan.cap.watts != self.watts.value:
+            most = "as much as they can" if plan.cap.watts is None else f"{plan.cap.watts:.0f} W at most"
+            self._tell(plan, why, "cap", f"nodes draw {most}: {plan.cap.reason}")
+            self.watts.set(plan.cap.watts)
+        if plan.release is not None and plan.release.nodes != self.released:
+            self._release(plan.release.nodes)
+            self._tell(plan, why, "give-back", f"{count_nodes(self.released)} less: {plan.release.reason}")
+        self.keep()
+
+    @property
+    def held(self) -> int:
+        """How many of the nodes that are to be held start nothing indeed."""
+        return min(self._wanted, self._withheld + sum(not self._works(name) for name in self._held))
+
+    @property
+    def holdable(self) -> int:
+        """How many of the nodes that no job holds can be held, as far as that was tried."""
+        return self._withheld + len(self._control.indices.idle) - len(self._refusing)
+
+    @property
+    def threads(self) -> float:
+        """The share of their threads that nodes use."""
+        return self.caps.threads
+
+    @property
+    def available(self) -> frozenset[Lever]:
+        """What can be done here beside starts and sizes."""
+        levers: set[Lever] = {"hold"}
+        if self.caps.has_effect:
+            levers.add("threads")
+        if self._adapted():
+            levers.add("release")
+        return frozenset(levers)
+
+    @property
+    def releasable(self) -> int:
+        """How many idle nodes could be given back now."""
+        return sum(spare for _, _, spare in self._adapted())
+
+    def most_nodes(self) -> float:
+        """How many nodes an adaptive cluster may have. With nodes that are held, no more than there are:
+        who works for jobs that wait is another matter."""
+        has_enough = self._wanted and not len(self._control.indices.waiting)
+        return min(self._most, len(self._control.nodes)) if has_enough else self._most
+
+    def adapts(self, asker: str, interval: float, spare: int) -> None:
+        """A cluster object asks what to do about its size, and could give so many idle nodes back."""
+        self._spare[asker] = (self._control.clock(), interval, spare)
+
+    def keep(self) -> None:
+        """What the last plan said is still so, whatever has happened since."""
+        if not self._wanted and not self._held:
+            self._refusing.clear()
+            return
+        free = dict.fromkeys(self._control.indices.idle)
+        needed = self._needed()
+        for name in [n for n in self._held if n not in free or n in needed or self._works(n)]:
+            self._let_work(name)
+        wanted = max(0, self._wanted - self._withheld)
+        if len(self._held) > wanted:
+            for name in sorted(self._held, key=self._backlog)[wanted:]:
+                self._let_work(name)
+        self._refusing = {n for n in self._refusing if n in free and self._refusal(n)} | needed & free.keys()
+        if len(self._held) < wanted:
+            self._hold_more([n for n in free if n not in self._held and n not in needed], wanted)
+
+    def give(self, nodes: Iterable[str]) -> None:
+        """A job gets these nodes: they work for it."""
+        if self._held:
+            for name in self._held.keys() & set(nodes):
+                self._let_work(name)
+
+    def let_go(self) -> None:
+        """Of everything."""
+        self._wanted = 0
+        self._refusing.clear()
+        for name in list(self._held):
+            self._let_work(name)
+        self.caps.set(1.0)
+        self.watts.set(None)
+        self._release(0)
+
+    async def settle(self) -> None:
+        """The workers have heard of what was let go, or had time to."""
+        await self.caps.settle()
+        await self.watts.settle()
+
+    def cancel(self) -> None:
+        """The scheduler closes: nothing of ours goes on."""
+        self.caps.cancel()
+        self.watts.cancel()
+
+    @property
+    def _withheld(self) -> int:
+        """Nodes of no job that others hold: the user, or because they are leaving."""
+        indices = self._control.indices
+        of_jobs = sum(len(running.nodes) for running in indices.running.values())
+        return len(indices.nodes) - len(indices.idle) - of_jobs
+
+    def _hold_more(self, free: list[str], wanted: int) -> None:
+        refused = []
+        for name in sorted(free, key=self._backlog):
+            if len(self._held) == wanted:
+                break
+            refusal = self._refusal(name)
+            if refusal is None:
+                self._held[name] = None
+                self._control.holds.hold(self._control.nodes.workers(name), WHY)
+            else:
+                self._refusing.add(name)
+                refused.append(f"node {name}: {refusal}")
+        self._tell_if_short(refused, wanted)
+
+    def _refusal(self, name: str) -> str | None:
+        return self._control.holds.refusal(self._control.nodes.workers(name))
+
+    def _tell_if_short(self, refused: list[str], wanted: int) -> None:
+        is_short = refused and len(self._held) < wanted
+        why = "; ".join(refused[:_NAMED])
+        short = f"{len(self._held)} of {count_nodes(wanted)}: {why}" if is_short else ""
+        if short and short != self._short:
+            self._control.tell("hold-refused", short)
+        self._short = short
+
+    def _needed(self) -> set[str]:
+        """Held nodes that must work: one for each task that nobody else may run."""
+        needed: set[str] = set()
+        for key, addresses in self._control.holds.in_the_way(WHY):
+            names = {self._control.nodes.node_of(address) for address in addresses}
+            if names.isdisjoint(needed):
+                name = min(names, key=self._backlog)
+                needed.add(name)
+                self._control.tell("hold-ends", f"node {name} works: nobody else may run {key!r}")
+        return needed
+
+    def _let_work(self, name: str) -> None:
+        del self._held[name]
+        for address in self._control.nodes.workers(name):
+            self._control.holds.release(address, WHY)
+
+    def _works(self, name: str) -> bool:
+        """Whether a worker of a held node works all the same: for a shuffle, because it has just come, or
+        because somebody has released it."""
+        holds = self._control.holds
+        workers = self._control.nodes.workers(name)
+        return any(holds.is_lent(address) or address not in holds.reasons for address in workers)
+
+    def _adapted(self) -> list[tuple[float, float, int]]:
+        now = self._control.clock()
+        self._spare = {
+            asker: said for asker, said in self._spare.items() if now - said[0] <= _MISSED * said[1]
+        }
+        return list(self._spare.values())
+
+    def _backlog(self, name: str) -> tuple[float, int]:
+        """Those first that are done first."""
+        found = [compat.backlog(self._scheduler, address) for address in self._control.nodes.workers(name)]
+        return max((left for left, _ in found), default=0.0), sum(tasks for _, tasks in found)
+
+    def _release(self, nodes: int) -> None:
+        """As many nodes less as that is more than before."""
+        if nodes == 0:
+            self._most = inf
+        else:
+            here = min(self._most, len(self._control.nodes))
+            self._most = max(1.0, here - (nodes - self.released))
+        self.released = nodes
+
+    def _tell(self, plan: Plan, why: Explanation | None, decision: str, reason: str) -> None:
+        self._control.story.tell(Happening(plan.id, plan.time, decision, reason=reason, why=why))

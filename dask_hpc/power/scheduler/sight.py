@@ -1,0 +1,400 @@
+"""Readings and occupancy, put together: what each node draws, what a job's node does, and what all do."""
+
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Mapping
+from math import isfinite, sqrt
+from typing import Any, NamedTuple
+
+from dask_hpc import dask as compat
+from dask_hpc.model.node import Nodes
+from dask_hpc.model.power import SOURCES, PowerRange, Source
+from dask_hpc.model.units import show_duration
+from dask_hpc.power.model import PowerModel
+from dask_hpc.power.scheduler.meters import Meter, NodeUse, Sensed
+from dask_hpc.power.worker.plugin import KEY
+
+WINDOW = 30.0  # seconds that tell what is to be expected
+LOW, HIGH = 0.05, 0.95  # the quantiles that count as the least and the most
+_SETTLED = 3  # looks
+_ENOUGH = 3  # samples
+_LEARN = 0.2  # weight of a new sample of a level
+_MOST_KEPT = 512  # samples of a job's whole life
+
+
+class NodeReading(NamedTuple):
+    """Power of one node as far as it can be trusted."""
+
+    watts: float
+    uncertainty: float
+    source: Source
+    #: whether the error is chance; those of models are alike everywhere
+    is_chance: bool
+    #: why the sensor is not trusted and these watts are the model's, if so
+    doubt: str = ""
+
+
+def quantiles(values: Iterable[float]) -> PowerRange:
+    """The least and the most of at least one value, but for the tails."""
+    found = sorted(values)
+    last = len(found) - 1
+    return PowerRange(found[round(LOW * last)], found[round(HIGH * last)])
+
+
+class Window:
+    """Samples of the last ``WINDOW`` seconds."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, float]] = deque()
+
+    def add(self, now: float, watts: float) -> None:
+        """One more."""
+        self._samples.append((now, watts))
+        while self._samples[0][0] < now - WINDOW:
+            self._samples.popleft()
+
+    @property
+    def range(self) -> PowerRange | None:
+        """What they say, if there are enough."""
+        if len(self._samples) < _ENOUGH:
+            return None
+        return quantiles(watts for _, watts in self._samples)
+
+
+class JobLevel:
+    """Watts per node of one running job."""
+
+    def __init__(self) -> None:
+        self.window = Window()
+        self._whole_life: list[float] = []
+        self._allotment: tuple[str, ...] = ()
+        self._settled = 0
+        self._skip, self._skipped = 1, 0
+
+    def add(self, now: float, nodes: tuple[str, ...], watts: float, doubt: float = 0.0) -> None:
+        """One look at the nodes it holds: the mean of their watts, and by how much it may be wrong because
+        of sensors that are not trusted."""
+        if nodes != self._allotment:
+            self._allotment, self._settled = nodes, 0
+        self._settled += 1
+        if self._settled <= _SETTLED:
+            return
+        if doubt:
+            self.window.add(now, max(watts - doubt, 0.0))
+            self.window.add(now, watts + doubt)
+            return
+        self.window.add(now, watts)
+        self._skipped += 1
+        if self._skipped < self._skip:
+            return
+        self._skipped = 0
+        self._whole_life.append(watts)
+        if len(self._whole_life) == _MOST_KEPT:  # half as many say as much
+            self._whole_life, self._skip = self._whole_life[::2], 2 * self._skip
+
+    @property
+    def nodes(self) -> int:
+        """How many it held at the last look."""
+        return len(self._allotment)
+
+    @property
+    def whole_life(self) -> PowerRange | None:
+        """Over all its life, for reruns."""
+        return quantiles(self._whole_life) if len(self._whole_life) >= _ENOUGH else None
+
+
+class _NodeLevel:
+    """What one node draws when idle and when all its threads work, as far as that was seen."""
+
+    __slots__ = ("full", "idle", "is_busy", "settled")
+
+    def __init__(self) -> None:
+        self.idle: float | None = None
+        self.full: float | None = None
+        self.is_busy = False
+        self.settled = 0
+
+    def add(self, load: float, watts: float) -> bool:
+        """Whether the node has been as it is for some time."""
+        is_busy = load > 0
+        self.settled = self.settled + 1 if is_busy == self.is_busy else 1
+        self.is_busy = is_busy
+        if self.settled <= _SETTLED:
+            return False
+        if not is_busy:
+            self.idle = watts if self.idle is None else self.idle + _LEARN * (watts - self.idle)
+        elif load >= 1:
+            self.full = watts if self.full is None else self.full + _LEARN * (watts - self.full)
+        return True
+
+
+class Levels:
+    """Of all nodes and jobs. Only what trusted sensors say is learned from."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _NodeLevel] = {}
+        self._active = Window()
+        self._outside = Window()
+        self.jobs: dict[str, JobLevel] = {}
+        #: the most that any node was seen to draw
+        self.highest = 0.0
+
+    def add(
+        self,
+        now: float,
+        readings: Mapping[str, NodeReading],
+        uses: Mapping[str, NodeUse],
+        jobs: Mapping[str, tuple[str, ...]],
+        given_up: Container[str] = (),
+    ) -> None:
+        """One look: what each node draws, how it is used, and who holds which nodes. Those that jobs are
+        giving up say nothing of them any more: they idle one by one."""
+        held = {name for nodes in jobs.values() for name in nodes}
+        busy, outside = [], []
+        for name, reading in readings.items():
+            if reading.doubt:
+                continue
+            self.highest = max(self.highest, reading.watts)
+            level = self._nodes.setdefault(name, _NodeLevel())
+            if level.add(uses[name].load, reading.watts) and level.is_busy:
+                busy.append(reading.watts)
+                if name not in held:
+                    outside.append(reading.watts)
+        for window, found in ((self._active, busy), (self._outside, outside)):
+            for watts in quantiles(found) if found else ():  # however many nodes there are
+                window.add(now, watts)
+        for name in self._nodes.keys() - readings.keys():
+            del self._nodes[name]
+        for job, holds in jobs.items():
+            nodes = tuple(name for name in holds if name not in given_up)
+            there = [readings[name] for name in nodes if name in readings]
+            if there:
+                watts = sum(one.watts for one in there) / len(there)
+                doubt = sum(one.uncertainty for one in there if one.doubt) / len(there)
+                self.jobs.setdefault(job, JobLevel()).add(now, nodes, watts, doubt)
+
+    def idle(self, name: str, model: PowerModel) -> float:
+        """Watts of the node when nothing runs there: as seen, else by the model."""
+        level = self._nodes.get(name)
+        return model.idle if level is None or level.idle is None else level.idle
+
+    def expected(self, name: str, load: float, model: PowerModel) -> float:
+        """Watts of the node under that load: as seen of it, else by the model."""
+        idle = self.idle(name, model)
+        level = self._nodes.get(name)
+        full = level.full if level is not None and level.full is not None else max(model.busy, idle)
+        return idle + (full - idle) * load
+
+    @property
+    def active(self) -> PowerRange | None:
+        """Of a node that works for anybody."""
+        return self._active.range
+
+    @property
+    def outside(self) -> PowerRange | None:
+        """Of a node that works outside of jobs."""
+        return self._outside.range
+
+
+MOST = 50_000.0  # watts of one machine that are believed; the largest nodes one can buy draw about 15,000
+_ZERO = 0.1  # watts
+_MOVED = 0.25  # of its threads; a load that changes so much shows in the power
+_LATE = 2.75  # readings that may fail to come; with that a look every reading finds it within three
+_FROZEN = 3  # readings
+_AGAIN = 3
+_PATIENCE = 10.0  # seconds that a new machine has to say something: its worker plugin must get there
+
+
+class Trust:
+    """In one sensor. ``doubt`` says why there is none; it is empty while all is well."""
+
+    def __init__(self, now: float) -> None:
+        self.doubt = ""
+        self._heard_at = now
+        self._number: Any = None
+        self._watts: float | None = None
+        self._load = 0.0
+        self._stood_still = 0
+        self._right = 0
+
+    def look(self, now: float, sensed: Sensed | None, interval: float) -> None:
+        """What the sensor says now, if it has ever said anything; ``interval`` is from one reading to the
+        next."""
+        if sensed is not None and sensed.number != self._number:
+            self._heard_at, self._number = now, sensed.number
+            self._judge(sensed)
+        else:
+            patience = _LATE * interval if self._number is not None else max(_PATIENCE, _LATE * interval)
+            if now - self._heard_at > patience:
+                self._distrust(f"no new reading for {show_duration(now - self._heard_at)}")
+
+    def _judge(self, sensed: Sensed) -> None:
+        problem = sensed.problem or _impossible(sensed.watts) or self._frozen(sensed)
+        if problem:
+            self._distrust(problem)
+        elif self.doubt:
+            self._right += 1
+            if self._right >= _AGAIN:
+                self.doubt = ""
+
+    def _frozen(self, sensed: Sensed) -> str:
+        if sensed.watts != self._watts:
+            self._watts, self._load, self._stood_still = sensed.watts, sensed.load, 0
+            return ""
+        # Counted from the reading after the change: power follows load with some delay.
+        self._stood_still += abs(sensed.load - self._load) >= _MOVED
+        if self._stood_still < _FROZEN:
+            return ""
+        return f"it says {sensed.watts:g} W whatever the load is"
+
+    def _distrust(self, problem: str) -> None:
+        if not self.doubt or not problem.startswith("no new"):
+            self.doubt = problem
+        self._right = 0
+
+
+def _impossible(watts: float) -> str:
+    if not isfinite(watts) or watts < 0 or watts > MOST:
+        return f"it says {watts:g} W, which cannot be"
+    return f"it says {watts:g} W for a machine that is on" if watts < _ZERO else ""
+
+
+class TrustedSensors:
+    """Which sensor speaks of which node, and whether it is trusted. ``tell`` adds to the story: once when a
+    sensor is in doubt, and once when it is trusted again."""
+
+    def __init__(self, tell: Callable[[str, str], None]) -> None:
+        self._tell = tell
+        self._trust: dict[str, Trust] = {}
+        #: the sensor that speaks of a node, and spoke of it last if it does no more
+        self._sensor_of: dict[str, str] = {}
+
+    def look(
+        self, now: float, sensed: Mapping[str, Sensed], nodes: Iterable[str], interval: float
+    ) -> dict[str, str]:
+        """Why the sensor of each of these nodes is in doubt; empty of one that is trusted."""
+        for sensor, one in sensed.items():
+            self._sensor_of |= dict.fromkeys(one.parts, sensor)
+        here = {name: self._sensor_of.get(name, f"node {name}") for name in nodes}
+        for name in self._sensor_of.keys() - here.keys():
+            del self._sensor_of[name]
+        for sensor in self._trust.keys() - set(here.values()):
+            del self._trust[sensor]
+        for sensor in dict.fromkeys(here.values()):
+            trust = self._trust.setdefault(sensor, Trust(now))
+            before = trust.doubt
+            trust.look(now, sensed.get(sensor), interval)
+            if bool(before) != bool(trust.doubt):
+                self._tell_of([name for name in here if here[name] == sensor], before, trust.doubt)
+        return {name: self._trust[sensor].doubt for name, sensor in here.items()}
+
+    def _tell_of(self, nodes: list[str], before: str, doubt: str) -> None:
+        where = f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes)}"
+        if doubt:
+            self._tell("power-doubt", f"{where}: {doubt}; the model stands in for it")
+        else:
+            self._tell("power-trust", f"{where}: the sensor is trusted again; before: {before}")
+
+
+_REPLACED_DOUBT = 0.25  # of the watts that stand in for a sensor, at least
+_NAMED = 3  # nodes in doubt that are named
+
+
+class Sight:
+    """Of one cluster through one meter. ``look`` once in an interval; all else may be asked at any time."""
+
+    def __init__(self, scheduler: Any, nodes: Nodes, meter: Meter, tell: Callable[[str, str], None]) -> None:
+        self._scheduler = scheduler
+        self._nodes = nodes
+        self.meter = meter
+        self.levels = Levels()
+        self._trust = TrustedSensors(tell)
+        #: the threads that workers came with: they may be given fewer
+        self._threads: dict[str, int] = {}
+        self._seen: dict[str, NodeReading] = {}
+        #: whether the power of each node can be capped
+        self.can_cap = False
+
+    def look(self, now: float, jobs: Mapping[str, tuple[str, ...]], given_up: Container[str] = ()) -> None:
+        """Read all sensors, and learn what nodes draw, and jobs: by id, with the nodes they hold; of these,
+        the ones that they are giving up."""
+        workers = {one.address: one for one in compat.worker_uses(self._scheduler, KEY)}
+        uses = self._by_node(workers)
+        sensed = self.meter.look(now, workers, self._nodes, uses)
+        interval = max(self.meter.interval, compat.heartbeat_seconds(self._scheduler))
+        doubts = self._trust.look(now, sensed, uses, interval)
+        self.can_cap = 0 < sum(one.can_cap for one in sensed.values()) == len(uses)
+        self._seen = {}
+        for sensor in sensed.values():
+            for name, part in sensor.parts.items():
+                if name in uses and not doubts[name]:
+                    self._seen[name] = NodeReading(
+                        part.watts, part.uncertainty, sensor.source, sensor.is_chance
+                    )
+        for name, use in uses.items():
+            if name not in self._seen and doubts[name]:
+                self._seen[name] = self._modelled(name, use, doubts[name])
+        self.levels.add(now, self._seen, uses, jobs, given_up)
+
+    def uses(self) -> dict[str, NodeUse]:
+        """How each node is used now."""
+        return self._by_node({one.address: one for one in compat.worker_uses(self._scheduler, KEY)})
+
+    def readings(self, uses: Mapping[str, NodeUse]) -> dict[str, NodeReading]:
+        """What each node draws: by the last look, else by the model."""
+        return {name: self._seen.get(name) or self._modelled(name, use) for name, use in uses.items()}
+
+    def idle(self, uses: Mapping[str, NodeUse]) -> float:
+        """Watts of a node on which nothing runs, on average."""
+        found = [self.levels.idle(name, self.meter.model(use)) for name, use in uses.items()]
+        return sum(found) / len(found) if found else 0.0
+
+    def active(self, uses: Mapping[str, NodeUse]) -> PowerRange:
+        """Of a node on which something runs: as seen, else between idle and full by the model."""
+        seen = self.levels.active
+        if seen is not None:
+            return seen
+        models = {name: self.meter.model(use) for name, use in uses.items()}
+        most = [self.levels.expected(name, 1.0, model) for name, model in models.items()]
+        return PowerRange(min(self.idle(uses), max(most, default=0.0)), max(most, default=0.0))
+
+    def _modelled(self, name: str, use: NodeUse, doubt: str = "") -> NodeReading:
+        model = self.meter.model(use)
+        watts = self.levels.expected(name, use.load, model)
+        uncertainty = max(model.uncertainty(use.load), _REPLACED_DOUBT * watts)
+        return NodeReading(watts, uncertainty, "modelled", False, doubt)
+
+    def _by_node(self, workers: Mapping[str, compat.WorkerUse]) -> dict[str, NodeUse]:
+        for address in self._threads.keys() - workers.keys():
+            del self._threads[address]
+        found = {name: NodeUse(0, 0, 0) for name in self._nodes}
+        for address, worker in workers.items():
+            name = self._nodes.node_of(address)
+            threads = self._threads[address] = max(worker.threads, self._threads.get(address, 0))
+            if name in found:
+                before = found[name]
+                found[name] = NodeUse(
+                    before.running + worker.running,
+                    before.threads + threads,
+                    before.workers + 1,
+                    before.tasks + worker.tasks,
+                )
+        return found
+
+
+def total(readings: Mapping[str, NodeReading]) -> tuple[float, float, Source]:
+    """Watts of all nodes together, the half-width of their 95 % interval, and what they are known by.
+
+    Errors that are chance make up for each other in part; those of models do not.
+    """
+    watts = sum(one.watts for one in readings.values())
+    chance = sqrt(sum(one.uncertainty**2 for one in readings.values() if one.is_chance))
+    alike = sum(one.uncertainty for one in readings.values() if not one.is_chance)
+    worst = max((SOURCES.index(one.source) for one in readings.values()), default=len(SOURCES) - 1)
+    return watts, chance + alike, SOURCES[worst]
+
+
+def in_doubt(readings: Mapping[str, NodeReading]) -> str:
+    """Which nodes' sensors are not trusted, and why; empty if all are."""
+    found = [f"node {name}: {one.doubt}" for name, one in readings.items() if one.doubt]
+    more = len(found) - _NAMED
+    return "; ".join(found[:_NAMED]) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,1 @@
+"""Sensors and caps of a node."""

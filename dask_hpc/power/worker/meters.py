@@ -1,0 +1,240 @@
+"""Sensors of power that Linux shows under ``/sys/class/hwmon``; the ACPI power meter is the whole node's."""
+
+import os
+import re
+import shutil
+import subprocess
+from importlib import import_module
+from typing import Any
+
+from dask_hpc.power.worker.sensors import Covers, EnergyCounter, OneProcess, Read, Sensed, read_text, why_not
+
+PLACE = "sys/class/hwmon"
+_DOUBT = 0.05  # of the watts, where a sensor does not say how accurate it is
+_CHANNELS = 32
+#: what the sensors of these drivers speak of; nobody knows it of all others, so those are shown and not used
+_COVERS: dict[str, Covers] = {
+    "power_meter": "node",  # acpi_power_meter
+    "corsairpsu": "node",  # a power supply, its channel for all outputs
+    "amdgpu": "gpu",
+    "radeon": "gpu",
+    "nouveau": "gpu",
+    "fam15h_power": "processor",
+}
+#: of drivers that show several, the one that is the sum of the others
+_TOTAL = {"corsairpsu": "power total"}
+
+
+class Hwmon:
+    """All power sensors under ``root``."""
+
+    def __init__(self, root: str = "/", read: Read = read_text) -> None:
+        self._place = os.path.join(root, PLACE)
+        self._read = read
+
+    def sense(self, now: float, use: float) -> list[Sensed]:
+        """All of them now. Slow where the firmware has to be asked."""
+        try:
+            names = sorted(os.listdir(self._place))
+        except OSError as error:
+            return [self._nothing(why_not(error, self._place))]
+        rows = [row for name in names for row in self._device(os.path.join(self._place, name))]
+        return rows or [self._nothing(f"no sensor of power in {self._place}")]
+
+    def _nothing(self, problem: str) -> Sensed:
+        fix = "modprobe acpi_power_meter, if the firmware has one"
+        return Sensed("hwmon", "", "node", problem=problem, fix=fix)
+
+    def _device(self, folder: str) -> list[Sensed]:
+        try:
+            files = set(os.listdir(folder))
+            if not any(file.startswith("power") for file in files):
+                return []
+            driver = self._read(os.path.join(folder, "name")).strip()
+        except OSError:  # it has gone while we looked
+            return []
+        found = []
+        for channel in range(1, _CHANNELS):
+            for kind in ("input", "average"):  # what is now, or what was on average
+                if f"power{channel}_{kind}" in files:
+                    found.append(self._sensor(folder, driver, channel, kind))
+                    break
+        return found
+
+    def _sensor(self, folder: str, driver: str, channel: int, kind: str) -> Sensed:
+        path = os.path.join(folder, f"power{channel}")
+        try:
+            label = self._read(f"{path}_label").strip()
+        except OSError:
+            label = f"power{channel}"
+        covers = _COVERS.get(driver, "other")
+        if driver in _TOTAL and label != _TOTAL[driver]:
+            covers = "other"
+        row = Sensed("hwmon", f"{driver} {label}", covers)
+        try:
+            watts = float(self._read(f"{path}_{kind}")) / 1e6
+        except (OSError, ValueError) as error:
+            fix = "as root: chmod a+r that file" if isinstance(error, PermissionError) else ""
+            return row._replace(problem=why_not(error, f"{path}_{kind}"), fix=fix)
+        if not 0 < watts < 1e6:
+            return row._replace(problem=f"it says {watts:g} W, which cannot be")
+        return row._replace(watts=watts, uncertainty=watts * self._accuracy(path))
+
+    def _accuracy(self, path: str) -> float:
+        try:
+            return float(self._read(f"{path}_accuracy").strip().rstrip("%")) / 100
+        except (OSError, ValueError):
+            return _DOUBT
+
+
+_COMMAND = ("dcmi", "power", "reading")
+_ANSWER = re.compile(r"Instantaneous power reading:\s*(\d+)\s*Watts")
+_EVERY = 10.0  # seconds between questions: an answer costs a process, and the controller is slow
+_AGAIN = 300.0  # seconds until the next question after one that failed
+_DOUBT_OF_IPMI = 0.05  # of the watts
+_DEVICES = ("dev/ipmi0", "dev/ipmi/0", "dev/ipmidev/0")
+
+
+class Ipmi:
+    """Asks every ten seconds, and answers the same in between; blocks while it asks, for ``patience``
+    seconds at most.
+    """
+
+    def __init__(
+        self,
+        root: str = "/",
+        command: str = "ipmitool",
+        one: str = "dask-hpc-ipmi",
+        patience: float = 5.0,
+    ) -> None:
+        self._patience = patience
+        self._root = root
+        self._command = command
+        self._one = OneProcess(one)  # it is a slow controller
+        self._next = float("-inf")
+        self._last = Sensed("ipmi", "", "node")
+
+    def sense(self, now: float, use: float) -> list[Sensed]:
+        """What the controller said last."""
+        if now >= self._next:
+            self._last = self._ask()
+            self._next = now + (_AGAIN if self._last.watts is None else _EVERY)
+        return [self._last]
+
+    def _ask(self) -> Sensed:
+        row = Sensed("ipmi", "dcmi", "node")
+        path = shutil.which(self._command)
+        if path is None:
+            return row._replace(problem=f"no command {self._command}", fix=f"install {self._command}")
+        devices = [os.path.join(self._root, one) for one in _DEVICES]
+        device = next(filter(os.path.exists, devices), None)
+        if device is None:
+            return row._replace(problem=f"no {devices[0]}", fix="modprobe ipmi_devintf ipmi_si")
+        if not os.access(device, os.R_OK | os.W_OK):
+            return row._replace(problem=f"permission denied: {device}", fix=f"as root: chmod a+rw {device}")
+        if not self._one.take():
+            return row._replace(problem="another process of this machine asks already")
+        try:
+            told = subprocess.run(
+                [path, *_COMMAND],
+                capture_output=True,
+                text=True,
+                timeout=self._patience,
+                stdin=subprocess.DEVNULL,
+            )
+        except subprocess.TimeoutExpired:
+            return row._replace(problem=f"no answer in {self._patience:g} s")
+        except (OSError, subprocess.SubprocessError) as error:
+            return row._replace(problem=f"{self._command}: {error}")
+        found = _ANSWER.search(told.stdout)
+        watts = float(found[1]) if found else 0.0
+        if watts <= 0:
+            words = (told.stderr or told.stdout).strip().splitlines() or ["it says nothing"]
+            return row._replace(problem=f"{self._command}: {words[0]}")
+        return row._replace(watts=watts, uncertainty=_DOUBT_OF_IPMI * watts)
+
+    def close(self) -> None:
+        """Let another process ask."""
+        self._one.release()
+
+
+_DOUBT_OF_NVML = 0.05  # of the watts; NVIDIA says so of its boards
+_BOUND = 3000.0  # watts that a board cannot exceed
+_AGAIN_OF_NVML = 300.0  # seconds until the next try where there is none
+
+
+class Nvml:
+    """All GPUs. ``library`` is what to import; ``root`` is not used, a driver has no file tree."""
+
+    def __init__(self, root: str = "/", library: str = "pynvml") -> None:
+        self._library = library
+        self._nvml: Any = None
+        self._gpus: list[_Gpu] = []
+        self._next = float("-inf")
+        self._nothing: list[Sensed] = []
+
+    def sense(self, now: float, use: float) -> list[Sensed]:
+        """All of them now."""
+        if self._nvml is None:
+            if now < self._next:
+                return self._nothing
+            problem, fix = self._open()
+            if problem:
+                self._next = now + _AGAIN_OF_NVML
+                self._nothing = [Sensed("nvml", "", "gpu", problem=problem, fix=fix)]
+                return self._nothing
+        return [gpu.sense(self._nvml, now) for gpu in self._gpus]
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        if self._nvml is not None:
+            nvml, self._nvml, self._gpus = self._nvml, None, []
+            nvml.nvmlShutdown()
+
+    def _open(self) -> tuple[str, str]:
+        try:
+            nvml = import_module(self._library)
+        except ImportError:
+            return "the Python package nvidia-ml-py is not there", 'pip install "dask-hpc[power]"'
+        try:
+            nvml.nvmlInit()
+        except nvml.NVMLError as error:
+            return f"no GPU of NVIDIA's, or no driver ({str(error).lower()})", ""
+        try:
+            handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        except nvml.NVMLError as error:
+            nvml.nvmlShutdown()
+            return str(error), ""
+        if not handles:
+            nvml.nvmlShutdown()
+            return "no GPU", ""
+        self._nvml = nvml
+        self._gpus = [_Gpu(index, handle) for index, handle in enumerate(handles)]
+        return "", ""
+
+
+class _Gpu:
+    def __init__(self, index: int, handle: Any) -> None:
+        self._row = Sensed("nvml", f"gpu-{index}", "gpu")
+        self._handle = handle
+        self._energy: EnergyCounter | None = EnergyCounter(None, _BOUND)
+
+    def sense(self, nvml: Any, now: float) -> Sensed:
+        try:
+            watts = self._mean(nvml, now)
+            if watts is None:
+                watts = nvml.nvmlDeviceGetPowerUsage(self._handle) / 1e3
+        except nvml.NVMLError as error:
+            return self._row._replace(problem=str(error))
+        return self._row._replace(watts=watts, uncertainty=_DOUBT_OF_NVML * watts)
+
+    def _mean(self, nvml: Any, now: float) -> float | None:
+        """Since the last look, from the counter of energy that newer boards have."""
+        if self._energy is None:
+            return None
+        try:
+            joules = nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle) / 1e3
+        except nvml.NVMLError:
+            self._energy = None  # it has none
+            return None
+        return self._energy.look(now, joules, 0.0).watts

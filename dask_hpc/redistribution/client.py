@@ -1,0 +1,366 @@
+"""``dask_hpc.redistribute``: lay arrays out anew on the nodes of a cluster."""
+
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any
+
+from distributed import Client, default_client, futures_of
+
+from dask_hpc import config
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.layout import Layout
+from dask_hpc.model.units import count_nodes, show_large
+from dask_hpc.planning.moves.redistribution import Blocks, JointPlan, joint_redistribution
+from dask_hpc.planning.moves.spread import within_nodes
+from dask_hpc.redistribution import arrays
+from dask_hpc.redistribution.arrays import Chunks, replaced
+from dask_hpc.redistribution.making import Carrying, Places, nbytes, wait_for
+from dask_hpc.redistribution.scheduler import NAME, RedistributionPlugin
+
+#: how often what is not where it should be is planned again
+_TRIES = 5
+
+#: hears how many bytes are done, and of how many
+Progress = Callable[[float, float], None]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What was asked for."""
+
+    layout: Layout
+    #: as it was written
+    word: str
+    #: how many; None: as many as there are
+    nodes: int | None
+    #: exactly these, by name or address
+    workers: Sequence[Any] | None
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What there is now."""
+
+    holders: Mapping[Hashable, Sequence[str]]
+    sizes: Mapping[Hashable, int]
+    #: the node of each worker, and the workers of each node that may have a part
+    node_of: Mapping[str, str]
+    workers: Mapping[str, Sequence[str]]
+    #: exactly these nodes, if anybody said so
+    asked: Sequence[str] | None
+
+    def on_nodes(self, blocks: Blocks) -> Blocks:
+        """The same array as nodes have it, where ``blocks`` speak of workers."""
+        holders = {
+            index: tuple(dict.fromkeys(self.node_of.get(worker, worker) for worker in there))
+            for index, there in blocks.holders.items()
+        }
+        return Blocks(blocks.dims, blocks.edges, holders, blocks.itemsize)
+
+
+class Redistribution:
+    """What ``plan_redistribution`` gives. Nothing moves before ``carry_out``."""
+
+    def __init__(self, client: Client, obj: Any, arrays: list[Chunks], is_ours: bool, wish: Wish) -> None:
+        self.client = client
+        self._obj = obj
+        self._names = [array.name for array in arrays]
+        self._arrays = arrays
+        #: whether nobody else holds the chunks there are now
+        self._is_ours = is_ours
+        self._wish = wish
+        self._plan = JointPlan((), (), ())
+        self._places: list[Places] = []
+        #: the plan that is carried out now: another one than at first, if a worker has died
+        self._now = self._plan
+        self._before = 0
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Nodes that have a part, in the order of the parts; a part may have no elements."""
+        return self._plan.nodes
+
+    @property
+    def leaving(self) -> tuple[str, ...]:
+        """Nodes that hold something now, and nothing then."""
+        return self._plan.leaving
+
+    @property
+    def bytes_moved(self) -> float:
+        """What goes from node to node."""
+        return self._plan.bytes_moved
+
+    @property
+    def lower_bound(self) -> float:
+        """No plan moves less."""
+        return self._plan.lower_bound
+
+    @property
+    def cuts(self) -> int:
+        """How many new chunks are not old ones."""
+        return self._plan.cuts
+
+    @property
+    def nbytes(self) -> float:
+        """Everything that is laid out, each element once."""
+        return sum(nbytes(chunk) for plan in self._plan.arrays for chunk in plan.chunks)
+
+    def __repr__(self) -> str:
+        chunks = sum(len(plan.chunks) for plan in self._plan.arrays)
+        least = "no plan moves less"
+        if self.bytes_moved > self.lower_bound:
+            least = f"any plan moves at least {show_large(self.lower_bound, 'B')}"
+        leaving = f"; leaving: {', '.join(self.leaving)}" if self.leaving else ""
+        return (
+            f"<Redistribution from {self._before} to {count_nodes(len(self.nodes))}, {self._wish.word}: "
+            f"{show_large(self.bytes_moved, 'B')} of {show_large(self.nbytes, 'B')} move ({least}), "
+            f"{self.cuts} of {chunks} chunks are cut anew{leaving}>"
+        )
+
+    def carry_out(self, progress: Progress | None = None) -> Any:
+        """Do it. Gives the object in its new layout, or an awaitable of it if the client is asynchronous.
+        ``progress`` is called now and then with the bytes that are done, and all of them."""
+        return self.client.sync(self.done, progress)
+
+    async def made(self) -> "Redistribution":
+        """Wait for results, look where they are, and plan."""
+        async with self._joined():
+            self._decide(await self._look())
+        return self
+
+    async def done(self, progress: Progress | None = None) -> Any:
+        """Carry it out, and what is not where it should be in the end again."""
+        if not self._arrays:
+            raise InputError("redistribute", "this plan was carried out", "another plan")
+        async with self._joined() as run:
+            for _ in range(_TRIES):
+                seen = await self._look()
+                if not self._places or not self._is_possible(seen):
+                    self._decide(seen)
+                await self._carry(run, seen, progress)
+                if not await self._missing():
+                    return self._let_go()
+                self._places = []
+        raise RuntimeError(
+            f"after {_TRIES} goes, chunks are not where they should be: workers come and go, or have no room"
+        )
+
+    def _let_go(self) -> Any:
+        """The object in its new layout. Whoever looks at the plan later does not keep chunks in memory."""
+        arrays = [array.array() for array in self._arrays]
+        new = replaced(self._obj, dict(zip(self._names, arrays, strict=True)))
+        self._obj, self._arrays = None, []
+        return new
+
+    def _decide(self, seen: _Seen) -> None:
+        """The plan: the first one, or one that keeps the nodes of the last, as far as they are there."""
+        by_worker = [array.blocks(seen.holders) for array in self._arrays]
+        arrays = [seen.on_nodes(blocks) for blocks in by_worker]
+        if self.nodes:
+            stay = [node for node in self.nodes if node in seen.workers]
+            spare = [node for node in seen.workers if node not in stay]
+            given: dict[str, Any] = {"targets": [*stay, *spare][: len(self.nodes)]}
+        elif seen.asked is not None:
+            given = {"targets": seen.asked}
+        else:
+            wanted = len(seen.workers) if self._wish.nodes is None else self._wish.nodes
+            given = {"nodes": wanted, "candidates": list(seen.workers)}
+        try:
+            plan = joint_redistribution(arrays, self._wish.layout, **given)
+        except InputError as error:
+            if self.nodes:
+                raise RuntimeError(f"a worker is gone, and nothing can take its place: {error}") from None
+            raise error.at("redistribute") from None
+        if not self.nodes:
+            self._before = len({node for one in arrays for there in one.holders.values() for node in there})
+            self._plan = plan
+        self._places = list(within_nodes(by_worker, plan, seen.workers))
+        self._now = plan
+
+    def _is_possible(self, seen: _Seen) -> bool:
+        able = {worker for workers in seen.workers.values() for worker in workers}
+        wanted = {worker for there in self._places for workers in there.values() for worker in workers}
+        return wanted <= able
+
+    async def _look(self) -> _Seen:
+        futures = [future for array in self._arrays for future in array.futures.values()]
+        await wait_for(self.client, futures)
+        keys = [future.key for future in futures]
+        named = self._wish.workers
+        # Names are read once: later some of them may be gone.
+        first = None if named is None or self.nodes else list(named)
+        found = await self.client.scheduler.hpc_redistribute_look(keys=keys, workers=first)
+        node_of = dict(found["nodes"]) if named is None else {}
+        workers: dict[str, list[str]] = {}
+        for address in found["pool"] if named is None else found["able"]:
+            there = workers.setdefault(node_of.get(address, address), [])
+            if address not in there:
+                there.append(address)
+        return _Seen(
+            dict(zip(keys, found["holders"], strict=True)),
+            dict(zip(keys, found["sizes"], strict=True)),
+            node_of,
+            workers,
+            found["asked"],
+        )
+
+    async def _carry(self, run: str, seen: _Seen, progress: Progress | None) -> None:
+        total = self._now.bytes_moved + sum(
+            nbytes(chunk) for plan in self._now.arrays if plan.cuts for chunk in plan.chunks
+        )
+        is_done = 0.0
+
+        def hears(more: float) -> None:
+            nonlocal is_done
+            is_done = min(total, is_done + more)
+            if progress is not None:
+                progress(is_done, total)
+
+        why = f"{self._wish.word} on {count_nodes(len(self.nodes))}"
+        carrying = Carrying(self.client, run, seen.holders, seen.sizes, why, hears)
+        plans = self._now.arrays
+        await carrying.move(self._arrays, plans, self._places)
+        for number, array in enumerate(self._arrays):
+            new = await carrying.make(array, plans[number], self._places[number], self._is_ours)
+            self._arrays[number] = new
+        hears(total)
+
+    async def _missing(self) -> bool:
+        """Whether something is not where it should be; what is elsewhere as well is dropped there."""
+        targets = [
+            (array.futures[index].key, list(workers))
+            for array, there in zip(self._arrays, self._places, strict=True)
+            for index, workers in there.items()
+        ]
+        return bool(await self.client.scheduler.hpc_redistribute_tidy(targets=targets))
+
+    @asynccontextmanager
+    async def _joined(self) -> AsyncIterator[str]:
+        """Our plugin is on the scheduler meanwhile."""
+        run = token_hex(8)
+        mode = config.settings()["node"]
+        while True:
+            await self.client.register_plugin(RedistributionPlugin(mode), name=NAME)
+            # None: it left in between, with another that was done
+            if await self.client.scheduler.hpc_redistribute_join(run=run, client=self.client.id):
+                break
+        try:
+            yield run
+        finally:
+            if self.client.status == "running":
+                await self.client.scheduler.hpc_redistribute_leave(run=run)
+
+
+def redistribute(
+    obj: Any,
+    nodes: int | None = None,
+    *,
+    workers: Sequence[Any] | None = None,
+    layout: Any = "block",
+    progress: Progress | None = None,
+    client: Client | None = None,
+) -> Any:
+    """Lay the dask arrays in a Dataset, a DataArray, or a dask array out anew, and give the same with its
+    arrays there. Values, coordinates, attributes and encodings stay as they are, and so does what is no dask
+    array. What is not computed yet is computed first. With an asynchronous client this gives an awaitable.
+
+    ``nodes`` says on how many nodes (hosts, or workers where the cluster is local; see ``hpc.node``): those
+    are taken for which least has to move. By default all; results of a running job stay within its nodes.
+    ``workers`` says exactly on which workers instead, by name or address.
+
+    ``layout`` is one word for the dimension with the most chunks, or a layout for each dimension:
+    ``{"x": "block", "y": "block"}``. The words:
+
+    * ``"block"``: runs, as even as whole chunks allow if that is near enough, else chunks are cut;
+      ``"block:100"``: runs of 100 elements;
+    * ``"cyclic"``: whole chunks in turn; ``"block-cyclic:100"``: 100 elements in turn;
+    * a list of sizes, one for each node: ``[500, 300, 200]``;
+    * ``"replicated"``: everything on every node. Dask would reduce that to one copy within seconds; of these
+      chunks it does not, as long as they are there. Copies that are lost with a worker do not come back.
+
+    All variables of a Dataset lie on the same node for the same index. A variable without any of the divided
+    dimensions lies on one of the nodes.
+
+    As few bytes move as any plan could (``plan_redistribution`` tells how many). Chunks that stay whole move
+    as they are and keep their keys, so what else uses them finds them at their new place. Chunks that are
+    cut are made anew, with the old ones in memory as long as anybody has them: drop ``obj``
+    (``u = redistribute(u, 4)``). Only the pieces that are needed elsewhere travel, from worker to worker,
+    a bounded number of bytes at a time. If a worker dies meanwhile, Dask computes again what it had, and
+    another one takes its place.
+
+    ``progress`` is called now and then with the bytes that are done, and all of them.
+    """
+    found = _redistribution(obj, nodes, workers, layout, client)
+    return found.carry_out(progress)
+
+
+def plan_redistribution(
+    obj: Any,
+    nodes: int | None = None,
+    *,
+    workers: Sequence[Any] | None = None,
+    layout: Any = "block",
+    client: Client | None = None,
+) -> Any:
+    """What ``redistribute`` would do, as a ``Redistribution``; nothing moves before its ``carry_out()``.
+
+    It tells ``nodes``, which nodes are ``leaving``, ``bytes_moved``, the ``lower_bound`` of any plan, and how
+    many chunks it ``cuts``. What is not computed yet is computed: before that nobody knows where it lies.
+    """
+    found = _redistribution(obj, nodes, workers, layout, client)
+    return found.client.sync(found.made)
+
+
+def _redistribution(obj: Any, nodes: Any, workers: Any, layout: Any, client: Client | None) -> Redistribution:
+    arrays.check(obj)
+    wish = _read(nodes, workers, layout)
+    client = _client(obj, client)
+    lost = [future for future in futures_of(obj) if future.status == "cancelled"]
+    if lost:
+        raise InputError(
+            "redistribute", f"{len(lost)} chunks were lost or cancelled", "results that are there"
+        )
+    is_ours = not arrays.is_persisted(obj)
+    persisted = client.persist(obj) if is_ours else obj
+    return Redistribution(client, obj, arrays.found_in(persisted), is_ours, wish)
+
+
+def _read(nodes: Any, workers: Any, layout: Any) -> Wish:
+    if nodes is not None and workers is not None:
+        raise InputError("redistribute", "found nodes and workers", "one of them")
+    if nodes is not None and (isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1):
+        raise InputError("redistribute: nodes", f"found {shown(nodes)}", "a whole number, 1 or more")
+    if isinstance(workers, str | int):
+        workers = [workers]
+    if workers is not None and (
+        not isinstance(workers, Sequence)
+        or not workers
+        or not all(type(one) in (str, int) for one in workers)
+    ):
+        raise InputError("redistribute: workers", f"found {shown(workers)}", "names or addresses of workers")
+    try:
+        found = Layout.read(layout)
+    except InputError as error:
+        raise error.at("redistribute") from None
+    return Wish(found, _word(layout), nodes, workers)
+
+
+def _word(layout: Any) -> str:
+    if isinstance(layout, Mapping):
+        return ", ".join(f"{name}: {_word(one)}" for name, one in layout.items())
+    return layout if isinstance(layout, str) else shown(layout)
+
+
+def _client(obj: Any, client: Client | None) -> Client:
+    if client is None:
+        client = next((future.client for future in futures_of(obj)), None)
+    if client is None:
+        try:
+            client = default_client()
+        except ValueError:
+            raise InputError("redistribute: client", "there is none", "a Dask client") from None
+    if not isinstance(client, Client):
+        raise InputError("redistribute: client", f"found {shown(client)}", "a Dask client")
+    return client

@@ -1,0 +1,210 @@
+"""The scheduler's half of a redistribution: it knows who has what, has whole chunks moved from worker to
+worker, and keeps replicated ones from being reduced to one copy.
+
+Installed by whoever redistributes; gone with the last that does, unless copies are to be kept.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.moves import carry_out
+from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.node import Nodes
+from dask_hpc.planning.moves.leaving import Move
+
+logger = logging.getLogger(__name__)
+
+NAME = "dask-hpc-redistribution"
+_CONTROL = "dask-hpc"  # the plugin of a managed cluster
+
+
+class RedistributionPlugin(SchedulerPlugin):
+    """One for a cluster. ``node_mode`` is ``hpc.node``, where no control says what a node is."""
+
+    name = NAME
+    idempotent = True
+
+    def __init__(self, node_mode: str = "auto") -> None:
+        self._node_mode = node_mode
+
+    def start(self, scheduler: Any) -> None:
+        """Nothing here waits: two that come at once find one plugin."""
+        self._scheduler = scheduler
+        #: redistributions under way and their clients, and how many bytes each has moved
+        self._clients: dict[str, str] = {}
+        self._moved: Counter[str] = Counter()
+        #: chunks that are to have more than one copy
+        self._kept: set[Hashable] = set()
+        self._calls: dict[str, Callable[..., Any]] = {
+            "hpc_redistribute_join": self._join,
+            "hpc_redistribute_leave": self._leave,
+            "hpc_redistribute_look": self._look,
+            "hpc_redistribute_move": self._move,
+            "hpc_redistribute_moved": self._moved_so_far,
+            "hpc_redistribute_free": self._free,
+            "hpc_redistribute_tidy": self._tidy,
+        }
+        compat.add_handlers(scheduler, self._calls)
+        self._end_sparing = compat.spare_copies(scheduler, self._kept.__contains__)
+
+    # hooks
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """A task changed its state: what is forgotten has no copies to keep."""
+        if finish == "forgotten" and self._kept:
+            self._kept.discard(key)
+            if not self._kept:
+                self._scheduler.loop.add_callback(self._end_if_unused)
+
+    def remove_client(self, scheduler: Any, client: str) -> None:
+        """A client is gone, perhaps in the middle."""
+        for run in [run for run, one in self._clients.items() if one == client]:
+            self._scheduler.loop.add_callback(self._leave, run)
+
+    # remote calls
+
+    def _join(self, run: str, client: str) -> str:
+        self._clients[run] = client
+        return "OK"
+
+    def _leave(self, run: str) -> str:
+        self._clients.pop(run, None)
+        self._moved.pop(run, None)
+        self._end_if_unused()
+        return "OK"
+
+    def _end_if_unused(self) -> None:
+        if not self._clients and not self._kept:
+            compat.remove_handlers(self._scheduler, self._calls)
+            self._end_sparing()
+            if self._scheduler.plugins.get(NAME) is self:
+                self._scheduler.remove_plugin(NAME)
+
+    def _look(self, keys: Sequence[Hashable], workers: Any = None) -> dict[str, Any]:
+        """Who holds these results; the node of each worker; the workers that take data; and which of them are
+        meant if nobody says: those of the job that the results belong to, else those that no job has."""
+        tasks = [compat.find_task(self._scheduler, key) for key in keys]
+        control = self._control()
+        nodes = control.nodes if control else self._plain_nodes()
+        able = [
+            address
+            for address in compat.workers_by_name(self._scheduler)
+            if compat.is_running(self._scheduler, address)
+        ]
+        allotted = self._allotted(control, keys)
+        return {
+            "holders": [compat.holders(task) if task is not None else () for task in tasks],
+            "sizes": [compat.size(task) if task is not None else 0 for task in tasks],
+            "nodes": {address: nodes.node_of(address) for address in self._scheduler.workers},
+            "able": able,
+            "pool": [address for address in able if address in allotted] or able,
+            "asked": None if workers is None else self._named(workers, able),
+        }
+
+    async def _move(self, run: str, moves: Sequence[Any], copies: Sequence[Any], why: str) -> list[Hashable]:
+        """Bring whole chunks to other workers, and copies of some to several. Gives the keys that did not
+        arrive."""
+        self._kept.difference_update(key for key, *_ in moves)
+        self._kept.update(key for key, *_ in copies)
+
+        def done(move: Move) -> None:
+            self._moved[run] += move.nbytes
+
+        failed = await carry_out(self._scheduler, (Move(*one) for one in moves), why, self._tell, done=done)
+        # Each round makes one more copy of everything, so that more and more workers can give it.
+        for turn in range(max((len(targets) for *_, targets in copies), default=0)):
+            some = [one for one in copies if len(one[2]) > turn]
+            ready = (
+                self._copy(key, nbytes, targets[turn], i) for i, (key, nbytes, targets) in enumerate(some)
+            )
+            failed |= await carry_out(
+                self._scheduler, filter(None, ready), why, self._tell, is_copy=True, done=done
+            )
+        return list(failed)
+
+    def _copy(self, key: Hashable, nbytes: int, target: str, number: int) -> Move | None:
+        task = compat.find_task(self._scheduler, key)
+        there = compat.holders(task) if task is not None else ()
+        if not there or target in there:
+            return None
+        return Move(key, nbytes, there[number % len(there)], target)
+
+    def _moved_so_far(self, run: str) -> int:
+        return self._moved[run]
+
+    def _free(self, keys: Iterable[Hashable], everywhere: bool) -> str:
+        """These tasks may run anywhere, if the worker they were meant for takes no tasks; ``everywhere``:
+        in any case."""
+        control = self._control()
+        freed = []
+        for key in keys:
+            task = compat.find_task(self._scheduler, key)
+            where = compat.restriction(task) if task is not None else None
+            if where and (everywhere or not any(compat.is_running(self._scheduler, one) for one in where)):
+                job = control.gate.owner.get(key) if control else None
+                if job is not None:
+                    job.wishes.pop(key, None)
+                compat.restrict(task, job.gate if job is not None and job.state == "running" else None)
+                freed.append(key)
+        compat.nudge(self._scheduler, freed, "hpc-redistribute")
+        return "OK"
+
+    def _tidy(self, targets: Sequence[Any]) -> list[Hashable]:
+        """Drop copies that these chunks have elsewhere. Gives the keys of those that are not where they are
+        meant to be."""
+        missing = []
+        surplus: dict[str, list[Hashable]] = {}
+        for key, wanted in targets:
+            task = compat.find_task(self._scheduler, key)
+            there = compat.holders(task) if task is not None else ()
+            if not set(wanted) <= set(there):
+                missing.append(key)
+                continue
+            (self._kept.add if len(wanted) > 1 else self._kept.discard)(key)
+            for address in there:
+                if address not in wanted and not compat.is_used_on(task, address):
+                    surplus.setdefault(address, []).append(key)
+        for address, keys in surplus.items():
+            compat.drop_from(self._scheduler, address, keys, "hpc-redistribute")
+        return missing
+
+    # what there is
+
+    def _control(self) -> Any:
+        """That of a managed cluster, or None."""
+        plugin = self._scheduler.plugins.get(_CONTROL)
+        return plugin.control if plugin is not None and plugin.is_on and not plugin.control.is_dry else None
+
+    def _plain_nodes(self) -> Nodes:
+        nodes = Nodes(self._node_mode)
+        for address in compat.workers_by_name(self._scheduler):
+            nodes.join(address, *compat.worker_identity(self._scheduler, address))
+        return nodes
+
+    def _allotted(self, control: Any, keys: Iterable[Hashable]) -> set[str]:
+        if control is None:
+            return set()
+        owners = {control.gate.owner.get(key) for key in keys}
+        running = [job for job in owners if job is not None and job.state == "running"]
+        groups = dict(control.groups())
+        return {address for job in running or [None] for address in groups.get(job, ())}
+
+    def _named(self, workers: Any, able: Sequence[str]) -> list[str]:
+        found = compat.named_workers(self._scheduler, workers)
+        wrong = [name for name, there in found.items() if not there or not set(there) <= set(able)]
+        if wrong:
+            raise InputError(
+                "redistribute: workers", f"found {shown(wrong)}", "workers that are connected and take data"
+            )
+        return list(dict.fromkeys(address for there in found.values() for address in there))
+
+    def _tell(self, decision: str, reason: str) -> None:
+        control = self._control()
+        if control is not None:
+            control.tell(decision, reason)
+        logger.debug("%s: %s", decision, reason)

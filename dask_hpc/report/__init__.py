@@ -1,6 +1,0 @@
-"""A run, simulated or live, as pictures and as one self-contained HTML page."""
-
-from dask_hpc.report.gantt import Held, gantt_svg
-from dask_hpc.report.page import Section, html_page, table
-
-__all__ = ["Held", "Section", "gantt_svg", "html_page", "table"]

@@ -1,0 +1,352 @@
+"""Indices that know what the machine draws: every node its idle power, or what its job makes it draw.
+
+A node that a job holds draws the mean of the job's power range, or the node's own active power if the job
+does not say; launch, resizes and clean-up included. Nodes that are down draw nothing. Since every node
+lags behind its work in the same way, the machine as a whole does, and its power is known at any instant from
+three numbers: where it was, when that was, and where it is going.
+
+What a policy sees of it is a ``PowerView`` without levers: nothing runs outside of jobs here, so holding has
+no meaning, and caps and releases are not simulated. Its forecast is the power that the ramps lead to if
+nothing is decided, from the least to the most that its jobs may draw: strategies see the ends of jobs
+themselves.
+"""
+
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from math import exp, inf
+from pathlib import Path
+from typing import Any
+
+from dask_hpc.model.errors import InputError, one_line
+from dask_hpc.model.job import Job
+from dask_hpc.model.node import Node
+from dask_hpc.model.power import PREFIX, Corridor, CorridorSignal, PowerRange, PowerView
+from dask_hpc.model.snapshot import Indices, Running
+from dask_hpc.policy import Policy
+from dask_hpc.simulator.execution import Record
+from dask_hpc.simulator.platform import Metering, Platform
+from dask_hpc.simulator.power_trace import PowerRecord
+from dask_hpc.simulator.workload import Workload
+
+_TWO_SIDED_95 = 1.96  # standard deviations
+
+
+class Metered(Indices):
+    """Indices whose ``power`` is brought up to date by ``look``. Plain indices pay nothing for it."""
+
+    __slots__ = ("_active", "_base", "_draw", "_error", "_from", "_is_news", "_is_uniform", "_means",
+                 "_metering", "_range", "_record", "_said", "_since")  # fmt: skip
+
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        rank: Callable[[Job], Any],
+        metering: Metering,
+        record: PowerRecord | None = None,
+    ) -> None:
+        super().__init__(nodes, rank)
+        self._begin(metering, record)
+
+    @classmethod
+    def over(cls, indices: Indices, metering: Metering, record: PowerRecord | None) -> "Metered":
+        """The same machine, metered from now on. What was known of its power holds on: jobs draw what they
+        drew, and ramps begin where it is."""
+        twin = cls.__new__(cls)
+        for name in Indices.__slots__:
+            setattr(twin, name, getattr(indices, name))
+        view = indices.power
+        twin._begin(metering, record)
+        for job in twin.waiting:
+            twin.expect(job)
+        for running in twin.running.values():
+            twin.expect(running.job)
+        if view is not None:
+            twin._said |= view.jobs
+            twin.power = replace(view, levers=frozenset(), outside_nodes=0, outside_wanted=0)
+        for running in twin.running.values():
+            twin._works(running.job, running.nodes)
+            twin._average(running)
+        if view is not None and metering.ramp:
+            twin._from = view.watts
+        twin._note()
+        return twin
+
+    def _begin(self, metering: Metering, record: PowerRecord | None) -> None:
+        self._metering, self._record = metering, record
+        nodes = self.nodes.values()
+        self._is_uniform = len({(node.idle_power, node.active_power) for node in nodes}) <= 1
+        #: of a node that works, of an idle machine, and what the work at hand leads to
+        active = [node.active_power for node in nodes]
+        self._active = PowerRange(min(active, default=0.0), max(active, default=0.0))
+        self._base = sum(node.idle_power for node in nodes)
+        self._range = PowerRange(self._base, self._base)
+        self._from, self._since = self._base, self.now
+        #: watts per node as jobs say themselves, and on average over the nodes that they hold
+        self._said: dict[str, PowerRange] = {}
+        self._means: dict[str, PowerRange] = {}
+        self._is_news = True
+        self._draw = random.Random(metering.seed)
+        self._error = (self.now - 1.0, 0.0)
+        self._note()
+
+    @property
+    def watts(self) -> float:
+        """What the machine draws now."""
+        level = (self._range.least + self._range.most) / 2
+        if not self._metering.ramp:
+            return level
+        return level + (self._from - level) * exp((self._since - self.now) / self._metering.ramp)
+
+    def expect(self, job: Job) -> None:
+        """A job is submitted."""
+        if job.power is not None:
+            self._said[job.id] = job.power
+            self._is_news = True
+
+    def look(self) -> None:
+        """Bring ``power`` up to date."""
+        watts, noise = self.watts, self._metering.noise
+        if noise and self._error[0] != self.now:  # one reading an instant, or plans would go on for ever
+            self._error = (self.now, self._draw.gauss(0.0, noise))
+        view = self.power or PowerView(0.0, active=self._active)
+        self.power = replace(
+            view,
+            watts=max(0.0, watts * (1.0 + self._error[1])),
+            uncertainty=_TWO_SIDED_95 * noise * watts,
+            idle=self._idle_power(),
+            jobs={**self._said, **self._means} if self._is_news else view.jobs,
+            forecast=self._range,
+        )
+        self._is_news = False
+
+    # nodes change hands
+
+    def start(self, job_id: str, nodes: int) -> Running:
+        running = super().start(job_id, nodes)
+        self._works(running.job, running.nodes)
+        self._average(running)
+        return running
+
+    def end(self, job_id: str) -> Running:
+        running = super().end(job_id)
+        self._rests(running.job, running.nodes)
+        self._forget_power(job_id)
+        return running
+
+    def withdraw(self, job_id: str) -> Job:
+        self._forget_power(job_id)
+        return super().withdraw(job_id)
+
+    def requeue(self, job_id: str, arrival: int, ahead: int) -> Running:
+        running = super().requeue(job_id, arrival, ahead)
+        self.expect(running.job)
+        return running
+
+    def begin_resize(self, job_id: str, nodes: int, stall: float = 0.0) -> Running:
+        before = len(self.running[job_id].nodes)
+        running = super().begin_resize(job_id, nodes, stall)
+        self._works(running.job, running.nodes[before:])
+        self._average(running)
+        return running
+
+    def finish_resize(self, job_id: str) -> Running:
+        before = self.running[job_id].nodes
+        running = super().finish_resize(job_id)
+        self._rests(running.job, before[len(running.nodes) :])
+        self._average(running)
+        return running
+
+    def add_node(self, node: Node) -> None:
+        super().add_node(node)
+        self._base += node.idle_power
+        self._shift(node.idle_power, node.idle_power)
+
+    def remove_node(self, name: str) -> Running | None:
+        node = self.nodes[name]
+        holder = super().remove_node(name)
+        if holder is not None:  # first it goes back to idle
+            self.nodes[name] = node
+            self._rests(holder.job, (name,))
+            del self.nodes[name]
+        self._base -= node.idle_power
+        self._shift(-node.idle_power, -node.idle_power)
+        return holder
+
+    def _works(self, job: Job, names: tuple[str, ...]) -> None:
+        least, most = self._above_idle(job, names)
+        self._shift(least, most)
+
+    def _rests(self, job: Job, names: tuple[str, ...]) -> None:
+        least, most = self._above_idle(job, names)
+        self._shift(-least, -most)
+
+    def _above_idle(self, job: Job, names: tuple[str, ...]) -> tuple[float, float]:
+        """What a job adds to the power of these nodes, at least and at most."""
+        said, count = self._said.get(job.id), len(names)
+        if not count:
+            return 0.0, 0.0
+        if self._is_uniform:
+            node = self.nodes[names[0]]
+            idle, active = node.idle_power * count, node.active_power * count
+        else:
+            idle = sum(self.nodes[name].idle_power for name in names)
+            active = sum(self.nodes[name].active_power for name in names)
+        if said is None:
+            return active - idle, active - idle
+        return said.least * count - idle, said.most * count - idle
+
+    def _shift(self, least: float, most: float) -> None:
+        """The work at hand leads to another level from now on."""
+        if not least and not most:
+            return
+        self._from, self._since = self.watts, self.now
+        if self.running:
+            self._range = PowerRange(self._range.least + least, self._range.most + most)
+        else:  # what rounding has left of all those steps ends here
+            self._range = PowerRange(self._base, self._base)
+        self._note()
+
+    def _note(self) -> None:
+        if self._record is not None:
+            level = (self._range.least + self._range.most) / 2
+            self._record.step(self.now, self.watts, level)
+
+    def _average(self, running: Running) -> None:
+        """Nodes differ: what one of a job's nodes draws is what they draw on average."""
+        if not self._is_uniform and running.job.id not in self._said:
+            watts = sum(self.nodes[name].active_power for name in running.nodes) / len(running.nodes)
+            self._means[running.job.id] = PowerRange(watts, watts)
+            self._is_news = True
+
+    def _forget_power(self, job_id: str) -> None:
+        if self._said.pop(job_id, None) or self._means.pop(job_id, None):
+            self._is_news = True
+
+    def _idle_power(self) -> float:
+        """Of an idle node; where they differ, of the idle ones on average."""
+        names = self.idle or self.nodes
+        if self._is_uniform:
+            return next((self.nodes[name].idle_power for name in names), 0.0)
+        return sum(self.nodes[name].idle_power for name in names) / len(names)
+
+
+_LIMIT = 1_000_000  # bytes
+_TICK = 60.0  # seconds, where the platform says nothing
+
+
+class SitePower:
+    """The metering, the corridor and the record of one run."""
+
+    def __init__(
+        self, platform: Platform, strategy: Any, record: Record | None, known: Corridor | None
+    ) -> None:
+        self.metering = platform.metering or Metering()
+        self._signal = _signal(strategy) if known is None else None
+        if self._signal is not None:
+            self.corridor: Corridor | None = self._signal.at(0.0)
+        else:
+            self.corridor = _corridor(strategy, self.metering.corridor or known, known)
+        self.indices: Metered
+        self.record: PowerRecord | None = None
+        if record is not None:
+            self.record = record.drawn = PowerRecord(self.metering.ramp, platform.tick)
+
+    def meter(self, nodes: Iterable[Node], rank: Callable[[Job], Any]) -> Metered:
+        """The indices of an idle machine."""
+        self.indices = Metered(nodes, rank, self.metering, self.record)
+        return self.indices
+
+    def meter_on(self, indices: Indices) -> Metered:
+        """The indices of a machine that is at work."""
+        self.indices = Metered.over(indices, self.metering, self.record)
+        return self.indices
+
+    def end(self, now: float) -> None:
+        """The run is over."""
+        if self.record is not None:
+            self.record.end = now
+
+    @classmethod
+    def of(
+        cls, platform: Platform, policy: Policy, record: Record | None, known: Corridor | None
+    ) -> "SitePower | None":
+        """None if nobody asks for power. ``known`` is what a followed source says, if that is known."""
+        if policy.power is None and platform.metering is None:
+            return None
+        return cls(platform, policy.power, record, known)
+
+    def listen(self, now: float) -> bool:
+        """Ask the signal, if there is one; whether it says something new."""
+        if self._signal is None:
+            return False
+        before, self.corridor = self.corridor, self._signal.at(now)
+        return before != self.corridor
+
+    def note(self, now: float) -> None:
+        """Write down the corridor that holds from now on."""
+        if self.record is not None and self.corridor is not None:
+            self.record.bound(now, self.corridor)
+
+    def next_change(self, now: float) -> float:
+        """When the corridor changes next."""
+        if self.corridor is None:
+            return inf
+        steps = self.corridor.steps
+        # The first step also holds before its time, so nothing changes at it.
+        index = max(1, bisect_right(steps, (now, inf, inf)))
+        return steps[index][0] if index < len(steps) else inf
+
+
+def check_powers(workload: object, platform: Platform, policy: Policy) -> None:
+    """Complain about a corridor on a machine of which nobody says what it draws. Jobs that stream are not
+    looked at."""
+    strategy = policy.power
+    if strategy is None or platform.has_powers or not isinstance(workload, Workload):
+        return
+    is_asked = strategy.follow or _is_bounded(strategy.corridor)
+    if is_asked and all(arrival.job.power is None for arrival in workload):
+        raise InputError(
+            "power",
+            f"{policy.name} has a corridor, but nothing says what the machine draws",
+            "--machine NAME, idle_power and active_power of the platform, or power of jobs",
+        )
+
+
+def with_tick(platform: Platform, policy: Policy) -> Platform:
+    """A signal is asked at ticks, so there must be some."""
+    if platform.tick or not getattr(policy.power, "follow", "").startswith(PREFIX):
+        return platform
+    return replace(platform, tick=_TICK)
+
+
+def _signal(strategy: Any) -> CorridorSignal | None:
+    if strategy is None or not strategy.follow.startswith(PREFIX):
+        return None
+    return CorridorSignal.find(strategy.follow.removeprefix(PREFIX))
+
+
+def _corridor(strategy: Any, otherwise: Corridor | None, known: Corridor | None) -> Corridor | None:
+    if strategy is None:
+        return otherwise
+    if strategy.follow:
+        return known or read_corridor(strategy.follow)
+    corridor: Corridor = strategy.corridor
+    return corridor if otherwise is None or _is_bounded(corridor) else otherwise
+
+
+def _is_bounded(corridor: Corridor) -> bool:
+    return any(lower > 0 or upper < inf for _, lower, upper in corridor.steps)
+
+
+def read_corridor(path: str) -> Corridor:
+    """From a file, as ``Corridor.parse`` says."""
+    try:
+        with Path(path).open("rb") as file:
+            return Corridor.parse(file.read(_LIMIT + 1))
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError("", f"cannot be read: {reason}", file=one_line(path)) from None
+    except InputError as error:
+        raise error.in_file(one_line(path)) from None

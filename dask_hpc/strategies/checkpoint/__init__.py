@@ -1,0 +1,1 @@
+"""Where copies are kept, how many, and when they are made."""

@@ -1,0 +1,113 @@
+"""When results are copied to which level.
+
+``auto`` takes the pattern of commits that wastes least (003, chapter 6, as ``planning.interval`` has it);
+``young`` and ``daly`` give each level an interval of its own, from what a commit to it costs and from how
+often it is needed; else the intervals are those that the user said.
+
+Failures are expected as often as a prior says and as often as they were seen: with a prior of one failure in
+``mtbf`` seconds, worth ``WEIGHT`` failures, the mean of the posterior (a gamma distribution) is
+``(WEIGHT + seen) / (WEIGHT * mtbf + node seconds)``. Deviation: a commit is taken to stop the work for as
+long as it takes, though it runs beside it. So intervals are longer than the best ones rather than shorter.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from dask_hpc.model.checkpoint import Level
+from dask_hpc.model.units import show_duration
+from dask_hpc.planning.interval.exact import daly, efficiency, single_level_efficiency, young
+from dask_hpc.planning.interval.plan import best_pattern
+
+#: of the prior, in failures
+WEIGHT = 1.0
+#: seconds; what is planned shorter would be commits all the time
+SHORTEST = 1.0
+#: seconds; no commit costs nothing, however short it was measured
+_LEAST = 0.01
+#: by so much, as a share, what a plan was made from may change before another is made
+DRIFT = 0.25
+
+AUTO, YOUNG, DALY = "auto", "young", "daly"
+_RULES = {YOUNG: young, DALY: daly}
+#: a rule, or seconds for each level
+Every = str | Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one level: seconds of a commit, and failures per second of one node that need this level."""
+
+    level: str
+    commit: float
+    failures: float
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """Seconds between commits by level, the share of the time that is work then (None if the user said how
+    often), and why."""
+
+    every: Mapping[str, float]
+    efficiency: float | None
+    reason: str
+
+
+def failure_rate(mtbf: float, failures: float, node_seconds: float) -> float:
+    """Of one node, per second: what was expected, and what was seen in so many seconds of so many nodes."""
+    return (WEIGHT + failures) / (WEIGHT * mtbf + node_seconds)
+
+
+def has_drifted(before: Sequence[Cost], nodes_before: int, costs: Sequence[Cost], nodes: int) -> bool:
+    """Whether a plan that was made before is to be made again."""
+    if nodes != nodes_before or [one.level for one in before] != [one.level for one in costs]:
+        return True
+    return any(
+        _differ(old.commit, new.commit) or _differ(old.failures, new.failures)
+        for old, new in zip(before, costs, strict=True)
+    )
+
+
+def when(every: Every, costs: Sequence[Cost], nodes: int) -> When:
+    """How often to commit to each level; the cheapest one comes first."""
+    if not isinstance(every, str):
+        chosen = {one.level: max(SHORTEST, every.get(one.level, inf)) for one in costs}
+        return When(chosen, None, f"commits {_said(chosen)}, as was said")
+    levels, most = [], _LEAST
+    for one in costs:
+        most = max(most, one.commit)  # a level above one that costs more costs as much
+        levels.append(Level(one.level, most, most, one.failures * max(1, nodes)))
+    rate = sum(one.failures for one in levels)
+    if not rate:
+        return When({one.level: inf for one in costs}, 1.0, "nothing ever fails: no commits")
+    if every == AUTO:
+        pattern = best_pattern(levels)
+        if pattern is None:
+            return When({one.level: inf for one in costs}, 1.0, "nothing ever fails: no commits")
+        planned = dict(zip((one.level for one in costs), pattern.every(), strict=True))
+        share = efficiency(levels, pattern)
+    else:
+        planned = {one.name: _RULES[every](one.commit, one.failures) for one in levels}
+        share = min(
+            single_level_efficiency(planned[one.name], one.commit, one.restart, one.failures)
+            for one in levels
+        )
+    chosen = {name: max(SHORTEST, seconds) for name, seconds in planned.items()}
+    reason = (
+        f"commits {_said(chosen)} ({every}): one takes {_short(levels[0].commit)}, a failure is expected "
+        f"every {_short(1 / rate)}; {share:.1%} of the time is work"
+    )
+    return When(chosen, share, reason)
+
+
+def _differ(old: float, new: float) -> bool:
+    return abs(new - old) > DRIFT * max(old, 1e-12)
+
+
+def _said(every: Mapping[str, float]) -> str:
+    parts = [f"to {level} every {_short(seconds)}" for level, seconds in every.items() if seconds < inf]
+    return ", ".join(parts) or "never"
+
+
+def _short(seconds: float) -> str:
+    return show_duration(float(f"{seconds:.2g}"))

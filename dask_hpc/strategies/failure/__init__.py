@@ -1,0 +1,1 @@
+"""What happens to jobs whose nodes fail."""

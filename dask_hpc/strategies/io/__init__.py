@@ -1,0 +1,1 @@
+"""What reads and writes at the same time."""

@@ -1,0 +1,1 @@
+"""Which running jobs grow and shrink."""

@@ -1,0 +1,24 @@
+"""FCFSm: malleable jobs grow into whatever is idle, and never shrink."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.strategies.malleability.grow_shrink import grow_into, malleable
+from dask_hpc.strategies.strategy import Outlook, Resizes
+
+
+@dataclass(frozen=True, slots=True)
+class FcfsMalleable:
+    """The baseline of seed 002, section 4.2.5.1, beside the queue strategy ``fcfs``: growth instead of
+    backfilling. The source grows a job at its own scheduling point; where several are at theirs, the one
+    that started first goes first."""
+
+    concern: ClassVar[str] = "malleability"
+    name: ClassVar[str] = "fcfs-malleable"
+
+    def decide(self, snapshot: Snapshot, outlook: Outlook, memory: Any) -> tuple[Resizes, Any]:
+        """Greedy growth."""
+        if not outlook.idle:
+            return (), memory
+        return grow_into(malleable(snapshot), outlook.idle), memory

@@ -1,0 +1,270 @@
+"""In situ or in transit: which analyses of a pipeline run where, and when that is thought of again."""
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from dask_hpc.model.in_situ import Mode, Partition, PartitionProblem, Phases, PipelineView
+from dask_hpc.model.parameter import Parameter
+from dask_hpc.model.plan import Placement
+from dask_hpc.model.units import count_nodes, show_duration, show_large
+from dask_hpc.planning.in_situ.phases import placed
+from dask_hpc.planning.in_situ.plan import partition
+
+#: a part whose cost changed by less than this share of it is not what anything is put down to
+_NOTICEABLE = 0.1
+_PHASES = ("the simulation takes", "analyses in situ take", "staging nodes take")
+
+
+def difference(before: PartitionProblem, now: PartitionProblem, expected: Phases, found: Phases) -> str:
+    """What is not as it was: the part of an iteration that costs most more or less, else the phase."""
+    costs = {f"analysis {one.name} takes": one.time for one in before.analyses}
+    costs["the simulation takes"] = before.simulation.time
+    parts = {f"analysis {one.name} takes": one.time for one in now.analyses}
+    parts["the simulation takes"] = now.simulation.time
+    changed = {
+        name: abs(time - costs[name])
+        for name, time in parts.items()
+        if name in costs and abs(time - costs[name]) > _NOTICEABLE * costs[name]
+    }
+    if changed:
+        name = max(changed, key=lambda name: changed[name])
+        return f"{name} {show_duration(parts[name])} of a core instead of {show_duration(costs[name])}"
+    at = max(range(3), key=lambda at: abs(found[at] - expected[at]))
+    return f"{_PHASES[at]} {show_duration(found[at])} an iteration instead of {show_duration(expected[at])}"
+
+
+def come_or_gone(before: PartitionProblem, now: PartitionProblem) -> str:
+    """Which nodes and analyses came or went; empty if none did. What moving costs does not count: it is
+    measured anew all the time."""
+    words = []
+    for name, unit in (("count", ""), ("cores", ""), ("memory", "B")):
+        old, new = getattr(before.nodes, name), getattr(now.nodes, name)
+        if old != new:
+            values = [
+                show_large(value, unit) if unit and value < inf else f"{value:g}" for value in (old, new)
+            ]
+            words.append(f"{'nodes' if name == 'count' else f'{name} of a node'} {' -> '.join(values)}")
+    old_names, new_names = ([one.name for one in problem.analyses] for problem in (before, now))
+    words += [f"analysis {name} is new" for name in new_names if name not in old_names]
+    words += [f"analysis {name} is gone" for name in old_names if name not in new_names]
+    return ", ".join(words)
+
+
+def too_large(needed: float, room: float, nodes: float) -> str:
+    """What runs in situ does not fit any more."""
+    return (
+        f"simulation and analyses in situ need {show_large(needed, 'B')}, "
+        f"{count_nodes(round(nodes))} have {show_large(room, 'B')}"
+    )
+
+
+def change(before: Partition | None, after: Partition, problem: PartitionProblem) -> str:
+    """What is done differently from now on, and what is expected of it."""
+    words = _first(after, problem) if before is None else _changes(before, after)
+    words.append(f"{show_duration(after.iteration)} an iteration expected")
+    return ", ".join(words) + (f" ({after.warning})" if after.warning else "")
+
+
+def _first(after: Partition, problem: PartitionProblem) -> list[str]:
+    words = [f"the simulation runs on {after.nodes:g} of {count_nodes(problem.nodes.count)}"]
+    if after.in_situ:
+        helped = f" on {after.helper_cores:g} of {problem.nodes.cores} cores" if after.mode == "async" else ""
+        words.append(f"{_names(after.in_situ, 'runs', 'run')} in situ{helped}")
+    if after.in_transit:
+        words.append(f"{_names(after.in_transit, 'runs', 'run')} on staging nodes")
+    return words
+
+
+def _changes(before: Partition, after: Partition) -> list[str]:
+    words = []
+    if leave := [name for name in after.in_transit if name not in before.in_transit]:
+        words.append(f"{_names(leave, 'goes', 'go')} to staging nodes")
+    if come := [name for name in after.in_situ if name not in before.in_situ]:
+        words.append(f"{_names(come, 'runs', 'run')} in situ")
+    if before.mode != after.mode:
+        words.append(f"{before.mode} -> {after.mode}")
+    for name, old, new in (
+        ("simulation nodes", before.nodes, after.nodes),
+        ("helper cores", before.helper_cores, after.helper_cores),
+    ):
+        if old != new:
+            words.append(f"{name} {old:g} -> {new:g}")
+    return words
+
+
+def _names(names: list[str] | tuple[str, ...], one: str, several: str) -> str:
+    if len(names) == 1:
+        return f"{names[0]} {one}"
+    return f"{', '.join(names[:-1])} and {names[-1]} {several}"
+
+
+Order = Literal[
+    "exact", "enumerate", "increasing-time", "decreasing-time", "increasing-peak", "decreasing-peak", "random"
+]
+#: of the simulation's time: what an analysis is taken to need of which nothing is known
+_GUESSED = 0.1
+
+
+class Followed(NamedTuple):
+    """What the partition in force was made for, and what is expected of it."""
+
+    wish: tuple[str, str]
+    problem: PartitionProblem
+    expected: Phases
+    #: whether the problem's figures were measured; else they were declared, or guessed
+    is_measured: bool
+    #: how many iterations were done when that was written down, and when it was looked at last
+    since: int
+    seen: int
+    #: iterations in a row that were not as expected
+    drifting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InSitu:
+    """Seed 004, 2.1 to 2.7: nodes, cores and analyses are divided so that an iteration takes the least time.
+
+    The seed divides them once, before the run, from figures that are given. Ours watches: the first
+    iterations run as declared (where nothing was declared, as if an analysis took a tenth of the
+    simulation) and are measured, then they are divided by what was measured. They are divided again when
+    ``patience`` iterations in a row depart by more than ``drift`` of an iteration's time from what was
+    expected, if that saves at least ``gain`` of the time that is left; if not, what was measured is
+    expected from then on. When nodes or analyses come or go, or memory no longer holds those in situ,
+    they are divided at once.
+    """
+
+    concern: ClassVar[str] = "placement"
+    name: ClassVar[str] = "in-situ"
+
+    mode: Annotated[
+        Mode, Parameter("analyses run beside the next iteration, or the simulation waits for those in situ")
+    ] = "async"
+    order: Annotated[
+        Order, Parameter("how analyses are chosen: exactly, all subsets, or one after another in this order")
+    ] = "exact"
+    warm_up: Annotated[
+        int, Parameter("iterations that are only measured", unit="iterations", low=1, high=10**6)
+    ] = 3
+    drift: Annotated[
+        float, Parameter("share of an iteration by which phases may depart from the plan", low=0.0, high=1e6)
+    ] = 0.3
+    patience: Annotated[
+        int, Parameter("iterations in a row that must depart", unit="iterations", low=1, high=10**6)
+    ] = 2
+    gain: Annotated[
+        float, Parameter("least share of the remaining time that another partition saves", low=0.0, high=1.0)
+    ] = 0.05
+    when_slow: Annotated[
+        Literal["wait", "skip", "subsample", "spill"], Parameter("what is done if analyses do not keep up")
+    ] = "wait"
+    stall: Annotated[
+        float, Parameter("longest that a step waits for slow analyses first", unit="s", low=0.0, none=inf)
+    ] = 1.0
+
+    def decide(self, view: PipelineView, memory: Any) -> tuple[Placement | None, Any]:
+        """Another partition if there is a reason and it is worth it; and what the next is compared to."""
+        problem = replace(view.problem, mode=self.mode)
+        if view.partition is None:
+            known = guessed(problem)
+            first = partition(known, self.order)
+            cause = "as declared" if known == problem else "guessed where nothing was declared"
+            reason = f"first partition, {cause}: {change(None, first, problem)}"
+            return Placement(view.name, first, reason), self._note(view, problem, first.phases, False)
+        if not isinstance(memory, Followed):  # somebody else's partition: it has to do what it promises
+            memory = self._note(view, problem, view.partition.phases, False)
+        if must := self._must(memory, problem, view.partition):
+            return self._divide_at_once(view, problem, must, memory)
+        if view.phases is None or min(view.measured, view.done - memory.since) < self.warm_up:
+            return None, memory
+        if not memory.is_measured:
+            return self._divide(view, problem, view.phases, 0.0, f"measured in {view.measured} iterations")
+        if view.done == memory.seen:
+            return None, memory
+        drifting = memory.drifting + 1 if self._departs(view.phases, memory.expected) else 0
+        if drifting < self.patience:
+            return None, memory._replace(drifting=drifting, seen=view.done)
+        cause = difference(memory.problem, problem, memory.expected, view.phases)
+        return self._divide(view, problem, view.phases, self.gain, cause)
+
+    def _must(self, memory: Followed, problem: PartitionProblem, current: Partition) -> str:
+        """Why the partition in force may not stay, whatever another one costs; empty if it may."""
+        if memory.wish != (self.mode, self.order):
+            return f"the policy now says {self.mode}, {self.order}"
+        if words := come_or_gone(memory.problem, problem):
+            return words
+        # what was made to fit barely needs a little more or less every time: only growth is a reason
+        needed, room = memory_in_situ(problem, current), problem.nodes.memory * current.nodes
+        if needed > room and needed > (1 + self.drift) * memory_in_situ(memory.problem, current):
+            return too_large(needed, room, current.nodes)
+        return ""
+
+    def _divide_at_once(
+        self, view: PipelineView, problem: PartitionProblem, cause: str, memory: Followed
+    ) -> tuple[Placement | None, Followed]:
+        new = partition(guessed(problem), self.order)
+        known = {one.name for one in memory.problem.analyses}
+        all_known = memory.is_measured and all(one.name in known for one in problem.analyses)
+        return self._answer(view, new, cause), self._note(view, problem, new.phases, all_known)
+
+    def _divide(
+        self, view: PipelineView, problem: PartitionProblem, found: Phases, gain: float, cause: str
+    ) -> tuple[Placement | None, Followed]:
+        """By what was measured, if it saves that share of the time left."""
+        new = partition(guessed(problem), self.order)
+        answer = self._answer(view, new, cause) if self._pays(view, problem, found, new, gain) else None
+        # if nothing changes, what was found is what is expected now: the same drift is no reason again
+        return answer, self._note(view, problem, found if answer is None else new.phases, True)
+
+    def _answer(self, view: PipelineView, new: Partition, cause: str) -> Placement | None:
+        """The new partition, unless it is the one in force."""
+        current = view.partition
+        assert current is not None
+        if new.runs_like(current) and {*new.in_transit} == {*current.in_transit}:
+            return None
+        return Placement(view.name, new, f"{cause}: {change(current, new, view.problem)}")
+
+    def _departs(self, found: Phases, expected: Phases) -> bool:
+        """Whether a phase is not as expected by so much that an iteration's time could be another."""
+        allowed = self.drift * expected.iteration(self.mode)
+        return any(abs(one - other) > allowed for one, other in zip(found, expected, strict=True))
+
+    def _pays(
+        self, view: PipelineView, problem: PartitionProblem, found: Phases, new: Partition, gain: float
+    ) -> bool:
+        """Whether it saves so much of the time that is left, or what is in force does not fit.
+
+        Both are modelled from the same figures: what the model does not know of costs both the same.
+        """
+        current = view.partition
+        assert current is not None
+        if memory_in_situ(problem, current) > problem.nodes.memory * current.nodes:
+            return True
+        now = placed(problem, int(current.nodes), int(current.helper_cores), current.in_situ).iteration
+        if new.iteration >= now or view.left <= 0:
+            return False
+        iteration = found.iteration(self.mode)
+        return (1 - new.iteration / now - gain) * iteration >= view.change_cost / view.left
+
+    def _note(
+        self, view: PipelineView, problem: PartitionProblem, expected: Phases, is_measured: bool
+    ) -> Followed:
+        return Followed((self.mode, self.order), problem, expected, is_measured, view.done, view.done)
+
+
+def guessed(problem: PartitionProblem) -> PartitionProblem:
+    """With figures for what takes no time, as nothing is known of it: the simulation takes a second on all
+    cores, an analysis a tenth of the simulation."""
+    nodes, simulation = problem.nodes, problem.simulation
+    if not simulation.time:
+        simulation = replace(simulation, time=float(nodes.count * nodes.cores))
+    analyses = tuple(
+        one if one.time else replace(one, time=_GUESSED * simulation.time) for one in problem.analyses
+    )
+    return replace(problem, simulation=simulation, analyses=analyses)
+
+
+def memory_in_situ(problem: PartitionProblem, current: Partition) -> float:
+    """Bytes that the simulation and the analyses beside it need."""
+    inside = sum(one.memory for one in problem.analyses if one.name in current.in_situ)
+    return problem.simulation.memory + inside

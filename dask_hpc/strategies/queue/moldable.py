@@ -1,0 +1,111 @@
+"""Moldable starts: a job that does not fit at its start size starts on what is idle, if it can."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import merge
+from math import inf
+from typing import Annotated, Any, ClassVar, Literal
+
+from dask_hpc.model.job import Job
+from dask_hpc.model.parameter import Parameter
+from dask_hpc.model.plan import Start
+from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.speedup import largest_legal, smallest_legal
+from dask_hpc.strategies.strategy import Starts
+
+
+@dataclass(frozen=True, slots=True)
+class Moldable:
+    """In order of arrival; whoever may run on several sizes starts on the largest idle one up to its own.
+
+    Seed 000, section 1.2.1, lets the scheduler choose any valid start size, where its chapter 4 starts
+    at ``--nodes``; this is the former, taken up again by seed 002's MEBF. A job shrunk at its start keeps
+    the same work, so its walltime is stretched. ``overtake`` adds EASY's rule, with the first blocked
+    job's reservation made for its smallest legal size.
+    """
+
+    concern: ClassVar[str] = "queue"
+    name: ClassVar[str] = "moldable"
+
+    overtake: Annotated[bool, Parameter("whether jobs that do not delay the first may overtake it")] = False
+
+    def rank(self, job: Job) -> Any:
+        """Arrival order alone decides."""
+        return 0
+
+    def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Starts, Any]:
+        """Start from the front, on fewer nodes if need be; then let others overtake, if they may."""
+        return moldable_starts(snapshot, "with care" if self.overtake else "never"), None
+
+
+def moldable_starts(snapshot: Snapshot, overtaking: Literal["never", "with care", "freely"]) -> list[Start]:
+    """Whoever can start, in the queue's order, on the largest size that is idle.
+
+    Behind the first that cannot: nobody, or those who do not delay its reservation, or everybody.
+    """
+    idle = snapshot.idle
+    starts: list[Start] = []
+    if not idle:
+        return starts
+    ends: list[tuple[float, int]] = []
+    head: Job | None = None
+    window, spare = inf, 0
+    for job in snapshot.waiting:
+        size = start_size(job, idle)
+        if size is None and head is None:
+            if overtaking == "never":
+                break
+            head = job
+            if overtaking == "with care":
+                shadow, spare = shadow_of(snapshot, ends, smallest_size(job), idle)
+                window = shadow - snapshot.now
+            continue
+        if head is not None and size is not None and job.walltime_on(size) > window:
+            size = start_size(job, min(idle, spare))
+            spare -= size or 0
+        if size is None:
+            continue
+        starts.append(Start(job.id, size, _reason(job, size, head)))
+        ends.append((snapshot.now + job.walltime_on(size), size))
+        idle -= size
+        if not idle:
+            break
+    return starts
+
+
+def start_size(job: Job, idle: int) -> int | None:
+    """Its start size if that is idle, else the largest smaller one it can use, or None."""
+    if job.nodes <= idle:
+        return job.nodes
+    return None if job.kind == "rigid" else largest_legal(job.constraint, job.min_nodes, idle)
+
+
+def smallest_size(job: Job) -> int:
+    """The fewest nodes it can start on."""
+    if job.kind == "rigid":
+        return job.nodes
+    return smallest_legal(job.constraint, job.min_nodes, job.nodes) or job.nodes
+
+
+def shadow_of(
+    snapshot: Snapshot, starting: Iterable[tuple[float, int]], nodes: int, idle: int
+) -> tuple[float, int]:
+    """When ``nodes`` nodes can be had at the earliest, and how many will then be over.
+
+    ``starting`` are the (end, nodes) of jobs decided but not yet started; ``idle`` is what they leave.
+    """
+    ends: Iterable[tuple[float, int]] = (
+        (running.expected_end, len(running.nodes)) for running in snapshot.by_expected_end()
+    )
+    missing, shadow = nodes - idle, snapshot.now
+    for end, freed in merge(ends, sorted(starting)):
+        if missing <= 0 and end > shadow:
+            break
+        shadow = max(end, snapshot.now)
+        missing -= freed
+    return (inf, idle) if missing > 0 else (shadow, -missing)
+
+
+def _reason(job: Job, size: int, head: Job | None) -> str:
+    place = "first in the queue" if head is None else f"overtakes job {head.id}"
+    return place if size == job.nodes else f"{place}; on {size} of {job.nodes} nodes"

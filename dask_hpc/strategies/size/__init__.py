@@ -1,0 +1,1 @@
+"""How many nodes there are at all."""

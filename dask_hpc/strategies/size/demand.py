@@ -1,0 +1,411 @@
+"""As many units as the work at hand needs: asked for once, kept for a while, given back without loss."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import ceil, inf
+from typing import Annotated, ClassVar
+
+from dask_hpc.model.cluster_view import ClusterView, Parting, SizePlan, Unit
+from dask_hpc.model.parameter import Parameter
+from dask_hpc.model.units import show_duration
+
+_LATE = 5.0  # seconds beyond a few intervals, after which we were away rather than slow
+_WAITS = 5  # so many queue waits are remembered
+_PROVEN = 30.0  # seconds connected, after which a unit counts as healthy
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A unit that has been connected. Times are those of the first look that found it so."""
+
+    since: float
+    idle_since: float | None = None
+    #: no worker of it is connected any more; or some are missing
+    absent_since: float | None = None
+    short_since: float | None = None
+    #: when its walltime ends
+    ends: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class UnitMemory:
+    """All a size strategy remembers."""
+
+    looked: float
+    steps: int = 0
+    #: when tasks were last seen to move
+    active_at: float = -inf
+    units: Mapping[str, Seen] = field(default_factory=dict)
+    #: since when more units are there than are needed
+    surplus_since: float | None = None
+    grew_at: float = -inf
+    shrank_at: float = -inf
+    #: how long the newest units took to come
+    waits: tuple[float, ...] = ()
+    #: deaths in a row, and the last of them
+    failures: int = 0
+    failed_at: float = -inf
+
+
+def observe(view: ClusterView, memory: UnitMemory | None) -> tuple[UnitMemory, bool]:
+    """The memory after this look, and whether nobody has looked for so long that it may mislead.
+
+    Who was frozen for a while has not read yet what happened meanwhile: one look goes by before anything
+    is decided.
+    """
+    now = view.now
+    if memory is None:
+        memory = UnitMemory(looked=now, steps=view.steps)
+    was_away = now - memory.looked > 3 * view.interval + _LATE
+    has_moved = view.steps != memory.steps
+    units: dict[str, Seen] = {}
+    waits = memory.waits
+    failures = memory.failures
+    for unit in view.units:
+        seen = memory.units.get(unit.name)
+        if seen is None:
+            if not unit.connected:
+                continue
+            seen = Seen(now)
+            waits = (*waits, unit.age)[-_WAITS:]
+        is_idle = unit.connected and not unit.is_busy
+        idle_since = seen.idle_since if is_idle else None
+        if is_idle and (idle_since is None or (was_away and has_moved)):
+            idle_since = now
+        units[unit.name] = Seen(
+            since=seen.since,
+            idle_since=idle_since,
+            absent_since=None if unit.connected else _first(seen.absent_since, now),
+            short_since=None if unit.connected >= unit.members else _first(seen.short_since, now),
+            ends=now + unit.left if unit.left < inf else seen.ends,
+        )
+        if unit.connected and seen.since > memory.failed_at and now - seen.since >= _PROVEN:
+            failures = 0
+    memory = replace(
+        memory,
+        looked=now,
+        steps=view.steps,
+        active_at=now if has_moved else memory.active_at,
+        units=units,
+        waits=waits,
+        failures=failures,
+    )
+    return memory, was_away
+
+
+def cause_of_death(
+    unit: Unit, seen: Seen | None, now: float, rejoin: float, connect_timeout: float
+) -> str | None:
+    """Why a unit will never (again) do anything, or None.
+
+    Not knowing is no reason: a unit whose system could not be asked is waited for.
+    """
+    if unit.connected or unit.is_leaving:
+        return None
+    if unit.state == "gone":
+        return unit.why or "it ended before it was told to"
+    if seen is not None and seen.absent_since is not None:
+        away = now - seen.absent_since
+        return f"its workers have been gone for {show_duration(away)}" if away >= rejoin else None
+    if seen is None and unit.running_for is not None and unit.running_for >= connect_timeout:
+        return f"it started {show_duration(unit.running_for)} ago and no worker of it has connected"
+    return None
+
+
+def _first(since: float | None, now: float) -> float:
+    return now if since is None else since
+
+
+_TOLD = 3  # units that stay, told when others leave
+_ASK_AGAIN = 60.0  # seconds before a unit that refused to go is asked again
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Who is there, as a decision about the size counts them."""
+
+    #: connected and lasting; connected, but its walltime ends soon; not connected yet
+    stay: Sequence[Unit]
+    ending: Sequence[Unit]
+    pending: Sequence[Unit]
+
+    @property
+    def have(self) -> int:
+        """Units to count on."""
+        return len(self.stay) + len(self.pending)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The size that Dask's own rule would want, without what makes it lose work and money.
+
+    The target is what finishes the work at hand in ``target_duration``, what holds the results, what their
+    copies need, or what the jobs hold and ask for, whichever is most. Then:
+
+    1. Pending units count: whoever has been asked for is not asked for again.
+    2. What is too much is first taken back from the queue, youngest first; then connected units leave that
+       have idled for ``idle_grace``, those with the least data first. Nobody who works is sent away, unless
+       the cluster is above its maximum.
+    3. After a change nothing is undone for ``cool_down``.
+    4. A unit whose walltime ends gets a successor, asked for as early as units lately had to wait.
+       The two may overlap, and then the cluster is above its maximum by what is about to end.
+    5. A dead unit is replaced at once, the next only after ``retry_delay``, then twice that, and so on;
+       after ``retries`` replacements that died as well, none is asked for until one proves healthy.
+    """
+
+    concern: ClassVar[str] = "size"
+    name: ClassVar[str] = "demand"
+
+    target_duration: Annotated[
+        float, Parameter("time in which the work at hand should be done", unit="s", low=0.001, high=1e9)
+    ] = 5.0
+    idle_grace: Annotated[float, Parameter("how long a unit may idle", unit="s", low=0.0)] = 15.0
+    cool_down: Annotated[float, Parameter("how long after a change nothing is undone", unit="s", low=0.0)] = (
+        5.0
+    )
+    max_pending: Annotated[int, Parameter("most units that may be pending", unit="units", low=1)] = 20
+    forbid_idling: Annotated[bool, Parameter("give idle units back at once: idling costs")] = False
+    memory_fill: Annotated[
+        float, Parameter("share of the memory that results may fill", low=0.05, high=0.95)
+    ] = 0.6
+    expected_wait: Annotated[
+        float, Parameter("how long a unit takes to come, at least", unit="s", low=0.0)
+    ] = 60.0
+    handover: Annotated[float, Parameter("how long before its end a unit hands over", unit="s", low=0.0)] = (
+        30.0
+    )
+    rejoin: Annotated[float, Parameter("how long all workers of a unit may be away", unit="s", low=0.0)] = (
+        15.0
+    )
+    connect_timeout: Annotated[
+        float, Parameter("how long a started unit may take to connect", unit="s", low=1.0)
+    ] = 300.0
+    retries: Annotated[int, Parameter("replacements in a row that may die", low=0, high=1000)] = 3
+    retry_delay: Annotated[
+        float, Parameter("pause before the second replacement in a row", unit="s", low=0.0)
+    ] = 10.0
+
+    def decide(self, view: ClusterView, memory: UnitMemory | None) -> tuple[SizePlan, UnitMemory]:
+        """What to do now, and what to remember."""
+        memory, was_away = observe(view, memory)
+        if was_away:
+            return SizePlan(target=len(view.units)), memory
+        dead, news, memory = self._dead(view, memory)
+        standing = self._standing(view, memory, {parting.unit for parting in dead})
+        target, why = self._target(view, memory, standing)
+        have = standing.have
+        surplus_since = None
+        if have > target:
+            surplus_since = view.now if memory.surplus_since is None else memory.surplus_since
+        memory = replace(memory, surplus_since=surplus_since)
+        submit = self._submit(view, memory, standing, target)
+        cancel = self._cancel(view, memory, standing, target)
+        leave = [*self._hand_over(standing, target), *self._leave(view, memory, standing, target)]
+        if submit:
+            memory = replace(memory, grew_at=view.now)
+        if cancel or leave:
+            memory = replace(memory, shrank_at=view.now)
+        inputs = {
+            "work": view.work,
+            "tasks": view.tasks,
+            "connected": len(standing.stay),
+            "ending": len(standing.ending),
+            "pending": len(standing.pending),
+            "minimum": view.minimum,
+            "maximum": view.maximum,
+            "target": target,
+        }
+        rejected = self._not_done(standing, target, submit, {parting.unit for parting in leave})
+        partings = (tuple(cancel), tuple(leave), tuple(dead))
+        return SizePlan(target, submit, why, *partings, tuple(news), inputs, tuple(rejected)), memory
+
+    def _not_done(self, standing: Standing, target: int, submit: int, going: set[str]) -> Iterator[str]:
+        """What could have been done instead, and why it was not."""
+        missing = target - standing.have - submit
+        if submit and missing > 0:
+            yield f"{missing} more: only {_units(self.max_pending)} may be pending"
+        others = (unit for unit in standing.stay if unit.name not in going)
+        for unit in islice(others, _TOLD if going else 0):
+            why = unit.pinned or ("it works" if unit.is_busy else f"it holds {unit.held / 1e6:.3g} MB")
+            yield f"{unit.name} leaves instead: {why}"
+
+    def _dead(self, view: ClusterView, memory: UnitMemory) -> tuple[list[Parting], list[str], UnitMemory]:
+        """Units that died, what to tell of it, and the memory with it."""
+        dead, failed = [], []
+        for unit in view.units:
+            seen = memory.units.get(unit.name)
+            # Its workers may be there under other names.
+            patience = inf if view.strangers else self.connect_timeout
+            why = cause_of_death(unit, seen, view.now, self.rejoin, patience)
+            if why is None:
+                continue
+            dead.append(Parting(unit.name, why))
+            if seen is None or view.now < seen.ends - self.handover:  # else its time was over
+                failed.append(dead[-1])
+        if not failed:
+            return dead, [], memory
+        memory = replace(memory, failures=memory.failures + 1, failed_at=view.now)
+        if memory.failures <= self.retries:
+            return dead, [], memory
+        last = failed[-1]
+        word = (
+            f"{memory.failures} units in a row have died, the last one {last.unit}: {last.reason}; "
+            "no more are asked for until one proves healthy or the cluster is adapted anew"
+        )
+        return dead, [word], memory
+
+    def _standing(self, view: ClusterView, memory: UnitMemory, dead: set[str]) -> Standing:
+        """Count everybody. Who leaves, is gone or dead does not count."""
+        stay: list[Unit] = []
+        ending: list[Unit] = []
+        pending: list[Unit] = []
+        there = [unit for unit in view.units if unit.name not in dead and not unit.is_leaving]
+        lead = self.handover + max(
+            self.expected_wait,
+            *memory.waits,
+            max((unit.age for unit in there if unit.name not in memory.units), default=0.0),
+        )
+        threads = view.threads * max(1, sum(unit.connected > 0 for unit in there))
+        busy_for = view.work / threads
+        for unit in there:
+            seen = memory.units.get(unit.name)
+            if seen is None:
+                pending.append(unit)
+                continue
+            if unit.state == "gone":
+                continue
+            # Where walltimes are short, half of one is early enough.
+            early = min(lead, (unit.left + view.now - seen.since) / 2) if unit.left < inf else 0.0
+            is_needed_later = view.minimum > 0 or view.jobs or busy_for > unit.left - self.handover
+            is_broken = seen.short_since is not None and view.now - seen.short_since >= self.connect_timeout
+            if is_broken or unit.left <= self.handover or (unit.left <= early and is_needed_later):
+                ending.append(unit)
+            else:
+                stay.append(unit)
+        return Standing(stay, ending, pending)
+
+    def _target(self, view: ClusterView, memory: UnitMemory, standing: Standing) -> tuple[int, str]:
+        """How many units are wanted, and why."""
+        threads = min(ceil(view.work / self.target_duration), view.tasks)
+        per_node = max(view.threads / view.nodes_per_unit, 1e-9)
+        nodes = 0
+        for job in view.jobs:
+            can_use = min(ceil(job.work / self.target_duration), job.tasks) / per_node
+            nodes += max(job.nodes, min(job.max_nodes, ceil(can_use)))
+        by_work = ceil(threads / view.threads) + ceil(nodes / view.nodes_per_unit)
+        held = sum(unit.held for unit in view.units)
+        by_memory = ceil(held / (self.memory_fill * view.memory)) if held else 0
+        by_memory = max(by_memory, 1 if held else 0)
+        wanted, why = (
+            by_work,
+            (
+                f"{_tasks(view.tasks)} with {show_duration(view.work)} of work"
+                + (f" and jobs on {nodes} nodes" if nodes else "")
+            ),
+        )
+        if by_memory > wanted:
+            wanted, why = by_memory, f"{held / 1e9:.3g} GB of results"
+        by_copies = ceil(view.for_copies / view.nodes_per_unit)
+        if by_copies > wanted:
+            wanted, why = by_copies, f"copies of results on {view.for_copies} nodes"
+        if wanted == 0 and (view.tasks or view.dormant):
+            wanted, why = 1, f"{_tasks(view.tasks + view.dormant)} may still need somebody"
+        is_active = view.now - memory.active_at < self.idle_grace and not self.forbid_idling
+        if wanted == 0 and standing.stay and is_active:
+            wanted, why = 1, "tasks ran a moment ago"
+        if wanted < view.minimum:
+            wanted, why = view.minimum, f"at least {_units(view.minimum)}"
+        elif wanted > view.maximum:
+            wanted, why = int(view.maximum), f"{why}, but at most {_units(int(view.maximum))}"
+        return wanted, f"{_units(wanted)} wanted: {why}"
+
+    def _submit(self, view: ClusterView, memory: UnitMemory, standing: Standing, target: int) -> int:
+        missing = target - standing.have
+        if missing <= 0 or memory.failures > self.retries:
+            return 0
+        if memory.failures and view.now < memory.failed_at + self._pause(memory.failures):
+            return 0
+        if standing.stay and view.now < memory.shrank_at + self.cool_down:
+            return 0
+        return max(0, min(missing, self.max_pending - len(standing.pending)))
+
+    def _pause(self, failures: int) -> float:
+        """How long to wait after so many deaths in a row."""
+        return 0.0 if failures < 2 else self.retry_delay * 2.0 ** min(failures - 2, 60)
+
+    def _cancel(
+        self, view: ClusterView, memory: UnitMemory, standing: Standing, target: int
+    ) -> list[Parting]:
+        surplus = standing.have - target
+        if surplus <= 0:
+            return []
+        if not self._is_patient(view, memory):
+            surplus = max(0, standing.have - int(min(view.maximum, standing.have)))
+        # Who has waited longest is next in the queue; who has started already is nearly here.
+        # What runs may have workers that go by other names.
+        sure = [unit for unit in standing.pending if not view.strangers or unit.state != "running"]
+        newest_first = reversed(sure)
+        order = sorted(newest_first, key=lambda unit: (unit.state == "running", unit.age))
+        why = f"not needed any more: {_enough(target)}"
+        return [Parting(unit.name, why) for unit in order[:surplus]]
+
+    def _is_patient(self, view: ClusterView, memory: UnitMemory) -> bool:
+        """Whether what is too much has been so for long enough."""
+        since = view.now if memory.surplus_since is None else memory.surplus_since
+        return view.now - since >= self._grace and view.now >= memory.grew_at + self.cool_down
+
+    @property
+    def _grace(self) -> float:
+        return 0.0 if self.forbid_idling else self.idle_grace
+
+    def _hand_over(self, standing: Standing, target: int) -> list[Parting]:
+        """Units at their end go when others have taken over, or when it is high time and there is one that
+        can take their data: who is refused is not asked again in time."""
+        has_successors = len(standing.stay) >= target
+        is_received = bool(standing.stay)
+        return [
+            Parting(unit.name, _why_ending(unit))
+            for unit in standing.ending
+            if unit.refused_ago >= _ASK_AGAIN
+            and (has_successors or (is_received and unit.left <= self.handover))
+        ]
+
+    def _leave(self, view: ClusterView, memory: UnitMemory, standing: Standing, target: int) -> list[Parting]:
+        """Connected units that are too many even when all pending ones are taken back."""
+        free = [unit for unit in standing.stay if not unit.pinned and unit.refused_ago >= _ASK_AGAIN]
+        free.sort(key=lambda unit: (unit.is_busy, unit.held, unit.left))
+        too_many = len(standing.stay) - int(min(view.maximum, len(standing.stay)))
+        why = f"above the maximum of {view.maximum:g}"
+        gone = [Parting(unit.name, why) for unit in free[:too_many]]
+        superfluous = len(standing.stay) - target - len(gone)
+        if superfluous <= 0 or view.now < memory.grew_at + self.cool_down:
+            return gone
+        enough = _enough(target)
+        for unit in free[len(gone) :]:
+            since = memory.units[unit.name].idle_since
+            if superfluous > 0 and since is not None and view.now - since >= self._grace:
+                superfluous -= 1
+                idle = f"idle for {show_duration(view.now - since)}, and {enough}"
+                if self.forbid_idling:
+                    idle = f"idle, which the policy forbids to save cost, and {enough}"
+                gone.append(Parting(unit.name, idle))
+        return gone
+
+
+def _why_ending(unit: Unit) -> str:
+    if unit.left < inf:
+        return f"its walltime ends in {show_duration(unit.left)}; it hands over"
+    return f"only {unit.connected} of its {unit.members} workers are left; it is replaced"
+
+
+def _tasks(count: int) -> str:
+    return f"{count} task{'' if count == 1 else 's'}"
+
+
+def _enough(count: int) -> str:
+    return f"{_units(count)} {'is' if count == 1 else 'are'} enough"
+
+
+def _units(count: int) -> str:
+    return f"{count} unit{'' if count == 1 else 's'}"

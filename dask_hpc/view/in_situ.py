@@ -1,0 +1,455 @@
+"""A partition as an SVG picture: nodes to the right, cores upwards, in three colours; below, how long each of
+the three takes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from itertools import groupby, pairwise
+from math import floor, inf, isfinite, log10
+from typing import Any, NamedTuple
+
+from dask_hpc.model.in_situ import Partition, PartitionProblem, Phases
+from dask_hpc.model.units import count_nodes, show_bytes, show_duration, show_large
+
+#: Okabe and Ito's blue, orange and green: the simulation, in situ, in transit
+COLOURS: Mapping[str, str] = {"simulation": "#0072b2", "in_situ": "#e69f00", "in_transit": "#009e73"}
+NAMES: Mapping[str, str] = {"simulation": "simulation", "in_situ": "in situ", "in_transit": "in transit"}
+_START, _END, _HEAD, _BOTTOM = 60, 16, 30, 36
+
+
+class Iteration(NamedTuple):
+    """One iteration: seconds until the next, and of each part, measured and planned (if they were)."""
+
+    number: int
+    seconds: float
+    measured: Phases
+    planned: Phases | None = None
+    #: seconds until the next that were planned
+    expected: float | None = None
+
+
+def heard(history: Iterable[Mapping[str, Any]]) -> list[Iteration]:
+    """Iterations that were told in a pipeline's status."""
+    return [
+        Iteration(
+            one["iteration"],
+            one["seconds"],
+            Phases(**one["measured"]),
+            None if one["planned"] is None else Phases(**one["planned"]),
+            one["expected"],
+        )
+        for one in history
+    ]
+
+
+def phases_svg(
+    iterations: Iterable[Iteration],
+    changes: Mapping[int, str] | None = None,
+    *,
+    last: int | None = None,
+    width: int = 900,
+    height: int = 260,
+) -> str:
+    """Iterations to the right, from the first that is given up to ``last``. Bars are whole iterations, lines
+    their parts; what was planned is dashed. ``changes`` says, by iteration, why all was divided anew."""
+    rows = list(iterations)
+    first = rows[0].number if rows else 0
+    end = max(last or 0, first, *(one.number for one in rows)) + 1
+    chart = _Chart(rows, changes or {}, range(first, end), _top(rows), width, height)
+    return "".join(
+        [
+            f'<svg class="phases" viewBox="0 0 {width} {height}" width="100%" role="img" '
+            f'aria-label="Seconds of each iteration, measured and planned" '
+            f'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" font-size="11">',
+            *chart.axes(),
+            *chart.bars(),
+            *chart.planned(),
+            *chart.measured(),
+            *chart.changes(),
+            *_phases_legend(),
+            "</svg>",
+        ]
+    )
+
+
+class _Chart:
+    """Where everything stands."""
+
+    def __init__(
+        self,
+        rows: Sequence[Iteration],
+        changes: Mapping[int, str],
+        shown: range,
+        top: float,
+        width: int,
+        height: int,
+    ) -> None:
+        self._rows, self._changes, self._shown, self._top = rows, changes, shown, top
+        self._width, self._height = width, height
+        self._step = (width - _START - _END) / len(shown)
+
+    def axes(self) -> Iterable[str]:
+        """Round seconds and round numbers of iterations."""
+        step = nice_step(self._top / 4)
+        for tick in range(int(self._top / step + 1e-9) + 1):
+            y = self._y(tick * step)
+            yield (
+                f'<line x1="{_START}" x2="{self._width - _END}" y1="{y:.1f}" y2="{y:.1f}" '
+                f'stroke="currentColor" stroke-opacity="0.13"/><text x="{_START - 6}" y="{y + 4:.1f}" '
+                f'text-anchor="end" fill="currentColor" fill-opacity="0.75">'
+                f"{show_duration(tick * step)}</text>"
+            )
+        every = max(1, round(nice_step(len(self._shown) / 10)))
+        for number in self._shown:
+            if number % every:
+                continue
+            yield (
+                f'<text x="{self._x(number + 0.5):.1f}" y="{self._height - 20}" text-anchor="middle" '
+                f'fill="currentColor" fill-opacity="0.75">{number}</text>'
+            )
+        yield (
+            f'<text x="{(_START + self._width - _END) / 2}" y="{self._height - 4}" text-anchor="middle" '
+            f'fill="currentColor" fill-opacity="0.75">iteration</text>'
+        )
+
+    def bars(self) -> Iterable[str]:
+        """Whole iterations."""
+        for one in self._rows:
+            y = self._y(min(one.seconds, self._top))
+            parts = ", ".join(
+                f"{NAMES[name]} {show_duration(value)}" for name, value in one.measured._asdict().items()
+            )
+            planned = "" if one.expected is None else f", planned {show_duration(one.expected)}"
+            tip = f"iteration {one.number}: {show_duration(one.seconds)}{planned}\n{parts}"
+            yield (
+                f'<rect x="{self._x(one.number) + 0.08 * self._step:.1f}" y="{y:.1f}" '
+                f'width="{0.84 * self._step:.1f}" height="{max(self._y(0) - y, 0):.1f}" '
+                f'fill="currentColor" fill-opacity="0.13"><title>{escape(tip)}</title></rect>'
+            )
+
+    def planned(self) -> Iterable[str]:
+        """What was planned, for as long as the plan was the same."""
+        for (planned, expected), group in groupby(self._rows, lambda one: (one.planned, one.expected)):
+            if planned is None:
+                continue
+            numbers = [one.number for one in group]
+            left, right = self._x(numbers[0]), self._x(numbers[-1] + 1)
+            whole = [] if expected is None else [("currentColor", expected, 1.6)]
+            parts = [(COLOURS[name], value, 1.4) for name, value in planned._asdict().items()]
+            for colour, value, thick in parts + whole:
+                y = self._y(value)
+                yield (
+                    f'<line x1="{left:.1f}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}" '
+                    f'stroke-width="{thick}" stroke-dasharray="5 3"/>'
+                )
+
+    def measured(self) -> Iterable[str]:
+        """A line for each part of the machine that had any work."""
+        for name, colour in COLOURS.items():
+            values = [(one.number, getattr(one.measured, name)) for one in self._rows]
+            if not any(value for _, value in values):
+                continue
+            points = " ".join(f"{self._x(number + 0.5):.1f},{self._y(value):.1f}" for number, value in values)
+            yield (
+                f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2" '
+                f'stroke-linejoin="round"/>'
+            )
+
+    def changes(self) -> Iterable[str]:
+        """Where the partition was made anew, and why."""
+        for number, why in sorted(self._changes.items()):
+            if number not in self._shown:
+                continue
+            x = self._x(number)
+            yield (
+                f"<g><title>{escape(f'from iteration {number}: {why}')}</title>"
+                f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_HEAD - 4}" y2="{self._y(0):.1f}" '
+                f'stroke="#d55e00" stroke-width="1.5"/>'
+                f'<path d="M{x - 6:.1f},{_HEAD - 12} h12 l-6,9 z" fill="#d55e00"/></g>'
+            )
+
+    def _x(self, number: float) -> float:
+        return _START + (number - self._shown.start) * self._step
+
+    def _y(self, seconds: float) -> float:
+        share = min(seconds, self._top) / self._top
+        return self._height - _BOTTOM - share * (self._height - _BOTTOM - _HEAD)
+
+
+def nice_step(least: float) -> float:
+    """The next of 1, 2, 5, 10, 20, ... (and of 0.5, 0.2, ...)."""
+    if least <= 0:
+        return 1.0
+    ten = 10.0 ** floor(log10(least))
+    return next(number * ten for number in (1, 2, 5, 10) if number * ten >= least * 0.999)
+
+
+def _top(rows: Sequence[Iteration]) -> float:
+    """The axis holds what was planned and measured, but for what stands out in a single iteration."""
+    planned = [value for one in rows for value in (one.expected or 0.0, *(one.planned or ()))]
+    longest = [max(one.seconds, *one.measured) for one in rows]
+    usual = [min(pair) for pair in pairwise(longest)] or longest
+    return 1.12 * max([value for value in planned + usual if isfinite(value)], default=0.0) or 1.0
+
+
+def _phases_legend() -> Iterable[str]:
+    x = float(_START)
+    for name, colour in COLOURS.items():
+        yield f'<rect x="{x:.0f}" y="7" width="18" height="4" rx="2" fill="{colour}"/>'
+        yield f'<text x="{x + 23:.0f}" y="13" fill="currentColor">{NAMES[name]}</text>'
+        x += 34 + 6.2 * len(NAMES[name])
+    yield f'<rect x="{x:.0f}" y="4" width="12" height="10" fill="currentColor" fill-opacity="0.2"/>'
+    yield f'<text x="{x + 17:.0f}" y="13" fill="currentColor">whole iteration</text>'
+    x += 116
+    yield (
+        f'<line x1="{x:.0f}" x2="{x + 20:.0f}" y1="9" y2="9" stroke="currentColor" stroke-width="1.6" '
+        f'stroke-dasharray="5 3"/><text x="{x + 25:.0f}" y="13" fill="currentColor">planned</text>'
+    )
+    x += 84
+    yield f'<path d="M{x:.0f},5 h12 l-6,9 z" fill="#d55e00"/>'
+    yield f'<text x="{x + 17:.0f}" y="13" fill="currentColor">divided anew</text>'
+
+
+_LEFT, _RIGHT, _TOP = 8, 8, 20
+_WIDE, _HIGH = 92, 34  # pixels of a core at most
+_DEEP = 150  # pixels of all cores of a node at most
+_FINE = 4  # pixels below which single nodes and cores are not told apart
+_GAP = 3  # pixels between simulation and staging nodes
+_LETTER = 6.4  # width of a character
+_BAR, _BARS = 18, 26  # height of a bar, and from one to the next
+
+
+class _Area(NamedTuple):
+    """Some cores of some nodes, side by side; cores are counted from the bottom."""
+
+    part: str
+    first: float
+    nodes: float
+    low: float
+    cores: float
+    names: Sequence[str]
+
+
+def partition_svg(partition: Partition, nodes: int, cores: int, *, width: int = 900) -> str:
+    """The picture of a machine of so many nodes. In sync mode cores are shared by turns: they are striped."""
+    across = width - _LEFT - _RIGHT - _GAP
+    wide, high = min(_WIDE, across / nodes), min(_HIGH, _DEEP / cores)
+    areas = list(_areas(partition, nodes, cores))
+    bottom = _TOP + high * cores
+    height = picture_height(cores)
+    parts = [
+        f'<svg class="partition" viewBox="0 0 {width} {height:.0f}" width="100%" role="img" '
+        f'aria-label="{escape(_words(partition, nodes, cores))}" xmlns="http://www.w3.org/2000/svg" '
+        f'font-family="system-ui, sans-serif" font-size="11">'
+        f'<defs><pattern id="by-turns" width="12" height="12" patternUnits="userSpaceOnUse" '
+        f'patternTransform="rotate(45)"><rect width="12" height="12" fill="{COLOURS["simulation"]}"/>'
+        f'<rect width="5" height="12" fill="{COLOURS["in_situ"]}"/></pattern></defs>',
+        f'<text x="{_LEFT}" y="12" fill="currentColor">{_heading(partition, nodes, cores)}</text>',
+    ]
+    for area in areas:
+        parts += _area(area, wide, high, bottom, partition)
+    parts += _bars(partition, bottom + 20, width)
+    return "".join([*parts, "</svg>"])
+
+
+def picture_height(cores: int) -> float:
+    """How high the picture is, for whoever puts it into another one."""
+    return _TOP + min(_HIGH, _DEEP / cores) * cores + 26 + 4 * _BARS
+
+
+def _areas(partition: Partition, nodes: int, cores: int) -> Iterable[_Area]:
+    simulating = partition.nodes
+    if partition.mode == "sync":
+        yield _Area(
+            "by_turns" if partition.in_situ else "simulation", 0, simulating, 0, cores, partition.in_situ
+        )
+    else:
+        helpers = partition.helper_cores
+        yield _Area("simulation", 0, simulating, helpers, cores - helpers, ())
+        if helpers:
+            yield _Area("in_situ", 0, simulating, 0, helpers, partition.in_situ)
+    if nodes > simulating:
+        staging = nodes - simulating
+        yield _Area("in_transit", simulating, staging, 0, cores, partition.in_transit)
+
+
+def _area(area: _Area, wide: float, high: float, bottom: float, partition: Partition) -> Iterable[str]:
+    x = _LEFT + area.first * wide + (_GAP if area.part == "in_transit" else 0)
+    y = bottom - (area.low + area.cores) * high
+    across, deep = area.nodes * wide, area.cores * high
+    fill = "url(#by-turns)" if area.part == "by_turns" else COLOURS[area.part]
+    if area.part == "in_transit" and not area.names:
+        fill = "#8885"  # nodes that nobody needs
+    tip = f"{area.nodes:g} nodes, {area.cores:g} cores of each: {_purpose(area)}"
+    yield f"<g><title>{escape(tip)}</title>"
+    yield f'<rect x="{x:.2f}" y="{y:.2f}" width="{across:.2f}" height="{deep:.2f}" fill="{fill}"/>'
+    if min(wide, high) >= _FINE:
+        lines = [f"M{x + at * wide:.2f},{y:.2f}v{deep:.2f}" for at in range(1, int(area.nodes + 0.999))]
+        lines += [f"M{x:.2f},{y + at * high:.2f}h{across:.2f}" for at in range(1, int(area.cores + 0.999))]
+        yield f'<path d="{"".join(lines)}" stroke="#fff" stroke-opacity="0.75" fill="none"/>'
+    label = _purpose(area)
+    if len(label) * _LETTER > across - 8:
+        label = label.partition(":")[0]
+    if len(label) * _LETTER <= across - 8 and deep >= 15:
+        half = len(label) * _LETTER / 2 + 5
+        middle, level = x + across / 2, y + deep / 2
+        yield (
+            f'<rect x="{middle - half:.1f}" y="{level - 8:.1f}" width="{2 * half:.1f}" height="16" rx="8" '
+            f'fill="#fff" fill-opacity="0.88"/><text x="{middle:.1f}" y="{level + 4:.1f}" '
+            f'text-anchor="middle" fill="#222">{escape(label)}</text>'
+        )
+    yield "</g>"
+
+
+def _purpose(area: _Area) -> str:
+    """What these cores are for."""
+    if area.part == "by_turns":
+        return f"simulation, then in situ: {', '.join(area.names)}"
+    if area.part == "in_transit" and not area.names:
+        return "idle"
+    return NAMES[area.part] + (f": {', '.join(area.names)}" if area.names else "")
+
+
+def _bars(partition: Partition, top: float, width: int) -> Iterable[str]:
+    """Seconds of each part, and from one iteration to the next."""
+    rows = [(NAMES[part], COLOURS[part], getattr(partition.phases, part)) for part in COLOURS]
+    rows.append(("iteration", "currentColor", partition.iteration))
+    longest = max([seconds for *_, seconds in rows if isfinite(seconds)], default=0.0) or 1.0
+    room = width - _RIGHT - 84 - 76
+    for number, (name, colour, seconds) in enumerate(rows):
+        y = top + number * _BARS
+        long = room * min(seconds / longest, 1.0)
+        yield (
+            f'<text x="{_LEFT}" y="{y + 13:.1f}" fill="currentColor">{name}</text>'
+            f'<rect x="84" y="{y:.1f}" width="{max(long, 0.5):.1f}" height="{_BAR}" rx="2" fill="{colour}"'
+            f"{' fill-opacity=' + chr(34) + '0.55' + chr(34) if colour == 'currentColor' else ''}/>"
+            f'<text x="{84 + long + 6:.1f}" y="{y + 13:.1f}" fill="currentColor">'
+            f"{show_duration(seconds)}</text>"
+        )
+
+
+def _heading(partition: Partition, nodes: int, cores: int) -> str:
+    simulating = f"{partition.mode}: {partition.nodes:g} of {count_nodes(nodes)} ({cores} cores) simulate"
+    if partition.mode == "sync" or not partition.helper_cores:
+        return simulating
+    many = f"{partition.helper_cores:g} helper core{'' if partition.helper_cores == 1 else 's'}"
+    return f"{simulating}, {many} each"
+
+
+def _words(partition: Partition, nodes: int, cores: int) -> str:
+    """All that can be seen, for those who cannot."""
+    places = [
+        f"{', '.join(names)} {where}"
+        for names, where in ((partition.in_situ, "in situ"), (partition.in_transit, "in transit"))
+        if names
+    ]
+    return "; ".join([_heading(partition, nodes, cores), *places])
+
+
+_WIDTH, _EDGE = 960, 30
+_INK, _SOFT = "#222", "#666"
+_LINE, _GROUP = 13, 62  # height of a bar, and from one partition to the next
+_BARS_LEFT, _BARS_RIGHT = 130, 120
+_MOST = 3.0  # times the plan: bars that are longer are cut
+_LETTERS = 110  # in a line
+
+
+def plan_svg(
+    problem: PartitionProblem, partition: Partition, others: Mapping[str, Partition | None], reason: str = ""
+) -> str:
+    """The picture: the machine, the legend with the names of the analyses, and the times of all ways."""
+    top = _EDGE + 56
+    middle = top + picture_height(problem.nodes.cores) + 20
+    legend = list(_legend(partition, middle))
+    bars = middle + 18 * len(legend) + 26
+    ways = {"this plan": partition} | {name: one for name, one in others.items() if one is not None}
+    height = bars + 22 + _GROUP * len(ways) + _EDGE
+    return "".join(
+        [
+            f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" width="{_WIDTH}" height="{height:.0f}" role="img" '
+            f'aria-label="{escape(_title(partition))}" xmlns="http://www.w3.org/2000/svg" color="{_INK}" '
+            f'font-family="system-ui, sans-serif" font-size="13" fill="{_INK}">',
+            f'<rect width="{_WIDTH}" height="{height:.0f}" fill="#fff"/>',
+            _text(_EDGE, _EDGE + 10, _title(partition), 'font-size="20" font-weight="600"'),
+            _text(_EDGE, _EDGE + 34, _cut(_machine(problem)), f'fill="{_SOFT}"'),
+            f'<svg x="{_EDGE - 8}" y="{top}" width="{_WIDTH - 2 * _EDGE + 16}" '
+            f'height="{picture_height(problem.nodes.cores):.0f}">',
+            partition_svg(partition, problem.nodes.count, problem.nodes.cores, width=_WIDTH - 2 * _EDGE + 16),
+            "</svg>",
+            *legend,
+            _text(_EDGE, bars, _cut(reason), f'fill="{_SOFT}"'),
+            *_plan_bars(ways, bars + 22),
+            "</svg>\n",
+        ]
+    )
+
+
+def _title(partition: Partition) -> str:
+    inside, outside = len(partition.in_situ), len(partition.in_transit)
+    many = f"{inside} {'analysis' if inside == 1 else 'analyses'} in situ, {outside} in transit"
+    return f"{many}: {show_duration(partition.iteration)} an iteration"
+
+
+def _machine(problem: PartitionProblem) -> str:
+    machine = problem.nodes
+    words = [f"{count_nodes(machine.count)} with {machine.cores} cores"]
+    words += [f"{show_bytes(machine.memory)} of memory"] if isfinite(machine.memory) else []
+    words += [f"{show_large(machine.bandwidth, 'B/s')} each"] if isfinite(machine.bandwidth) else []
+    single = show_duration(problem.simulation.time)
+    return f"{', '.join(words)}; the simulation takes {single} on a single core"
+
+
+def _legend(partition: Partition, top: float) -> Iterable[str]:
+    rows = (("simulation", ()), ("in_situ", partition.in_situ), ("in_transit", partition.in_transit))
+    for number, (part, names) in enumerate(rows):
+        y = top + 18 * number
+        said = f"{NAMES[part]}: {', '.join(names) or 'none'}" if part != "simulation" else NAMES[part]
+        yield (
+            f'<rect x="{_EDGE}" y="{y - 10:.1f}" width="12" height="12" rx="2" fill="{COLOURS[part]}"/>'
+            + _text(_EDGE + 20, y, _cut(said))
+        )
+
+
+def _plan_bars(ways: Mapping[str, Partition], top: float) -> Iterable[str]:
+    """For each way three bars, the simulation's, in situ and in transit; of "sync" one after another."""
+    room = _WIDTH - _EDGE - _BARS_LEFT - _BARS_RIGHT
+    times = [way.iteration for way in ways.values()]
+    longest = min(max((time for time in times if time < inf), default=0.0), _MOST * times[0]) or 1.0
+    for number, (name, way) in enumerate(ways.items()):
+        y = top + _GROUP * number
+        phases = way.phases
+        starts = (0.0, phases.simulation if way.mode == "sync" else 0.0, 0.0)
+        yield _text(_EDGE, y + 25, name, 'font-weight="600"' if number == 0 else "")
+        for line, (part, start, seconds) in enumerate(zip(COLOURS, starts, phases, strict=True)):
+            if not seconds:
+                continue
+            left = room * min(start / longest, 1)
+            wide = min(room * min(seconds / longest, 1), room - left)
+            level = y + line * (_LINE + 2)
+            yield (
+                f"<g><title>{escape(f'{name}, {NAMES[part]}: {show_duration(seconds)}')}</title>"
+                f'<rect x="{_BARS_LEFT + left:.1f}" y="{level:.1f}" width="{max(wide, 0.5):.1f}" '
+                f'height="{_LINE}" rx="2" fill="{COLOURS[part]}"/></g>'
+            )
+        said = show_duration(way.iteration)
+        if number and 0 < times[0] < inf and way.iteration < inf:
+            more = f"{way.iteration / times[0] - 1:+.0%}"
+            said += " (as long)" if more in ("+0%", "-0%") else f" ({more})"
+        end = _BARS_LEFT + room * min(way.iteration / longest, 1)
+        if way.iteration > longest * 1.001:
+            yield _cut_marks(end, y)
+        yield _text(end + 8, y + 20, said, 'font-weight="600"')
+        if way.warning:
+            yield _text(end + 8, y + 36, "does not fit", f'fill="{_SOFT}" font-size="11"')
+
+
+def _cut_marks(x: float, y: float) -> str:
+    """A gap that says that a bar goes on."""
+    return f'<path d="M{x - 14:.1f},{y + 50:.1f}l10,-54h5l-10,54z" fill="#fff"/>'
+
+
+def _text(x: float, y: float, words: str, more: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}"{" " if more else ""}{more}>{escape(words)}</text>'
+
+
+def _cut(words: str) -> str:
+    return words if len(words) <= _LETTERS else words[: _LETTERS - 1] + "…"

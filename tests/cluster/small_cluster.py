@@ -1,0 +1,62 @@
+"""Small clusters, tasks that say where they ran, and ways to look at the plugin."""
+
+import dask
+import dask.array as da
+from distributed import Event, get_worker
+from distributed.utils_test import async_poll_for, gen_cluster
+
+from dask_hpc import dask as compat
+
+cluster4 = gen_cluster(client=True, nthreads=[("", 1)] * 4)
+cluster2 = gen_cluster(client=True, nthreads=[("", 1)] * 2)
+
+
+def plugin_of(s):
+    return s.plugins["dask-hpc"]
+
+
+def live(s, name):
+    """The newest job of that name."""
+    return [job for job in plugin_of(s).control.jobs.values() if job.name == name][-1]
+
+
+async def until(s, name, state):
+    await async_poll_for(
+        lambda: any(
+            j.name == name and j.state == state
+            for j in [j for j in plugin_of(s).control.jobs.values() if j.name == name][-1:]
+        ),
+        10,
+    )
+    return live(s, name)
+
+
+def where(x=None, *rest):
+    return get_worker().address
+
+
+def blocked(event, x=None):
+    Event(event).wait(60)
+    return where()
+
+
+def decisions(s, *kinds):
+    return [(h.decision, h.job) for h in plugin_of(s).story.happenings if h.decision in kinds]
+
+
+async def half_shuffled(c, s):
+    """An array of 36 ones in the middle of one of Dask's shuffles, until the event "go"."""
+
+    def late(block):
+        Event("go").wait(60)
+        return block
+
+    with dask.config.set({"array.rechunk.method": "p2p", "optimization.fuse.active": False}):
+        y = c.persist(da.ones((6, 6), chunks=(2, 6)).rechunk((6, 2)).map_blocks(late, dtype=float))
+    await async_poll_for(lambda: compat.is_shuffling(s), 10)
+    return y
+
+
+def held(job):
+    """Keys of the job's tasks that Dask has in ``no-worker``: root tasks and others."""
+    return {*job.held, *job.ready}

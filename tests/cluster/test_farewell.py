@@ -1,0 +1,198 @@
+"""What a leaving worker holds goes to others, if there are any and there is time."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from distributed import Event, Status, wait
+from distributed.utils_test import async_poll_for, gen_cluster, inc
+from small_cluster import blocked, cluster2, cluster4, plugin_of
+
+import dask_hpc
+from dask_hpc import InputError
+from dask_hpc import dask as compat
+from dask_hpc.cluster.worker.farewell import NAME
+
+
+def told(s, *kinds):
+    return [h.reason for h in plugin_of(s).story.happenings if h.decision in kinds]
+
+
+async def everybody_has_it(workers):
+    await async_poll_for(lambda: all(NAME in w.plugins for w in workers), 10)
+
+
+@cluster4
+async def test_a_worker_that_closes_hands_over_its_results(c, s, *workers):
+    a = workers[0]
+    async with await dask_hpc.manage(c):
+        await everybody_has_it(workers)
+        futures = c.map(inc, range(20), workers=[a.address], allow_other_workers=True, pure=False)
+        await wait(futures)
+        held = {f.key for f in futures} & set(a.data)
+        assert held
+        await a.close(reason="made to")
+        assert all(len(s.tasks[f.key].who_has) == 1 for f in futures)
+        await async_poll_for(lambda: a.address not in s.workers, 10)
+        assert [f.status for f in futures] == ["finished"] * 20
+        assert await c.gather(futures) == list(range(1, 21))
+        assert (
+            f"worker {a.address} leaves (made to): {len(held)} of {len(held)} results"
+            in told(s, "farewell")[0]
+        )
+        removed = [e for _, e in s.get_events("all") if e["action"] == "remove-worker"]
+        assert [(e["expected"], e["lost-computed-tasks"]) for e in removed] == [(True, set())]
+        assert plugin_of(s).errors == 0
+
+
+@cluster2
+async def test_what_it_ran_is_not_under_suspicion(c, s, a, b):
+    async with await dask_hpc.manage(c):
+        await everybody_has_it([a, b])
+        f = c.submit(blocked, "go", workers=[a.address], allow_other_workers=True, key="runs")
+        await async_poll_for(lambda: "runs" in a.state.tasks and a.state.executing_count == 1, 10)
+        closing = asyncio.ensure_future(a.close(executor_wait=False))
+        await async_poll_for(lambda: a.address not in s.workers, 10)
+        assert s.tasks["runs"].suspicious == 0
+        await Event("go").set()
+        await closing
+        assert await f == b.address
+
+
+@cluster4
+async def test_a_retired_worker_has_nothing_to_say(c, s, *workers):
+    async with await dask_hpc.manage(c):
+        await everybody_has_it(workers)
+        await wait(c.map(inc, range(20), pure=False))
+        await c.retire_workers([workers[0].address])
+        await workers[0].finished()
+        assert told(s, "farewell") == []
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 3)
+async def test_a_cluster_that_closes_moves_nothing(c, s, *workers):
+    async with await dask_hpc.manage(c):
+        await everybody_has_it(workers)
+        futures = c.map(inc, range(30), pure=False)
+        await wait(futures)
+        await asyncio.gather(*(w.close() for w in workers))
+        assert told(s, "farewell", "move", "not-moved", "error") == []
+
+
+@cluster2
+async def test_nothing_moves_when_control_is_off_or_the_scheduler_closes(c, s, a, b):
+    await dask_hpc.manage(c)
+    await everybody_has_it([a, b])
+    futures = c.map(inc, range(10), workers=[a.address], pure=False)
+    await wait(futures)
+    plugin_of(s).is_on = False
+    await a.close()
+    assert not b.data and told(s, "farewell", "move", "not-moved") == []
+
+
+@gen_cluster(
+    client=True,
+    nthreads=[("", 1)] * 2,
+    worker_kwargs={"memory_limit": "1 GiB"},
+    config={f"distributed.worker.memory.{what}": False for what in ("target", "spill", "pause")},
+)
+async def test_with_little_room_the_dearest_go(c, s, a, b):
+    """A stand-in for a worker with little memory: the real limit would be that of this whole process."""
+    async with await dask_hpc.manage(c):
+        await everybody_has_it([a, b])
+        cheap = c.map(np.zeros, range(100_000, 100_005), workers=[a.address], key="cheap", pure=False)
+        dear = c.map(np.ones, range(100_000, 100_005), workers=[a.address], key="dear", pure=False)
+        await wait([*cheap, *dear])
+        s.task_prefixes["cheap"].duration_average = 1
+        s.task_prefixes["dear"].duration_average = 100
+        limit = s.workers[b.address].memory.process + 5_000_000
+        s.workers[b.address].memory_limit = int(limit / 0.8)
+        await a.close(reason="made to")
+        at_b = set(b.data)
+        assert {f.key for f in dear} <= at_b
+        assert len(at_b) < 10
+        assert "blocks" in told(s, "farewell")[0]  # what fits nowhere
+        assert f"{len(at_b)} of 10 results handed over" in told(s, "farewell")[1]
+
+
+@cluster2
+async def test_a_lost_ancestor_makes_a_result_dear(c, s, a, b):
+    async with await dask_hpc.manage(c):
+        source = c.submit(inc, 1, key="source", workers=[a.address])
+        small = c.submit(inc, source, key="small", workers=[a.address])
+        lone = c.submit(inc, 7, key="lone", workers=[a.address])
+        await wait([small, lone])
+        source.release()
+        await async_poll_for(lambda: "source" not in a.data, 10)
+        s.task_prefixes["source"].duration_average = 100
+        s.task_prefixes["lone"].duration_average = 50
+        farewells = plugin_of(s).farewells
+        recipes = farewells._recipes(["lone", "small"])
+        assert set(recipes) == {"lone", "small", "source"}
+        assert (recipes["source"].seconds, recipes["small"].needs) == (100, ("source",))
+
+
+@cluster2
+async def test_the_worker_that_ends_is_known(c, s, a, b):
+    async with await dask_hpc.manage(c):
+        assert await c.scheduler.hpc_worker_ends(address=a.address, left=5) == "OK"
+        ends = plugin_of(s).walltime.ends_at
+        assert 0 < ends[a.address] - asyncio.get_running_loop().time() <= 5
+        await a.close()
+        await async_poll_for(lambda: a.address not in ends, 10)
+
+
+@cluster2
+async def test_calls_check_their_arguments(c, s, a, b):
+    async with await dask_hpc.manage(c):
+        for bad in (
+            {"address": 3}, {"address": a.address, "reason": 3}, {"address": a.address, "seconds": "x"},
+            {"address": a.address, "seconds": -1}, {"address": a.address, "seconds": float("nan")}, {"x": 1},
+            {"address": a.address, "stored": 3}, {"address": a.address, "problem": 3},
+        ):  # fmt: skip
+            with pytest.raises(InputError):
+                await c.scheduler.hpc_farewell(**bad)
+        assert await c.scheduler.hpc_farewell(address="tcp://unknown", seconds=1) == {"store": ()}
+        assert set(s.workers) == {a.address, b.address}
+
+
+@cluster2
+async def test_nothing_is_left_on_the_workers(c, s, a, b):
+    for _ in range(2):
+        before = set(a.plugins), set(s.worker_plugins)
+        m = await dask_hpc.manage(c)
+        await everybody_has_it([a, b])
+        await m.close()
+        assert (set(a.plugins), set(s.worker_plugins)) == before
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 3)
+async def test_who_said_that_it_closes_gets_nothing_even_if_it_is_told_to_go_on(c, s, a, b, third):
+    """Dask tells workers to run again when their retirement failed, also those that close meanwhile."""
+    async with await dask_hpc.manage(c):
+        await everybody_has_it([a, b, third])
+        futures = c.map(inc, range(10), workers=[a.address], allow_other_workers=True, pure=False)
+        await wait(futures)
+        s.log_event(b.address, {"action": "closing-worker", "reason": "nanny-close"})
+        await a.close(reason="made to")
+        assert not b.data and len(third.data) == 10
+        assert "10 of 10 results handed over" in told(s, "farewell")[0]
+        s.log_event("nobody", {"action": "closing-worker", "reason": "x"})
+        assert set(plugin_of(s).farewells._reasons) == {b.address}
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 3, config={"distributed.worker.memory.pause": False})
+async def test_when_the_others_close_during_the_moves_it_is_planned_anew(c, s, a, b, third):
+    async with await dask_hpc.manage(c):
+        await everybody_has_it([a, b, third])
+        futures = c.map(inc, range(10), workers=[a.address], allow_other_workers=True, pure=False)
+        await wait(futures)
+        b.status = Status.paused  # takes nothing, but says so only later
+        await async_poll_for(lambda: s.workers[b.address] not in s.running, 10)
+        compat.set_worker_status(s, b.address, "running")
+        closing = asyncio.ensure_future(a.close(reason="made to"))
+        going = plugin_of(s).farewells._going
+        await async_poll_for(lambda: a.address in going and going[a.address].moving is not None, 10)
+        s.log_event(b.address, {"action": "closing-worker", "reason": "nanny-close"})
+        await closing
+        assert len(third.data) == 10 and not b.data

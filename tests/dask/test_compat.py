@@ -1,0 +1,1319 @@
+"""A contract test for every private name of Dask that ``live/compat`` touches."""
+
+import inspect
+import pickle
+from math import inf
+from time import monotonic, time
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from batch_cluster import batch_cluster
+from dask._task_spec import Task
+from dask.highlevelgraph import HighLevelGraph
+from distributed import (
+    CancelledError,
+    Client,
+    Event,
+    LocalCluster,
+    Reschedule,
+    SchedulerPlugin,
+    Status,
+    Worker,
+    _signals,
+    fire_and_forget,
+    get_worker,
+    secede,
+    wait,
+    worker_client,
+)
+from distributed import scheduler as ds
+from distributed.batched import BatchedSend
+from distributed.comm import CommClosedError, connect
+from distributed.core import ConnectionPool
+from distributed.utils_test import async_poll_for, gen_cluster, gen_test, inc, slowinc
+from small_cluster import blocked, cluster2, half_shuffled
+
+from dask_hpc import dask as compat
+from dask_hpc.cluster.worker.farewell import FarewellPlugin
+
+one = gen_cluster(client=True, nthreads=[("", 1)])
+two = gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.worker.memory.pause": False})
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (ds.TaskState, "worker_restrictions"),
+        (ds.TaskState, "host_restrictions"),
+        (ds.TaskState, "loose_restrictions"),
+        (ds.TaskState, "dependencies"),
+        (ds.TaskState, "dependents"),
+        (ds.TaskState, "priority"),
+        (ds.TaskState, "actor"),
+        (ds.TaskState, "state"),
+        (ds.TaskState, "key"),
+        (ds.TaskState, "prefix"),
+        (ds.WorkerState, "name"),
+        (ds.WorkerState, "host"),
+        (ds.WorkerState, "address"),
+        (ds.WorkerState, "status"),
+        (ds.WorkerState, "processing"),
+        (ds.WorkerState, "executing"),
+        (ds.WorkerState, "long_running"),
+        (ds.WorkerState, "occupancy"),
+        (ds.WorkerState, "nthreads"),
+        (ds.WorkerState, "last_seen"),
+        (ds.WorkerState, "metrics"),
+        (ds.TaskState, "resource_restrictions"),
+        (ds.TaskState, "group"),
+        (ds.TaskState, "run_spec"),
+        (ds.TaskState, "_queueable"),
+        (ds.TaskGroup, "dependencies"),
+        (ds.TaskGroup, "prefix"),
+        (ds.Scheduler, "stimulus_queue_slots_maybe_opened"),
+        (ds.Scheduler, "bulk_schedule_unrunnable_after_adding_worker"),
+        (ds.Scheduler, "get_comm_cost"),
+        (ds.Computation, "annotations"),
+        (ds.Scheduler, "transitions"),
+        (ds.Scheduler, "coerce_hostname"),
+        (ds.Scheduler, "remove_plugin"),
+        (ds.Scheduler, "client_releases_keys"),
+        (ds.Scheduler, "report"),
+        (ds.ClientState, "client_key"),
+        (ds.TaskState, "who_wants"),
+        (ds.TaskState, "who_has"),
+        (ds.TaskState, "who_wants"),
+        (ds.TaskState, "waiters"),
+        (ds.TaskState, "processing_on"),
+        (ds.TaskState, "nbytes"),
+        (ds.WorkerState, "address"),
+        (ds.WorkerState, "has_what"),
+        (ds.WorkerState, "memory"),
+        (ds.WorkerState, "memory_limit"),
+        (ds.WorkerState, "nbytes"),
+        (ds.MemoryState, "process"),
+        (ds.MemoryState, "spilled"),
+        (ds.MemoryState, "unmanaged_old"),
+        (ds.Scheduler, "request_acquire_replicas"),
+        (ds.Scheduler, "request_remove_replicas"),
+        (ds.Scheduler, "check_idle_saturated"),
+        (Worker, "handle_stimulus"),
+        (ds.Scheduler, "worker_send"),
+        (ds.TaskState, "suspicious"),
+        (Client, "_send_to_scheduler"),
+    ],
+)
+def test_name_exists(owner, name):
+    assert hasattr(owner, name), f"{owner.__name__}.{name} is gone"
+
+
+@one
+async def test_what_has_no_test_of_its_own_exists(c, s, a):
+    assert isinstance(s.extensions["amm"].policies, set), "ActiveMemoryManagerExtension.policies changed"
+    stealing = s.extensions.get("stealing")
+    assert stealing is not None, "Scheduler.extensions has no stealing"
+    for name in ("in_flight_occupancy", "in_flight_tasks"):
+        assert hasattr(stealing, name), f"WorkStealing.{name} is gone"
+    await c.submit(inc, 1)
+    assert s.task_prefixes["inc"].state_counts["memory"] == 1, "TaskPrefix.state_counts is gone"
+    assert c.id in s.client_comms, "Scheduler.client_comms is not by client"
+    assert hasattr(s.http_application, "add_application"), "RoutingApplication.add_application is gone"
+
+
+@one
+async def test_scheduler_attributes_exist(c, s, a):
+    for name, kind in [
+        ("tasks", dict), ("unrunnable", dict), ("handlers", dict), ("host_info", dict), ("plugins", dict),
+    ]:  # fmt: skip
+        assert isinstance(getattr(s, name, None), kind), f"Scheduler.{name} is not a {kind.__name__}"
+    assert hasattr(s, "computations"), "Scheduler.computations is gone"
+    assert "no_workers_timeout" in vars(s), "Scheduler.no_workers_timeout is gone"
+    assert compat.no_workers_timeout(s) is None
+    assert set(s.workers) == {a.address}, "Scheduler.workers is not by address"
+    assert compat.workers_by_name(s) == [a.address]
+    assert compat.worker_identity(s, a.address) == (0, "127.0.0.1")
+
+
+def test_states():
+    known = set(inspect.signature(ds.SchedulerState._transition).parameters) and set(ds.ALL_TASK_STATES)
+    assert known >= compat.UNFINISHED | {"released", "memory", "erred", "forgotten"}, "task states changed"
+
+
+@one
+async def test_computation_annotations_keep_the_submission_apart(c, s, a):
+    seen = []
+
+    class Look(ds.SchedulerPlugin):
+        def update_graph(self, scheduler, *, tasks, **kwargs):
+            seen.append(compat.pop_submitted(scheduler, "x"))
+            assert all(compat.is_new(scheduler.tasks[key]) for key in tasks), "update_graph comes too late"
+
+    s.add_plugin(Look(), name="look")
+    with dask.annotate(x=1):
+        built = dask.delayed(inc)(1)
+        f = c.submit(inc, 1, pure=False)
+    g = c.submit(inc, 2, pure=False)
+    h = c.compute(built)
+    await c.gather([f, g, h])
+    assert seen == [1, None, None], "Computation.annotations no longer holds the submission's annotations"
+
+
+@one
+async def test_sentinel_holds_an_edit_and_a_nudge_free(c, s, a):
+    shared = {compat.GATE}
+
+    class Hold(ds.SchedulerPlugin):
+        def update_graph(self, scheduler, *, tasks, **kwargs):
+            for key in tasks:
+                compat.restrict(scheduler.tasks[key], shared)
+
+    s.add_plugin(Hold(), name="hold")
+    futures = c.map(inc, range(3), key="k")
+    keys = [f.key for f in futures]
+    await async_poll_for(lambda: len(compat.unrunnable(s)) == 3, 10)
+    task = compat.find_task(s, keys[0])
+    assert task.state == "no-worker", "a task nobody may run is not in the state no-worker"
+    assert task.worker_restrictions is shared, "TaskState.worker_restrictions is copied"
+    since = monotonic()
+    compat.restart_no_worker_clock(s, keys[:1])
+    assert list(s.unrunnable)[-1] is task, "Scheduler.unrunnable is not in order of time"
+    assert s.unrunnable[task] >= since, "Scheduler.unrunnable does not hold monotonic times"
+    shared.clear()
+    shared.add(a.address)
+    compat.nudge(s, keys[:1], "test")
+    assert task.state == "processing", "Scheduler.transitions does not nudge out of no-worker"
+    shared.clear()
+    compat.nudge(s, keys[1:], "test", plainly=True)
+    assert await c.gather(futures) == [1, 2, 3]
+    assert s.valid_workers(task) is None, "an empty TaskState.worker_restrictions restricts"
+    s.remove_plugin("hold")
+
+
+@one
+async def test_wishes_are_taken_and_given_back(c, s, a):
+    f = c.submit(inc, 1, workers=[a.address, "127.0.0.1", "elsewhere"], allow_other_workers=True)
+    await f
+    task = compat.find_task(s, f.key)
+    wishes = compat.take_wishes(task)
+    assert wishes == ({a.address}, {"127.0.0.1", "elsewhere"}, True), "restrictions are kept in another way"
+    assert compat.restriction(task) is None and compat.take_wishes(task) is None
+    assert compat.wished_addresses(s, wishes) == {a.address}, "Scheduler.host_info changed"
+    compat.give_back(task, wishes)
+    assert compat.take_wishes(task) == wishes
+
+
+@one
+async def test_handlers_answer(c, s, a):
+    async def answer(value):
+        return {"value": value}
+
+    compat.add_handlers(s, {"hpc_test": answer})
+    assert await c.scheduler.hpc_test(value=3) == {"value": 3}, "Scheduler.handlers changed"
+    compat.remove_handlers(s, ["hpc_test"])
+    assert await c.scheduler.hpc_test(value=3) is None, "an unknown remote call is not answered by None"
+
+
+@cluster2
+async def test_shuffles_are_seen(c, s, a, b):
+    assert not compat.is_shuffling(s), "the plugin shuffle, or valid_workers_downscaling, changed"
+    shuffled = await half_shuffled(c, s)
+    await Event("go").set()
+    assert await c.compute(shuffled.sum()) == 36
+    await async_poll_for(lambda: not compat.is_shuffling(s), 10)
+
+
+@two
+async def test_copies_are_made_and_dropped(c, s, a, b):
+    f = c.submit(inc, 1, key="x", workers=[a.address])
+    await f
+    task = compat.find_task(s, "x")
+    assert compat.keys_on(s, a.address) == ["x"], "WorkerState.has_what changed"
+    assert compat.holders(task) == (a.address,), "TaskState.who_has changed"
+    assert compat.size(task) > 0, "TaskState.nbytes changed"
+    assert compat.is_wanted(task), "TaskState.who_wants changed"
+    assert not compat.is_actor(task)
+    assert isinstance(s.running, set) and isinstance(s.stream_comms, dict), "Scheduler.running, stream_comms"
+    assert compat.is_running(s, b.address), "Scheduler.running changed"
+    b.status = Status.paused
+    await async_poll_for(lambda: not compat.is_running(s, b.address), 5)
+    b.status = Status.running
+    await async_poll_for(lambda: compat.is_running(s, b.address), 5)
+    compat.copy_to(s, b.address, ["x"], "test")
+    await async_poll_for(lambda: len(compat.holders(task)) == 2, 5)
+    g = c.submit(lambda x: Event("go").wait(), f, workers=[a.address], key="y")
+    await async_poll_for(lambda: compat.is_used_on(task, a.address), 5)
+    assert not compat.is_used_on(task, b.address), "TaskState.waiters, processing_on changed"
+    await Event("go").set()
+    await g
+    compat.drop_from(s, a.address, ["x"], "test")
+    assert compat.holders(task) == (b.address,), "Scheduler.request_remove_replicas is not at once"
+    await async_poll_for(lambda: "x" not in a.data, 5)
+    limit, used = compat.memory_of(s, a.address)
+    assert limit == a.memory_manager.memory_limit and used >= 0, "WorkerState.memory_limit, memory changed"
+    _, at_worst = compat.memory_of(s, a.address, at_worst=True)
+    assert at_worst >= used, "WorkerState.memory, nbytes changed"
+    a.monitor.update()
+    await a.heartbeat()
+    when = compat.measured_at(s, a.address)
+    assert 0 <= time() - when < 10, "WorkerState.metrics, time_delay or SystemMonitor's time changed"
+    assert compat.measured_at(s, "nobody") == inf
+
+
+@two
+async def test_a_worker_is_paused_for_the_scheduler_only(c, s, a, b):
+    compat.set_worker_status(s, a.address, "paused")
+    assert compat.worker_status(s, a.address) == "paused", "Scheduler.handle_worker_status_change changed"
+    assert a.status == Status.running, "Scheduler.handle_worker_status_change tells the worker"
+    assert compat.running_workers(s) == {b.address}, "Scheduler.running holds paused workers"
+    s.validate_state()
+    futures = c.map(inc, range(5), workers=[a.address, b.address])
+    await c.gather(futures)
+    assert not s.workers[a.address].has_what, "a paused worker is given tasks"
+    compat.set_worker_status(s, a.address, "running")
+    assert compat.running_workers(s) == {a.address, b.address}
+    assert compat.worker_status(s, "nobody") is None
+
+
+@two
+async def test_replicas_that_arrive_are_heard_of(c, s, a, b):
+    plain, seen = s.stream_handlers["add-keys"], []
+    end = compat.follow_replicas(s, lambda address, keys: seen.append((address, list(keys))))
+    x = c.submit(inc, 1, key="x", workers=[a.address])
+    assert await c.submit(inc, x, key="y", workers=[b.address]) == 3
+    await async_poll_for(lambda: len(s.tasks["x"].who_has) == 2, 10)
+    assert seen == [(b.address, ["x"])], "the stream handler add-keys no longer hears of what workers fetch"
+    end()
+    assert s.stream_handlers["add-keys"] == plain
+    end()
+    assert s.stream_handlers["add-keys"] == plain
+
+
+@two
+async def test_reports_of_workers_go_through_a_filter(c, s, a, b):
+    seen = []
+
+    def ours(address, status):
+        seen.append((address, status))
+        return "paused"
+
+    end = compat.filter_worker_status(s, ours)
+    a.status = Status.closing_gracefully
+    await async_poll_for(lambda: s.workers[a.address].status == Status.paused, 10)
+    assert seen == [(a.address, "closing_gracefully")], "Scheduler.stream_handlers changed"
+    end()
+    a.status = Status.running
+    await async_poll_for(lambda: s.workers[a.address].status == Status.running, 10)
+    assert len(seen) == 1
+
+
+@two
+async def test_plugins_veto(c, s, a, b):
+    class Needs(ds.SchedulerPlugin):
+        def valid_workers_downscaling(self, scheduler, workers):
+            return [worker for worker in workers if worker.address != a.address]
+
+    assert compat.veto(s, a.address) is None
+    s.add_plugin(Needs(), name="needs")
+    assert compat.veto(s, a.address) == "needs", "SchedulerPlugin.valid_workers_downscaling changed"
+    assert compat.veto(s, b.address) is None
+
+
+@gen_cluster(client=True, nthreads=[("", 1), ("", 1)], worker_kwargs={"resources": {"R": 2}})
+async def test_permitted_is_what_dask_permits(c, s, a, b):
+    await b.set_resources(R=1)
+    both = {a.address, b.address}
+    for options, expected in [
+        ({}, both),
+        ({"workers": [a.address]}, {a.address}),
+        ({"workers": ["nobody"]}, set()),
+        ({"workers": ["nobody"], "allow_other_workers": True}, both),
+        ({"workers": ["127.0.0.1"]}, both),
+        ({"resources": {"R": 2}}, {a.address}),
+        ({"resources": {"R": 3}}, set()),
+        ({"resources": {"X": 1}}, set()),
+        ({"resources": {"R": 2}, "workers": [b.address]}, set()),
+    ]:
+        future = c.submit(inc, 1, pure=False, **options)
+        await async_poll_for(lambda key=future.key: key in s.tasks, 10)
+        task = s.tasks[future.key]
+        assert compat.permitted(s, task, both) == expected, f"{options}: Scheduler.resources, .host_info?"
+        dask_says = s.valid_workers(task)
+        if dask_says is not None and not task.loose_restrictions:
+            assert {ws.address for ws in dask_says} == expected, options
+        assert compat.permitted(s, task, {b.address}) == expected & {b.address}
+
+
+@two
+async def test_names_of_workers(c, s, a, b):
+    assert compat.named_workers(s, [0, "1", a.address, 2]) == {
+        0: [a.address], "1": [b.address], a.address: [a.address], 2: [],
+    }  # fmt: skip
+    async with (
+        Worker(s.address, name="job-1-0") as d,
+        Worker(s.address, name="job-1-1") as e,
+        Worker(s.address, name="job-10-0"),
+        Worker(s.address, name="job-1-x"),
+    ):
+        found = compat.named_workers(s, ["job-1", "job-1-1"])
+        assert set(found["job-1"]) == {d.address, e.address} and found["job-1-1"] == [e.address]
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 2)
+async def test_stealing_moves_what_has_not_started(c, s, a, b):
+    mover = compat.TaskMover(s)
+    futures = c.map(blocked, ["go"] * 4, range(4), workers=[a.address], key="m")
+    await async_poll_for(lambda: a.state.executing_count and len(s.workers[a.address].processing) == 4, 10)
+    for future in futures:
+        compat.restrict(s.tasks[future.key], None)
+    assert mover.drain(a.address) >= 3 and mover.is_moving(a.address), "WorkStealing.in_flight changed"
+    await async_poll_for(lambda: not mover.is_moving(a.address), 10)
+    assert len(s.workers[b.address].processing) == 3, "WorkStealing.move_task_request does not move"
+    await Event("go").set()
+    await c.gather(futures)
+
+
+@pytest.mark.queue
+@one
+async def test_root_rule_is_dasks(c, s, a):
+    """For the threads of the whole cluster our rule says what Dask's own says."""
+    for name in ("rootish_tg_threshold", "rootish_tg_dependencies_threshold", "total_nthreads"):
+        assert isinstance(getattr(s, name, None), int), f"Scheduler.{name} is gone"
+    assert isinstance(s.WORKER_SATURATION, float | int), "Scheduler.WORKER_SATURATION is gone"
+    one = c.submit(inc, 1, key="one")
+    many = c.map(inc, range(10), key=[("many", i) for i in range(10)])
+    after = c.map(inc, many, key=[("after", i) for i in range(10)])
+    few = c.map(inc, [one] * 10, key=[("few", i) for i in range(10)])
+    made = c.persist(da.from_array(np.ones(2), chunks=1) + 1)
+    heavy = c.map(inc, range(10), key=[("heavy", i) for i in range(10)], resources={"X": 1})
+    await async_poll_for(lambda: ("heavy", 9) in s.tasks, 10)
+    rule = compat.RootRule(s, s.total_nthreads)
+    said = {key: rule(task) for key, task in s.tasks.items()}
+    assert said == {key: s.is_rootish(task) for key, task in s.tasks.items()}, "Scheduler.is_rootish changed"
+    assert {key[0] for key, is_root in said.items() if is_root} >= {"many", "few"} and not said["one"]
+    made_keys = [key for key, task in s.tasks.items() if task.run_spec.data_producer]
+    assert len(made_keys) == 2 and all(said[key] for key in made_keys), "data_producer is not known any more"
+    s.tasks["many", 0]._queueable = False
+    assert not rule(s.tasks["many", 0])
+    del one, many, after, few, made, heavy
+
+
+def test_outputs_of_shuffles_follow_their_barrier():
+    from distributed.shuffle._core import barrier_key
+
+    key = barrier_key("0123456789abcdef0123456789abcdef")
+    assert ds.key_split(key) == compat.BARRIER, "the barrier tasks of shuffles are called otherwise"
+
+
+@pytest.mark.queue
+@gen_cluster(client=True, nthreads=[("", 1), ("", 2)])
+async def test_slots_are_dasks(c, s, a, b):
+    both = {a.address, b.address}
+    full = {slot.address: slot.free for slot in compat.free_slots(s, both)}
+    assert full == {
+        ws.address: ds._task_slots_available(ws, s.WORKER_SATURATION) for ws in s.idle_task_count
+    }, "Dask counts slots otherwise"
+    assert full == {a.address: 2, b.address: 3} and not compat.owed_slots(s, set(), bool)
+    futures = c.map(blocked, ["go"] * 20, range(20), key=[("q", i) for i in range(20)])
+    await async_poll_for(lambda: compat.has_queued(s) and len(s.queued) == 15, 10)
+    assert compat.free_slots(s, both) == [], "Scheduler.idle_task_count changed"
+    assert compat.first_queued(s).key == ("q", 5), "Scheduler.queued.peek is not the next of the queue"
+    assert compat.count_queued(s) == 15, "Scheduler.queued changed"
+    assert {slot.address for slot in compat.free_slots(s, None)} == set(), "Scheduler.idle_task_count changed"
+    assert compat.count_running(s, None) == 5, "WorkerState.processing changed"
+    assert compat.count_running(s, {a.address}) == 2, "WorkerState.processing changed"
+    assert compat.queue_order(s) == [("q", i) for i in range(5, 20)], "Scheduler.queued is not in order"
+    assert sorted(key for key, _ in compat.in_flight(s)) == [("q", i) for i in range(5)]
+    owed = {slot.address: slot.free for slot in compat.owed_slots(s, both, lambda key: False)}
+    assert owed == {a.address: 1, b.address: 2}
+    assert not compat.owed_slots(s, both, lambda key: True)
+    assert compat.threads_of(s, both) == 3 == compat.all_threads(s)
+    assert compat.holds_all_workers(s, both) and not compat.holds_all_workers(s, {a.address})
+    await Event("go").set()
+    await c.gather(futures)
+
+
+@pytest.mark.queue
+@two
+async def test_nothing_leaves_the_queue_but_by_its_exit(c, s, a, b):
+    called = []
+    exit = compat.QueueExit(s, lambda: called.append(1))
+    futures = c.map(blocked, ["go"] * 20, range(20), key=[("q", i) for i in range(20)])
+    await async_poll_for(lambda: len(s.queued) == 16, 10)
+    exit.is_shut = True
+    await Event("go").set()
+    await c.gather(futures[:4])
+    await async_poll_for(lambda: not any(ws.processing for ws in s.workers.values()), 10)
+    assert len(s.queued) == 16, "stimulus_queue_slots_maybe_opened is not the only exit of the queue"
+    assert len(called) >= 4, "stimulus_queue_slots_maybe_opened is not called when a task ends"
+    compat.restrict(s.tasks["q", 19], {b.address})
+    compat.release_queued(s, [("q", 19)], "test")
+    assert await futures[19] == b.address, "a task taken out of Dask's queue is not placed anew"
+    called.clear()
+    s.handle_worker_status_change("paused", a.address, "test")
+    s.handle_worker_status_change("running", a.address, "test")
+    assert called, "stimulus_queue_slots_maybe_opened is not called when a worker goes on"
+    exit.remove()
+    exit.remove()
+    assert compat.queue._QUEUE_EXIT not in vars(s)
+    await c.gather(futures)
+
+
+@pytest.mark.queue
+@one
+async def test_reads_go_before_the_queue_does(c, s, a):
+    left = []
+    exit = compat.QueueExit(s, lambda: None, lambda: left.append(len(s.queued)))
+    futures = c.map(blocked, ["go"] * 9, range(9), key=[("q", i) for i in range(9)])
+    await async_poll_for(lambda: len(s.queued) == 7, 10)
+    left.clear()
+    await Event("go").set()
+    await c.gather(futures)
+    assert left[0] == 7, "stimulus_queue_slots_maybe_opened is called after the queue went on"
+    exit.remove()
+    assert compat.first_queued(s) is None and compat.count_queued(s) == 0 == compat.count_running(s, None)
+
+
+@one
+async def test_a_task_that_secedes_opens_the_queue(c, s, a):
+    called = []
+    exit = compat.QueueExit(s, lambda: called.append(len(s.workers[a.address].long_running)))
+
+    def outer():
+        secede()
+
+    await c.submit(outer)
+    assert 1 in called, "stimulus_queue_slots_maybe_opened is not called when a task secedes"
+    exit.remove()
+
+
+@two
+async def test_send_places_each_task(c, s, a, b):
+    shut = {compat.GATE}
+    with dask.annotate(workers=[compat.GATE]):
+        futures = c.map(blocked, ["go"] * 4, range(4), key=[("s", i) for i in range(4)])
+    await async_poll_for(lambda: len(s.unrunnable) == 4, 10)
+    for future in futures:
+        compat.take_wishes(s.tasks[future.key])
+        compat.restrict(s.tasks[future.key], shut)
+    sent = compat.send(s, {("s", 0): a.address, ("s", 1): a.address, ("s", 2): b.address, "x": "y"}, "test")
+    assert list(sent) == [("s", 0), ("s", 1), ("s", 2)]
+    assert {task.processing_on.address for task in sent.values()} == {a.address, b.address}
+    assert (
+        compat.is_unplaced(s.tasks["s", 3]) and compat.priority(s.tasks["s", 3]) == s.tasks["s", 3].priority
+    )
+    compat.restrict(s.tasks["s", 3], None)
+    compat.nudge(s, [("s", 3)], "test", plainly=True)
+    await Event("go").set()
+    await c.gather(futures)
+
+
+@one
+async def test_a_new_worker_is_not_asked_about_gated_tasks(c, s, a):
+    asked = []
+    gated_tasks = 1
+    end = compat.spare_gated(s, lambda: gated_tasks)
+    s.valid_workers = lambda task, plain=s.valid_workers: asked.append(task.key) or plain(task)
+    gated = c.submit(inc, 1, key="gated", workers=["tcp://127.0.0.1:1"])
+    other = c.submit(inc, 1, key="other", workers=["b"])
+    await async_poll_for(lambda: len(s.unrunnable) == 2, 10)
+    compat.restrict(s.tasks["gated"], {compat.GATE})
+    asked.clear()
+    async with Worker(s.address, name="b") as b:
+        assert await other == 2
+        assert set(asked) == {"other"}, "bulk_schedule_unrunnable_after_adding_worker is gone"
+        assert list(s.unrunnable) == [s.tasks["gated"]]
+        asked.clear()
+        assert s.bulk_schedule_unrunnable_after_adding_worker(s.workers[b.address]) == {} and not asked
+    end()
+    end()
+    assert "bulk_schedule_unrunnable_after_adding_worker" not in vars(s)
+    del s.valid_workers, gated
+
+
+@one
+async def test_what_reads_is_marked_and_measured(c, s, a):
+
+    class Stored:
+        shape, dtype, ndim = (2,), np.dtype(float), 1
+
+        def __getitem__(self, index):
+            return np.ones(2)[index]
+
+    made = c.persist(da.from_array(Stored(), chunks=1))
+    slow = c.map(slowinc, range(3), delay=0.05, key=[("slow", i) for i in range(3)])
+    await wait([made, *slow])
+    marked = [task for task in s.tasks.values() if compat.is_producer(task)]
+    assert [compat.is_computed(task) for task in marked].count(True) == 2, "GraphNode.data_producer changed"
+    assert {compat.group_name(task) for task in marked if compat.is_computed(task)} == {made.name}
+    assert compat.group(s.tasks["slow", 0]) is compat.group(s.tasks["slow", 1])
+    await async_poll_for(lambda: compat.measured(s, "slow")[2] > 0.14, 10)
+    tasks, computing, waiting = compat.measured(s, "slow")
+    assert tasks == 3 and computing < 0.1 < waiting, "cumulative_worker_metrics changed"
+    assert compat.measured(s, "nobody") == (0, 0.0, 0.0)
+
+
+@one
+async def test_a_prefix_knows_its_average_duration(c, s, a):
+    assert hasattr(s, "task_prefixes"), "SchedulerState.task_prefixes is gone"
+    assert compat.average_duration(s, "slowinc") is None
+    f = c.submit(slowinc, 1, delay=0.05)
+    await async_poll_for(lambda: f.key in s.tasks, 10)
+    assert compat.prefix(compat.find_task(s, f.key)) == "slowinc", "TaskPrefix.name changed"
+    assert compat.average_duration(s, "slowinc") is None, "TaskPrefix.duration_average < 0 is not unknown"
+    await f
+    assert 0.04 < compat.average_duration(s, "slowinc") < 5, "TaskPrefix.duration_average changed"
+
+
+@one
+async def test_transition_brings_measurements(c, s, a):
+    seen = []
+
+    class Look(ds.SchedulerPlugin):
+        def transition(self, key, start, finish, *args, startstops=None, nbytes=0, **kwargs):
+            if finish == "memory":
+                seen.append((startstops, nbytes))
+
+    s.add_plugin(Look(), name="look")
+    await c.submit(slowinc, 1, delay=0.05)
+    ((startstops, nbytes),) = seen
+    compute = [one for one in startstops if one["action"] == "compute"]
+    assert len(compute) == 1 and compute[0]["stop"] - compute[0]["start"] > 0.04, "startstops changed"
+    assert nbytes > 0, "nbytes is not told"
+
+
+@one
+async def test_the_submitting_task_is_known_inside_update_graph(c, s, a):
+    plain, seen = s.stream_handlers["update-graph"], []
+    assert inspect.iscoroutinefunction(plain), "the stream handler update-graph is no coroutine function"
+
+    class Look(ds.SchedulerPlugin):
+        def update_graph(self, scheduler, **kwargs):
+            seen.append(compat.submitter())
+
+    def parent():
+        with worker_client() as client:
+            return client.submit(inc, 1, key="child").result()
+
+    s.add_plugin(Look(), name="look")
+    end = compat.follow_submitters(s)
+    assert await c.submit(parent, key="parent") == 2
+    assert seen == [None, "parent"], "update-graph no longer says which task submits (submitting_task)"
+    end()
+    assert s.stream_handlers["update-graph"] == plain
+    end()
+    assert s.stream_handlers["update-graph"] == plain
+
+
+@one
+async def test_cancel_releases_for_some_clients_and_tells_them(c, s, a):
+    async with Client(s.address, asynchronous=True) as other:
+        x, y = (c.submit(blocked, "go", key=key) for key in "xy")
+        await async_poll_for(lambda: set(s.tasks) == {"x", "y"}, 10)
+        also = other.submit(blocked, "go", key="y")
+        fire_and_forget(x)
+        await async_poll_for(lambda: len(s.tasks["y"].who_wants) == len(s.tasks["x"].who_wants) == 2, 10)
+        compat.cancel(s, ["x", "y", "nothing"], {c.id}, "for a test")
+        assert set(s.tasks) == {"y"}, "TaskState.who_wants, ClientState.client_key or fire-and-forget changed"
+        await async_poll_for(lambda: x.cancelled() and y.cancelled(), 10)
+        with pytest.raises(CancelledError, match="for a test"):
+            await x
+        assert also.status == "pending", "Scheduler.report(client=) tells others, too"
+        await Event("go").set()
+        await also
+
+
+@gen_cluster(scheduler_kwargs={"dashboard": True, "dashboard_address": "127.0.0.1:0"}, nthreads=[])
+async def test_dashboard(s):
+    pytest.importorskip("bokeh")
+    from distributed.dashboard import core, scheduler
+    from distributed.dashboard.components import scheduler as components
+
+    assert hasattr(core, "BokehApplication"), "distributed.dashboard.core.BokehApplication is gone"
+    application = s.http_application
+    assert isinstance(application.applications, list), "RoutingApplication.applications is not a list"
+    dask_pages = compat.dashboard_of(s)
+    assert dask_pages is not None, (
+        "Dask's Bokeh application is not among Scheduler.http_application.applications"
+    )
+    assert dask_pages.prefix is not None
+    paths = set(dask_pages.app_paths)
+    assert {"/status", "/individual-progress"} <= paths, "BokehTornado.app_paths changed"
+    variables = scheduler.template_variables(s)
+    assert variables is scheduler.template_variables(s), "template_variables is made anew each time"
+    assert "status" in variables["pages"], "template_variables: pages changed"
+    assert {"url", "name"} == set(variables["plots"][0]), "template_variables: plots changed"
+    assert components.env.get_template("simple.html"), "distributed.dashboard: simple.html is gone"
+    assert compat.page_template()[1] is components.BOKEH_THEME, "BOKEH_THEME is gone"
+    ours = compat.add_pages(s, {"/hpc-test": lambda scheduler, extra, doc: None})
+    assert set(dask_pages.app_paths) == paths | {"/hpc-test"}, "BokehTornado.applications is a copy"
+    assert "hpc-test" in variables["pages"]
+    compat.remove_pages(s, ours)
+    assert set(dask_pages.app_paths) == paths and "hpc-test" not in variables["pages"]
+    assert application.applications == [dask_pages]
+
+
+@one
+async def test_no_dashboard(c, s, a):
+    assert compat.dashboard_of(s) is None
+    assert compat.add_pages(s, {}) is None
+    assert isinstance(s.clients, dict) and c.id in s.clients, "Scheduler.clients is not by id"
+
+
+@pytest.mark.queue
+@one
+async def test_a_generation_places_a_task_in_the_queue(c, s, a):
+    assert isinstance(compat.generation(s), int), "SchedulerState.generation is gone"
+
+    class Turn(ds.SchedulerPlugin):
+        is_on = False
+
+        def update_graph(self, scheduler, *, tasks, **kwargs):
+            for key in tasks if self.is_on else ():
+                assert compat.priority(scheduler.tasks[key])[0] == 0, "TaskState.priority changed"
+                compat.set_generation(scheduler.tasks[key], -5.0)
+
+    turn = Turn()
+    s.add_plugin(turn, name="turn")
+    blocker = c.submit(blocked, "go", key="blocker")
+    await async_poll_for(lambda: "blocker" in s.tasks, 10)
+    early = c.map(inc, range(10), pure=False)
+    await async_poll_for(lambda: len(s.tasks) == 11, 10)
+    turn.is_on = True
+    late = c.map(inc, range(10), pure=False)
+    await async_poll_for(lambda: len(s.tasks) == 21, 10)
+    turn.is_on = False
+    assert s.queued.peek().key in {f.key for f in late}, "TaskState.priority does not order the queue"
+    await Event("go").set()
+    await c.gather([blocker, *early, *late])
+    before = compat.generation(s)
+    compat.raise_generation(s, before + 7.5)
+    f = c.submit(inc, 1, pure=False)
+    await f
+    assert compat.priority(s.tasks[f.key])[1] >= before + 8, "SchedulerState.generation is not used"
+
+
+@one
+async def test_the_name_is_in_the_id_of_a_client(c, s, a):
+    async with Client(s.address, asynchronous=True, name="alice") as alice:
+        assert compat.client_name(alice.id) == "alice", "Client.id changed"
+    assert compat.client_name(c.id) == "", "Client.id changed"
+
+
+# --- the size of the cluster
+
+
+@one
+async def test_loads_of_workers(c, s, a):
+    began, go = Event("began"), Event("go")
+
+    def wait(began, go):
+        began.set()
+        go.wait()
+
+    f = c.submit(wait, began, go)
+    await began.wait()
+    (load,) = compat.worker_loads(s)
+    assert load.address == a.address and load.name == "0" and load.threads == 1, "WorkerState changed"
+    assert load.tasks == 1, "WorkerState.processing is not what a worker was given"
+    assert load.work == pytest.approx(0.5, abs=0.3), "WorkerState.occupancy is not in seconds"
+    assert load.memory_limit > 0 and not load.is_leaving and not load.pinned
+    assert compat.unfinished(s) == 1, "TaskPrefix.states does not count unfinished tasks"
+    task = compat.find_task(s, f.key)
+    assert compat.key(task) == f.key
+    assert compat.expected_seconds(s, task) == 0.5, "Scheduler.UNKNOWN_TASK_DURATION is gone"
+    before = compat.steps(s)
+    await go.set()
+    await f
+    assert compat.steps(s) > before, "Scheduler.transition_counter does not count"
+    assert compat.unfinished(s) == 0
+    assert compat.expected_seconds(s, task) < 0.5, "TaskPrefix.duration_average is not measured"
+    assert compat.worker_loads(s)[0].held > 0, "WorkerState.nbytes is gone"
+    actor = await c.submit(Counter, actor=True)
+    assert "actor" in compat.worker_loads(s)[0].pinned, "WorkerState.actors is gone"
+    del actor
+
+
+class Counter:
+    pass
+
+
+@one
+async def test_a_seceded_task_pins_its_worker(c, s, a):
+    def wait(event):
+        secede()
+        event.wait()
+
+    event = Event("go")
+    f = c.submit(wait, event)
+    await async_poll_for(lambda: compat.worker_loads(s)[0].pinned, 10)
+    await event.set()
+    await f
+    assert not compat.worker_loads(s)[0].pinned, "WorkerState.long_running is not cleared"
+
+
+@one
+async def test_leaving_workers_say_so(c, s, a):
+    a.status = Status.closing_gracefully
+    await async_poll_for(lambda: compat.worker_loads(s)[0].is_leaving, 10)
+
+
+@gen_cluster(client=True, nthreads=[])
+async def test_tasks_that_wait_for_workers(c, s):
+    plain = c.map(inc, range(30), key="plain")
+    tied = c.submit(inc, 1, workers=["127.0.0.1"])
+    needy = c.submit(inc, 2, resources={"X": 1})
+    await async_poll_for(lambda: len(s.tasks) == 32, 10)
+    queued, some = compat.queued(s, 3)
+    waiting, others = compat.waiting_for_workers(s, 100)
+    assert queued + waiting == 32 and len(some) == min(3, queued), "Scheduler.queued or .unrunnable changed"
+    found = {compat.key(task): compat.is_restricted(task) for task in others}
+    assert found[tied.key] == (True, False), "TaskState.host_restrictions is gone"
+    assert found[needy.key] == (False, True), "TaskState.resource_restrictions is gone"
+    del plain
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 2)
+async def test_plugins_may_want_to_keep_workers(c, s, a, b):
+    class Keep(ds.SchedulerPlugin):
+        def valid_workers_downscaling(self, scheduler, workers):
+            return [worker for worker in workers if worker.address != a.address]
+
+    class Broken(ds.SchedulerPlugin):
+        def valid_workers_downscaling(self, scheduler, workers):
+            raise RuntimeError("broken")
+
+    s.add_plugin(Broken(), name="broken")
+    s.add_plugin(Keep(), name="keep")
+    assert compat.unwilling(s) == {a.address: "keep"}, "valid_workers_downscaling is not asked"
+    s.remove_plugin("keep")
+    s.remove_plugin("broken")
+
+
+@gen_test()
+async def test_cluster_objects():
+    async with LocalCluster(
+        n_workers=2, threads_per_worker=3, memory_limit="1 GiB", processes=False, asynchronous=True,
+        dashboard_address=":0",
+    ) as cluster:  # fmt: skip
+        assert compat.has_units(cluster), "SpecCluster._correct_state_internal or its specification is gone"
+        assert not compat.has_units(object())
+        assert compat.threads_per_worker(cluster) == 3, "SpecCluster._threads_per_worker is gone"
+        assert compat.memory_per_worker(cluster) == 2**30, "SpecCluster._memory_per_worker is gone"
+        assert compat.batch_job_of(cluster) is None
+        seen = []
+
+        async def way():
+            seen.append(set(cluster.workers) - set(cluster.worker_spec))
+            await compat.correct_plainly(cluster)
+
+        compat.correct_by(cluster, way)
+        del cluster.worker_spec[1]
+        task = compat.correct_soon(cluster)
+        assert compat.correct_soon(cluster) is task, "SpecCluster._correct_state does not merge calls"
+        await task
+        assert seen == [{1}], "SpecCluster._correct_state does not call _correct_state_internal"
+        assert set(cluster.workers) == {0}, "SpecCluster._correct_state_internal does not close workers"
+        compat.correct_by(cluster, None)
+        cluster.scale(1)
+        await cluster
+        assert len(seen) == 1
+        first = cluster.new_worker_spec()
+        compat.next_name(cluster)
+        assert set(first) != set(cluster.new_worker_spec()), "SpecCluster._i does not number the workers"
+        assert compat.adaptive_of(cluster) is None, "Cluster._adaptive is gone"
+        theirs = cluster.adapt(minimum=1, maximum=1, interval="1 h")
+        assert compat.adaptive_of(cluster) is theirs
+        assert vars(cluster)["_adaptive_options"], "Cluster._adaptive_options is gone"
+        compat.adapted_by(cluster, None)
+        assert "_adaptive_options" not in vars(cluster)
+        theirs.stop()
+
+
+def test_batch_jobs_of_jobqueue():
+    with batch_cluster(cores=4, processes=2, memory="1 GB") as cluster:
+        job = compat.batch_job_of(cluster)
+        assert (job.worker_processes, job.worker_cores, job.worker_memory) == (2, 4, 10**9), (
+            "JobQueueCluster._dummy_job is gone"
+        )
+
+
+@two
+async def test_a_worker_is_told_its_status(c, s, a, b):
+    compat.tell_worker_status(s, a.address, "paused")
+    await async_poll_for(lambda: a.status == Status.paused, 10)
+    await async_poll_for(lambda: s.workers[a.address].status == Status.paused, 10)
+    compat.tell_worker_status(s, a.address, "running")
+    await async_poll_for(lambda: s.workers[a.address].status == Status.running, 10)
+    compat.tell_worker_status(s, "nobody", "running")
+
+
+@two
+async def test_retirement_is_replaced_and_put_back(c, s, a, b):
+    async def ours(workers=None, **kwargs):
+        return {"ours": workers} | kwargs
+
+    before = s.handlers["retire_workers"]
+    theirs, end = compat.replace_retirement(s, ours)
+    found = await c.retire_workers(workers="x")
+    assert found == {"ours": "x", "close_workers": True}, "Client.retire_workers calls something else"
+    assert await s.retire_workers(workers=["y"]) == {"ours": ["y"]}
+    end()
+    assert s.handlers["retire_workers"] == before and "retire_workers" not in vars(s)
+    found = await theirs([a.address], names=None, close_workers=True, remove=True, stimulus_id="x")
+    assert list(found) == [a.address] and a.address not in s.workers, "Scheduler.retire_workers changed"
+
+
+@two
+async def test_who_is_busy_on_a_worker(c, s, a, b):
+    class Thing:
+        pass
+
+    future = c.submit(blocked, "go", key="busy", workers=[a.address])
+    thing = c.submit(Thing, actor=True, workers=[b.address])
+    await thing
+    await async_poll_for(lambda: compat.processing(s, a.address) == ["busy"], 10)
+    assert compat.has_actors(s, b.address) and not compat.has_actors(s, a.address), "WorkerState.actors"
+    assert compat.processing(s, "nobody") == [] and not compat.has_actors(s, "nobody")
+    assert not compat.is_closing(s), "Scheduler.status is not a Status"
+    await Event("go").set()
+    await future
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 3)
+async def test_shuffles_leave_held_workers_out(c, s, a, b, d):
+    held = {a.address}
+    end = compat.keep_out_of_shuffles(s, lambda: held)
+    compat.set_worker_status(s, a.address, "paused")
+    small = {"array.rechunk.method": "p2p", "array.chunk-size": "800 B", "optimization.fuse.active": False}
+    with dask.config.set(small):
+        x = da.ones((10, 100), chunks=(1, 100)).rechunk((10, 10))
+        future = c.persist(x)
+        await wait(future)
+    (runs,) = s.plugins["shuffle"]._shuffles.values() or [None]
+    assert runs, "there was no shuffle"
+    chosen = {address for run in runs for address in run.run_spec.worker_for.values()}
+    assert chosen == {b.address, d.address}, "Scheduler.handlers['shuffle_get_or_create'] changed"
+    barrier = next(ts for key, ts in s.tasks.items() if str(key).startswith("shuffle-barrier"))
+    assert not barrier.worker_restrictions
+    end()
+    assert s.handlers["shuffle_get_or_create"] == s.plugins["shuffle"].get_or_create
+
+
+@gen_cluster(client=True)
+async def test_who_holds(c, s, a, b):
+    """Who holds results, lost ones included: those nobody does."""
+    x = c.submit(int, 1, workers=[a.address])
+    await x
+    lost = "a key that is not there"
+    found = await compat.who_holds(c, [x.key, lost])
+    assert tuple(found[x.key]) == (a.address,), "Scheduler's handler 'who_has' changed"
+    assert not found.get(lost)
+
+
+def test_only_compat_touches_private_names():
+    """The names above appear in no other file of the live body."""
+    from pathlib import Path
+
+    import dask_hpc.cluster
+
+    private = (
+        "worker_restrictions", "host_restrictions", "loose_restrictions", "unrunnable", ".transitions(",
+        ".computations", ".handlers", ".tasks[", ".tasks.get", "host_info", ".stream_comms", ".who_has",
+        ".has_what", ".who_wants", ".waiters", ".processing_on", ".request_acquire", ".request_remove",
+        ".idle_task_count", "WORKER_SATURATION", ".queued.", ".run_spec", "stimulus_queue",
+        "cumulative_worker_metrics", "data_producer",
+        ".prefix.", ".task_prefixes", "duration_average", "who_wants", "client_key",
+        "scheduler.generation", "http_application", "template_variables(",
+    )  # fmt: skip
+    live = Path(dask_hpc.cluster.__file__).parent
+    for file in set(live.rglob("*.py")) - set((live / "compat").rglob("*.py")):
+        found = [name for name in private if name in file.read_text()]
+        assert not found, f"{file.name} touches {found}"
+
+
+# --- workers that leave
+
+
+def test_names_of_leaving_workers_exist():
+    for owner, name in [
+        (ds.Scheduler, "register_worker_plugin"), (ds.Scheduler, "unregister_worker_plugin"),
+        (ds.Scheduler, "remove_worker"), (ds.TaskState, "prefix"), (ds.WorkerState, "status"),
+    ]:  # fmt: skip
+        assert hasattr(owner, name), f"{owner.__name__}.{name} is gone"
+    known = inspect.signature(ds.Scheduler.remove_worker).parameters
+    assert {"expected", "close", "stimulus_id"} <= set(known), "Scheduler.remove_worker has other arguments"
+
+
+@one
+async def test_a_plugin_goes_to_workers_and_away(c, s, a):
+    plugin = compat.pickled(FarewellPlugin(8.0))
+    await compat.add_worker_plugin(s, "x", plugin)
+    assert "x" in s.worker_plugins, "Scheduler.worker_plugins does not have a registered plugin"
+    await compat.remove_worker_plugin(s, "x")
+    await compat.remove_worker_plugin(s, "x")
+    assert "x" not in a.plugins and "x" not in s.worker_plugins
+
+
+@one
+async def test_kinds_of_tasks_by_state(c, s, a):
+    f = c.submit(inc, 1)
+    await f
+    assert compat.kinds(s, ["memory"]) == {"inc"}, "TaskPrefix.states does not count what is in memory"
+    assert compat.kinds(s, compat.UNFINISHED) == set()
+    g = c.submit(blocked, "go", key="blocked")
+    await async_poll_for(lambda: compat.kinds(s, ["processing"]) == {"blocked"}, 10)
+    await Event("go").set()
+    await g
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 2)
+async def test_leaving_workers_and_letting_go(c, s, a, b):
+    assert compat.leaving_workers(s) == set()
+    a.status = Status.closing_gracefully
+    await async_poll_for(lambda: compat.leaving_workers(s) == {a.address}, 10)
+    await compat.let_worker_go(s, a.address)
+    assert set(s.workers) == {b.address}
+    event = [e for _, e in s.get_events("all") if e["action"] == "remove-worker"][-1]
+    assert event["expected"] is True, "Scheduler.remove_worker does not say that it was expected"
+
+
+@one
+async def test_a_closing_worker_says_why(c, s, a):
+    seen = []
+
+    class Look(ds.SchedulerPlugin):
+        def log_event(self, topic, msg):
+            seen.append((topic, msg))
+
+    s.add_plugin(Look(), name="look")
+    await a.close(reason="made to")
+    closing = {"action": "closing-worker", "reason": "made to"}
+    await async_poll_for(lambda: (a.address, closing) in seen, 10)
+
+
+def test_the_handler_of_dasks_own_command():
+    """The worker plugin knows by it that the process is a worker's own."""
+    assert _signals.wait_for_signals.__module__ == "distributed._signals", "distributed._signals is gone"
+
+
+# --- recipes that load instead of compute
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["run_spec", "waiters", "who_wants", "retries", "annotations", "resource_restrictions", "add_dependency"],
+)
+def test_names_of_recipes_exist(name):
+    assert hasattr(ds.TaskState, name), f"TaskState.{name} is gone"
+
+
+@one
+async def test_a_recipe_is_replaced_and_given_back(c, s, a):
+    assert compat.scheduler_id(s) == s.id, "Scheduler.id is gone"
+    source = c.submit(inc, 1, key="source", retries=3)
+    middle = c.submit(inc, source, key="middle")
+    last = c.submit(inc, middle, key="last")
+    await last
+    del source, middle
+    await async_poll_for(lambda: s.tasks["middle"].state == "released", 10)
+    task = compat.find_task(s, "last")
+    assert compat.can_be_replaced(task) and compat.has_recipe(task)
+    kept = compat.recipe(task, {})
+    needs = compat.load_instead(s, task, compat.Portable(compat.pickled(FarewellPlugin(1))))
+    assert needs == ["middle"] and not task.dependencies
+    compat.forget_unneeded(s, needs)
+    assert set(s.tasks) == {"last"}, "Dask does not forget what a replaced recipe needed"
+    s.validate_state()
+    compat.give_recipe_back(s, kept)
+    assert set(s.tasks) == {"last", "middle", "source"}
+    assert s.tasks["source"].retries == 3 and s.tasks["source"].priority is not None
+    spans = {s.tasks[key].group.span_id for key in s.tasks}
+    assert all(isinstance(one, str) for one in spans), "SpansSchedulerExtension.observe_tasks gives no span"
+    s.validate_state()
+    await s.remove_worker(a.address, stimulus_id="dies")
+    async with Worker(s.address, nthreads=1):
+        assert await last == 4, "Scheduler.new_task or TaskState.add_dependency do not make tasks that run"
+
+
+@one
+async def test_scattered_data_gets_a_recipe_and_who_followed_it_can_tell(c, s, a):
+    data = await c.scatter([1, 2], hash=False)
+    for one in data:
+        compat.load_instead(s, compat.find_task(s, one.key), len)
+    s.validate_state()
+    await s.remove_worker(a.address, stimulus_id="dies")
+    async with Worker(s.address, nthreads=1) as b:
+        assert await c.gather(data) == [len(one.key) for one in data]
+        s.validate_state()
+        await b.heartbeat()
+        assert b.status == Status.running, "a worker needs more than a span to tell of a task that ran"
+
+
+@one
+async def test_a_worker_is_heard_before_its_task_is_rescheduled(c, s, a):
+    """So the recipe can be changed between the two."""
+    heard = []
+
+    class Hear(ds.SchedulerPlugin):
+        def log_event(self, topic, msg):
+            if topic == "hpc-test":
+                heard.append(s.tasks["x"].state)
+
+    s.add_plugin(Hear(), name="hear")
+
+    def once(event):
+        worker = get_worker()
+        if not vars(worker).setdefault("been_here", False):
+            worker.been_here = True
+            worker.log_event("hpc-test", "again, please")
+            raise Reschedule
+        return 1
+
+    assert await c.submit(once, 1, key="x") == 1
+    assert heard == ["processing"], "a Reschedule overtakes an event"
+
+
+@pytest.mark.queue
+@gen_cluster(client=True, nthreads=[("", 4), ("", 1)])
+async def test_a_worker_uses_fewer_threads_when_both_sides_change(c, s, a, b):
+    worker = s.workers[a.address]
+    assert compat.worker_threads(s, a.address) == 4, "WorkerState.nthreads is not a worker's threads"
+    before = len(s.total_nthreads_history)
+    compat.set_worker_threads(s, a.address, 2)
+    assert worker.nthreads == 2 and worker in s.idle_task_count, "WorkerState.nthreads cannot be set"
+    assert s.total_nthreads == 3, "Scheduler.total_nthreads is not the sum of threads"
+    assert s.host_info[worker.host]["nthreads"] == 3, "Scheduler.host_info has no nthreads by host"
+    assert len(s.total_nthreads_history) == before + 1, "Scheduler.total_nthreads_history is not a list"
+    a.state.nthreads = 2
+    futures = c.map(blocked, ["go"] * 20, range(20), pure=False)
+    await async_poll_for(lambda: b.state.executing_count and len(worker.processing) >= 2, 10)
+    assert s.queued and a.state.executing_count == 2, "WorkerState.nthreads of the worker bounds nothing"
+    assert worker not in s.idle_task_count, "Scheduler.check_idle_saturated does not look at nthreads"
+    a.state.nthreads = 4
+    compat.set_worker_threads(s, a.address, 4)
+    assert len(worker.processing) >= 4, "Scheduler.stimulus_queue_slots_maybe_opened sends nothing"
+    await async_poll_for(lambda: a.state.executing_count == 4, 10)
+    compat.set_worker_threads(s, a.address, 0)
+    assert worker.nthreads == 1, "0 threads, and Dask divides by them"
+    compat.set_worker_threads(s, a.address, 4)
+    await Event("go").set()
+    await c.gather(futures)
+    s.validate_state()
+
+
+@gen_cluster(client=True, nthreads=[("", 4)])
+async def test_a_plugin_takes_threads_from_a_worker_and_gives_them_back(c, s, a):
+    name = compat.ThreadsPlugin.name
+    await compat.replace_worker_plugin(s, name, compat.pickled(compat.ThreadsPlugin(0.25)))
+    assert a.state.nthreads == 1, "Worker.state.nthreads is gone"
+    futures = c.map(blocked, ["go"] * 4, range(4), pure=False)
+    await async_poll_for(lambda: a.state.executing_count == 1 and len(a.state.tasks) == 4, 10)
+    await compat.replace_worker_plugin(s, name, compat.pickled(compat.ThreadsPlugin(0.5)))
+    assert a.state.nthreads == 2, "Scheduler.register_worker_plugin does not replace a plugin of that name"
+    await async_poll_for(lambda: a.state.executing_count == 2, 10)
+    assert a.state.running is True, "Worker.state.running is gone"
+    await compat.remove_worker_plugin(s, name)
+    await async_poll_for(lambda: a.state.executing_count == 4, 10)  # UnpauseEvent starts what is ready
+    await Event("go").set()
+    await c.gather(futures)
+
+
+@one
+async def test_a_worker_says_what_it_has_and_how_long_it_will_take(c, s, a):
+    assert compat.backlog(s, a.address) == (0.0, 0) == compat.backlog(s, "tcp://nobody:1")
+    await c.submit(slowinc, 1, delay=0.3)
+    future = c.submit(blocked, "go", 1, pure=False, key="slowinc-2")
+    await async_poll_for(lambda: a.state.executing_count, 10)
+    seconds, tasks = compat.backlog(s, a.address)
+    assert tasks == 1 and 0 < seconds < 60, "WorkerState.processing or TaskPrefix.duration_average changed"
+    await a.heartbeat()
+    worker = s.workers[a.address]
+    await async_poll_for(lambda: worker.executing, 10)
+    worker.executing[s.tasks[future.key]] = 60.0
+    assert compat.backlog(s, a.address) == (0.0, 1), "WorkerState.executing is not seconds by task"
+    await Event("go").set()
+    await future
+
+
+@two
+async def test_a_waiting_task_fails(c, s, a, b):
+    future = c.submit(inc, 1, resources={"never": 1})
+    after = c.submit(inc, future)
+    await async_poll_for(lambda: future.key in s.tasks and s.tasks[future.key].state == "no-worker", 10)
+    compat.fail(s, {future.key: LookupError("not there")}, "test")
+    for one in (future, after):
+        with pytest.raises(LookupError, match="not there"):
+            await one
+    s.validate_state()
+
+
+@two
+async def test_a_task_that_stays_alone(c, s, a, b):
+    tasks = {("alone", i): compat.alone(("alone", i), np.ones, 1) for i in range(2)}
+    graph = HighLevelGraph.from_collections("alone", tasks)
+    seen = []
+
+    class Seeing(SchedulerPlugin):
+        def update_graph(self, scheduler, *, tasks, **kwargs):
+            seen.extend(tasks)
+
+    s.add_plugin(Seeing(), name="seeing")
+    total = (da.Array(graph, "alone", ((1, 1),), dtype=float) + 1).sum()
+    assert await c.compute(total) == 4
+    assert set(tasks) <= set(seen), "GraphNode.block_fusion is gone: tasks lose their keys"
+    sent = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(tasks["alone", 0]))))
+    assert type(sent) is Task and sent.func is np.ones, "Task.func changed"
+
+
+@one
+async def test_what_a_bridge_talks_through(c, s, a):
+    heard = []
+    compat.hear(a, "hpc-test", lambda x: heard.append(x))
+    s.worker_send(a.address, {"op": "hpc-test", "x": 1})
+    await async_poll_for(lambda: heard == [1], 10), "Server.stream_handlers changed"
+    compat.hear_no_more(a, "hpc-test")
+    calls = {"hpc_test": lambda x: x + 1}
+    compat.add_calls(a, calls)
+    pool = ConnectionPool(connection_args=c.security.get_connection_args("client"))
+    await pool.start()
+    assert await pool(a.address).hpc_test(x=1) == 2, "ConnectionPool or Server.handlers changed"
+    compat.remove_calls(a, calls)
+    assert "hpc_test" not in a.handlers
+    await pool.close()
+
+    async def talk(comm, x):
+        way = BatchedSend(interval="2ms", loop=s.loop)
+        way.start(comm)
+        way.send({"x": x})
+        assert await comm.read() == ({"y": 2},)
+        way.abort()
+        return Status.dont_reply
+
+    compat.add_handlers(s, {"hpc_test": talk})
+    comm = await connect(s.address, **c.security.get_connection_args("client"))
+    await comm.write({"op": "hpc_test", "x": 1})
+    assert await comm.read() == ({"x": 1},), "BatchedSend or a handler's comm changed"
+    await comm.write([{"y": 2}])
+    with pytest.raises(CommClosedError):
+        await comm.read()
+
+
+@gen_cluster(client=True, nthreads=[("", 1)])
+async def test_a_worker_forgets_what_a_task_needed_before(c, s, a):
+    x = c.submit(inc, 1, key="x")
+    y = c.submit(inc, x, key="y")
+    z = c.submit(inc, y, key="z")
+    await wait([x, y, z])
+    x.release()
+    y.release()
+    await async_poll_for(lambda: "y" not in a.data and "x" not in a.data, 10)
+    before = a.state.tasks["y"]
+    assert {need.key for need in before.dependencies} == {"x"}, "worker's TaskState.dependencies"
+    assert before.waiting_for_data == set(), "worker's TaskState.waiting_for_data"
+    assert callable(a.state.task_counter.transitions), "WorkerState.task_counter"
+    plain = a.stream_handlers["compute-task"]
+    end = compat.forget_old_needs(a)
+    task = s.tasks["y"]
+    compat.load_instead(s, task, inc_of_key)
+    again = c.submit(inc, y, key="again")
+    assert await again == 4
+    assert not a.state.tasks["y"].dependencies
+    end()
+    assert a.stream_handlers["compute-task"] is plain
+
+
+def inc_of_key(key):
+    return 3
+
+
+@two
+async def test_use_of_workers(c, s, a, b):
+    a.metrics["test"] = lambda worker: {"x": 1}
+    seconds = compat.heartbeat_seconds(s)
+    assert 0 < seconds <= 60, "distributed.scheduler.heartbeat_interval answers otherwise"
+    futures = c.map(blocked, ["go"] * 3, range(3), workers=[a.address], pure=False)
+    await async_poll_for(lambda: len(s.workers[a.address].processing) == 3, 10)
+    before = {use.address: use for use in compat.worker_uses(s, "test")}
+    await a.heartbeat()
+    use = {use.address: use for use in compat.worker_uses(s, "test")}
+    assert (use[a.address].threads, use[a.address].tasks, use[a.address].running) == (1, 3, 1)
+    assert use[a.address].said == {"x": 1}, "WorkerState.metrics has no metrics of ours"
+    assert use[a.address].heard >= before[a.address].heard > 1e9, "WorkerState.last_seen is no POSIX time"
+    assert use[b.address][1:4] == (1, 0, 0) and use[b.address].said is None
+    number, sample = compat.given(s, a.address, 2)
+    assert number == 3 and len(sample) == 2, "WorkerState.processing is gone"
+    assert {compat.key(task) for task in sample} < {future.key for future in futures}
+    await Event("go").set()
+    await wait(futures)
+
+
+@two
+async def test_settled(c, s, a, b):
+    x = c.submit(blocked, "go", workers=[a.address])
+    assert not await compat.settled([x], 0.05)
+    await c.submit(lambda: Event("go").set(), workers=[b.address], pure=False)
+    assert await compat.settled([x], 10) and x.status == "finished"
+
+
+@two
+async def test_spare_copies(c, s, a, b):
+    x, y = c.submit(inc, 1, key="x"), c.submit(inc, 2, key="y")
+    await wait([x, y])
+    end = compat.spare_copies(s, {"x"}.__contains__)
+    for worker in (a, b):
+        compat.copy_to(s, worker.address, ["x", "y"], "test")
+    both = (s.tasks["x"], s.tasks["y"])
+    await async_poll_for(lambda: all(len(task.who_has) == 2 for task in both), 5)
+    s.extensions["amm"].run_once()
+    await async_poll_for(lambda: len(s.tasks["y"].who_has) == 1, 5)
+    assert len(s.tasks["x"].who_has) == 2
+    end()
+    s.extensions["amm"].run_once()
+    await async_poll_for(lambda: len(s.tasks["x"].who_has) == 1, 5)
+
+
+@two
+async def test_results_of_others(c, s, a, b):
+    assert compat.is_connected(s, c.id), "Scheduler.client_comms has no ids of clients"
+    x = await c.scatter(1)
+    compat.pin(s, [x.key], "test")
+    key = x.key
+    x.release()
+    await async_poll_for(lambda: not c.futures, 10)
+    found = compat.futures_for(c, [key])
+    assert await found[key] == 1, "a client does not hear of results that it begins to want"
+    compat.unpin_all(s, "test")
+    assert key in s.tasks, "client-desires-keys is no message of clients any more"
+    assert not compat.is_connected(s, "test")
+
+
+# --- copies of results
+
+
+@two
+async def test_what_is_pinned_stays_and_goes_when_it_is_not(c, s, a, b):
+    x, y = c.submit(inc, 1), c.submit(inc, 2)
+    await wait([x, y])
+    keys = [x.key, y.key]
+    compat.pin(s, keys, "us")
+    assert {task.key for task in s.clients["us"].wants_what} == {*keys}, "ClientState.wants_what changed"
+    del x, y
+    await async_poll_for(lambda: c.refcount == {}, 10)
+    await c.submit(inc, 3)  # the client has said by now that it needs them no more
+    assert all(s.tasks[key].state == "memory" for key in keys), "Scheduler.client_desires_keys keeps nothing"
+    compat.unpin(s, keys[:1], "us")
+    assert keys[0] not in s.tasks and keys[1] in s.tasks, "Scheduler.client_releases_keys releases nothing"
+    compat.unpin_all_of(s, "u")
+    assert keys[1] not in s.tasks and "us" not in s.clients and c.id in s.clients
+    compat.unpin(s, keys, "us")
+    compat.unpin_all(s, "us")
+
+
+@two
+async def test_what_workers_say_of_themselves_is_heard(c, s, a, b):
+    a.metrics["ours"] = lambda worker: {"x": 1}
+    await a.heartbeat()
+    assert compat.metrics(s, "ours") == [(a.address, {"x": 1})], "WorkerState.metrics has no metrics of ours"
+    assert compat.metrics(s, "others") == []
