@@ -6,6 +6,7 @@ elsewhere.
 """
 
 from dask_hpc.dask.data import (
+    SparedCopies,
     copy_to,
     drop_from,
     follow_replicas,

@@ -7,6 +7,7 @@ from typing import Any
 from distributed import Future
 from distributed.active_memory_manager import ReduceReplicas
 from distributed.client import _wait
+from distributed.diagnostics.plugin import SchedulerPlugin
 
 
 def keys_on(scheduler: Any, address: str) -> list[Any]:
@@ -150,6 +151,54 @@ def spare_copies(scheduler: Any, is_spared: Callable[[Hashable], bool]) -> Calla
             vars(policy).pop("run", None)
 
     return end
+
+
+class SparedCopies(SchedulerPlugin):
+    """Results of which several copies are wanted: Dask's ReduceReplicas leaves those alone. One for a
+    scheduler, from the first such result until none is left.
+    """
+
+    name = "dask-hpc-spared-copies"
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self._keys: set[Hashable] = set()
+        self._end_sparing = spare_copies(scheduler, self._keys.__contains__)
+        scheduler.add_plugin(self)
+
+    @classmethod
+    def of(cls, scheduler: Any) -> "SparedCopies | None":
+        """Those of this scheduler, if there are any."""
+        found: SparedCopies | None = scheduler.plugins.get(cls.name)
+        return found
+
+    @classmethod
+    def spare(cls, scheduler: Any, keys: Iterable[Hashable]) -> None:
+        """All copies of these results stay, until somebody gives them up or they are forgotten."""
+        if keys := set(keys):
+            (cls.of(scheduler) or cls(scheduler))._keys.update(keys)
+
+    @classmethod
+    def give_up(cls, scheduler: Any, keys: Iterable[Hashable]) -> None:
+        """One copy of each of these is enough."""
+        if found := cls.of(scheduler):
+            found._keys.difference_update(keys)
+            found._end_if_empty()
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._keys
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """A task changed its state: what is forgotten has no copies."""
+        if finish == "forgotten" and key in self._keys:
+            self._keys.discard(key)
+            if not self._keys:  # not in the middle of a transition
+                self._scheduler.loop.add_callback(self._end_if_empty)
+
+    def _end_if_empty(self) -> None:
+        if not self._keys and self._scheduler.plugins.get(self.name) is self:
+            self._end_sparing()
+            self._scheduler.remove_plugin(self.name)
 
 
 def futures_for(client: Any, keys: Iterable[Hashable]) -> dict[Hashable, Future]:

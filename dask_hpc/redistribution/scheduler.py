@@ -1,7 +1,5 @@
-"""The scheduler's half of a redistribution: it knows who has what, has whole chunks moved from worker to
-worker, and keeps replicated ones from being reduced to one copy.
-
-Installed by whoever redistributes; gone with the last that does, unless copies are to be kept.
+"""The scheduler's half of a redistribution: it knows who has what, and has whole chunks moved from worker to
+worker. Installed by whoever redistributes; gone with the last that does.
 """
 
 import logging
@@ -12,7 +10,7 @@ from typing import Any
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_hpc import dask as compat
-from dask_hpc.cluster.scheduler.moves import carry_out
+from dask_hpc.cluster.scheduler.moves import carry_out, settle_on
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.node import Nodes
 from dask_hpc.planning.moves.leaving import Move
@@ -38,8 +36,6 @@ class RedistributionPlugin(SchedulerPlugin):
         #: redistributions under way and their clients, and how many bytes each has moved
         self._clients: dict[str, str] = {}
         self._moved: Counter[str] = Counter()
-        #: chunks that are to have more than one copy
-        self._kept: set[Hashable] = set()
         self._calls: dict[str, Callable[..., Any]] = {
             "hpc_redistribute_join": self._join,
             "hpc_redistribute_leave": self._leave,
@@ -50,16 +46,8 @@ class RedistributionPlugin(SchedulerPlugin):
             "hpc_redistribute_tidy": self._tidy,
         }
         compat.add_handlers(scheduler, self._calls)
-        self._end_sparing = compat.spare_copies(scheduler, self._kept.__contains__)
 
     # hooks
-
-    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """A task changed its state: what is forgotten has no copies to keep."""
-        if finish == "forgotten" and self._kept:
-            self._kept.discard(key)
-            if not self._kept:
-                self._scheduler.loop.add_callback(self._end_if_unused)
 
     def remove_client(self, scheduler: Any, client: str) -> None:
         """A client is gone, perhaps in the middle."""
@@ -79,9 +67,8 @@ class RedistributionPlugin(SchedulerPlugin):
         return "OK"
 
     def _end_if_unused(self) -> None:
-        if not self._clients and not self._kept:
+        if not self._clients:
             compat.remove_handlers(self._scheduler, self._calls)
-            self._end_sparing()
             if self._scheduler.plugins.get(NAME) is self:
                 self._scheduler.remove_plugin(NAME)
 
@@ -109,8 +96,8 @@ class RedistributionPlugin(SchedulerPlugin):
     async def _move(self, run: str, moves: Sequence[Any], copies: Sequence[Any], why: str) -> list[Hashable]:
         """Bring whole chunks to other workers, and copies of some to several. Gives the keys that did not
         arrive."""
-        self._kept.difference_update(key for key, *_ in moves)
-        self._kept.update(key for key, *_ in copies)
+        compat.SparedCopies.give_up(self._scheduler, (key for key, *_ in moves))
+        compat.SparedCopies.spare(self._scheduler, (key for key, *_ in copies))
 
         def done(move: Move) -> None:
             self._moved[run] += move.nbytes
@@ -157,21 +144,7 @@ class RedistributionPlugin(SchedulerPlugin):
     def _tidy(self, targets: Sequence[Any]) -> list[Hashable]:
         """Drop copies that these chunks have elsewhere. Gives the keys of those that are not where they are
         meant to be."""
-        missing = []
-        surplus: dict[str, list[Hashable]] = {}
-        for key, wanted in targets:
-            task = compat.find_task(self._scheduler, key)
-            there = compat.holders(task) if task is not None else ()
-            if not set(wanted) <= set(there):
-                missing.append(key)
-                continue
-            (self._kept.add if len(wanted) > 1 else self._kept.discard)(key)
-            for address in there:
-                if address not in wanted and not compat.is_used_on(task, address):
-                    surplus.setdefault(address, []).append(key)
-        for address, keys in surplus.items():
-            compat.drop_from(self._scheduler, address, keys, "hpc-redistribute")
-        return missing
+        return settle_on(self._scheduler, targets)
 
     # what there is
 

@@ -82,6 +82,25 @@ def test_shrinking_and_losing_a_node(layout):
     test()
 
 
+@cluster2
+async def test_what_dask_holds_twice_is_laid_out_once(c, s, a, b):
+    """Or Dask's memory manager may drop the copy that counts as in place."""
+    s.extensions["amm"].stop()
+    async with await dask_hpc.manage(c):
+        with dask_hpc.job("m", nodes=2, layout="block"):
+            x = c.persist(da.arange(1000, chunks=125))
+            keep = c.submit(blocked, "go")
+            await wait(x)
+        job = await until(s, "m", "running")
+        for worker in (a, b):
+            compat.copy_to(s, worker.address, [(x.name, i) for i in range(4)], "test")
+        await async_poll_for(lambda: all(len(there) == 2 for there in where(s, x)[:4]), 5)
+        plugin_of(s).control.spreading.grown(job.workers)
+        await async_poll_for(lambda: is_laid_out(s, x, job, "block"), 10)
+        await Event("go").set()
+        await keep
+
+
 class Asked(Lock):
     asked = 0
 

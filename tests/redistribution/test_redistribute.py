@@ -203,7 +203,8 @@ async def test_replicated_chunks_are_not_reduced(c, s, *workers):
     await async_poll_for(lambda: {len(compat.find_task(s, key).who_has) for key in keys} == {1}, 5)
     await dask_hpc.redistribute(y, 4, layout="replicated")
     del x, y
-    await async_poll_for(lambda: not s.tasks and "dask-hpc-redistribution" not in s.plugins, 5)
+    await async_poll_for(lambda: not s.tasks and compat.SparedCopies.of(s) is None, 5)
+    assert "dask-hpc-redistribution" not in s.plugins
 
 
 @gen_cluster(

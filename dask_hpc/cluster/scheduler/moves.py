@@ -21,7 +21,7 @@ Failure conditions:
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from time import time
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -121,6 +121,32 @@ async def carry_out(
         for reason, left in carrying.failed.items():
             tell("not-moved", f"{_told(left)}: {reason} ({why})")
     return {move.key for left in carrying.failed.values() for move in left}
+
+
+def settle_on(scheduler: Any, places: Iterable[tuple[Hashable, Collection[str]]]) -> list[Hashable]:
+    """These results are to be on these workers and nowhere else: copies that are elsewhere go, unless they
+    are used there, and where several are meant Dask keeps them all. Gives those that are not in place.
+
+    Who counts a result as in place where it is one copy of several has to do this, or Dask may drop that one.
+    """
+    missing: list[Hashable] = []
+    many: dict[bool, list[Hashable]] = {True: [], False: []}
+    surplus: dict[str, list[Hashable]] = {}
+    for key, wanted in places:
+        task = compat.find_task(scheduler, key)
+        there = compat.holders(task) if task is not None else ()
+        if not set(wanted) <= set(there):
+            missing.append(key)
+            continue
+        many[len(wanted) > 1].append(key)
+        for address in there:
+            if address not in wanted and not compat.is_used_on(task, address):
+                surplus.setdefault(address, []).append(key)
+    compat.SparedCopies.spare(scheduler, many[True])
+    compat.SparedCopies.give_up(scheduler, many[False])
+    for address, keys in surplus.items():
+        compat.drop_from(scheduler, address, keys, "hpc-settle")
+    return missing
 
 
 def _told(moves: list[Move]) -> str:

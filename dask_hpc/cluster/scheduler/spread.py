@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
-from dask_hpc.cluster.scheduler.moves import blocks_of, carry_out, rooms_on
+from dask_hpc.cluster.scheduler.moves import blocks_of, carry_out, rooms_on, settle_on
 from dask_hpc.planning.moves.leaving import Block, MovePlan, collection_of
 from dask_hpc.planning.moves.spread import lay_out, spread
 
@@ -121,6 +121,8 @@ class Spreading:
             await carry_out(self._scheduler, plan.moves, why, self._control.tell)
         elif plan.unplaced:
             self._control.tell("not-moved", why)
+        spared = compat.SparedCopies.of(self._scheduler) or ()
+        settle_on(self._scheduler, [(key, (at,)) for key, at in plan.places.items() if key not in spared])
 
     def _plan(self, job: LiveJob | None, blocks: list[Block], rooms: Mapping[str, int]) -> MovePlan:
         if job is not None and job.layout:

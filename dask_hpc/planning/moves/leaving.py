@@ -5,7 +5,7 @@ A block is a key, its size and the workers that hold it; a room is how many byte
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -42,6 +42,8 @@ class MovePlan:
     unplaced: tuple[Block, ...] = ()
     reason: str = ""
     lower_bound: int = 0
+    #: where each block is to lie, if a layout was asked for: there and nowhere else
+    places: Mapping[Hashable, str] = field(default_factory=dict)
 
     @property
     def bytes_moved(self) -> int:

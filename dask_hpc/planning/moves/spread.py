@@ -7,7 +7,7 @@ assignment problem; given the order, the best cuts are found by dynamic programm
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
 
@@ -376,20 +376,24 @@ def lay_out(blocks: Iterable[Block], layout: str, rooms: Mapping[str, int]) -> M
     worker_of = {int(part): workers[number] for number, part in zip(rows, columns, strict=True)}
     moves: list[Move] = []
     unplaced: list[Block] = []
+    places: dict[Hashable, str] = {}
     for block, part in parts:
         target = worker_of[part]
+        if target in block.holders:
+            places[block.key] = target
         if target in block.holders or not block.holders:
             continue
         if block.nbytes > room[target]:
             unplaced.append(block)
             continue
         room[target] -= block.nbytes
+        places[block.key] = target
         moves.append(Move(block.key, block.nbytes, min(block.holders), target))
     least = sum(block.nbytes for block, _ in parts) - int(weights[rows, columns].sum())
     reason = f"{layout} on {len(workers)} workers"
     if unplaced:
         reason += f"; {len(unplaced)} blocks have no room there"
-    return MovePlan(tuple(moves), tuple(unplaced), reason, max(0, least))
+    return MovePlan(tuple(moves), tuple(unplaced), reason, max(0, least), places)
 
 
 def _parts(row: list[Block], layout: DimLayout, parts: int) -> Iterable[tuple[Block, int]]:
