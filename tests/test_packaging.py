@@ -67,7 +67,7 @@ def test_public_names_are_there():
 def wanted_files():
     """What a wheel has to hold, as paths in it."""
     found = {"dask_hpc/py.typed", "dask_hpc/hpc.yaml", "dask_hpc/hpc-schema.yaml"}
-    found |= {"dask_hpc_widgets/package.json", "dask_hpc_widgets/shared/style.css"}
+    found |= {"dask_hpc/view/kit/package.json", "dask_hpc/view/kit/shared/style.css"}
     found |= {f"dask_hpc/policies/{path.name}" for path in ready_made().values()}
     found |= {f"dask_hpc/notebooks/{path.name}" for path in (ROOT / "notebooks/tutorials").glob("*.ipynb")}
     for folder, package in ((ROOT, "dask_hpc"), (ROOT / "widgets", "dask_hpc_widgets")):

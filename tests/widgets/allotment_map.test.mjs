@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { hasMoved } from "../../widgets/dask_hpc_widgets/shared/scale.js";
-import { Picture } from "../../widgets/dask_hpc_widgets/allotment_map.js";
+import { hasMoved } from "../../dask_hpc/view/kit/shared/scale.js";
+import { Picture } from "../../dask_hpc/view/kit/allotment_map.js";
 
 function picture(time = 100) {
   const found = new Picture();

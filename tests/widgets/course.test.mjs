@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Order, forget, follow } from "../../widgets/dask_hpc_widgets/shared/course.js";
+import { Order, forget, follow } from "../../dask_hpc/view/kit/shared/course.js";
 
 globalThis.document = { visibilityState: "hidden", addEventListener() {}, removeEventListener() {} };
 

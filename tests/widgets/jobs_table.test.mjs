@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { deeds, efficiency, left, sizeOf, sorted } from "../../widgets/dask_hpc_widgets/jobs_table.js";
+import { deeds, efficiency, left, sizeOf, sorted } from "../../dask_hpc/view/kit/jobs_table.js";
 
 const job = (given) => ({
   state: "running", kind: "malleable", nodes: 2, asks: 2, min_nodes: 1, max_nodes: 4, submitted: 0, started: 10,

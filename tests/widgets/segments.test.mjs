@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Segments } from "../../widgets/dask_hpc_widgets/shared/segments.js";
+import { Segments } from "../../dask_hpc/view/kit/shared/segments.js";
 
 function held(segments) {
   return segments.at.map((one) => one?.job);

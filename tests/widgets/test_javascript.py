@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-MODULES = sorted((HERE.parent.parent / "widgets" / "dask_hpc_widgets").rglob("*.js"))
+MODULES = sorted((HERE.parent.parent / "dask_hpc" / "view" / "kit").rglob("*.js"))
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")

@@ -6,18 +6,21 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import dask_hpc_widgets
 import pytest
-from dask_hpc_widgets import module as module_file
-from dask_hpc_widgets.module import module, style
 
-HERE = Path(module_file.__file__).parent
+from dask_hpc.view import kit
+from dask_hpc.view.kit import module, style
+
+HERE = Path(kit.__file__).parent
 WIDGETS = sorted(path.stem for path in HERE.glob("*.js"))
+PYTHON = Path(dask_hpc_widgets.__file__).parent
 NAMES = re.compile(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", re.MULTILINE)
 
 
 def test_every_widget_has_its_python_file():
     assert WIDGETS
-    assert [name for name in WIDGETS if not (HERE / f"{name}.py").exists()] == []
+    assert [name for name in WIDGETS if not (PYTHON / f"{name}.py").exists()] == []
 
 
 @pytest.mark.parametrize("name", WIDGETS)

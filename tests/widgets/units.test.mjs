@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { clamp, linear, shifted, zoomed } from "../../widgets/dask_hpc_widgets/shared/scale.js";
+import { clamp, linear, shifted, zoomed } from "../../dask_hpc/view/kit/shared/scale.js";
 import {
   countOf,
   showClock,
@@ -9,7 +9,7 @@ import {
   showLarge,
   ticks,
   timeTicks,
-} from "../../widgets/dask_hpc_widgets/shared/units.js";
+} from "../../dask_hpc/view/kit/shared/units.js";
 
 test("durations, as on the Python side", () => {
   const expected = { 0.5: "0.5 s", 47: "47 s", 99.94: "99.9 s", 210: "3.5 min", 7560: "2.1 h", 345600: "4.0 d" };

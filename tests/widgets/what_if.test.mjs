@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { areAlike, change, isTold, shownValue, verdict } from "../../widgets/dask_hpc_widgets/what_if.js";
+import { areAlike, change, isTold, shownValue, verdict } from "../../dask_hpc/view/kit/what_if.js";
 
 const row = (unfinished, wait) => ({ metrics: { unfinished: [unfinished, 0], mean_wait: [wait, 1] } });
 

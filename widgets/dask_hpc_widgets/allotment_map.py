@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import traitlets
 
-from dask_hpc_widgets.module import module, style
+from dask_hpc.view.kit import module, style
 from dask_hpc_widgets.view import View
 
 

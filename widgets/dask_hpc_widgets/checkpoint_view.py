@@ -6,7 +6,7 @@ from inspect import isawaitable
 from typing import Any, ClassVar
 
 from dask_hpc import unprotect
-from dask_hpc_widgets.module import module, style
+from dask_hpc.view.kit import module, style
 from dask_hpc_widgets.view import View
 
 

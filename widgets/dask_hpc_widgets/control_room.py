@@ -6,11 +6,11 @@ from typing import Any
 
 import ipywidgets
 
+from dask_hpc.view.kit import module, style
 from dask_hpc_widgets.allotment_map import AllotmentMap
 from dask_hpc_widgets.checkpoint_view import CheckpointView
 from dask_hpc_widgets.corridor_chart import CorridorChart
 from dask_hpc_widgets.jobs_table import JobsTable
-from dask_hpc_widgets.module import module, style
 from dask_hpc_widgets.policy_panel import PolicyPanel
 from dask_hpc_widgets.story_view import StoryView
 from dask_hpc_widgets.view import View, heard_at_once, manager_of

@@ -6,8 +6,8 @@ from typing import Any
 import traitlets
 
 from dask_hpc import plan_interval
+from dask_hpc.view.kit import module, style
 from dask_hpc_widgets.explorer import Explorer
-from dask_hpc_widgets.module import module, style
 
 
 class IntervalExplorer(Explorer):

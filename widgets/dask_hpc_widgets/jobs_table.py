@@ -8,7 +8,7 @@ from typing import Any
 import traitlets
 
 from dask_hpc import InputError, protect
-from dask_hpc_widgets.module import module, style
+from dask_hpc.view.kit import module, style
 from dask_hpc_widgets.view import View
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import traitlets
 
 from dask_hpc import InputError, Policy
-from dask_hpc_widgets.module import module, style
+from dask_hpc.view.kit import module, style
 from dask_hpc_widgets.view import View
 
 _NONE = "none"

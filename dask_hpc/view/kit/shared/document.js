@@ -1,0 +1,108 @@
+// Views on a page of ours: a report of what is over, or the dashboard's page, which follows a feed.
+
+import { h } from "./page.js";
+
+const EVERY = 500; // ms between two looks at a feed
+
+/** What views see of the world: as anywidget's model, which a widget's are given. All views of a page share it. */
+export class Model {
+  constructor(traits, answer = () => {}) {
+    this.traits = { problem: "", done: "", ...traits };
+    this.answer = answer;
+    this.listeners = new Map();
+  }
+
+  get(name) {
+    return this.traits[name];
+  }
+
+  set(name, value) {
+    this.traits[name] = value;
+    this.tell(`change:${name}`);
+  }
+
+  save_changes() {}
+
+  send(message) {
+    this.answer(message, this);
+  }
+
+  on(names, take) {
+    for (const name of names.split(" ")) this.listeners.set(name, [...(this.listeners.get(name) ?? []), take]);
+  }
+
+  off(names, take) {
+    for (const name of names.split(" ")) {
+      this.listeners.set(name, (this.listeners.get(name) ?? []).filter((one) => one !== take));
+    }
+  }
+
+  tell(name, ...what) {
+    for (const take of this.listeners.get(name) ?? []) take(...what);
+  }
+}
+
+/** A reader of a feed: from the count it has seen on, news come in order; for whoever asks, everything. */
+export class Reader {
+  constructor(url, get) {
+    this.url = url;
+    this.get = get;
+    this.count = -1;
+  }
+
+  /** Answer what a view asks for: as a widget's Python side does. */
+  async hear(message, model) {
+    if (message.do === "whole") this.count = -1;
+    if (message.do !== "why") return;
+    try {
+      model.tell("msg:custom", { why: message.number, row: await this.get(`${this.url}?why=${message.number}`) });
+    } catch {
+      model.tell("msg:custom", { why: message.number, row: null });
+    }
+  }
+
+  async look(model) {
+    try {
+      const found = await this.get(`${this.url}?count=${this.count}`);
+      if (model.get("problem")) model.set("problem", "");
+      if (found.whole) model.tell("msg:custom", { whole: found.whole });
+      for (const news of found.news ?? []) model.tell("msg:custom", { news });
+      this.count = found.count;
+    } catch (error) {
+      this.count = -1;
+      model.set("problem", error.message);
+    }
+  }
+}
+
+async function getJson(url) {
+  let answer;
+  try {
+    answer = await fetch(url, { cache: "no-store" });
+  } catch {
+    throw new Error("closed: the scheduler does not answer");
+  }
+  if (answer.status === 404) throw new Error("closed: this cluster is not managed any more");
+  if (!answer.ok) throw new Error(`the scheduler answers ${answer.status} ${answer.statusText}`);
+  return answer.json();
+}
+
+/** One after the other, those views are put into an element; given.course is drawn, or given.feed followed. */
+export function show(root, given) {
+  const reader = given.feed ? new Reader(given.feed, getJson) : null;
+  const traits = { ...given, course: given.course ?? {}, readonly: true };
+  const model = new Model(traits, (...asked) => reader?.hear(...asked));
+  for (const name of given.views) {
+    const el = h("div", { class: "dh-view" });
+    root.append(el);
+    views[name].render({ model, el });
+  }
+  if (!reader) return;
+  const look = async () => {
+    if (document.visibilityState === "visible") await reader.look(model);
+    setTimeout(look, EVERY);
+  };
+  look();
+}
+
+const views = {};
