@@ -3,8 +3,6 @@
 A process whose environment says ``DASK_HPC_FAULT=POINT`` dies by SIGKILL when it gets there, ``POINT:3`` at
 the third time; ``POINT!ERRNO`` raises that error there instead, as a disk that is full would. Elsewhere this
 costs the look at a variable. Tests go through ``POINTS``, so a step without a name is a step without a test.
-
-Workers get this module by value: it imports nothing of ours.
 """
 
 import errno
@@ -44,13 +42,8 @@ COPY_POINTS = (
     "take-arrived",  # all of it has come, and its sum is right
     "take-kept",  # it is kept, and nobody has heard of it yet
 )
-#: and one that is sent, the first two on the worker that sends
-SEND_POINTS = (
-    "send-begun",  # a worker is about to send blocks
-    "send-part",  # and bytes of a large one
-    "put-part",  # they have come
-    "put-arrived",  # all of it has come, and its sum is right
-)
+#: and on a worker that has an agent fetch blocks: it is about to say so
+SEND_POINTS = ("send-begun",)
 #: and one that goes to disk
 SHELF_POINTS = (
     "copy-begun",  # the file is open, and empty

@@ -15,7 +15,7 @@ agents3 = gen_cluster(client=True, nthreads=[("", 1)] * 3)
 def little_parts(*agents):
     """So small that blocks of some thousand bytes are large ones."""
     for agent in agents:
-        agent.giving.chunk = PART
+        agent.giver.chunk = PART
 
 
 def agent_of(worker):

@@ -44,7 +44,7 @@ def test_what_comes_is_what_was_there(way):
             assert one["nbytes"] == one["moved"] == size
             np.testing.assert_array_equal(value(agent, one["content"]), np.full(size, number, np.uint8))
         assert agent.traffic.bytes_in == other.traffic.bytes_out == sum(SIZES) == agent.kept.nbytes
-        assert other.giving.held == 0
+        assert other.giver.held == 0
         assert not {key for key in a.data if "x-" in key}  # copies are no results
 
     run()
@@ -85,11 +85,11 @@ async def test_a_content_is_found_once_and_again_if_the_result_is_another_one(c,
     agent, other, _ = await start(c, a, b, d)
     (one,) = await results(c, b, 100)
     await agent.take(wanted([one], b))
-    assert set(other.results._content) == {one.key}
+    assert set(other.giver.results._content) == {one.key}
     b.kept_futures.clear()
     one.release()
     await async_poll_for(lambda: not b.data, 5)
-    assert not other.results._content
+    assert not other.giver.results._content
     assert "is not here" in (await agent.take([{"key": "x-0", "source": b.address}]))[0]["error"]
     await c.scatter({"x-0": np.arange(3)}, workers=[b.address])
     (found,) = await agent.take([{"key": "x-0", "source": b.address}])
@@ -160,7 +160,7 @@ async def test_no_room_for_a_large_block_is_said_before_it_comes(c, s, a, b, d):
     (found,) = await agent.take(wanted(some, b))
     (said,) = await other.send(blocks=[{"key": some[0].key}], to=a.address)
     assert "do not fit" in found["full"] and "do not fit" in said["full"]
-    assert other.traffic.bytes_out == 0 and other.giving.held == 0
+    assert other.traffic.bytes_out == 0 and other.giver.held == 0
 
 
 @agents3
@@ -208,7 +208,7 @@ async def test_a_full_disk_is_told_once(c, s, a, b, d):
 async def test_kept_on_disk_too(c, s, a, b, d):
     agent, *_ = await start(c, a, b, d)
     contents = [one["content"] for one in await agent.take(wanted(await results(c, b, 100, 200), b))]
-    said = await s.rpc(a.address).hpc_agent_keep(contents=[*contents, "xxh3:00"], disk=True)
+    said = await s.rpc(a.address).hpc_agent_keep(contents=[*contents, "xxh3:00"])
     assert list(said["disk"]) == contents and said["trouble"] == {"xxh3:00": "it is not here"}
     assert agent.kept.nbytes == 300 and len(agent.kept) == 2 and agent.kept.on_disk > 300
     await agent.drop(contents)
@@ -237,8 +237,6 @@ async def test_functions_are_called_with_copies(c, s, a, b, d):
     agent.kept.get(second["content"]).pieces[0][3] ^= 1
     assert "damaged" in (await rpc.hpc_agent_run(content=second["content"], call=call))["error"]
     assert first["content"] in agent.kept and second["content"] not in agent.kept
-    await rpc.hpc_agent_limit(rate=1e6)
-    assert agent._rate.rate == 1e6
 
 
 @agents3

@@ -110,7 +110,7 @@ async def send(blocks, source, to, dask_scheduler):
 
 async def keep(agent, contents, dask_scheduler):
     try:
-        return await dask_scheduler.rpc(agent).hpc_agent_keep(contents=contents, disk=True)
+        return await dask_scheduler.rpc(agent).hpc_agent_keep(contents=contents)
     except OSError as error:
         return str(error)
 
@@ -173,11 +173,11 @@ def blocked():
     return Event("go").wait(PATIENCE)
 
 
-@pytest.mark.parametrize("point", SEND_POINTS)
+@pytest.mark.parametrize("point", [*SEND_POINTS, *COPY_POINTS])
 def test_while_blocks_are_sent(client, cluster, point):
     a, b, _ = workers(client)
     old = state(client, a, "old")
-    victim, other = (a, b) if point.startswith("send") else (b, a)
+    victim, other = (a, b) if point.startswith(("send", "give")) else (b, a)
     arm(client, victim, point)
     blocks = [{"key": one.key} for one in old]
     said = client.run_on_scheduler(partial(send, blocks, a, b))

@@ -89,7 +89,7 @@ def test_what_an_agent_has_is_not_sent_again(rule, monkeypatch):
 async def test_a_sender_that_is_gone_is_an_error_and_no_wait(c, s, *workers):
     await start(c, *workers)
     calling = s.plugins[NAME].calling
-    blocks = [{"key": "x", "source": "tcp://127.0.0.1:1", "have": ""}]
+    blocks = [{"key": "x", "source": "tcp://127.0.0.1:1", "have": []}]
     async with asyncio.timeout(5):
         (said,) = await pushed(calling, workers[0].address, blocks, None)
     assert "has gone" in said["error"]

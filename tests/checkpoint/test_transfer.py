@@ -4,9 +4,10 @@ import asyncio
 
 import numpy as np
 import pytest
+from distributed.utils_test import async_poll_for
 from small_agents import PART, agent_of, agents3, little_parts, results, start, value, wanted
 
-from dask_hpc.checkpoint.worker.traffic import Rate, Traffic, Window
+from dask_hpc.checkpoint.worker.traffic import Traffic, Window
 
 LARGE = 5 * PART
 
@@ -35,12 +36,7 @@ def blocking(worker, name, after=0):
 
 
 def is_free(agent):
-    return (
-        agent.kept._coming == [0, 0]
-        and agent._window.taken == 0
-        and not agent.giving.held
-        and not agent.receiving._coming
-    )
+    return agent.kept._coming == [0, 0] and agent._window.taken == 0 and not agent.giver.held
 
 
 @agents3
@@ -51,13 +47,13 @@ async def test_whoever_is_cancelled_holds_nothing(c, s, a, b, d):
     go, there = blocking(b, "hpc_agent_part", after=2)
     taking = asyncio.ensure_future(agent.take(wanted(some, b)))
     await there.wait()
-    assert not is_free(agent) and other.giving.held
+    assert not is_free(agent) and other.giver.held
     taking.cancel()
     go.set()
     with pytest.raises(asyncio.CancelledError):
         await taking
     assert is_free(agent)
-    other.giving.forget(-1)  # it may have been about to answer
+    other.giver.forget(-1)  # it may have been about to answer
     assert is_free(other)
     found = await agent.take(wanted(some, b))  # and all goes on as before
     assert [one["nbytes"] for one in found] == [LARGE, 10, LARGE]
@@ -71,10 +67,10 @@ async def test_a_reader_that_dies(c, s, a, b, d):
     said = await s.rpc(b.address).hpc_agent_offers(wanted=[{"key": one.key}])
     (offer,) = said["offers"]
     await s.rpc(b.address).hpc_agent_part(reading=offer["reading"], begin=0, end=PART)
-    other.giving.forget(60)
-    assert other.giving.held == LARGE
-    other.giving.forget(-1)
-    assert other.giving.held == 0
+    other.giver.forget(60)
+    assert other.giver.held == LARGE
+    other.giver.forget(-1)
+    assert other.giver.held == 0
     said = await s.rpc(b.address).hpc_agent_part(reading=offer["reading"], begin=PART, end=2 * PART)
     assert "gone" in said
 
@@ -84,17 +80,33 @@ async def test_a_sender_that_dies(c, s, a, b, d):
     agent, other, _ = await start(c, a, b, d)
     little_parts(agent, other)
     (one,) = await results(c, b, LARGE)
-    go, there = blocking(a, "hpc_agent_put_part", after=2)
+    go, there = blocking(b, "hpc_agent_part", after=2)
     sending = asyncio.ensure_future(other.send([{"key": one.key}], a.address))
     await there.wait()
-    agent.receiving.forget(60)
     assert agent.kept._coming == [LARGE, 0]
-    sending.cancel()
-    agent.receiving.forget(-1)
-    assert is_free(agent)
+    await b.close()
     go.set()
     await asyncio.gather(sending, return_exceptions=True)
+    await async_poll_for(lambda: is_free(agent), 10)
     assert not len(agent.kept)
+
+
+@agents3
+async def test_what_a_neighbour_gathers_is_held_no_longer_than_it_is_fetched(c, s, a, b, d):
+    agent, other, _ = await start(c, a, b, d)
+    little_parts(agent, other)
+    some = await results(c, d, LARGE, 10)
+    found = await other.send(wanted(some, d), a.address)
+    assert [one["moved"] for one in found] == [LARGE, 10] and not other.giver.gathered
+    again = await other.send(
+        [one | {"have": [f["content"] for f in found]} for one in wanted(some, d)], a.address
+    )
+    assert [one["moved"] for one in again] == [0, 0]
+    await agent.drop([found[0]["content"]])  # and it is said so, if it has it no longer
+    again = await other.send(
+        [one | {"have": [f["content"] for f in found]} for one in wanted(some, d)], a.address
+    )
+    assert "error" in again[0] and again[1]["moved"] == 0 and not other.giver.gathered
 
 
 @pytest.mark.parametrize("way", ["take", "send"])
@@ -106,20 +118,16 @@ def test_damage_on_the_way(way):
         agent, other, _ = await start(c, a, b, d)
         little_parts(agent, other)
         some = await results(c, b, LARGE, 10)
-        name, worker = ("hpc_agent_part", b) if way == "take" else ("hpc_agent_put_part", a)
-        call, damages = worker.handlers[name], [1]
+        call, damages = b.handlers["hpc_agent_part"], [1]
 
         async def damaged(**kwargs):
-            if way == "send" and damages:
-                damages.pop()
-                kwargs["parts"] = [np.array(part) ^ 1 for part in kwargs["parts"]]
             found = await call(**kwargs)
-            if way == "take" and damages and found["parts"]:
+            if damages and found["parts"]:
                 damages.pop()
                 found["parts"] = [np.zeros(PART, np.uint8) + 9]
             return found
 
-        worker.handlers[name] = damaged
+        b.handlers["hpc_agent_part"] = damaged
         for number in (1, 1000):
             damages[:] = [1] * number
             if way == "take":
@@ -174,23 +182,6 @@ def test_a_window_is_never_exceeded_and_all_get_through(sizes):
     window = Window(10)
     assert asyncio.run(_together(window, sizes)) <= 10
     assert window.taken == 0
-
-
-def test_a_rate():
-    clock = Clock()
-    rate = Rate(100.0, clock)
-    assert rate.due(100) == 0  # what a second allows goes at once
-    assert rate.due(50) == 0.5
-    clock.now += 0.5
-    assert rate.due(100) == 1
-    clock.now -= 50  # clocks may do so
-    assert rate.due(0) == 1
-    clock.now += 1000
-    assert rate.due(100) == 0 and rate.due(1) == pytest.approx(0.01)
-    rate.set(float("inf"))
-    assert rate.due(10**12) == 0
-    rate.set(10.0)
-    assert rate.due(10) == pytest.approx(1, abs=1)
 
 
 def test_traffic_of_late():

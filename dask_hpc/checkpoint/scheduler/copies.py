@@ -464,7 +464,7 @@ class Copying:
         for key in keys:
             if there := self.holders(key):
                 source = there[order.errors % len(there)]
-                return {"key": key, "source": source, "have": order.like or order.content}
+                return {"key": key, "source": source, "have": [order.like or order.content]}
         if copies and copies.where:
             there = tuple(sorted(copies.where, key=lambda one: (self._agents.domain_of(one) != node, one)))
             return {"content": order.content, "source": there[order.errors % len(there)]}

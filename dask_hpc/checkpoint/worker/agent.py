@@ -2,16 +2,15 @@
 those and the blocks of its own results.
 
 Results of Dask never change, so a copy may be made at any time beside running tasks, and all copies together
-are a consistent cut. Travels by value, to workers that cannot import dask_hpc.
+are a consistent cut.
 """
 
 import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
-from itertools import repeat
 from math import inf
 from time import monotonic
 from typing import Any
@@ -24,27 +23,24 @@ from distributed.system import MEMORY_LIMIT
 from dask_hpc.checkpoint.faults import reach
 from dask_hpc.checkpoint.store.files import Trouble
 from dask_hpc.checkpoint.store.seal import Damaged
-from dask_hpc.checkpoint.store.value import is_opaque
 from dask_hpc.checkpoint.worker.block import Block
 from dask_hpc.checkpoint.worker.kept import Full, Kept, Scratch, Shelf
-from dask_hpc.checkpoint.worker.traffic import Rate, Traffic, Window, link_of
+from dask_hpc.checkpoint.worker.traffic import Traffic, Window, link_of
 from dask_hpc.checkpoint.worker.transfer import (
-    TRIES,
     WINDOW,
     Found,
-    Giving,
-    Gone,
-    Receiving,
+    Giver,
     Stream,
+    Wanted,
     an_answer,
     is_there,
-    pause,
-    send,
     together,
 )
 from dask_hpc.dask.workers import add_calls, forget_old_needs, remove_calls
 
 logger = logging.getLogger(__name__)
+
+Answer = dict[str, Any]
 
 _MARGIN = 0.05  # of the limit, below the mark at which Dask would do something
 _MARK = 0.8  # of the limit, if Dask does nothing
@@ -67,68 +63,6 @@ def _limit(worker: Any) -> float:
     return worker.memory_manager.memory_limit or MEMORY_LIMIT or inf
 
 
-class Results:
-    """``data`` are the values by key. Lives in the event loop; contents are found in threads."""
-
-    def __init__(self, data: Mapping[Any, Any]) -> None:
-        self._data = data
-        self._content: dict[Hashable, str] = {}
-        #: what changed while contents were found, for each that waits for some
-        self._waiting: list[set[Hashable]] = []
-
-    def changed(self, key: Hashable) -> None:
-        """What was known of this key no longer holds."""
-        self._content.pop(key, None)
-        for changed in self._waiting:
-            changed.add(key)
-
-    async def blocks(
-        self, keys: Sequence[Hashable], have: Sequence[Sequence[str]] = ()
-    ) -> list[Block | str | Exception | None]:
-        """The block of each key: its content alone if it is one of those that it may ``have``, nothing if it
-        is not here, and the error if it cannot be said in bytes."""
-        have = have or [()] * len(keys)
-        known = [self._content.get(key, "") for key in keys]
-        here = [key in self._data for key in keys]
-        values = {
-            place: self._data[key]
-            for place, key in enumerate(keys)
-            if here[place] and (not known[place] or known[place] not in have[place])
-        }
-        changed: set[Hashable] = set()
-        self._waiting.append(changed)
-        try:
-            made = await asyncio.to_thread(_made, values, known) if values else {}
-        finally:
-            self._waiting.remove(changed)
-        for place, block in made.items():
-            # a pickle may be another one the next time
-            if isinstance(block, Block) and keys[place] not in changed and not is_opaque(block.head):
-                self._content[keys[place]] = block.content
-        found: list[Block | str | Exception | None] = []
-        for place, is_here in enumerate(here):
-            if place in made:
-                block = made[place]
-                if isinstance(block, Block) and block.content in have[place]:
-                    found.append(block.content)
-                else:
-                    found.append(block)
-            else:
-                found.append(known[place] if is_here else None)
-        return found
-
-
-def _made(values: dict[int, Any], known: Sequence[str]) -> dict[int, Block | Exception]:
-    return {place: _block(value, known[place]) for place, value in values.items()}
-
-
-def _block(value: Any, content: str) -> Block | Exception:
-    try:
-        return Block.of(value, content)
-    except Exception as error:  # whatever objects of users do when they are pickled
-        return error
-
-
 NAME = "dask-hpc-agent"
 METRIC = "hpc_agent"
 #: of the events with which an agent says what a person should know
@@ -141,20 +75,15 @@ _CALLS = 2  # functions at a time that are called with blocks
 
 class Agent(WorkerPlugin):
     """``share`` is the part of the worker's memory limit that copies may take, or a number of bytes. Copies
-    on disk lie below ``disk`` (empty: beside the worker's own folder), up to ``disk_budget`` bytes (0: a part
-    of what is free). ``run`` tells the cluster from others on the same disk. ``rate`` limits what is given to
-    functions, in bytes per second."""
+    on disk lie below ``disk`` (empty: beside the worker's own folder). ``run`` tells the cluster from others
+    on the same disk."""
 
     name = NAME
 
-    def __init__(
-        self, share: float, disk: str = "", disk_budget: float = 0, run: str = "", rate: float = inf
-    ) -> None:
+    def __init__(self, share: float, disk: str = "", run: str = "") -> None:
         self._share = share
         self._disk = disk
-        self._disk_budget = disk_budget
         self._run = run
-        self._bytes_per_second = rate
 
     async def setup(self, worker: Any) -> None:
         """Tasks of this worker start when this is over, so nothing here waits."""
@@ -162,21 +91,15 @@ class Agent(WorkerPlugin):
         self.kept = Kept(budget(worker, self._share))
         self.traffic = Traffic()
         self.link = link_of(get_address_host(worker.address))
-        self.results = Results(worker.data)
-        self.giving = Giving(self._find, self._size, self.traffic.went)
-        self.receiving = Receiving(self._keep, self._have, self.kept.room)
+        self.giver = Giver(worker, self.kept, self.traffic)
         self._window = Window(2 * WINDOW)
-        self._rate = Rate(self._bytes_per_second)
         self._calls_at_once = asyncio.Semaphore(_CALLS)
         self._scratch: Scratch | None = None
         self._said = ""
         self._idle_since = monotonic()
         self._answers: dict[str, Callable[..., Any]] = {
-            "hpc_agent_offers": self.giving.offers,
-            "hpc_agent_part": self.giving.part,
-            "hpc_agent_expect": self.receiving.expect,
-            "hpc_agent_put": self.receiving.put,
-            "hpc_agent_put_part": self.receiving.part,
+            "hpc_agent_offers": self.giver.offers,
+            "hpc_agent_part": self.giver.part,
             "hpc_agent_take": self.take,
             "hpc_agent_send": self.send,
             "hpc_agent_keep": self.keep,
@@ -184,7 +107,6 @@ class Agent(WorkerPlugin):
             "hpc_agent_drop": self.drop,
             "hpc_agent_contents": self.contents,
             "hpc_agent_run": self.run,
-            "hpc_agent_limit": self.limit,
         }
         add_calls(worker, self._answers)
         self._end_forgetting = forget_old_needs(worker)
@@ -205,7 +127,7 @@ class Agent(WorkerPlugin):
 
     def transition(self, key: Hashable, start: str, finish: str, **kwargs: Any) -> None:
         """A task on this worker changed its state; its result, if any, may be another one."""
-        self.results.changed(key)
+        self.giver.results.changed(key)
 
     # what it says of itself
 
@@ -227,8 +149,7 @@ class Agent(WorkerPlugin):
         root = self._disk or os.path.dirname(self._worker.local_directory)
         self._scratch = Scratch(root, self._run or "cluster")
         self._scratch.take_over()
-        most = self._disk_budget or shutil.disk_usage(root).free * _DISK_SHARE
-        shelf = Shelf(str(self._scratch.path), most)
+        shelf = Shelf(str(self._scratch.path), shutil.disk_usage(root).free * _DISK_SHARE)
         shelf.find()
         return shelf
 
@@ -242,7 +163,7 @@ class Agent(WorkerPlugin):
             "disk_budget": shelf.budget if shelf is not None else 0,
             "disk_used": self.kept.on_disk,
             "disk_copies": len(shelf) if shelf is not None else 0,
-            "held": self.giving.held,
+            "held": self.giver.held,
             "idle_for": 0.0 if len(self.kept) else monotonic() - self._idle_since,
             "trouble": self.kept.trouble,
             "link": self.link,
@@ -263,8 +184,7 @@ class Agent(WorkerPlugin):
                 if self.kept.nbytes > self.kept.allowed:
                     await asyncio.to_thread(self.kept.shrink)
                 self._say(self.kept.trouble and f"no more copies on disk: {self.kept.trouble}")
-                self.giving.forget(_PATIENCE)
-                self.receiving.forget(_PATIENCE)
+                self.giver.forget(_PATIENCE)
             except Exception:
                 logger.exception("dask-hpc: an agent could not look after its memory")
             await asyncio.sleep(_LOOK)
@@ -274,93 +194,45 @@ class Agent(WorkerPlugin):
 
     # blocks that go out
 
-    async def _find(self, wanted: Sequence[dict[str, Any]]) -> list[Any]:
-        """Blocks of results, or copies; the content alone if it is one of those that whoever asks has."""
-        keys = [what["key"] for what in wanted if "key" in what]
-        have = [_listed(what.get("have", ())) for what in wanted if "key" in what]
-        for what in wanted:
-            if "again" in what and "key" in what:  # what we knew of it may be wrong
-                self.results.changed(what["key"])
-        results = iter(await self.results.blocks(keys, have) if keys else ())
-        found: list[Any] = []
-        for what in wanted:
-            if "key" in what:
-                found.append(next(results))
-            elif what["content"] in _listed(what.get("have", ())) and what["content"] in self.kept:
-                found.append(what["content"])
-            else:
-                with suppress(KeyError):
-                    found.append(self.kept.get(what["content"]))
-                    continue
-                found.append(None)
-        return found
-
-    def _size(self, what: dict[str, Any]) -> int:
-        if "key" in what:
-            task = self._worker.state.tasks.get(what["key"])
-            return int(task.nbytes or 0) if task is not None else 0
-        with suppress(KeyError):
-            return self.kept.get(what["content"]).nbytes
-        return 0
-
-    async def send(self, blocks: list[dict[str, Any]], to: str) -> list[dict[str, Any]]:
-        """Send blocks to another agent: of each what it is (``key`` or ``content``), and who on this node has
-        it (``source``) if we have not. Answers as ``take`` does."""
-        answers: list[dict[str, Any]] = [{} for _ in blocks]
-        left = list(range(len(blocks)))
-        is_dead = False
-        for tried in range(TRIES):
-            if tried:
-                await asyncio.sleep(pause(tried))
-            wanted = [blocks[place] | ({"again": True, "have": []} if tried else {}) for place in left]
-            found = await self._collect(wanted)
-            ready = [one for one in found if not isinstance(one, str | Exception)]
-            try:
-                said = iter(await send(self._worker.rpc(to), ready, self.traffic.went, self.giving.chunk))
-            except Exception as error:  # theirs, or of the connection
-                said = repeat(_answer(error))
-                is_dead = not await is_there(self._worker.rpc(to))
-            for place, one in zip(left, found, strict=True):
-                answers[place] = _answer(one) if isinstance(one, str | Exception) else next(said)
-            await self._confirm(to, dict(zip(left, found, strict=True)), answers)
-            left = [
-                place
-                for place, one in zip(left, found, strict=True)
-                if "error" in answers[place] and not isinstance(one, Gone)
-            ]
-            if not left or is_dead:
-                break
-        return answers
-
-    async def _confirm(self, to: str, found: dict[int, Any], answers: list[dict[str, Any]]) -> None:
-        """What an agent says of contents that it should have already."""
-        contents = {place: one for place, one in found.items() if isinstance(one, str)}
-        if not contents:
-            return
-        asked = [{"content": one, "source": self._worker.address} for one in contents.values()]
-        try:
-            said = an_answer(await self._worker.rpc(to).hpc_agent_take(blocks=asked))
-        except (OSError, TimeoutError) as error:
-            said = [_answer(error) for _ in asked]
-        for place, one in zip(contents, said, strict=True):
-            answers[place] = one
-
-    async def _collect(self, wanted: list[dict[str, Any]]) -> list[Any]:
-        """Blocks from here and from neighbours; what is wrong with those that could not be had."""
-        found: list[Any] = [None] * len(wanted)
+    async def send(self, blocks: list[Wanted], to: str) -> list[Answer]:
+        """Have another agent fetch blocks here: of each what it is (``key`` or ``content``), and who on this
+        node has it (``source``) if we have not. Answers as ``take`` does."""
         here = self._worker.address
-        ours = [place for place, one in enumerate(wanted) if one.get("source", here) == here]
-        for place, block in zip(ours, await self._find([wanted[p] for p in ours]), strict=True):
-            found[place] = Gone("it is not here") if block is None else block
-        await self._fetch([(p, one) for p, one in enumerate(wanted) if found[p] is None], found)
-        return found
+        found: list[Any] = [None] * len(blocks)
+        theirs = [(place, one) for place, one in enumerate(blocks) if one.get("source", here) != here]
+        await self._fetch(theirs, found)
+        gathered = [one for one in found if isinstance(one, Block)]
+        asked: dict[int, Wanted] = {}
+        for place, (what, block) in enumerate(zip(blocks, found, strict=True)):
+            if not isinstance(block, Exception):
+                content = block if isinstance(block, str | None) else block.content
+                asked[place] = (what if content is None else {"content": content}) | {"source": here}
+        self.giver.gathered.update((one.content, one) for one in gathered)
+        reach("send-begun")
+        try:
+            answers = iter(await self._have_taken(to, list(asked.values())))
+        finally:
+            for one in gathered:
+                self.giver.gathered.pop(one.content, None)
+        return [next(answers) if place in asked else _answer(one) for place, one in enumerate(found)]
+
+    async def _have_taken(self, to: str, blocks: list[Wanted]) -> list[Answer]:
+        """What another agent says of blocks that it is to fetch."""
+        rpc = self._worker.rpc(to)
+        try:
+            if not await is_there(rpc):
+                raise ConnectionError(f"{to} does not answer")
+            answers: list[Answer] = an_answer(await rpc.hpc_agent_take(blocks=blocks))
+            return answers
+        except (OSError, TimeoutError) as error:
+            return [_answer(error)] * len(blocks)
 
     # copies that come in
 
-    async def take(self, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    async def take(self, blocks: list[Wanted]) -> list[Answer]:
         """Make copies of blocks that other workers have: of each a ``source`` (an address), what to ask it
-        for (``key`` or ``content``), and the contents that it may have (``have``: one, or several). Says of
-        each what its content is and how many bytes came, or why there is no copy."""
+        for (``key`` or ``content``), and the contents that it may ``have``. Says of each what
+        its content is and how many bytes came, or why there is no copy."""
         self._may_take()
         answers: list[Any] = [self._have(one.get("content", "")) for one in blocks]
         wanted = [(place, one) for place, one in enumerate(blocks) if answers[place] is None]
@@ -385,14 +257,14 @@ class Agent(WorkerPlugin):
 
             asked = [self._question(what, then is not None) for _, what in theirs]
             rpc = self._worker.rpc(source)
-            await Stream(rpc, found, room, self._window, self.giving.chunk).run(asked)
+            await Stream(rpc, found, room, self._window, self.giver.chunk).run(asked)
 
         if by_source:
             await together([from_one(*one) for one in by_source.items()])
 
     def _question(self, what: dict[str, Any], is_ours: bool) -> dict[str, Any]:
         """``is_ours``: it is for us, and not for somebody who has other contents."""
-        have = [one for one in _listed(what.get("have", ())) if not is_ours or one in self.kept]
+        have = [one for one in what.get("have", ()) if not is_ours or one in self.kept]
         return {name: what[name] for name in ("key", "content") if name in what} | {"have": have}
 
     async def _keep(self, block: Any) -> dict[str, Any]:
@@ -417,10 +289,10 @@ class Agent(WorkerPlugin):
                 return {"content": content, "nbytes": self.kept.get(content).nbytes, "moved": 0}
         return None
 
-    async def keep(self, contents: list[str], disk: bool = True) -> dict[str, Any]:
+    async def keep(self, contents: list[str]) -> dict[str, Any]:
         """Have copies on disk, too. Those that are there now, and those that are not, with the reason."""
         there, trouble = [], {}
-        for content in contents if disk else ():
+        for content in contents:
             try:
                 if await asyncio.to_thread(self.kept.to_disk, content):
                     there.append(content)
@@ -469,11 +341,9 @@ class Agent(WorkerPlugin):
             try:
                 if content:
                     block = await asyncio.to_thread(self._intact, content)
-                    await self._rate.wait(block.nbytes)
                     value = await asyncio.to_thread(block.value)
                 else:
                     value = self._worker.data[key]
-                    await self._rate.wait(self._size({"key": key}))
                 return {"result": await asyncio.to_thread(lambda: pickle.loads(call)(value))}
             except KeyError:
                 return {"error": f"{content or key!r} is not here", "gone": True}
@@ -482,14 +352,6 @@ class Agent(WorkerPlugin):
                 return {"error": str(error), "gone": True}
             except Exception as error:
                 return {"error": f"{type(error).__name__}: {error}"}
-
-    async def limit(self, rate: float) -> None:
-        """Bytes per second that are given to functions, from now on."""
-        self._rate.set(rate)
-
-
-def _listed(one: Any) -> list[str]:
-    return ([one] if one else []) if isinstance(one, str) else list(one)
 
 
 def _answer(what: Any) -> dict[str, Any]:

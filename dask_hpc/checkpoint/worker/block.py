@@ -1,7 +1,4 @@
-"""A block: a value as plain bytes with a name that tells its contents from all others.
-
-Workers get this module by value: it imports nothing of ours but its neighbours.
-"""
+"""A block: a value as plain bytes with a name that tells its contents from all others."""
 
 import asyncio
 import hashlib

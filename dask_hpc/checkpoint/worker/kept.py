@@ -2,8 +2,6 @@
 
 A copy that was added is there until it is dropped. What does not fit into memory goes to disk, the largest
 first, as that takes the fewest files; if there is no room there either, nothing more is taken.
-
-Workers get this module by value: it imports nothing of ours but its neighbours.
 """
 
 import fcntl

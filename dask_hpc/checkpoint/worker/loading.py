@@ -4,8 +4,6 @@ Copies on this worker's node are tried first. A copy that is damaged or gone is 
 again; an agent that does not answer is tried again, as it may be busy, or about to be found dead. If no copy
 can be had, the scheduler puts the task's own recipe back and it is computed. Scattered data has none: it is
 lost then, and the task says so.
-
-Travels by value, to workers that cannot import dask_hpc.
 """
 
 import asyncio

@@ -1,18 +1,18 @@
-"""Blocks that a worker fetches from another: it asks for many at once and gets the small ones in one message;
-of large ones it asks for one part after another, with a few on their way at a time.
+"""Blocks go from one worker to another: whoever keeps a copy asks for many blocks at once and gets the small
+ones in one message; of large ones it asks for one part after another, with a few on their way at a time.
 
 So neither end needs more memory than the blocks themselves, and a slow receiver slows nobody but itself.
 What arrived is checked by its sum before anybody uses it; what did not arrive, or damaged, is asked for
 again, after a while.
 
-Workers get this module by value: it imports nothing of ours but its neighbours.
+Who sends blocks has the other end fetch them: there is this one way.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from random import uniform
 from secrets import token_hex
 from time import monotonic
@@ -21,6 +21,7 @@ from typing import Any
 from dask_hpc.checkpoint.faults import reach
 from dask_hpc.checkpoint.store.files import Trouble
 from dask_hpc.checkpoint.store.seal import Damaged
+from dask_hpc.checkpoint.store.value import is_opaque
 from dask_hpc.checkpoint.worker.block import (
     CHUNK,
     SMALL,
@@ -34,7 +35,8 @@ from dask_hpc.checkpoint.worker.block import (
     unpacked,
     views,
 )
-from dask_hpc.checkpoint.worker.traffic import Window
+from dask_hpc.checkpoint.worker.kept import Filed, Kept
+from dask_hpc.checkpoint.worker.traffic import Traffic, Window
 
 #: bytes on their way from one worker
 WINDOW = 3 * CHUNK
@@ -48,6 +50,7 @@ _PATIENCE = 60.0  # seconds without an answer
 _SOON = 2.0
 _FAREWELL = 1.0
 
+Wanted = dict[str, Any]
 Found = Block | str | Exception
 
 
@@ -56,8 +59,8 @@ class Gone(LookupError):
 
 
 class Stream:
-    """Blocks from the worker behind ``rpc``. ``found(place, ...)`` is called with each, or with its content
-    if that is one that we have, or with what was wrong; ``room(nbytes)`` holds room for a large one, or
+    """Fetches blocks from the worker behind ``rpc``. ``found(place, ...)`` is called with each, or with its
+    content if that is one that we have, or with what was wrong; ``room(nbytes)`` holds room for a large one, or
     raises. ``window`` is shared by all that this worker fetches; ``chunk`` is the size of a message."""
 
     def __init__(
@@ -75,13 +78,13 @@ class Stream:
         self._all = window or Window(WINDOW)
         self._here = Window(WINDOW)
         self._credits = asyncio.Semaphore(_CREDITS)
-        self._left: deque[tuple[int, dict[str, Any]]] = deque()
+        self._left: deque[tuple[int, Wanted]] = deque()
         self._tries: dict[int, int] = {}
         #: why the worker is not asked for anything more, if so
         self._dead: Exception | None = None
         self._died = asyncio.Event()
 
-    async def run(self, wanted: Sequence[dict[str, Any]]) -> None:
+    async def run(self, wanted: Sequence[Wanted]) -> None:
         """Each is a ``key`` or a ``content``, and may say which contents we ``have``."""
         self._left.extend(enumerate(wanted))
         await together([self._lane() for _ in range(min(_LANES, len(wanted)))])
@@ -252,141 +255,61 @@ async def together(work: Sequence[Coroutine[Any, Any, Any]]) -> None:
         raise errors.exceptions[0] from None
 
 
-_PATIENCE_OF_SENDING = 60.0  # seconds without an answer
+class Results:
+    """The blocks of a worker's own results. ``data`` are the values by key. Lives in the event loop; contents
+    are found in threads."""
 
-Answer = dict[str, Any]
+    def __init__(self, data: Mapping[Any, Any]) -> None:
+        self._data = data
+        self._content: dict[Hashable, str] = {}
+        #: what changed while contents were found, for each that waits for some
+        self._waiting: list[set[Hashable]] = []
 
+    def changed(self, key: Hashable) -> None:
+        """What was known of this key no longer holds."""
+        self._content.pop(key, None)
+        for changed in self._waiting:
+            changed.add(key)
 
-async def send(
-    rpc: Any, blocks: Sequence[Any], went: Callable[[int], None], chunk: int = CHUNK
-) -> list[Answer]:
-    """Send blocks to the agent behind ``rpc``, in messages of that size. What it says of each, as of those
-    that it takes by itself. Raises what connections raise, ``Damaged`` or ``Trouble`` if a block cannot be
-    read here."""
-    found: list[Answer] = [{} for _ in blocks]
-    window = Window(WINDOW)
-
-    async def few(places: Sequence[int]) -> None:
-        some = [blocks[place] for place in places]
-        async with window.room(sum(block.nbytes for block in some)):
-            reach("send-begun")
-            parts = await asyncio.to_thread(packed, some)
-            async with asyncio.timeout(_PATIENCE_OF_SENDING):
-                said = await rpc.hpc_agent_put(offers=[told(block) for block in some], parts=parts)
-            went(sum(block.nbytes for block in some))
-        for place, answer in zip(places, an_answer(said), strict=True):
-            found[place] = answer
-
-    async def large(place: int) -> None:
-        block = blocks[place]
-        reach("send-begun")
-        async with asyncio.timeout(_PATIENCE_OF_SENDING):
-            said = await rpc.hpc_agent_expect(offer=told(block))
-        if "coming" not in an_answer(said):
-            found[place] = said
-            return
-
-        async def part(begin: int, end: int) -> None:
-            async with window.room(end - begin):
-                parts = await views(block, begin, end)
-                reach("send-part")
-                async with asyncio.timeout(_PATIENCE_OF_SENDING):
-                    answer = await rpc.hpc_agent_put_part(
-                        coming=said["coming"], begin=begin, parts=travelling(parts)
-                    )
-                went(end - begin)
-                if an_answer(answer):
-                    found[place] = answer
-
-        await together([part(*span) for span in spans(block.nbytes, chunk)])
-
-    work = [large(place) for place, block in enumerate(blocks) if block.nbytes > SMALL * chunk]
-    left = [place for place, block in enumerate(blocks) if block.nbytes <= SMALL * chunk]
-    while left:
-        count = first_few((blocks[place].nbytes for place in left), chunk)
-        work.append(few(left[:count]))
-        left = left[count:]
-    if work:
-        await together(work)
-    return found
-
-
-@dataclass
-class _Coming:
-    offer: dict[str, Any]
-    room: ExitStack
-    heard: float
-    pieces: dict[int, list[Any]] = field(default_factory=dict)
-    left: int = 0
-
-
-class Receiving:
-    """What others send to an agent. ``keep`` takes a block and gives the answer; ``have`` tells whether a
-    content is here; ``room(nbytes)`` holds room for a large one, or raises."""
-
-    def __init__(
-        self,
-        keep: Callable[[Block | Exception], Awaitable[Answer]],
-        have: Callable[[str], Answer | None],
-        room: Callable[[int], AbstractContextManager[None]],
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._keep = keep
-        self._have = have
-        self._room = room
-        self._clock = clock
-        self._coming: dict[str, _Coming] = {}
-
-    async def put(self, offers: list[dict[str, Any]], parts: list[Any]) -> list[Answer]:
-        """Small blocks."""
-        answers = []
-        for block in await asyncio.to_thread(list, unpacked(offers, parts)):
-            reach("put-arrived")
-            answers.append(await self._keep(block))
-        return answers
-
-    async def expect(self, offer: dict[str, Any]) -> Answer:
-        """A large block is to come in parts."""
-        if (there := self._have(offer["content"])) is not None:
-            return there
-        room, nbytes = ExitStack(), sum(offer["sizes"])
+    async def blocks(
+        self, keys: Sequence[Hashable], have: Sequence[Collection[str]] = ()
+    ) -> list[Block | str | Exception | None]:
+        """The block of each key: its content alone if it is one of those that it may ``have``, nothing if it
+        is not here, and the error if it cannot be said in bytes."""
+        have = have or [()] * len(keys)
+        known = [self._content.get(key, "") for key in keys]
+        found: list[Any] = [known[place] if key in self._data else None for place, key in enumerate(keys)]
+        values = {
+            place: self._data[key]
+            for place, key in enumerate(keys)
+            if found[place] is not None and (not known[place] or known[place] not in have[place])
+        }
+        changed: set[Hashable] = set()
+        self._waiting.append(changed)
         try:
-            room.enter_context(self._room(nbytes))
-        except MemoryError as error:
-            return {"full": str(error)}
-        name = token_hex(8)
-        self._coming[name] = _Coming(offer, room, self._clock(), left=nbytes)
-        return {"coming": name}
-
-    async def part(self, coming: str, begin: int, parts: list[Any]) -> Answer:
-        """A part of it. The last one to come is answered by what became of the block."""
-        if (found := self._coming.get(coming)) is None:
-            return {"error": "nobody has announced this block of late"}
-        reach("put-part")
-        found.heard = self._clock()
-        if begin not in found.pieces:
-            found.pieces[begin] = [memoryview(part) for part in parts]
-            found.left -= sum(piece.nbytes for piece in found.pieces[begin])
-        if found.left > 0:
-            return {}
-        del self._coming[coming]
-        with found.room:
-            block = arrived(found.offer, [one for at in sorted(found.pieces) for one in found.pieces[at]])
-            try:
-                await block.check_aside()
-            except Damaged as error:
-                return await self._keep(error)
-            reach("put-arrived")
-            return await self._keep(block)
-
-    def forget(self, patience: float) -> None:
-        """Wait no longer for those who were silent for so many seconds."""
-        before = self._clock() - patience
-        for name in [one for one, found in self._coming.items() if found.heard < before]:
-            self._coming.pop(name).room.close()
+            made = await asyncio.to_thread(_made, values, known) if values else {}
+        finally:
+            self._waiting.remove(changed)
+        for place, block in made.items():
+            found[place] = block
+            if isinstance(block, Block):
+                # a pickle may be another one the next time
+                if keys[place] not in changed and not is_opaque(block.head):
+                    self._content[keys[place]] = block.content
+                if block.content in have[place]:
+                    found[place] = block.content
+        return found
 
 
-Wanted = dict[str, Any]
+def _made(values: dict[int, Any], known: Sequence[str]) -> dict[int, Block | Exception]:
+    return {place: _block(value, known[place]) for place, value in values.items()}
+
+
+def _block(value: Any, content: str) -> Block | Exception:
+    try:
+        return Block.of(value, content)
+    except Exception as error:  # whatever objects of users do when they are pickled
+        return error
 
 
 @dataclass
@@ -396,24 +319,18 @@ class _Reading:
     heard: float
 
 
-class Giving:
-    """``find`` gives the blocks of what is wanted (their contents alone if whoever asks has them, nothing if
-    they are not here), ``size`` about how large each is, and ``went`` hears of bytes that went. ``chunk`` is
-    the size of a message."""
+class Giver:
+    """Gives other workers the blocks of this one: of its results, of the copies that it keeps, and of what it
+    gathered from its neighbours to be fetched here. ``chunk`` is the size of a message."""
 
-    def __init__(
-        self,
-        find: Callable[[Sequence[Wanted]], Awaitable[list[Any]]],
-        size: Callable[[Wanted], int],
-        went: Callable[[int], None],
-        chunk: int = CHUNK,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self.chunk = chunk
-        self._find = find
-        self._size = size
-        self._went = went
-        self._clock = clock
+    def __init__(self, worker: Any, kept: Kept, traffic: Traffic) -> None:
+        self.chunk = CHUNK
+        self.results = Results(worker.data)
+        #: by content, what neighbours have and somebody is to fetch here
+        self.gathered: dict[str, Block] = {}
+        self._worker = worker
+        self._kept = kept
+        self._traffic = traffic
         self._readings: dict[str, _Reading] = {}
 
     @property
@@ -421,9 +338,17 @@ class Giving:
         """Bytes of blocks that are being read."""
         return sum(one.block.nbytes for one in self._readings.values())
 
+    def size(self, what: Wanted) -> int:
+        """About how many bytes that is, without a look at them."""
+        if "key" in what:
+            task = self._worker.state.tasks.get(what["key"])
+            return int(task.nbytes or 0) if task is not None else 0
+        block = self._copy(what["content"])
+        return 0 if block is None else block.nbytes
+
     async def offers(self, wanted: Sequence[Wanted]) -> dict[str, Any]:
         """What goes into one message: an offer for each of the first few, and the bytes of the small ones."""
-        some = wanted[: first_few(map(self._size, wanted), self.chunk)]
+        some = wanted[: first_few(map(self.size, wanted), self.chunk)]
         blocks = await self._find(some)
         reach("give")
         offers, small = [], []
@@ -443,7 +368,7 @@ class Giving:
             parts = await asyncio.to_thread(packed, small) if small else []
         except (Damaged, Trouble) as error:
             return {"offers": [{"gone": str(error)} for _ in some], "parts": []}
-        self._went(sum(block.nbytes for block in small))
+        self._traffic.went(sum(block.nbytes for block in small))
         return {"offers": offers, "parts": parts}
 
     async def part(self, reading: str, begin: int, end: int) -> dict[str, Any]:
@@ -453,7 +378,7 @@ class Giving:
         if begin == end:
             del self._readings[reading]
             return {"parts": []}
-        found.heard = self._clock()
+        found.heard = monotonic()
         reach("give-part")
         try:
             parts = await views(found.block, begin, end)
@@ -463,16 +388,36 @@ class Giving:
         found.left -= end - begin
         if found.left <= 0:
             self._readings.pop(reading, None)
-        self._went(end - begin)
+        self._traffic.went(end - begin)
         return {"parts": travelling(parts)}
 
     def forget(self, patience: float) -> None:
         """Hold nothing any longer for those who were silent for so many seconds."""
-        before = self._clock() - patience
+        before = monotonic() - patience
         for reading in [one for one, found in self._readings.items() if found.heard < before]:
             del self._readings[reading]
 
     def _begin(self, block: Any) -> str:
         reading = token_hex(8)
-        self._readings[reading] = _Reading(block, block.nbytes, self._clock())
+        self._readings[reading] = _Reading(block, block.nbytes, monotonic())
         return reading
+
+    async def _find(self, wanted: Sequence[Wanted]) -> list[Any]:
+        """Each block; the content alone if it is one of those that whoever asks has, nothing if it is not
+        here."""
+        results = [what for what in wanted if "key" in what]
+        for what in results:
+            if "again" in what:  # what we knew of it may be wrong
+                self.results.changed(what["key"])
+        keys, have = [what["key"] for what in results], [what.get("have", ()) for what in results]
+        found = iter(await self.results.blocks(keys, have) if keys else ())
+        return [next(found) if "key" in what else self._copy_for(what) for what in wanted]
+
+    def _copy_for(self, what: Wanted) -> Block | Filed | str | None:
+        content: str = what["content"]
+        return content if content in what.get("have", ()) else self._copy(content)
+
+    def _copy(self, content: str) -> Block | Filed | None:
+        with suppress(KeyError):
+            return self._kept.get(content)
+        return self.gathered.get(content)
