@@ -16,7 +16,7 @@ from dask_hpc.planning.moves.redistribution import Blocks, JointPlan, joint_redi
 from dask_hpc.planning.moves.spread import within_nodes
 from dask_hpc.redistribution import arrays
 from dask_hpc.redistribution.arrays import Chunks, replaced
-from dask_hpc.redistribution.making import Carrying, Places, nbytes, wait_for
+from dask_hpc.redistribution.carrier import Carrier, Places, nbytes, wait_for
 from dask_hpc.redistribution.scheduler import NAME, RedistributionPlugin
 
 #: how often what is not where it should be is planned again
@@ -219,12 +219,13 @@ class Redistribution:
                 progress(is_done, total)
 
         why = f"{self._wish.word} on {count_nodes(len(self.nodes))}"
-        carrying = Carrying(self.client, run, seen.holders, seen.sizes, why, hears)
+        carrier = Carrier(self.client, run, seen.holders, seen.sizes, hears)
         plans = self._now.arrays
-        await carrying.move(self._arrays, plans, self._places)
+        await carrier.move(self._arrays, plans, self._places, why)
         for number, array in enumerate(self._arrays):
-            new = await carrying.make(array, plans[number], self._places[number], self._is_ours)
-            self._arrays[number] = new
+            self._arrays[number] = await carrier.make(
+                array, plans[number], self._places[number], self._is_ours
+            )
         hears(total)
 
     async def _missing(self) -> bool:

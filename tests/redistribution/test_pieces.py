@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dask_hpc.model.layout import Layout
 from dask_hpc.planning.moves.redistribution import Blocks, joint_redistribution
 from dask_hpc.planning.moves.spread import within_nodes
-from dask_hpc.redistribution.worker import CutOut, Join
+from dask_hpc.redistribution.carrier import cut_out, join
 
 NODES = [f"n{number}" for number in range(9)]
 WORDS = ["block", "cyclic", "block-cyclic:1", "block-cyclic:5", "block:17", "replicated"]
@@ -45,10 +45,10 @@ def test_what_tasks_make_is_what_was_there(there, nodes, word, data):
         parts, where = [], []
         for number, piece in enumerate(chunk.pieces):  # by turns cut out here, and cut out when it comes
             old = chunks[piece.old]
-            parts.append(CutOut()([array, old], [piece.spans, piece.spans]) if number % 2 else old)
+            parts.append(cut_out([array, old], [piece.spans, piece.spans]) if number % 2 else old)
             where.append(1 if number % 2 else None if piece.is_whole else piece.spans)
         grid = tuple(len(set(places)) for places in zip(*(p.old for p in chunk.pieces), strict=True))
-        made = Join()(parts, where, grid, chunk.pieces[0].is_whole)
+        made = join(parts, where, grid, chunk.pieces[0].is_whole)
         at = tuple(slice(e[i], e[i + 1]) for e, i in zip(plan.edges, chunk.index, strict=True))
         assert made.dtype == array.dtype and np.array_equal(made, array[at])
         # What is cut out keeps nothing else in memory.

@@ -10,7 +10,7 @@ from distributed.utils_test import BlockedGetData, async_poll_for, gen_cluster
 
 import dask_hpc
 from dask_hpc import dask as compat
-from dask_hpc.redistribution.making import LostError
+from dask_hpc.redistribution.carrier import LostError
 
 quiet = {"distributed.worker.memory.pause": False, "distributed.worker.memory.terminate": False}
 three = gen_cluster(client=True, nthreads=[("", 1)] * 3, config=quiet)

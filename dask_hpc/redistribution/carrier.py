@@ -1,0 +1,297 @@
+"""A plan carried out: whole chunks are moved as they are, new ones are made where they are to lie.
+
+Where a new chunk takes a piece of a chunk of another worker, the piece is cut out there, and only the piece
+travels. New chunks are made in waves: so many bytes for each worker at a time, and two waves at once, so that
+one is computed while the next is on its way. All runs in the client, but for ``cut_out`` and ``join``, which
+are what tasks do.
+
+Failure conditions:
+
+1. A worker dies: tasks that were meant for it run anywhere, what it had is computed again by Dask, and
+   whoever asked for this plan sees in the end that chunks are not where they should be. The same if it pauses
+   or is held, but tasks that it was given already wait until it goes on, as in plain Dask.
+2. A result that cannot be computed again is lost: ``LostError``.
+3. Computing something again fails: that error is raised.
+"""
+
+import asyncio
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from secrets import token_hex
+from typing import Any
+
+from dask.array.core import concatenate3
+from distributed import CancelledError, Client, Future
+
+from dask_hpc import dask as compat
+from dask_hpc.planning.moves.redistribution import Index, NewChunk, Piece, RedistributionPlan
+from dask_hpc.redistribution.arrays import Chunks, sizes
+
+#: bytes of new chunks that are made on one worker at a time; a larger chunk is made alone
+WAVE = 64 * 2**20
+#: waves at the same time: while one is joined, the pieces of the next one are cut out
+_AT_ONCE = 2
+#: before what else waits on the cluster: whoever redistributes waits for it
+_PRIORITY = 10
+_LOOK = 0.5  # seconds between looks for workers that are gone
+_SHOW = 0.2  # seconds between looks at how far moves are
+
+#: of one array the workers of each new chunk
+Places = Mapping[Index, Sequence[str]]
+Spans = Sequence[tuple[int, int]]
+#: who gives a parcel, and who gets it
+_Way = tuple[str, str]
+
+
+class LostError(RuntimeError):
+    """Results are gone for good."""
+
+
+def nbytes(chunk: NewChunk) -> float:
+    """Of a new chunk."""
+    return sum(piece.nbytes for piece in chunk.pieces)
+
+
+class Carrier:
+    """One go at a plan of several arrays. ``hears`` of bytes that are where they should be."""
+
+    def __init__(
+        self,
+        client: Client,
+        run: str,
+        holders: Mapping[Hashable, Sequence[str]],
+        sizes: Mapping[Hashable, int],
+        hears: Callable[[float], None],
+    ) -> None:
+        self.client = client
+        self.holders = holders
+        self._run = run
+        self._sizes = sizes
+        self._hears = hears
+        #: bytes that each worker has to send
+        self._sent: Counter[str] = Counter()
+
+    async def move(
+        self,
+        arrays: Sequence[Chunks],
+        plans: Sequence[RedistributionPlan],
+        places: Sequence[Places],
+        why: str,
+    ) -> None:
+        """Bring old chunks that stay whole to where they are to lie."""
+        moves, copies = [], []
+        for array, plan, there in zip(arrays, plans, places, strict=True):
+            for chunk in plan.chunks:
+                if not chunk.is_old:
+                    continue
+                key = array.key(chunk.pieces[0].old)
+                held, nbytes = self.holders[key], self._sizes[key]
+                missing = [target for target in there[chunk.index] if target not in held]
+                if not missing or not held:
+                    continue
+                if len(there[chunk.index]) > 1:
+                    copies.append((key, nbytes, missing))
+                else:
+                    moves.append((key, nbytes, self.source(held, nbytes), missing[0]))
+        if moves or copies:
+            scheduler = self.client.scheduler
+            await self._shown(
+                asyncio.ensure_future(
+                    scheduler.hpc_redistribute_move(run=self._run, moves=moves, copies=copies, why=why)
+                )
+            )
+
+    async def make(self, array: Chunks, plan: RedistributionPlan, places: Places, give_back: bool) -> Chunks:
+        """The array in its new chunks; itself if these are the old ones. ``give_back``: old chunks are let go
+        as soon as nothing more is taken from them."""
+        if all(chunk.is_old for chunk in plan.chunks) and sizes(plan.edges) == array.chunks:
+            return array
+        maker = ChunkMaker(self, array, places)
+        users = Counter(piece.old for chunk in plan.chunks for piece in chunk.pieces)
+        under_way: deque[tuple[list[NewChunk], list[Future]]] = deque()
+
+        async def finish() -> None:
+            wave, futures = under_way.popleft()
+            await wait_for(self.client, futures, [future.key for future in futures])
+            self._hears(sum(map(nbytes, wave)))
+            users.subtract(piece.old for chunk in wave for piece in chunk.pieces)
+            if give_back:
+                for old in [old for old in array.futures if users[old] <= 0]:
+                    del array.futures[old]
+
+        try:
+            for wave in waves(plan, places):
+                if len(under_way) == _AT_ONCE:
+                    await finish()
+                under_way.append((wave, maker.submit(wave)))
+            while under_way:
+                await finish()
+        finally:
+            # Where they were made is not where they have to be if they are ever computed again.
+            await self.client.scheduler.hpc_redistribute_free(keys=maker.keys, everywhere=True)
+        return Chunks(maker.name, array.dims, sizes(plan.edges), array.meta, maker.made)
+
+    def source(self, held: Sequence[str], nbytes: float) -> str:
+        """Who of those that hold something gives it: whoever gives least so far."""
+        found = min(held, key=lambda worker: self._sent[worker])
+        self._sent[found] += nbytes  # type: ignore[assignment]
+        return found
+
+    async def _shown(self, work: "asyncio.Future[Any]") -> None:
+        seen = 0
+        try:
+            while True:
+                done, _ = await asyncio.wait([work], timeout=_SHOW)
+                moved = await self.client.scheduler.hpc_redistribute_moved(run=self._run)
+                if moved > seen:
+                    self._hears(moved - seen)
+                    seen = moved
+                if done:
+                    await work
+                    return
+        finally:
+            work.cancel()
+
+
+class ChunkMaker:
+    """Submits what makes the new chunks of one array."""
+
+    def __init__(self, carrier: Carrier, array: Chunks, places: Places) -> None:
+        self._carrier = carrier
+        self._array = array
+        self._places = places
+        self._token = token_hex(8)
+        #: of the new array
+        self.name = f"redistributed-{self._token}"
+        #: of all tasks so far
+        self.keys: list[Hashable] = []
+        self.made: dict[Index, Future] = {}
+
+    def submit(self, wave: Sequence[NewChunk]) -> list[Future]:
+        """Make these chunks. Gives the futures of all tasks: of chunks, and of parcels on their way there."""
+        parcels: dict[_Way, list[tuple[Future, Spans]]] = defaultdict(list)
+        # by worker: a chunk, for each of its pieces what has it (the way of a parcel, too), and where it is
+        joins: dict[str, list[tuple[NewChunk, list[Any], list[int | Spans | None]]]] = {}
+        for chunk in wave:
+            target = self._places[chunk.index][0]
+            given: list[Any] = []
+            where: list[int | Spans | None] = []
+            for piece in chunk.pieces:
+                future = self._array.futures[piece.old]
+                held = self._carrier.holders[future.key]
+                if chunk.is_old or target in held or not held:
+                    given.append(future)
+                    where.append(None if piece.is_whole else piece.spans)
+                else:
+                    way = (self._carrier.source(held, piece.nbytes), target)
+                    given.append(way)
+                    where.append(len(parcels[way]))
+                    parcels[way].append((future, piece.spans))
+            joins.setdefault(target, []).append((chunk, given, where))
+        on_their_way = self._cut(parcels)
+        for target, jobs in joins.items():
+            chunks, givens, wheres = zip(*jobs, strict=True)
+            futures = self._map(
+                join,
+                target,
+                [(self.name, *chunk.index) for chunk in chunks],
+                [[on_their_way[one] if isinstance(one, tuple) else one for one in given] for given in givens],
+                wheres,
+                [_grid(chunk.pieces) for chunk in chunks],
+                [chunk.pieces[0].is_whole for chunk in chunks],
+            )
+            self.made.update(zip((chunk.index for chunk in chunks), futures, strict=True))
+        return [*on_their_way.values(), *(self.made[chunk.index] for chunk in wave)]
+
+    def _cut(self, parcels: Mapping[_Way, list[tuple[Future, Spans]]]) -> dict[_Way, Future]:
+        """Submit these; by source, as all tasks of one call go to one worker."""
+        found: dict[_Way, Future] = {}
+        for source in dict.fromkeys(source for source, _ in parcels):
+            ways = [way for way in parcels if way[0] == source]
+            keys = [(f"parcel-{self._token}", len(self.keys) + i) for i in range(len(ways))]
+            chunks = [[future for future, _ in parcels[way]] for way in ways]
+            spans = [[cut for _, cut in parcels[way]] for way in ways]
+            found.update(zip(ways, self._map(cut_out, source, keys, chunks, spans), strict=True))
+        return found
+
+    def _map(self, work: Any, worker: str, keys: list[Any], *arguments: Sequence[Any]) -> list[Future]:
+        self.keys += keys
+        found: list[Future] = self._carrier.client.map(
+            work, *arguments, key=keys, workers=[worker], priority=_PRIORITY, pure=False
+        )
+        return found
+
+
+def waves(plan: RedistributionPlan, places: Places) -> Iterator[list[NewChunk]]:
+    """The new chunks by turns, so many bytes for each worker at a time."""
+    queues: dict[str, list[NewChunk]] = {}
+    for chunk in reversed(plan.chunks):
+        queues.setdefault(places[chunk.index][0], []).append(chunk)
+    while queues:
+        wave = []
+        for target in list(queues):
+            queue, room = queues[target], float(WAVE)
+            while queue and (room == WAVE or nbytes(queue[-1]) <= room):
+                room -= nbytes(queue[-1])
+                wave.append(queue.pop())
+            if not queue:
+                del queues[target]
+        yield wave
+
+
+async def wait_for(client: Client, futures: Sequence[Future], mind: Sequence[Hashable] = ()) -> None:
+    """Until all are there. ``mind`` are tasks that may run anywhere if the worker meant for them is gone."""
+    pending = list(futures)
+    while pending:
+        # One that is "lost" is being computed again.
+        gone = [future for future in pending if future.status == "cancelled"]
+        if gone:
+            count = f"{len(gone)} chunk{'s are' if len(gone) > 1 else ' is'}"
+            raise LostError(f"{count} lost, and cannot be computed again")
+        try:
+            is_done = await compat.settled(pending, _LOOK)
+        except CancelledError:
+            continue
+        if not is_done and mind:
+            await client.scheduler.hpc_redistribute_free(keys=list(mind), everywhere=False)
+        for future in pending:
+            if future.status == "error":
+                raise await future.exception()
+        pending = [future for future in pending if future.status != "finished"]
+
+
+def _grid(pieces: Sequence[Piece]) -> tuple[int, ...]:
+    return tuple(len(set(places)) for places in zip(*(piece.old for piece in pieces), strict=True))
+
+
+# what tasks do, on workers
+
+
+def cut_out(chunks: Sequence[Any], spans: Sequence[Spans]) -> list[Any]:
+    """A parcel: pieces of some chunks for one other worker. Only these travel."""
+    return [_piece(chunk, cut) for chunk, cut in zip(chunks, spans, strict=True)]
+
+
+def join(given: Sequence[Any], where: Sequence[int | Spans | None], grid: Sequence[int], is_own: bool) -> Any:
+    """A chunk of its pieces, in the order of the array; ``grid`` is how many there are along each axis.
+    Where to find a piece: a number means that one of a parcel, spans that it is to be cut out, None that it
+    is all of a chunk; ``is_own`` says that the only piece is nobody's part."""
+    parts = [
+        one if at is None else one[at] if isinstance(at, int) else _piece(one, at)
+        for one, at in zip(given, where, strict=True)
+    ]
+    if len(parts) > 1:
+        return concatenate3(_nested(parts, grid))
+    # What is cut out is a view of the whole chunk, and would keep all of it in memory.
+    return parts[0] if is_own else parts[0].copy()
+
+
+def _piece(chunk: Any, spans: Spans) -> Any:
+    return chunk[tuple(slice(*span) for span in spans)]
+
+
+def _nested(parts: Sequence[Any], grid: Sequence[int]) -> Any:
+    if len(grid) == 1:
+        return list(parts)
+    size = len(parts) // grid[0]
+    return [_nested(parts[i * size : (i + 1) * size], grid[1:]) for i in range(grid[0])]
