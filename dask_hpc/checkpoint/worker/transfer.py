@@ -60,8 +60,8 @@ class Gone(LookupError):
 
 class Stream:
     """Fetches blocks from the worker behind ``rpc``. ``found(place, ...)`` is called with each, or with its
-    content if that is one that we have, or with what was wrong; ``room(nbytes)`` holds room for a large one, or
-    raises. ``window`` is shared by all that this worker fetches; ``chunk`` is the size of a message."""
+    content if that is one that we have, or with what was wrong; ``room(nbytes)`` holds room for a large one,
+    or raises. ``window`` is shared by all that this worker fetches; ``chunk`` is the size of a message."""
 
     def __init__(
         self,
