@@ -21,7 +21,7 @@ from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.units import parse_duration
 from dask_hpc.power.worker.caps import CannotCap, PackageCaps
 from dask_hpc.power.worker.node_meter import NodePower, ThisNode
-from dask_hpc.power.worker.sensors import Busy, Sensed
+from dask_hpc.power.worker.sensors import Busy, SensorRow
 from dask_hpc.view.terminal import Line, LineChart
 
 _SEEN = 300  # samples in the chart
@@ -223,7 +223,7 @@ def _print(busy: Busy, found: NodePower, node: ThisNode, cap: dict[str, Any]) ->
                 click.echo(f"      {row.fix}")
 
 
-def _row(row: Sensed, found: NodePower) -> tuple[str, ...]:
+def _row(row: SensorRow, found: NodePower) -> tuple[str, ...]:
     used = "yes" if _name(row) in found.used else "no"
     if row.within:
         used = f"no, in {row.within}"
@@ -232,7 +232,7 @@ def _row(row: Sensed, found: NodePower) -> tuple[str, ...]:
     return _name(row), row.covers, _range(row.watts or 0.0, row.uncertainty), "measured", used
 
 
-def _name(row: Sensed) -> str:
+def _name(row: SensorRow) -> str:
     return f"{row.meter} {row.sensor}".strip()
 
 

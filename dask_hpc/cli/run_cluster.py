@@ -22,9 +22,9 @@ from distributed import Client
 from dask_hpc import config
 from dask_hpc.cli import ignore_ctrl_c
 from dask_hpc.cli.group import cluster_client
-from dask_hpc.cluster import manage
 from dask_hpc.cluster.client import script
 from dask_hpc.cluster.client.malleable import malleable
+from dask_hpc.cluster.client.manager import manage
 from dask_hpc.cluster.request import make_request
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.units import count_nodes

@@ -9,7 +9,7 @@ from dask_hpc.power.model import PowerModel
 from dask_hpc.power.worker.meters import Hwmon
 from dask_hpc.power.worker.node_meter import NodeMeter, ThisNode
 from dask_hpc.power.worker.rapl import Rapl
-from dask_hpc.power.worker.sensors import Sensed
+from dask_hpc.power.worker.sensors import SensorRow
 
 MODEL = PowerModel(100, 400, 20, 80)
 REST, MEMORY = 0.21 * 400, 0.18 * 400
@@ -26,7 +26,7 @@ class Says:
 
 
 def row(covers, watts, doubt=0.0, **more):
-    return Sensed("test", covers, covers, watts, doubt, **more)
+    return SensorRow("test", covers, covers, watts, doubt, **more)
 
 
 def read(*rows, use=0.5):

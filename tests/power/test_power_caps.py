@@ -10,7 +10,7 @@ from small_cluster import plugin_of
 
 import dask_hpc
 from dask_hpc.model.plan import Cap, Plan
-from dask_hpc.power.scheduler import meters as metering
+from dask_hpc.power.scheduler import watch
 from dask_hpc.power.worker.plugin import KEY, PowerPlugin
 
 LIMIT = "intel-rapl:0/constraint_0_power_limit_uw"
@@ -25,7 +25,7 @@ SETTINGS = {
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     tree = MadeUpTree(tmp_path)
-    monkeypatch.setattr(metering, "PowerPlugin", partial(PowerPlugin, root=tree.root))
+    monkeypatch.setattr(watch, "PowerPlugin", partial(PowerPlugin, root=tree.root))
     return tree
 
 

@@ -11,8 +11,8 @@ from dask_hpc.power.scheduler.sight import (
     WINDOW,
     JobLevel,
     Levels,
+    LevelWindow,
     NodeReading,
-    Window,
     in_doubt,
     quantiles,
     total,
@@ -41,7 +41,7 @@ def test_quantiles_leave_out_the_tails():
 
 
 def test_a_window_forgets():
-    window = Window()
+    window = LevelWindow()
     for second in range(3):
         window.add(second, 500.0)
     assert window.range == (500, 500)

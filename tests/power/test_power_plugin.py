@@ -10,8 +10,9 @@ from distributed import Event, Nanny
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 from small_cluster import cluster2
 
-from dask_hpc.power.scheduler import meters as metering
-from dask_hpc.power.scheduler.meters import Metering
+from dask_hpc.cluster.scheduler.worker_setting import WorkerSetting
+from dask_hpc.power.scheduler import watch
+from dask_hpc.power.scheduler.watch import worker_meters
 from dask_hpc.power.worker.plugin import KEY, NAME, Heartbeat, PowerPlugin, of_each
 
 QUICK = {"distributed.scheduler.worker-ttl": None}
@@ -28,6 +29,17 @@ def never(where, error):
     raise AssertionError(where) from error
 
 
+def sampling(s, *given):
+    metering: WorkerSetting = worker_meters(s, never)
+    metering.set(given)
+    return metering
+
+
+async def stopped(metering):
+    metering.set(None)
+    await metering.settle()
+
+
 def told(s, worker):
     found = s.workers[worker.address].metrics.get(KEY)
     return None if found is None else Heartbeat.read(found)
@@ -42,8 +54,7 @@ async def everybody_tells(s, *workers, after=0):
 
 @cluster2
 async def test_workers_without_a_counter_tell_what_the_model_says(c, s, a, b):
-    metering = Metering(s, 0.05, [(0, 100), (1, 300)], never)
-    metering.start()
+    metering = sampling(s, 0.05, [(0, 100), (1, 300)])
     await everybody_tells(s, a, b, after=2)
     one, other = told(s, a), told(s, b)
     assert one.source == "modelled" and one.meters == []
@@ -51,7 +62,7 @@ async def test_workers_without_a_counter_tell_what_the_model_says(c, s, a, b):
     assert one.watts == pytest.approx(100 + 200 * one.use) and one.uncertainty > 0
     assert one.host == other.host and one.pid == other.pid == os.getpid()
     assert one.share <= 0.5  # both are in this process
-    await metering.stop()
+    await stopped(metering)
     assert not any(NAME in w.plugins for w in (a, b))
     assert not any(KEY in w.metrics for w in (a, b))
     await a.heartbeat()
@@ -62,11 +73,9 @@ async def test_workers_without_a_counter_tell_what_the_model_says(c, s, a, b):
 @cluster2
 async def test_metering_can_start_again(c, s, a, b):
     for _ in range(2):
-        metering = Metering(s, 0.05, [], never)
-        metering.start()
+        metering = sampling(s, 0.05)
         await everybody_tells(s, a, b)
-        await metering.stop()
-        await metering.stop()
+        await stopped(metering)
         assert KEY not in a.metrics
 
 
@@ -78,8 +87,7 @@ def spin(event):
 @gen_cluster(client=True, nthreads=[("", 1)] * 2, Worker=Nanny, config=QUICK)
 async def test_each_worker_has_the_share_of_its_work(c, s, a, b):
     """Processes of one host: who works has nearly all of what both have."""
-    metering = Metering(s, 0.2, [], never)
-    metering.start()
+    metering = sampling(s, 0.2)
     busy = c.submit(spin, "over", workers=[a.worker_address])
 
     def shares():
@@ -97,7 +105,7 @@ async def test_each_worker_has_the_share_of_its_work(c, s, a, b):
     assert watts["a"][0] > watts["b"][0]
     await Event("over").set()
     await busy
-    await metering.stop()
+    await stopped(metering)
 
 
 @pytest.fixture
@@ -111,18 +119,17 @@ def slow_machine(tmp_path, monkeypatch):
     command.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nexec cat {tmp_path}/answer\n")
     command.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(metering, "PowerPlugin", partial(PowerPlugin, root=str(tmp_path)))
+    monkeypatch.setattr(watch, "PowerPlugin", partial(PowerPlugin, root=str(tmp_path)))
     return tmp_path
 
 
 @gen_cluster(client=True, nthreads=[("", 1)])
 async def test_a_sensor_that_does_not_answer_keeps_nobody_waiting(c, s, a, slow_machine):
-    slow = Metering(s, 0.05, [], never)
-    slow.start()
+    slow = sampling(s, 0.05)
     await async_poll_for((slow_machine / "asked").exists, 10)
     assert await c.submit(inc, 1) == 2
     await a.heartbeat()
     assert a.metrics[KEY](a) is None  # the sensor still thinks: its patience is some seconds
-    await slow.stop()
+    await stopped(slow)
     (slow_machine / "answer").write_text("")
     assert NAME not in a.plugins and KEY not in a.metrics

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.power.scheduler.meters import Part, Sensed
+from dask_hpc.power.scheduler.meters import NodePart, SensorReading
 from dask_hpc.power.scheduler.sight import Trust, TrustedSensors
 
 
 def says(number, watts, load=0.0, problem=""):
-    return Sensed(number, watts, "measured", load, {"n": Part(watts, 1.0, 10.0)}, problem)
+    return SensorReading(number, watts, "measured", load, {"n": NodePart(watts, 1.0, 10.0)}, problem)
 
 
 def after(trust, readings, start=0):
@@ -78,10 +78,10 @@ def test_a_new_machine_has_time_to_say_something():
 def test_each_episode_is_told_once_for_all_nodes_of_a_machine():
     told = []
     sensors = TrustedSensors(lambda *words: told.append(words))
-    parts = {"a": Part(50.0, 1.0, 5.0), "b": Part(50.0, 1.0, 5.0)}
+    parts = {"a": NodePart(50.0, 1.0, 5.0), "b": NodePart(50.0, 1.0, 5.0)}
 
     def look(number, watts):
-        one = Sensed(number, watts, "measured", 0.5, parts)
+        one = SensorReading(number, watts, "measured", 0.5, parts)
         return sensors.look(float(number), {"host": one}, ["a", "b"], 1.0)
 
     for number in range(20):

@@ -146,7 +146,7 @@ async def test_a_strategy_that_comes_and_goes_takes_its_meter_along(c, s, a, b):
         await manager.set("power-corridor")  # the last word counts, however quickly they come
         await manager.set("fcfs")
         await manager.set("power-corridor")
-        await async_poll_for(lambda: watch_of(s)._meters.is_over, 10)
+        await watch_of(s)._meters.settle()
         await async_poll_for(lambda: NAME in a.plugins and NAME in b.plugins, 10)
     assert NAME not in a.plugins and NAME not in b.plugins and not s.worker_plugins.get(NAME)
 

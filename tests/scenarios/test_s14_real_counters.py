@@ -18,7 +18,7 @@ from distributed.utils_test import async_poll_for, gen_test
 from made_up_tree import MadeUpTree
 
 import dask_hpc
-from dask_hpc.power.scheduler import meters as metering
+from dask_hpc.power.scheduler import watch
 from dask_hpc.power.worker.plugin import PowerPlugin
 
 THREADS = 8
@@ -88,7 +88,7 @@ def view_of(s):
 def test_a_corridor_by_counters_that_are_read(report, tmp_path, monkeypatch):
     tree = MadeUpTree(tmp_path)
     tree.zone(ZONE, "package-0")
-    monkeypatch.setattr(metering, "PowerPlugin", partial(PowerPlugin, root=tree.root))
+    monkeypatch.setattr(watch, "PowerPlugin", partial(PowerPlugin, root=tree.root))
     seen = {}
 
     @gen_test(timeout=60)

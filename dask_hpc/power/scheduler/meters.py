@@ -4,21 +4,18 @@ A *sensor* speaks of one machine, which may be several nodes (on a local cluster
 whole. A *part* is what it says of one node.
 """
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp
 from random import Random
 from typing import Any, Literal, NamedTuple, Protocol
 
-from dask_hpc import dask as compat
 from dask_hpc.dask import WorkerUse
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.node import Nodes
 from dask_hpc.model.power import SOURCES, Source
 from dask_hpc.power.model import PowerModel, calibrate
-from dask_hpc.power.worker.plugin import NAME, Heartbeat, PowerPlugin, of_each
+from dask_hpc.power.worker.plugin import Heartbeat, of_each
 
 
 class NodeUse(NamedTuple):
@@ -36,7 +33,7 @@ class NodeUse(NamedTuple):
         return min(self.running / self.threads, 1.0) if self.threads else 0.0
 
 
-class Part(NamedTuple):
+class NodePart(NamedTuple):
     """Power of one node, with the half-width of its 95 % interval; and what it draws when nothing runs."""
 
     watts: float
@@ -46,10 +43,10 @@ class Part(NamedTuple):
 
 _LATELY = 3.0  # seconds
 
-_NOTHING = Part(0.0, 0.0, 0.0)
+_NOTHING = NodePart(0.0, 0.0, 0.0)
 
 
-class Sensed(NamedTuple):
+class SensorReading(NamedTuple):
     """What one sensor says now."""
 
     #: another one with each new reading
@@ -58,7 +55,7 @@ class Sensed(NamedTuple):
     source: Source
     #: how busy the machine was, 0 to 1; its power should show that
     load: float
-    parts: Mapping[str, Part]
+    parts: Mapping[str, NodePart]
     #: why it cannot even be read
     problem: str = ""
     #: whether its error is chance, another one for each sensor; those of models are alike everywhere
@@ -75,7 +72,7 @@ class Meter(Protocol):
 
     def look(
         self, now: float, workers: Mapping[str, WorkerUse], nodes: Nodes, uses: Mapping[str, NodeUse]
-    ) -> dict[str, Sensed]:
+    ) -> dict[str, SensorReading]:
         """The newest reading of each sensor, by the sensor's name."""
 
     def model(self, use: NodeUse) -> PowerModel:
@@ -92,7 +89,7 @@ class WorkerMeter:
 
     def look(
         self, now: float, workers: Mapping[str, WorkerUse], nodes: Nodes, uses: Mapping[str, NodeUse]
-    ) -> dict[str, Sensed]:
+    ) -> dict[str, SensorReading]:
         """The newest reading of each machine's sensors, by the machine's name."""
         machines: dict[str, dict[str, Heartbeat]] = {}
         found = {}
@@ -103,7 +100,7 @@ class WorkerMeter:
                 told = Heartbeat.read(worker.said)
             except InputError as error:
                 part = {nodes.node_of(address): _NOTHING}
-                found[address] = Sensed(worker.heard, 0.0, "modelled", 0.0, part, str(error))
+                found[address] = SensorReading(worker.heard, 0.0, "modelled", 0.0, part, str(error))
             else:
                 machines.setdefault(told.host, {})[address] = told
         for host, there in machines.items():
@@ -115,7 +112,7 @@ class WorkerMeter:
         return self._model or PowerModel.default(max(use.threads, 1))
 
 
-def _machine(told: Mapping[str, Heartbeat], workers: Mapping[str, WorkerUse], nodes: Nodes) -> Sensed:
+def _machine(told: Mapping[str, Heartbeat], workers: Mapping[str, WorkerUse], nodes: Nodes) -> SensorReading:
     """Several workers of one machine read the same sensors: they count once."""
     # A worker may be silent while others of its machine are not: whoever looked last is right. But only one
     # of them may ask the machine's controller, so of those who looked lately it is whoever knows best.
@@ -126,10 +123,10 @@ def _machine(told: Mapping[str, Heartbeat], workers: Mapping[str, WorkerUse], no
         key=lambda address: (SOURCES.index(told[address].source), -looked[address]),
     )
     one = told[best]
-    parts: dict[str, Part] = {}
+    parts: dict[str, NodePart] = {}
     names = {nodes.node_of(address) for address in told}
     if len(names) == 1:
-        parts[names.pop()] = Part(one.watts, one.uncertainty, one.idle)
+        parts[names.pop()] = NodePart(one.watts, one.uncertainty, one.idle)
     else:
         alike = {
             address: said._replace(watts=one.watts, uncertainty=one.uncertainty, idle=one.idle)
@@ -138,13 +135,13 @@ def _machine(told: Mapping[str, Heartbeat], workers: Mapping[str, WorkerUse], no
         for address, (watts, uncertainty) in of_each(alike).items():
             name = nodes.node_of(address)
             before = parts.get(name, _NOTHING)
-            parts[name] = Part(
+            parts[name] = NodePart(
                 before.watts + watts,
                 before.uncertainty + uncertainty,
                 before.idle + one.idle / len(told),
             )
     number = (one.pid, one.sequence)
-    return Sensed(
+    return SensorReading(
         number,
         one.watts,
         one.source,
@@ -153,106 +150,6 @@ def _machine(told: Mapping[str, Heartbeat], workers: Mapping[str, WorkerUse], no
         is_chance=one.source == "measured",
         can_cap=len(parts) == 1 and any(said.cap is not None for said in told.values()),
     )
-
-
-_PATIENCE = 5.0  # seconds that workers have to take or give back our plugin when control ends
-
-
-class Metering:
-    """Has all workers, now and later, sample their power every ``interval`` seconds. ``measured`` calibrates
-    the model: pairs of use (0 to 1) and watts of a node, or nothing. Without ``sensors`` there is only that.
-    """
-
-    def __init__(
-        self,
-        scheduler: Any,
-        interval: float,
-        measured: Sequence[tuple[float, float]],
-        count_error: Callable[[str, Exception], None],
-        sensors: bool = True,
-    ) -> None:
-        self._scheduler = scheduler
-        self._count_error = count_error
-        plugin = PowerPlugin(interval, measured, sensors)
-        self._plugin = compat.pickled(plugin)
-        self._giving: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Give the plugin to all workers."""
-        giving = compat.add_worker_plugin(self._scheduler, NAME, self._plugin)
-        self._giving = asyncio.ensure_future(giving)
-        self._giving.add_done_callback(self._given)
-
-    async def stop(self) -> None:
-        """Take it from them."""
-        if self._giving is not None:
-            await asyncio.wait([self._giving], timeout=_PATIENCE)  # or they would learn of us after this
-        self.cancel()
-        with suppress(TimeoutError, OSError):  # a worker that does not answer, or has gone
-            async with asyncio.timeout(_PATIENCE):
-                await compat.remove_worker_plugin(self._scheduler, NAME)
-
-    def cancel(self) -> None:
-        """The scheduler closes: nothing of ours goes on."""
-        if self._giving is not None:
-            self._giving.cancel()
-
-    def _given(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, Exception) and not isinstance(error, OSError):  # a worker that has gone
-            self._count_error("the power meter", error)
-
-
-class MeterChanges:
-    """Which meter the workers of one cluster have, if any."""
-
-    def __init__(self) -> None:
-        self._wanted: Metering | None = None
-        self._last: asyncio.Task[None] | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all is as it was last asked for."""
-        return self._last is None
-
-    def want(self, metering: Metering | None, count_error: Callable[[str, Exception], None]) -> None:
-        """Workers are to have this one from now on, or none."""
-        before, self._wanted = self._wanted, metering
-        if before is not None or metering is not None:
-            change = self._change(self._last, before, metering, count_error)
-            self._last = asyncio.ensure_future(change)
-
-    def cancel(self) -> None:
-        """The scheduler closes: nothing of ours goes on."""
-        if self._wanted is not None:
-            self._wanted.cancel()
-        if self._last is not None:
-            self._last.cancel()
-
-    async def settle(self) -> None:
-        """Until all is as it was asked for."""
-        while self._last is not None:
-            await asyncio.wait([self._last])
-
-    async def _change(
-        self,
-        earlier: asyncio.Task[None] | None,
-        before: Metering | None,
-        after: Metering | None,
-        count_error: Callable[[str, Exception], None],
-    ) -> None:
-        try:
-            if earlier is not None:
-                await asyncio.wait([earlier])
-            if before is not None:
-                await before.stop()
-            if after is not None and after is self._wanted:
-                after.start()
-        except Exception as error:
-            count_error("the power meter", error)
-        finally:
-            if self._last is asyncio.current_task():
-                self._last = None
 
 
 Fault = Literal["freeze", "zero"]
@@ -282,9 +179,11 @@ class SimulatedMeter:
         self._then: float | None = None
         self._number = -1
         self._random: dict[str, Random] = {}
-        self._sensed: dict[str, Sensed] = {}
+        self._sensed: dict[str, SensorReading] = {}
 
-    def look(self, now: float, workers: Any, nodes: Any, uses: Mapping[str, NodeUse]) -> dict[str, Sensed]:
+    def look(
+        self, now: float, workers: Any, nodes: Any, uses: Mapping[str, NodeUse]
+    ) -> dict[str, SensorReading]:
         """The newest reading of each node's sensor. The true power follows the use at every look; there is a
         new reading once in an ``interval``."""
         passed = 0.0 if self._then is None else now - self._then
@@ -311,7 +210,7 @@ class SimulatedMeter:
         idle, full = workers * self.idle, workers * (self.idle + self.busy)
         return PowerModel(idle, full, self.noise * idle, self.noise * full, "the simulated meter")
 
-    def _reading(self, name: str, use: NodeUse) -> Sensed:
+    def _reading(self, name: str, use: NodeUse) -> SensorReading:
         random = self._random.setdefault(name, Random(f"{self.seed} {name}"))
         watts = max(0.0, self.true_watts[name] * (1.0 + random.gauss(0.0, self.noise)))
         fault = self.faults.get(name)
@@ -319,5 +218,5 @@ class SimulatedMeter:
             watts = 0.0
         elif fault == "freeze" and name in self._sensed:
             watts = self._sensed[name].watts
-        part = Part(watts, _TWO_SIDED * self.noise * watts, use.workers * self.idle)
-        return Sensed(self._number, watts, "modelled", use.load, {name: part}, is_chance=True)
+        part = NodePart(watts, _TWO_SIDED * self.noise * watts, use.workers * self.idle)
+        return SensorReading(self._number, watts, "modelled", use.load, {name: part}, is_chance=True)

@@ -10,7 +10,7 @@ from dask_hpc.model.node import Nodes
 from dask_hpc.model.power import SOURCES, PowerRange, Source
 from dask_hpc.model.units import show_duration
 from dask_hpc.power.model import PowerModel
-from dask_hpc.power.scheduler.meters import Meter, NodeUse, Sensed
+from dask_hpc.power.scheduler.meters import Meter, NodeUse, SensorReading
 from dask_hpc.power.worker.plugin import KEY
 
 WINDOW = 30.0  # seconds that tell what is to be expected
@@ -40,7 +40,7 @@ def quantiles(values: Iterable[float]) -> PowerRange:
     return PowerRange(found[round(LOW * last)], found[round(HIGH * last)])
 
 
-class Window:
+class LevelWindow:
     """Samples of the last ``WINDOW`` seconds."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class JobLevel:
     """Watts per node of one running job."""
 
     def __init__(self) -> None:
-        self.window = Window()
+        self.window = LevelWindow()
         self._whole_life: list[float] = []
         self._allotment: tuple[str, ...] = ()
         self._settled = 0
@@ -132,8 +132,8 @@ class Levels:
 
     def __init__(self) -> None:
         self._nodes: dict[str, _NodeLevel] = {}
-        self._active = Window()
-        self._outside = Window()
+        self._active = LevelWindow()
+        self._outside = LevelWindow()
         self.jobs: dict[str, JobLevel] = {}
         #: the most that any node was seen to draw
         self.highest = 0.0
@@ -216,7 +216,7 @@ class Trust:
         self._stood_still = 0
         self._right = 0
 
-    def look(self, now: float, sensed: Sensed | None, interval: float) -> None:
+    def look(self, now: float, sensed: SensorReading | None, interval: float) -> None:
         """What the sensor says now, if it has ever said anything; ``interval`` is from one reading to the
         next."""
         if sensed is not None and sensed.number != self._number:
@@ -227,7 +227,7 @@ class Trust:
             if now - self._heard_at > patience:
                 self._distrust(f"no new reading for {show_duration(now - self._heard_at)}")
 
-    def _judge(self, sensed: Sensed) -> None:
+    def _judge(self, sensed: SensorReading) -> None:
         problem = sensed.problem or _impossible(sensed.watts) or self._frozen(sensed)
         if problem:
             self._distrust(problem)
@@ -236,7 +236,7 @@ class Trust:
             if self._right >= _AGAIN:
                 self.doubt = ""
 
-    def _frozen(self, sensed: Sensed) -> str:
+    def _frozen(self, sensed: SensorReading) -> str:
         if sensed.watts != self._watts:
             self._watts, self._load, self._stood_still = sensed.watts, sensed.load, 0
             return ""
@@ -269,7 +269,7 @@ class TrustedSensors:
         self._sensor_of: dict[str, str] = {}
 
     def look(
-        self, now: float, sensed: Mapping[str, Sensed], nodes: Iterable[str], interval: float
+        self, now: float, sensed: Mapping[str, SensorReading], nodes: Iterable[str], interval: float
     ) -> dict[str, str]:
         """Why the sensor of each of these nodes is in doubt; empty of one that is trusted."""
         for sensor, one in sensed.items():

@@ -11,22 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.worker_setting import WorkerSetting
 from dask_hpc.model.node import Nodes
 from dask_hpc.model.power import Corridor, PowerView
 from dask_hpc.policy import Policy
 from dask_hpc.power.scheduler.corridor_source import CorridorSource
 from dask_hpc.power.scheduler.forecasting import Forecasting
 from dask_hpc.power.scheduler.job_power import JobPowers, default_path
-from dask_hpc.power.scheduler.meters import (
-    Meter,
-    MeterChanges,
-    Metering,
-    NodeUse,
-    SimulatedMeter,
-    WorkerMeter,
-)
+from dask_hpc.power.scheduler.meters import Meter, NodeUse, SimulatedMeter, WorkerMeter
 from dask_hpc.power.scheduler.sight import NodeReading, Sight, in_doubt, total
 from dask_hpc.power.scheduler.status import PowerTrace
+from dask_hpc.power.worker.plugin import NAME, PowerPlugin
 
 if TYPE_CHECKING:
     from dask_hpc.cluster.scheduler.loop import ControlLoop
@@ -68,6 +63,13 @@ _FRESH = 0.05  # seconds that a view is good for while nothing changes hands
 _NEWS = 0.02  # of the watts: a change that is worth a decision
 _FOLLOW = 1.0  # seconds between two looks at what is followed
 _AT_LEAST = 5.0  # seconds after which there is a decision in any case: some wait for their time to come
+#: what else of a view a decision may turn on
+_TURNS_ON = ("doubt", "outside_nodes", "outside_wanted", "held", "holdable", "levers", "releasable")
+
+
+def worker_meters(scheduler: Any, count_error: Callable[[str, Exception], None]) -> WorkerSetting:
+    """What workers sample their power with, if they do: the arguments of ``PowerPlugin``."""
+    return WorkerSetting(scheduler, NAME, None, lambda given: PowerPlugin(*given), count_error)
 
 
 class PowerWatch:
@@ -82,7 +84,7 @@ class PowerWatch:
         #: what is seen through the meter; None while nobody watches
         self.sight: Sight | None = None
         self.source: CorridorSource | None = None
-        self._meters = MeterChanges()
+        self._meters = worker_meters(scheduler, self._count_error)
         self._forecasting: Forecasting | None = None
         self._timer: Any = None
         #: when the next look is
@@ -133,7 +135,7 @@ class PowerWatch:
         levels = self.sight.levels
         self.sight = self.source = None
         self._control.indices.power = None
-        self._meters.want(None, self._control.count_error)
+        self._meters.set(None)
         self.jobs.note_ended(levels, {})
 
     def cancel(self) -> None:
@@ -175,9 +177,8 @@ class PowerWatch:
             path = None if is_made_up else default_path()
         self.jobs = JobPowers(self._scheduler.loop, control, None if path is None else Path(path))
         if not is_made_up:
-            interval, sensors = control.settings["power-interval"], control.settings["power-meter"] == "auto"
-            metering = Metering(self._scheduler, interval, self._measured, control.count_error, sensors)
-            self._meters.want(metering, control.count_error)
+            has_sensors = control.settings["power-meter"] == "auto"
+            self._meters.set((control.settings["power-interval"], self._measured, has_sensors))
         self._look_in(0.0)
 
     def _meter(self) -> Meter:
@@ -246,17 +247,11 @@ class PowerWatch:
         if min(least, view.watts) < lower or max(most, view.watts) > upper:
             return True
         return abs(view.watts - before.watts) > _NEWS * before.watts or any(
-            getattr(view, name) != getattr(before, name)
-            for name in (
-                "doubt",
-                "outside_nodes",
-                "outside_wanted",
-                "held",
-                "holdable",
-                "levers",
-                "releasable",
-            )
+            getattr(view, name) != getattr(before, name) for name in _TURNS_ON
         )
+
+    def _count_error(self, where: str, error: Exception) -> None:
+        self._control.count_error(where, error)
 
     def _corridor_changes(self) -> None:
         self._look_in(max(self._due - self._control.clock(), 0.0))

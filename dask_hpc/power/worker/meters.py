@@ -7,7 +7,15 @@ import subprocess
 from importlib import import_module
 from typing import Any
 
-from dask_hpc.power.worker.sensors import Covers, EnergyCounter, OneProcess, Read, Sensed, read_text, why_not
+from dask_hpc.power.worker.sensors import (
+    Covers,
+    EnergyCounter,
+    OneProcess,
+    Read,
+    SensorRow,
+    read_text,
+    why_not,
+)
 
 PLACE = "sys/class/hwmon"
 _DOUBT = 0.05  # of the watts, where a sensor does not say how accurate it is
@@ -32,7 +40,7 @@ class Hwmon:
         self._place = os.path.join(root, PLACE)
         self._read = read
 
-    def sense(self, now: float, use: float) -> list[Sensed]:
+    def sense(self, now: float, use: float) -> list[SensorRow]:
         """All of them now. Slow where the firmware has to be asked."""
         try:
             names = sorted(os.listdir(self._place))
@@ -41,11 +49,11 @@ class Hwmon:
         rows = [row for name in names for row in self._device(os.path.join(self._place, name))]
         return rows or [self._nothing(f"no sensor of power in {self._place}")]
 
-    def _nothing(self, problem: str) -> Sensed:
+    def _nothing(self, problem: str) -> SensorRow:
         fix = "modprobe acpi_power_meter, if the firmware has one"
-        return Sensed("hwmon", "", "node", problem=problem, fix=fix)
+        return SensorRow("hwmon", "", "node", problem=problem, fix=fix)
 
-    def _device(self, folder: str) -> list[Sensed]:
+    def _device(self, folder: str) -> list[SensorRow]:
         try:
             files = set(os.listdir(folder))
             if not any(file.startswith("power") for file in files):
@@ -61,7 +69,7 @@ class Hwmon:
                     break
         return found
 
-    def _sensor(self, folder: str, driver: str, channel: int, kind: str) -> Sensed:
+    def _sensor(self, folder: str, driver: str, channel: int, kind: str) -> SensorRow:
         path = os.path.join(folder, f"power{channel}")
         try:
             label = self._read(f"{path}_label").strip()
@@ -70,7 +78,7 @@ class Hwmon:
         covers = _COVERS.get(driver, "other")
         if driver in _TOTAL and label != _TOTAL[driver]:
             covers = "other"
-        row = Sensed("hwmon", f"{driver} {label}", covers)
+        row = SensorRow("hwmon", f"{driver} {label}", covers)
         try:
             watts = float(self._read(f"{path}_{kind}")) / 1e6
         except (OSError, ValueError) as error:
@@ -112,17 +120,17 @@ class Ipmi:
         self._command = command
         self._one = OneProcess(one)  # it is a slow controller
         self._next = float("-inf")
-        self._last = Sensed("ipmi", "", "node")
+        self._last = SensorRow("ipmi", "", "node")
 
-    def sense(self, now: float, use: float) -> list[Sensed]:
+    def sense(self, now: float, use: float) -> list[SensorRow]:
         """What the controller said last."""
         if now >= self._next:
             self._last = self._ask()
             self._next = now + (_AGAIN if self._last.watts is None else _EVERY)
         return [self._last]
 
-    def _ask(self) -> Sensed:
-        row = Sensed("ipmi", "dcmi", "node")
+    def _ask(self) -> SensorRow:
+        row = SensorRow("ipmi", "dcmi", "node")
         path = shutil.which(self._command)
         if path is None:
             return row._replace(problem=f"no command {self._command}", fix=f"install {self._command}")
@@ -171,9 +179,9 @@ class Nvml:
         self._nvml: Any = None
         self._gpus: list[_Gpu] = []
         self._next = float("-inf")
-        self._nothing: list[Sensed] = []
+        self._nothing: list[SensorRow] = []
 
-    def sense(self, now: float, use: float) -> list[Sensed]:
+    def sense(self, now: float, use: float) -> list[SensorRow]:
         """All of them now."""
         if self._nvml is None:
             if now < self._next:
@@ -181,7 +189,7 @@ class Nvml:
             problem, fix = self._open()
             if problem:
                 self._next = now + _AGAIN_OF_NVML
-                self._nothing = [Sensed("nvml", "", "gpu", problem=problem, fix=fix)]
+                self._nothing = [SensorRow("nvml", "", "gpu", problem=problem, fix=fix)]
                 return self._nothing
         return [gpu.sense(self._nvml, now) for gpu in self._gpus]
 
@@ -215,11 +223,11 @@ class Nvml:
 
 class _Gpu:
     def __init__(self, index: int, handle: Any) -> None:
-        self._row = Sensed("nvml", f"gpu-{index}", "gpu")
+        self._row = SensorRow("nvml", f"gpu-{index}", "gpu")
         self._handle = handle
         self._energy: EnergyCounter | None = EnergyCounter(None, _BOUND)
 
-    def sense(self, nvml: Any, now: float) -> Sensed:
+    def sense(self, nvml: Any, now: float) -> SensorRow:
         try:
             watts = self._mean(nvml, now)
             if watts is None:

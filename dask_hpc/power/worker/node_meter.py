@@ -18,7 +18,7 @@ from dask_hpc.model.power import Reading, Source
 from dask_hpc.power.model import PowerModel, calibrate
 from dask_hpc.power.worker.meters import Hwmon, Ipmi, Nvml
 from dask_hpc.power.worker.rapl import Rapl
-from dask_hpc.power.worker.sensors import Busy, Meter, Processors, Sensed
+from dask_hpc.power.worker.sensors import Busy, Processors, SensorKind, SensorRow
 
 # What a busy server's power goes into: 61 % processors, 18 % memory, the rest boards, disks, network, fans
 # and losses (servers of 2017; Barroso, Hoelzle, Ranganathan: The Datacenter as a Computer, 3rd edition, 1.6).
@@ -42,13 +42,13 @@ class NodePower:
     #: why nothing better was used; empty if a sensor of the whole node was
     problem: str
     #: everything that was sensed
-    rows: tuple[Sensed, ...]
+    rows: tuple[SensorRow, ...]
 
 
 class NodeMeter:
     """All meters of one node together. Deterministic: time and use are given."""
 
-    def __init__(self, node: str, model: PowerModel, meters: Sequence[Meter]) -> None:
+    def __init__(self, node: str, model: PowerModel, meters: Sequence[SensorKind]) -> None:
         self.node = node
         self.model = model
         self.meters = list(meters)
@@ -74,14 +74,14 @@ class NodeMeter:
             if close is not None:
                 close()
 
-    def _sense(self, meter: Meter, now: float, use: float) -> Sequence[Sensed]:
+    def _sense(self, meter: SensorKind, now: float, use: float) -> Sequence[SensorRow]:
         try:
             return meter.sense(now, use)
         except Exception as error:  # the rule says it never raises; then its author erred, not the user
             name = type(meter).__name__.lower()
-            return [Sensed(name, "", "other", problem=f"{type(error).__name__}: {error}")]
+            return [SensorRow(name, "", "other", problem=f"{type(error).__name__}: {error}")]
 
-    def _best(self, rows: Sequence[Sensed], use: float) -> tuple[float, float, Source, list[Sensed]]:
+    def _best(self, rows: Sequence[SensorRow], use: float) -> tuple[float, float, Source, list[SensorRow]]:
         parts = [row for row in rows if row.covers in ("processor", "memory", "gpu") and not row.within]
         known = [row for row in parts if row.watts is not None]
         sums = {kind: _known(row for row in parts if row.covers == kind) for kind in ("processor", "memory")}
@@ -101,7 +101,7 @@ class NodeMeter:
         total = sqrt((_REST_DOUBT * guess) ** 2 + sum(row.uncertainty**2 for row in used))
         return sum(row.watts or 0.0 for row in used) + guess, total, "estimated", used
 
-    def _problem(self, source: Source, rows: Sequence[Sensed], used: Sequence[Sensed]) -> str:
+    def _problem(self, source: Source, rows: Sequence[SensorRow], used: Sequence[SensorRow]) -> str:
         if source == "measured":
             return ""
         at_least = sum(row.watts or 0.0 for row in used)
@@ -115,7 +115,7 @@ class NodeMeter:
         return "; ".join(dict.fromkeys(found))
 
 
-def _known(rows: Iterable[Sensed]) -> float | None:
+def _known(rows: Iterable[SensorRow]) -> float | None:
     """The sum of what sensors say; None if there is none, or if one of them is not known."""
     total: float | None = None
     for row in rows:
@@ -135,7 +135,7 @@ class ThisNode:
     ) -> None:
         processors = os.cpu_count() or 1
         model = calibrate(measured, processors) if measured else PowerModel.default(processors)
-        meters: list[Meter] = [Rapl(root), Hwmon(root), Ipmi(root), Nvml(root)] if sensors else []
+        meters: list[SensorKind] = [Rapl(root), Hwmon(root), Ipmi(root), Nvml(root)] if sensors else []
         self.meter = NodeMeter(socket.gethostname(), model, meters)
         self._processors = Processors()
 

@@ -11,7 +11,7 @@ Kernels since 5.10 let only root read the counters, because they tell of other p
 import os
 from dataclasses import dataclass
 
-from dask_hpc.power.worker.sensors import Covers, EnergyCounter, Read, Sensed, number, read_text, why_not
+from dask_hpc.power.worker.sensors import Covers, EnergyCounter, Read, SensorRow, number, read_text, why_not
 
 PLACE = "sys/class/powercap"
 # Share of the watts, as half-width of a 95 % interval. Intel gives none; comparisons with other meters find a
@@ -35,9 +35,9 @@ class Rapl:
         #: by name of the folder; None of those that count no energy
         self._zones: dict[str, _Zone | None] = {}
         #: by sensor: what was there once and is missed
-        self._gone: dict[str, Sensed] = {}
+        self._gone: dict[str, SensorRow] = {}
 
-    def sense(self, now: float, use: float) -> list[Sensed]:
+    def sense(self, now: float, use: float) -> list[SensorRow]:
         """All zones now."""
         try:
             names = {name for name in os.listdir(self._place) if ":" in name}
@@ -50,16 +50,18 @@ class Rapl:
         rows = [row for name in sorted(names, key=_order) if (row := self._zone(name, now, use))]
         return rows + list(self._gone.values()) or [self._nothing(f"no zone with a counter in {self._place}")]
 
-    def _nothing(self, problem: str) -> Sensed:
+    def _nothing(self, problem: str) -> SensorRow:
         fix = "modprobe intel_rapl_msr (Intel, AMD); virtual machines rarely have it"
-        return Sensed("rapl", "", "processor", problem=problem, fix=fix)
+        return SensorRow("rapl", "", "processor", problem=problem, fix=fix)
 
     def _lose(self, name: str) -> None:
         zone = self._zones.pop(name)
         if zone is not None and not zone.within and not self._twin(zone):  # else it is not missed
-            self._gone[zone.sensor] = Sensed("rapl", zone.sensor, zone.covers, problem="it has disappeared")
+            self._gone[zone.sensor] = SensorRow(
+                "rapl", zone.sensor, zone.covers, problem="it has disappeared"
+            )
 
-    def _zone(self, name: str, now: float, use: float) -> Sensed | None:
+    def _zone(self, name: str, now: float, use: float) -> SensorRow | None:
         path = os.path.join(self._place, name, "energy_uj")
         try:
             if name not in self._zones:
@@ -70,7 +72,7 @@ class Rapl:
         zone = self._zones[name]
         if zone is None:
             return None
-        row = Sensed("rapl", zone.sensor, zone.covers, within=zone.within or self._twin(zone))
+        row = SensorRow("rapl", zone.sensor, zone.covers, within=zone.within or self._twin(zone))
         try:
             energy = float(self._read(path)) / 1e6
         except (OSError, ValueError) as error:

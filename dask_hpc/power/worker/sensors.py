@@ -12,7 +12,7 @@ import psutil
 Covers = Literal["node", "processor", "memory", "gpu", "other"]
 
 
-class Sensed(NamedTuple):
+class SensorRow(NamedTuple):
     """What one sensor says, or why it says nothing."""
 
     meter: str
@@ -30,12 +30,12 @@ class Sensed(NamedTuple):
     within: str = ""
 
 
-class Meter(Protocol):
+class SensorKind(Protocol):
     """A kind of sensor. Never raises; where it finds none it says why, in one row without watts. One that
     holds something has a method ``close`` as well.
     """
 
-    def sense(self, now: float, use: float) -> list[Sensed]:
+    def sense(self, now: float, use: float) -> list[SensorRow]:
         """All of them now (seconds of a clock that only goes forward), the processors having been busy for
         this share of the time since the last look."""
         ...
