@@ -22,7 +22,7 @@ from dask_hpc.reproduce.claim import (
     rounded,
 )
 from dask_hpc.simulator import Workload
-from dask_hpc.simulator.workloads import built_in
+from dask_hpc.simulator.built_in import built_in
 
 _SCHEDULERS = {
     "easy-backfill": "backfilling",

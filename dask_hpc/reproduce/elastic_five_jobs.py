@@ -9,7 +9,7 @@ from bisect import bisect_right
 
 from dask_hpc.reproduce.claim import Band, Bench, Claim, Figure, Outcome, around, claim, exactly, rounded
 from dask_hpc.simulator import Result, simulate
-from dask_hpc.simulator.workloads import built_in
+from dask_hpc.simulator.built_in import built_in
 
 _POLICIES = ("fcfs", "fpsma-pwma", "fpsma-prma", "egs-pwma", "egs-prma")
 _GRID = 100.0

@@ -15,7 +15,7 @@ from dask_hpc.reproduce.claim import (
     rounded,
 )
 from dask_hpc.simulator import simulate
-from dask_hpc.simulator.workloads import built_in
+from dask_hpc.simulator.built_in import built_in
 
 _MALLEABLE = {
     "fpsma-pwma": "FPSMA+PWMA",

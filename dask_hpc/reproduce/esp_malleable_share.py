@@ -26,8 +26,8 @@ from dask_hpc.reproduce.claim import (
     mean,
 )
 from dask_hpc.simulator import Platform
+from dask_hpc.simulator.built_in import built_in
 from dask_hpc.simulator.built_in.published import NODES
-from dask_hpc.simulator.workloads import built_in
 
 _SPEEDUP = 0.9
 _OTHER_SPEEDUPS = (0.8, 1.0)

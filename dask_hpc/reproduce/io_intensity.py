@@ -17,8 +17,8 @@ from dask_hpc.reproduce.claim import (
     direction,
     mean,
 )
+from dask_hpc.simulator.built_in import built_in
 from dask_hpc.simulator.built_in.published import MACHINE
-from dask_hpc.simulator.workloads import built_in
 
 _FCFS = "fcfs-malleable"
 _ALPHAS = (0.2, 0.3, 0.4, 0.5, 0.6)

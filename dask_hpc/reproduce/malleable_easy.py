@@ -23,7 +23,7 @@ from dask_hpc.reproduce.claim import (
     rounded,
 )
 from dask_hpc.simulator import Workload, simulate
-from dask_hpc.simulator.workloads import built_in
+from dask_hpc.simulator.built_in import built_in
 
 _PUBLISHED = {"compute": 30.4, "write": 27.1, "read": 29.27, "mixed": 28.9}
 _COUNTS = (100, 200, 300)

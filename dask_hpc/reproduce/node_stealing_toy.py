@@ -4,7 +4,7 @@ import numpy as np
 
 from dask_hpc.reproduce.claim import Bench, Claim, Outcome, claim, exactly, rounded
 from dask_hpc.simulator import simulate
-from dask_hpc.simulator.workloads import built_in
+from dask_hpc.simulator.built_in import built_in
 
 _FLOWS = {
     "conservative-backfill": ("without stealing", (8, 5, 15, 25, 3)),

@@ -10,15 +10,15 @@ from dask_hpc.model.errors import InputError
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.built_in.ours import synthetic_day
-from dask_hpc.simulator.engine import Machine
-from dask_hpc.simulator.execution import Record
+from dask_hpc.simulator.machine import Machine, machine_from
 from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform
 from dask_hpc.simulator.power import check_powers
 from dask_hpc.simulator.power_trace import PowerTrace
+from dask_hpc.simulator.readers import load_workload
+from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.result import Result
 from dask_hpc.simulator.study import Study, futures, study
-from dask_hpc.simulator.what_if import machine_from
-from dask_hpc.simulator.workload import Arrival, Checkpoint, Workload, load_workload, platform_for
+from dask_hpc.simulator.workload import Arrival, Checkpoint, Workload, platform_for
 
 __all__ = [
     "Arrival",

@@ -5,7 +5,7 @@ What happens at one instant happens in this order, which is part of the definiti
 1. jobs that end or come to a new step, in the order in which those steps began (a job that reaches its
    walltime and its end at the same instant has ended, not been killed), then kills, then resizes and
    clean-ups that are over, then nodes that are back, then nodes that fail;
-   (a step of the power corridor comes last);
+   (what services wait for comes last);
 2. jobs that are submitted, in the order of the workload;
 3. decisions of the policy, again and again until it has nothing more to say. No job is resized twice in
    one instant. Starts and growths take effect at once, shrinks when the resize is over.
@@ -13,7 +13,7 @@ What happens at one instant happens in this order, which is part of the definiti
 A job of no length started in step 3 ends in a new round of the same instant.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import Any
@@ -21,47 +21,26 @@ from typing import Any
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import Job
 from dask_hpc.model.plan import Plan, Resize, Start
-from dask_hpc.model.power import Corridor
 from dask_hpc.model.snapshot import FAILED, INTERRUPTED, Indices, Running, Snapshot
 from dask_hpc.model.speedup import is_legal
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.execution import Ask, Phased, Point, Record, Steady, Transfer, Wait
-from dask_hpc.simulator.in_situ.execution import Piped, placement_of
-from dask_hpc.simulator.in_situ.run import Pipeline, PipelineRun
-from dask_hpc.simulator.job_commits import CommitDesk, JobCommits
+from dask_hpc.simulator.application import Application
+from dask_hpc.simulator.execution import Ask, Execution, Phased, Point, Steady, Transfer, Wait
 from dask_hpc.simulator.platform import FileSystem, Platform
-from dask_hpc.simulator.power import SitePower, with_tick
+from dask_hpc.simulator.record import Record
+from dask_hpc.simulator.service import Companion, Life, Service
 from dask_hpc.simulator.workload import Arrival
 
 _BETWEEN_REPORTS = 8192
 _PATIENCE = 10_000  # ticks on an empty machine before those who wait are given up
 
 # Kinds of events, and their order within one instant.
-_END, _STEP, _KILL, _RESIZED, _CLEANED, _REPAIRED, _FAILS, _CANCELLED, _TICK, _CORRIDOR, _COMMIT = range(11)
+_END, _STEP, _KILL, _RESIZED, _CLEANED, _REPAIRED, _FAILS, _CANCELLED, _TICK, _SERVICE, _COMPANION = range(11)
 _RANK = (0, 0, 1, 2, 2, 3, 4, 5, 6, 6, 0)
 
 
-class _Life:
-    """A job from its submission to its end."""
-
-    # Most jobs of a large trace run undisturbed and keep these; setting them one by one shows.
-    execution: Steady | Phased | Piped | None = None  # None: one undisturbed stretch
-    done = 0.0  # saved before it was stopped
-    deadline = inf  # then it is killed; growing does not bring it nearer, shrinking moves it on
-    version = 0  # events of an older version are void
-    changed = 0.0  # since when it holds the nodes it holds
-    at_point = False
-    state = ""
-    commits: JobCommits | None = None
-
-    def __init__(self, arrival: Arrival, row: int, place: int) -> None:
-        self.arrival = arrival
-        self.row = row
-        self.place = place  # its arrival in the queue, to go back to
-
-
-class Machine:
+class Engine:
     """A simulated machine under one policy. Memory grows with live jobs only, unless recorded."""
 
     def __init__(
@@ -71,39 +50,38 @@ class Machine:
         record: Record | None = None,
         *,
         story: int = 10_000,
-        corridor: Corridor | None = None,
+        services: Sequence[Service] = (),
     ) -> None:
-        platform = platform if isinstance(platform, Platform) else Platform(platform)
-        self.platform = with_tick(platform, policy)
+        self.platform = platform if isinstance(platform, Platform) else Platform(platform)
         self.policy = policy
-        nodes, rank = self.platform.node_list(), policy.queue.rank
-        self._power = power = SitePower.of(self.platform, policy, record, corridor)
-        self.indices = Indices(nodes, rank) if power is None else power.meter(nodes, rank)
-        self.indices.overhead = self.platform.launch + self.platform.cleanup
-        if self.platform.only_ticks:
-            self.indices.overhead += self.platform.tick / 2  # nodes wait for the next decision
-        self.snapshot = Snapshot(self.indices, None if power is None else power.corridor)
         self.story = Story(story)
         self.record = record
         self.file_system = FileSystem(self.platform.link, self.platform.file_system)
-        self._desk = CommitDesk(
-            self.platform,
-            self.file_system,
-            record,
-            lambda job: self.indices.running[job].nodes,
-            lambda time, life: self._push(time, _STEP, life, life.version),
-            lambda time, commits: self._push(time, _COMMIT, commits, commits.version),
-        )
+        self._services = tuple(services)
+        self._followers = tuple(one for one in services if one.follows_decisions)
+        for service in services:
+            service.join(self)
+        self._observe(Indices(self.platform.node_list(), policy.queue.rank))
+        self.indices.overhead = self.platform.launch + self.platform.cleanup
+        if self.platform.only_ticks:
+            self.indices.overhead += self.platform.tick / 2  # nodes wait for the next decision
         self._memory: Any = None
-        self._live: dict[str, _Life] = {}
+        self._live: dict[str, Life] = {}
         self._events: list[tuple[float, int, int, int, Any, int]] = []
         self._order = 0
         self._failures: Iterator[tuple[float, int]] = iter(())
-        self._at_point: list[_Life] = []
+        self._at_point: list[Life] = []
         self._ticking = False
         self._empty_ticks = 0
         #: whether anything has happened that a policy might want to know
         self._news = False
+
+    def _observe(self, indices: Indices) -> None:
+        for service in self._services:
+            indices = service.watch(indices)
+        self.indices, self.snapshot = indices, Snapshot(indices)
+        for service in self._services:
+            service.show(self.snapshot)
 
     def run(
         self,
@@ -118,7 +96,8 @@ class Machine:
         transfers = file_system.transfers
         only_ticks = self.platform.only_ticks
         self._begin_failures()
-        self._expect_corridor()
+        for service in self._services:
+            service.begin()
         seen = len(self._live)
         rounds = 0
         while True:
@@ -153,8 +132,8 @@ class Machine:
                 progress(seen)
         if self.record is not None:
             self.record.transfer = file_system.mean_transfer
-        if self._power is not None:
-            self._power.end(indices.now if until == inf or not self._live else until)
+        for service in self._services:
+            service.end(indices.now if until == inf or not self._live else until)
         return seen
 
     def take_over(
@@ -162,10 +141,8 @@ class Machine:
     ) -> None:
         """Start from this state instead of an empty machine. ``running`` comes with the share done."""
         indices.reorder(self.policy.queue.rank)
-        self.indices, self.snapshot = indices, Snapshot(indices)
-        if self._power is not None:
-            self.indices = indices = self._power.meter_on(indices)
-            self.snapshot = Snapshot(indices, self._power.corridor)
+        self._observe(indices)
+        indices = self.indices
         for row, arrival in enumerate([arrival for arrival, _ in running] + waiting):
             if self.record is not None:
                 self.record.submitted(row, arrival.job)
@@ -174,21 +151,34 @@ class Machine:
             if indices.running[job_id].target is not None:
                 indices.finish_resize(job_id)
             now_running = indices.running[job_id]
-            life = self._live[job_id] = _Life(arrival, row, -1 - row)
+            life = self._live[job_id] = Life(arrival, row, -1 - row)
             life.changed = now_running.started
             life.execution = Steady(arrival, done)
             life.execution.begin(indices.now, len(now_running.nodes))
             if self.record is not None:
                 self.record.started(row, now_running.started, now_running.nodes)
-            self._push(indices.now, _STEP, life, life.version)
+            self.step_at(indices.now, life)
             life.deadline = max(now_running.expected_end, now_running.started + arrival.job.walltime)
             self._expect_kill(life)
         for row, arrival in enumerate(waiting, start=len(running)):
             place = indices.waiting.arrival_of(arrival.job.id)
-            self._live[arrival.job.id] = _Life(arrival, row, place)
+            self._live[arrival.job.id] = Life(arrival, row, place)
         self._push(indices.now, _TICK, None)  # decide at once
 
     # events
+
+    def step_at(self, time: float, life: Life) -> None:
+        """Let a job go on then."""
+        self._push(time, _STEP, life, life.version)
+
+    def wake_at(self, time: float, companion: Companion) -> None:
+        """Wake a job's companion then, before anything is decided."""
+        self._push(time, _COMPANION, companion, companion.version)
+
+    def decide_at(self, time: float, service: Service) -> None:
+        """Wake a service then, after everything else of that instant, and decide whatever the ticks."""
+        if time < inf:
+            self._push(time, _SERVICE, service)
 
     def _push(self, time: float, kind: int, what: Any, version: int = 0) -> None:
         self._order += 1
@@ -199,13 +189,13 @@ class Machine:
         events = self._events
         ticks = False
         if self.file_system.transfers:
-            for life, version in self.file_system.ended(now):
-                if life.version != version:
+            for owner, version in self.file_system.ended(now):
+                if owner.version != version:
                     continue
-                if isinstance(life, JobCommits):
-                    self._desk.event(life, now)
+                if isinstance(owner, Life):
+                    self._proceed(owner, now)
                 else:
-                    self._proceed(life, now)
+                    owner.woken(now)
         while events and events[0][0] <= now:
             _, _, _, kind, what, version = heappop(events)
             if kind == _END:
@@ -214,14 +204,15 @@ class Machine:
             elif kind == _TICK:
                 ticks = True
                 self._ticking = False
-                self._listen(now)
+                for service in self._services:
+                    service.tick(now)
                 # Nothing runs and nothing else is to come: time alone lets a job start, or nothing does.
                 self._empty_ticks = 0 if self.indices.running or events else self._empty_ticks + 1
                 if self._empty_ticks < _PATIENCE:
                     self._tick_again()
-            elif kind == _CORRIDOR:
-                ticks = True  # a decision at once, whatever the ticks
-                self._expect_corridor()
+            elif kind == _SERVICE:
+                ticks = True
+                what.woken(now)
             elif kind == _REPAIRED:
                 self._news = True
                 self.indices.add_node(what)
@@ -231,14 +222,14 @@ class Machine:
                 self._next_failure()
             elif kind == _CANCELLED:
                 self._cancel(what, now)
-            elif kind == _COMMIT:
+            elif kind == _COMPANION:
                 if what.version == version:
-                    self._desk.event(what, now)
+                    what.woken(now)
             elif what.version == version:
                 self._handle_life(kind, what, now)
         return ticks
 
-    def _handle_life(self, kind: int, life: _Life, now: float) -> None:
+    def _handle_life(self, kind: int, life: Life, now: float) -> None:
         job_id = life.arrival.job.id
         if kind == _STEP:
             self._proceed(life, now)
@@ -251,7 +242,7 @@ class Machine:
             self.indices.end(job_id)
             del self._live[job_id]
 
-    def _perhaps_kill(self, life: _Life, now: float) -> None:
+    def _perhaps_kill(self, life: Life, now: float) -> None:
         """Its walltime is over, unless a resize has moved it."""
         if life.deadline <= now:
             assert life.execution is not None
@@ -260,7 +251,7 @@ class Machine:
         else:
             self._expect_kill(life)
 
-    def _cancel(self, life: _Life, now: float) -> None:
+    def _cancel(self, life: Life, now: float) -> None:
         """Its owner gives up."""
         job_id = life.arrival.job.id
         if self._live.get(job_id) is not life or life.state == "cleaning":
@@ -274,20 +265,6 @@ class Machine:
         if self.record is not None:
             self.record.ended(life.row, now, "cancelled")
 
-    def _listen(self, now: float) -> None:
-        """Who follows a signal asks it again."""
-        if self._power is not None and self._power.listen(now):
-            self.snapshot.corridor = self._power.corridor
-            self._power.note(now)
-
-    def _expect_corridor(self) -> None:
-        """Write down the corridor of now, and come back when it changes."""
-        if self._power is not None:
-            self._power.note(self.indices.now)
-            time = self._power.next_change(self.indices.now)
-            if time < inf:
-                self._push(time, _CORRIDOR, None)
-
     # submission and end
 
     def _submit(self, arrival: Arrival, row: int) -> None:
@@ -300,10 +277,10 @@ class Machine:
         if job.id in self._live:
             raise InputError(f"job {shown(job.id)}", "is submitted again before it has ended")
         waiting = self.indices.waiting
-        life = self._live[job.id] = _Life(arrival, row, waiting.arrivals)
+        life = self._live[job.id] = Life(arrival, row, waiting.arrivals)
         waiting.add(job)
-        if self._power is not None:
-            self._power.indices.expect(job)
+        for service in self._followers:
+            service.submitted(job)
         if arrival.cancelled < inf:
             self._push(max(arrival.cancelled, self.indices.now), _CANCELLED, life)
         self._tick_again()
@@ -323,7 +300,7 @@ class Machine:
             time = (now // tick + 1) * tick
             self._push(time if time > now else time + tick, _TICK, None)
 
-    def _finish(self, life: _Life, state: str) -> None:
+    def _finish(self, life: Life, state: str) -> None:
         self._news = True
         job_id = life.arrival.job.id
         now = self.indices.now
@@ -333,8 +310,8 @@ class Machine:
         if life.execution is not None:
             life.at_point = False
             self.file_system.abandon(now, life)
-        if life.commits is not None:
-            self._desk.finished(life, now)
+        if life.companion is not None:
+            life.companion.finished(now)
         if self.platform.cleanup:
             life.version += 1
             life.state = "cleaning"
@@ -346,7 +323,7 @@ class Machine:
             self.indices.end(job_id)
             del self._live[job_id]
 
-    def _account(self, life: _Life, now: float) -> None:
+    def _account(self, life: Life, now: float) -> None:
         """Remember the node-seconds up to now of a job whose size changes, or that is stopped."""
         if self.record is None:
             return
@@ -360,8 +337,8 @@ class Machine:
     def _decide(self) -> None:
         self._news = False
         self.indices.push_overdue()
-        if self._power is not None:
-            self._power.indices.look()
+        for service in self._followers:
+            service.look()
         self._memory = self.policy.settle(self.snapshot, self._memory, self._carry_out)
         self.indices.failed = ()
 
@@ -375,9 +352,8 @@ class Machine:
                 self._resize(deed)
             else:
                 self._stop(self._live[deed.job], INTERRUPTED)
-        if self._power is not None:
-            self._power.indices.look()
-            self.indices.pull_levers(plan)
+        for service in self._followers:
+            service.carried_out(plan)
 
     def _start(self, start: Start) -> None:
         life = self._live[start.job]
@@ -393,40 +369,37 @@ class Machine:
         life.changed = now
         if self.record is not None:
             self.record.started(life.row, now, running.nodes)
-        commits = arrival.checkpoint is not None
-        if arrival.application is None and not (job.resizable or commits) and start.nodes == job.nodes:
+        companion = life.companion
+        if companion is None:
+            for service in self._services:
+                companion = life.companion = service.accompany(life) or companion
+        is_alone = companion is None and not job.resizable
+        if arrival.application is None and is_alone and start.nodes == job.nodes:
             self._run_undisturbed(life, running)
             return
         life.execution = self._execution(life)
         life.execution.begin(begins, len(running.nodes))
         self._measure(life)
-        if commits:
-            self._desk.start(life, begins)
-        if self.platform.launch or commits:
-            self._push(begins, _STEP, life, life.version)
+        if companion is not None:
+            companion.begin(begins)
+        if self.platform.launch or companion is not None:
+            self.step_at(begins, life)
         else:
             self._proceed(life, now)
         if life.execution is not None and self._live.get(job.id) is life and life.state != "cleaning":
             life.deadline = max(self.indices.running[job.id].expected_end, begins + job.walltime)
             self._expect_kill(life)
 
-    def _execution(self, life: _Life) -> Steady | Phased | Piped:
-        arrival = life.arrival
-        if arrival.application is None:
-            return Steady(arrival, life.done)
-        if not isinstance(arrival.application, Pipeline):
-            return Phased(arrival.application, self.platform, life.done)
-        job = arrival.job.id
-        run = PipelineRun(job, arrival.application, self.platform)
-        if self.record is not None:
-            run = self.record.pipelines.setdefault(life.row, run)
+    def _execution(self, life: Life) -> Execution:
+        application = life.arrival.application
+        if application is None:
+            return Steady(life.arrival, life.done)
+        if isinstance(application, Application):
+            return Phased(application, self.platform, life.done)
+        found = (service.execution(life) for service in self._services)
+        return next(execution for execution in found if execution is not None)
 
-        def tell(now: float, reason: str) -> None:
-            self.story.tell(Happening(self.indices.revision, now, "placement", job, (), reason))
-
-        return Piped(run, placement_of(self.policy), tell, arrival.requests, life.done)
-
-    def _run_undisturbed(self, life: _Life, running: Running) -> None:
+    def _run_undisturbed(self, life: Life, running: Running) -> None:
         """Its end is known now, unless a node fails."""
         arrival = life.arrival
         runtime = arrival.runtime * (1.0 - life.done) if life.done else arrival.runtime
@@ -439,18 +412,18 @@ class Machine:
         self._order += 1
         heappush(self._events, (end, 0, self._order, _END, life, life.version))
 
-    def _expect_kill(self, life: _Life) -> None:
+    def _expect_kill(self, life: Life) -> None:
         if life.deadline < inf:
             self._push(life.deadline, _KILL, life, life.version)
 
     # steps of a job
 
-    def _proceed(self, life: _Life, now: float) -> None:
+    def _proceed(self, life: Life, now: float) -> None:
         """Go on with the next step."""
         execution = life.execution
         assert execution is not None
         job_id = life.arrival.job.id
-        if life.commits is not None and self._desk.goes_first(life, now):
+        if life.companion is not None and life.companion.goes_first(now):
             return
         while True:
             step = execution.proceed(now)
@@ -459,7 +432,7 @@ class Machine:
                 return
             if isinstance(step, Wait):
                 if step.seconds > 0 or isinstance(execution, Steady):
-                    self._push(now + step.seconds, _STEP, life, life.version)
+                    self.step_at(now + step.seconds, life)
                     return
             elif isinstance(step, Transfer):
                 if step.bytes_per_node > 0:
@@ -476,7 +449,7 @@ class Machine:
                 self._at_point.append(life)
                 return
 
-    def _measure(self, life: _Life) -> None:
+    def _measure(self, life: Life) -> None:
         if life.arrival.job.resizable and life.execution is not None:
             mtct = life.execution.mtct()
             if mtct is not None:
@@ -523,15 +496,15 @@ class Machine:
             self._pause(life, running, now)
         # else it waits for its next scheduling point, which may be this instant
 
-    def _cost(self, life: _Life, before: int, after: int) -> tuple[float, float]:
+    def _cost(self, life: Life, before: int, after: int) -> tuple[float, float]:
         """Seconds of standing still, and bytes moved: the share of the data that changes its node."""
         moved = life.arrival.data * abs(after - before) / max(before, after)
         return self.platform.resize.seconds(before, after, moved), moved
 
-    def _pause(self, life: _Life, running: Running, now: float) -> None:
+    def _pause(self, life: Life, running: Running, now: float) -> None:
         assert life.execution is not None and running.target is not None
-        if life.commits is not None:
-            self._desk.dropped(life, now)
+        if life.companion is not None:
+            life.companion.interrupted(now)
         life.execution.stand_still(now)
         life.version += 1
         before = len(running.nodes) if running.target < len(running.nodes) else life.execution.nodes
@@ -541,7 +514,7 @@ class Machine:
         else:
             self._resized(life, now)
 
-    def _resized(self, life: _Life, now: float) -> None:
+    def _resized(self, life: Life, now: float) -> None:
         assert life.execution is not None
         self._news = True
         job_id = life.arrival.job.id
@@ -551,13 +524,13 @@ class Machine:
         if self.record is not None and len(running.nodes) < held:
             self.record.held(life.row, now, running.nodes)
         life.execution.begin(now, len(running.nodes))
-        if life.commits is not None:
-            self._desk.resized(life)
+        if life.companion is not None:
+            life.companion.resized()
         self._measure(life)
         life.version += 1
         self._expect_kill(life)
         if isinstance(life.execution, Steady):
-            self._push(now, _STEP, life, life.version)
+            self.step_at(now, life)
         else:
             self._proceed(life, now)
 
@@ -580,7 +553,8 @@ class Machine:
         node = indices.nodes.get(name)
         if node is None:
             return  # it is down already
-        self._desk.lost(name)
+        for service in self._services:
+            service.node_failed(name)
         holder = next((r for r in indices.running.values() if name in r.nodes), None)
         if holder is not None:
             life = self._live[holder.job.id]
@@ -594,7 +568,7 @@ class Machine:
         indices.remove_node(name)
         self._push(indices.now + failures.repair, _REPAIRED, node)
 
-    def _stop(self, life: _Life, ahead: int) -> None:
+    def _stop(self, life: Life, ahead: int) -> None:
         """A job stops and waits again; what its last checkpoint does not hold is lost."""
         now = self.indices.now
         job = life.arrival.job
@@ -604,8 +578,8 @@ class Machine:
             life.execution = Steady(life.arrival, life.done)
             life.execution.begin(running.started + self.platform.launch, len(running.nodes))
         done, saved = life.execution.done(now), max(life.done, life.execution.saved(now, interval))
-        if life.commits is not None:
-            saved = self._desk.stopped(life, now)
+        if life.companion is not None:
+            saved = life.companion.stopped(now)
         self._account(life, now)
         if self.record is not None:
             detail = self.record.detail(life.row)

@@ -1,20 +1,20 @@
-"""Where a machine's jobs commit: between a job's steps, its events and the shared file system.
+"""Jobs that commit on a machine: between a job's steps, its events and the shared file system.
 
 A commit that the job waits for is a step of the job like any other, taken before its next one; a job that
 proceeds steadily is stopped for it in the middle of its work, one with phases between two tasks. Any other
 commit is an owner of transfers of its own, and the job knows nothing of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from math import inf
-from typing import Any
 
 from dask_hpc.planning.interval.exact import Pattern, young
-from dask_hpc.simulator.execution import Details, Record, Steady, Transfer, Wait
-from dask_hpc.simulator.platform import Failures, FileSystem, Platform
+from dask_hpc.simulator.execution import Steady, Transfer, Wait
+from dask_hpc.simulator.platform import Failures, Platform
+from dask_hpc.simulator.service import Companion, Life, Service, Site
 from dask_hpc.simulator.workload import Checkpoint, LevelName
 from dask_hpc.strategies.checkpoint.when import Cost, when
 
@@ -92,278 +92,258 @@ class Kept:
     failed: set[str] = field(default_factory=set)
 
 
-class JobCommits:
-    """``life`` is whose they are. Work is counted in shares, as executions do."""
+@dataclass(slots=True)
+class CommitsOfJob:
+    """Commits that are complete, seconds of standing still for them and for reading them back, and bytes."""
 
-    def __init__(self, life: Any, checkpoint: Checkpoint, platform: Platform) -> None:
-        self.life, self.checkpoint = life, checkpoint
-        self._platform = platform
-        self.pattern: Pattern | None = None
-        #: events of an older version are void
-        self.version = 0
+    commits: int = 0
+    seconds: float = 0.0
+    nbytes: float = 0.0
+
+
+class CommitsOfJobs(dict[int, CommitsOfJob]):
+    """Of one run of a machine, by the rows of its jobs."""
+
+
+class CommitDesk(Service):
+    """Where jobs commit."""
+
+    def __init__(self) -> None:
+        #: of all jobs that are not through, by name
+        self.known: dict[str, JobCommits] = {}
+
+    def begin(self) -> None:
+        record = self.site.record
+        self.written = None if record is None else record.find(CommitsOfJobs) or record.add(CommitsOfJobs())
+
+    def accompany(self, life: Life) -> Companion | None:
+        checkpoint = life.arrival.checkpoint
+        if checkpoint is None:
+            return None
+        commits = self.known[life.arrival.job.id] = JobCommits(life, checkpoint, self)
+        return commits
+
+    def node_failed(self, node: str) -> None:
+        """Copies on it are gone, also those of jobs that wait."""
+        for commits in self.known.values():
+            commits.lost(node)
+
+
+class JobCommits(Companion):
+    """Of one job. Work is counted in shares, as executions do."""
+
+    def __init__(self, life: Life, checkpoint: Checkpoint, desk: CommitDesk) -> None:
+        self._life, self._checkpoint, self._desk = life, checkpoint, desk
+        self._site: Site = desk.site
+        self._pattern: Pattern | None = None
         #: waits for the job to come to where it can stand still
-        self.is_due = False
+        self._is_due = False
         #: has to be read back before the job goes on
-        self.is_restoring = False
+        self._is_restoring = False
         #: steps that are still to come of what is on its way
         self._steps: list[tuple[LevelName, Wait | Transfer]] = []
-        self.is_moving = False
+        self._is_moving = False
         self._number = 0
-        #: when it set out
-        self.began = 0.0
+        #: when it set out, with which share of the work, and from where
+        self._began = 0.0
         self._done = 0.0
         self._nodes: tuple[str, ...] = ()
         #: nodes that failed meanwhile
         self._failed: set[str] = set()
-        self.kept: dict[LevelName, Kept] = {}
+        self._kept: dict[LevelName, Kept] = {}
 
     # what there is
 
     @property
     def saved(self) -> float:
         """The share of the work that need not be done again."""
-        return max((kept.done for kept in self.kept.values()), default=0.0)
+        return max((kept.done for kept in self._kept.values()), default=0.0)
 
     def lost(self, node: str) -> None:
         """A node failed, with the copies that lay there."""
         self._failed.add(node)
-        kept = self.kept.get("partner")
-        if kept is None:
-            return
-        kept.failed.add(node)
-        if any(one in kept.failed and self._partner(one) in kept.failed for one in kept.nodes):
-            del self.kept["partner"]
+        kept = self._kept.get("partner")
+        if kept is not None:
+            kept.failed.add(node)
+            if any(one in kept.failed and self._partner(one) in kept.failed for one in kept.nodes):
+                del self._kept["partner"]
+        life, saved = self._life, self.saved
+        if life.execution is None and saved < life.done:
+            if self._site.record is not None:
+                work = life.arrival.runtime * life.arrival.job.nodes
+                self._site.record.detail(life.row).lost += (life.done - saved) * work
+            life.done = saved
 
     def _partner(self, node: str) -> str:
-        return str((int(node) + 1) % self._platform.nodes)
+        return str((int(node) + 1) % self._site.platform.nodes)
 
-    # when
+    # what the job does
 
-    def start(self, nodes: int) -> None:
-        """The job begins, or begins again, on so many nodes."""
+    def begin(self, now: float) -> None:
         self._number = 0
-        self.plan(nodes)
-        self.is_restoring = self.saved > 0
+        self.resized()
+        self._is_restoring = self.saved > 0
+        if not self._is_restoring:
+            self._expect_next(now)
 
-    def plan(self, nodes: int) -> None:
-        """How often it commits with so many nodes."""
-        self.pattern = pattern_for(self.checkpoint, self._platform, nodes)
+    def resized(self) -> None:
+        self._pattern = pattern_for(self._checkpoint, self._site.platform, len(self._held))
 
-    def next_due(self, now: float) -> float | None:
-        """When the next commit is due; one that takes longer than the interval is followed by the next at
-        once."""
-        if self.pattern is None:
-            return None
-        if self.checkpoint.asynchronous and self._number:
-            return max(now, self.began + self.pattern.work)
-        return now + self.pattern.work
-
-    # what is on its way
-
-    def begin(self, now: float, done: float, nodes: tuple[str, ...]) -> None:
-        """Commit what is done by now; ``next_step`` says what that takes."""
-        assert self.pattern is not None
-        self.is_due, self.is_moving = False, True
-        self._number += 1
-        self.began, self._done, self._nodes = now, done, nodes
-        self._failed = set()
-        upto = self.pattern.level(self._number)
-        self._steps = [(level, self._step(level)) for level in self.checkpoint.levels[: upto + 1]]
-
-    def begin_restore(self, now: float, nodes: tuple[str, ...]) -> None:
-        """Read back the newest commit, from where that is quickest."""
-        level: LevelName = max(self.kept, key=lambda name: (self.kept[name].done, name == "partner"))
-        self.is_moving, self.began, self._nodes = True, now, nodes
-        self._steps = [(level, self._step(level))]
-
-    def next_step(self) -> Wait | Transfer | None:
-        """What comes next of what is on its way; None: it is over."""
-        return self._steps[0][1] if self._steps else None
-
-    def step_over(self) -> None:
-        """One more level has it."""
-        level, _ = self._steps.pop(0)
-        if self.is_restoring:
-            return
-        nodes = frozenset(self._nodes) if level == "partner" else frozenset()
-        self.kept[level] = Kept(self._done, nodes, set(self._failed))
-
-    def ended(self) -> None:
-        """All levels have it, or the job."""
-        self.is_moving = self.is_restoring = False
-
-    def dropped(self) -> None:
-        """The job was stopped or resized in the middle of it. A commit is due again."""
-        if self.is_moving and not self.is_restoring:
-            self._number -= 1
-            self.is_due = not self.checkpoint.asynchronous
-        self.is_moving = False
-        self._steps.clear()
-
-    def _step(self, level: LevelName) -> Wait | Transfer:
-        each = self.checkpoint.nbytes / len(self._nodes)
-        if level == "store":
-            return Transfer(len(self._nodes), each)
-        return Wait(each / self._platform.link)
-
-
-class CommitDesk:
-    """``nodes_of`` says what a job holds, ``step`` lets a job go on at a time, ``wake`` comes back to
-    ``event`` at a time."""
-
-    def __init__(
-        self,
-        platform: Platform,
-        file_system: FileSystem,
-        record: Record | None,
-        nodes_of: Callable[[str], tuple[str, ...]],
-        step: Callable[[float, Any], None],
-        wake: Callable[[float, JobCommits], None],
-    ) -> None:
-        self._platform, self._file_system, self._record = platform, file_system, record
-        self._nodes_of, self._step, self._wake = nodes_of, step, wake
-        #: of all jobs that are not through, by name
-        self._known: dict[str, JobCommits] = {}
-
-    def start(self, life: Any, begins: float) -> None:
-        """A job that says what it commits begins its work then."""
-        job = life.arrival.job.id
-        if life.commits is None:
-            life.commits = self._known[job] = JobCommits(life, life.arrival.checkpoint, self._platform)
-        life.commits.start(len(self._nodes_of(job)))
-        if not life.commits.is_restoring:
-            self._expect(life.commits, begins)
-
-    def event(self, commits: JobCommits, now: float) -> None:
-        """A commit is due, or one that nobody waits for has come to its next level."""
-        life = commits.life
-        if commits.pattern is None:
-            return
-        if commits.is_moving:
-            self._over(commits, now)
-            self._go_on(commits, now)
-        elif commits.checkpoint.asynchronous:
-            commits.begin(now, life.execution.done(now), self._nodes_of(life.arrival.job.id))
-            self._go_on(commits, now)
+    def goes_first(self, now: float) -> bool:
+        life = self._life
+        assert life.execution is not None
+        if self._stops_the_job:
+            self._step_over(now)
+        elif self._is_restoring:
+            self._stop_job(now)
+            self._begin_restore(now)
+        elif self._is_due:
+            self._stop_job(now)
+            self._begin_commit(now, life.execution.reached(now))
         else:
-            commits.is_due = True
+            return False
+        while self._steps:
+            step = self._steps[0][1]
+            if self._takes_time(step, life, now):
+                if isinstance(step, Wait):
+                    self._site.step_at(now + step.seconds, life)
+                return True
+            self._step_over(now)
+        self._is_moving = self._is_restoring = False
+        if isinstance(life.execution, Steady):
+            life.execution.begin(now, life.execution.nodes)
+        self._expect_next(now)
+        return False
+
+    def woken(self, now: float) -> None:
+        """A commit is due, or one that nobody waits for has come to its next level."""
+        life = self._life
+        if self._pattern is None:
+            return
+        assert life.execution is not None
+        if self._is_moving:
+            self._step_over(now)
+            self._go_on(now)
+        elif self._checkpoint.asynchronous:
+            self._begin_commit(now, life.execution.done(now))
+            self._go_on(now)
+        else:
+            self._is_due = True
             # one that stands still already is asked again when it goes on
             if isinstance(life.execution, Steady) and not life.execution.stands_still:
                 life.version += 1
-                self._step(now, life)
+                self._site.step_at(now, life)
 
-    def goes_first(self, life: Any, now: float) -> bool:
-        """Whether a job that would go on has to wait for a commit of its own, or to read one back."""
-        commits: JobCommits = life.commits
-        if commits.is_moving and (commits.is_restoring or not commits.checkpoint.asynchronous):
-            self._over(commits, now)
-        elif commits.is_restoring:
-            self._stop_for(life, now)
-            commits.begin_restore(now, self._nodes_of(life.arrival.job.id))
-        elif commits.is_due:
-            self._stop_for(life, now)
-            execution = life.execution
-            done = execution.done(now) if isinstance(execution, Steady) else execution.reached()
-            commits.begin(now, done, self._nodes_of(life.arrival.job.id))
-        else:
-            return False
-        while (step := commits.next_step()) is not None:
-            if self._takes_time(step, life, life.version, now):
-                if isinstance(step, Wait):
-                    self._step(now + step.seconds, life)
-                return True
-            self._over(commits, now)
-        commits.ended()
-        if isinstance(life.execution, Steady):
-            life.execution.begin(now, life.execution.nodes)
-        self._expect(commits, now)
-        return False
+    def interrupted(self, now: float) -> None:
+        if self._stops_the_job:
+            self._account(now)
+            self._site.file_system.abandon(now, self._life)
+            self._drop()
 
-    def dropped(self, life: Any, now: float) -> None:
-        """The job is resized, or stops: what it waits for is given up."""
-        commits: JobCommits = life.commits
-        if commits.is_moving and (commits.is_restoring or not commits.checkpoint.asynchronous):
-            self._account(commits, now)
-            self._file_system.abandon(now, life)
-            commits.dropped()
+    def stopped(self, now: float) -> float:
+        self.interrupted(now)
+        self._site.file_system.abandon(now, self)
+        self._drop()
+        self.version += 1
+        self._is_due = self._is_restoring = False
+        return self.saved
 
-    def resized(self, life: Any) -> None:
-        """It goes on with as many nodes as it holds now."""
-        life.commits.plan(len(self._nodes_of(life.arrival.job.id)))
+    def finished(self, now: float) -> None:
+        self.stopped(now)
+        self._desk.known.pop(self._life.arrival.job.id, None)
 
-    def stopped(self, life: Any, now: float) -> float:
-        """The job stops, and with it all that is on its way; answers the share that is saved."""
-        self.dropped(life, now)
-        commits: JobCommits = life.commits
-        self._file_system.abandon(now, commits)
-        commits.dropped()
-        commits.version += 1
-        commits.is_due = commits.is_restoring = False
-        return commits.saved
+    # what is on its way
 
-    def finished(self, life: Any, now: float) -> None:
-        """It is over; nobody needs its commits."""
-        self.stopped(life, now)
-        self._known.pop(life.arrival.job.id, None)
+    @property
+    def _held(self) -> tuple[str, ...]:
+        return self._site.indices.running[self._life.arrival.job.id].nodes
 
-    def lost(self, node: str) -> None:
-        """A node failed: copies on it are gone, also those of jobs that wait."""
-        for commits in self._known.values():
-            commits.lost(node)
-            life = commits.life
-            if life.execution is None and commits.saved < life.done:
-                if (detail := self._detail(life)) is not None:
-                    share = life.done - commits.saved
-                    detail.lost += share * life.arrival.runtime * life.arrival.job.nodes
-                life.done = commits.saved
+    @property
+    def _stops_the_job(self) -> bool:
+        """Whether something is on its way that the job waits for."""
+        return self._is_moving and (self._is_restoring or not self._checkpoint.asynchronous)
 
-    # steps
+    def _stop_job(self, now: float) -> None:
+        if isinstance(self._life.execution, Steady):
+            self._life.execution.stand_still(now)
 
-    def _expect(self, commits: JobCommits, now: float) -> None:
-        due = commits.next_due(now)
-        if due is not None and due < inf:
-            commits.version += 1
-            self._wake(due, commits)
+    def _expect_next(self, now: float) -> None:
+        """One that takes longer than the interval is followed by the next at once."""
+        if self._pattern is None:
+            return
+        due = now + self._pattern.work
+        if self._checkpoint.asynchronous and self._number:
+            due = max(now, self._began + self._pattern.work)
+        if due < inf:
+            self.version += 1
+            self._site.wake_at(due, self)
 
-    def _go_on(self, commits: JobCommits, now: float) -> None:
+    def _begin_commit(self, now: float, done: float) -> None:
+        """Commit what is done by now."""
+        assert self._pattern is not None
+        self._is_due = False
+        self._number += 1
+        self._done, self._failed = done, set()
+        upto = self._pattern.level(self._number)
+        self._set_out(now, self._checkpoint.levels[: upto + 1])
+
+    def _begin_restore(self, now: float) -> None:
+        """Read back the newest commit, from where that is quickest."""
+        self._set_out(now, [max(self._kept, key=lambda name: (self._kept[name].done, name == "partner"))])
+
+    def _set_out(self, now: float, levels: Sequence[LevelName]) -> None:
+        self._is_moving, self._began, self._nodes = True, now, self._held
+        each = self._checkpoint.nbytes / len(self._nodes)
+        wait, transfer = Wait(each / self._site.platform.link), Transfer(len(self._nodes), each)
+        self._steps = [(level, transfer if level == "store" else wait) for level in levels]
+
+    def _go_on(self, now: float) -> None:
         """With a commit that nobody waits for."""
-        while (step := commits.next_step()) is not None:
-            commits.version += 1
-            if self._takes_time(step, commits, commits.version, now):
+        while self._steps:
+            step = self._steps[0][1]
+            self.version += 1
+            if self._takes_time(step, self, now):
                 if isinstance(step, Wait):
-                    self._wake(now + step.seconds, commits)
+                    self._site.wake_at(now + step.seconds, self)
                 return
-            self._over(commits, now)
-        commits.ended()
-        self._expect(commits, now)
+            self._step_over(now)
+        self._is_moving = self._is_restoring = False
+        self._expect_next(now)
 
-    def _takes_time(self, step: Wait | Transfer, owner: Any, version: int, now: float) -> bool:
+    def _takes_time(self, step: Wait | Transfer, owner: "Life | JobCommits", now: float) -> bool:
         if isinstance(step, Wait):
             return step.seconds > 0
         if step.bytes_per_node > 0:
-            self._file_system.begin(now, owner, step.nodes, step.bytes_per_node, version)
+            self._site.file_system.begin(now, owner, step.nodes, step.bytes_per_node, owner.version)
             return True
         return False
 
-    def _over(self, commits: JobCommits, now: float) -> None:
-        is_reading = commits.is_restoring
-        commits.step_over()
-        detail = self._detail(commits.life)
-        if detail is not None and not is_reading:
-            detail.commit_bytes += commits.checkpoint.nbytes
-            detail.commits += commits.next_step() is None
-        if commits.next_step() is None:
-            self._account(commits, now)
+    def _step_over(self, now: float) -> None:
+        """One more level has it."""
+        level, _ = self._steps.pop(0)
+        if not self._is_restoring:
+            nodes = frozenset(self._nodes) if level == "partner" else frozenset()
+            self._kept[level] = Kept(self._done, nodes, set(self._failed))
+            if (written := self._written) is not None:
+                written.nbytes += self._checkpoint.nbytes
+                written.commits += not self._steps
+        if not self._steps:
+            self._account(now)
 
-    def _account(self, commits: JobCommits, now: float) -> None:
+    def _drop(self) -> None:
+        """The job was stopped or resized in the middle of it. A commit is due again."""
+        if self._is_moving and not self._is_restoring:
+            self._number -= 1
+            self._is_due = not self._checkpoint.asynchronous
+        self._is_moving = False
+        self._steps.clear()
+
+    def _account(self, now: float) -> None:
         """What the job stood still for it."""
-        detail = self._detail(commits.life)
-        if detail is not None and (commits.is_restoring or not commits.checkpoint.asynchronous):
-            detail.commit_time += now - commits.began
+        if (written := self._written) is not None and self._stops_the_job:
+            written.seconds += now - self._began
 
-    def _stop_for(self, life: Any, now: float) -> None:
-        if isinstance(life.execution, Steady):
-            life.execution.stand_still(now)
-
-    def _detail(self, life: Any) -> Details | None:
-        return None if self._record is None else self._record.detail(life.row)
+    @property
+    def _written(self) -> CommitsOfJob | None:
+        written = self._desk.written
+        return None if written is None else written.setdefault(self._life.row, CommitsOfJob())

@@ -13,7 +13,6 @@ themselves.
 
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import exp, inf
 from pathlib import Path
@@ -22,12 +21,14 @@ from typing import Any
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
+from dask_hpc.model.plan import Plan
 from dask_hpc.model.power import PREFIX, Corridor, CorridorSignal, PowerRange, PowerView
-from dask_hpc.model.snapshot import Indices, Running
+from dask_hpc.model.snapshot import Indices, Running, Snapshot
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.execution import Record
 from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.power_trace import PowerRecord
+from dask_hpc.simulator.record import Record
+from dask_hpc.simulator.service import Service
 from dask_hpc.simulator.workload import Workload
 
 _TWO_SIDED_95 = 1.96  # standard deviations
@@ -39,39 +40,24 @@ class Metered(Indices):
     __slots__ = ("_active", "_base", "_draw", "_error", "_from", "_is_news", "_is_uniform", "_means",
                  "_metering", "_range", "_record", "_said", "_since")  # fmt: skip
 
-    def __init__(
-        self,
-        nodes: Iterable[Node],
-        rank: Callable[[Job], Any],
-        metering: Metering,
-        record: PowerRecord | None = None,
-    ) -> None:
-        super().__init__(nodes, rank)
-        self._begin(metering, record)
-
-    @classmethod
-    def over(cls, indices: Indices, metering: Metering, record: PowerRecord | None) -> "Metered":
+    def __init__(self, indices: Indices, metering: Metering, record: PowerRecord | None) -> None:
         """The same machine, metered from now on. What was known of its power holds on: jobs draw what they
         drew, and ramps begin where it is."""
-        twin = cls.__new__(cls)
         for name in Indices.__slots__:
-            setattr(twin, name, getattr(indices, name))
+            setattr(self, name, getattr(indices, name))
+        self._begin(metering, record)
+        for job in (*self.waiting, *(running.job for running in self.running.values())):
+            self.expect(job)
         view = indices.power
-        twin._begin(metering, record)
-        for job in twin.waiting:
-            twin.expect(job)
-        for running in twin.running.values():
-            twin.expect(running.job)
         if view is not None:
-            twin._said |= view.jobs
-            twin.power = replace(view, levers=frozenset(), outside_nodes=0, outside_wanted=0)
-        for running in twin.running.values():
-            twin._works(running.job, running.nodes)
-            twin._average(running)
+            self._said |= view.jobs
+            self.power = replace(view, levers=frozenset(), outside_nodes=0, outside_wanted=0)
+        for running in self.running.values():
+            self._works(running.job, running.nodes)
+            self._average(running)
         if view is not None and metering.ramp:
-            twin._from = view.watts
-        twin._note()
-        return twin
+            self._from = view.watts
+        self._note()
 
     def _begin(self, metering: Metering, record: PowerRecord | None) -> None:
         self._metering, self._record = metering, record
@@ -236,67 +222,77 @@ _LIMIT = 1_000_000  # bytes
 _TICK = 60.0  # seconds, where the platform says nothing
 
 
-class SitePower:
+class SitePower(Service):
     """The metering, the corridor and the record of one run."""
+
+    follows_decisions = True
 
     def __init__(
         self, platform: Platform, strategy: Any, record: Record | None, known: Corridor | None
     ) -> None:
-        self.metering = platform.metering or Metering()
+        """``known`` is what a followed source says, if that is known."""
+        self._metering = platform.metering or Metering()
         self._signal = _signal(strategy) if known is None else None
         if self._signal is not None:
             self.corridor: Corridor | None = self._signal.at(0.0)
         else:
-            self.corridor = _corridor(strategy, self.metering.corridor or known, known)
-        self.indices: Metered
-        self.record: PowerRecord | None = None
-        if record is not None:
-            self.record = record.drawn = PowerRecord(self.metering.ramp, platform.tick)
+            self.corridor = _corridor(strategy, self._metering.corridor or known, known)
+        drawn = PowerRecord(self._metering.ramp, platform.tick)
+        self._record = None if record is None else record.add(drawn)
 
-    def meter(self, nodes: Iterable[Node], rank: Callable[[Job], Any]) -> Metered:
-        """The indices of an idle machine."""
-        self.indices = Metered(nodes, rank, self.metering, self.record)
-        return self.indices
+    def watch(self, indices: Indices) -> Indices:
+        self._indices = Metered(indices, self._metering, self._record)
+        return self._indices
 
-    def meter_on(self, indices: Indices) -> Metered:
-        """The indices of a machine that is at work."""
-        self.indices = Metered.over(indices, self.metering, self.record)
-        return self.indices
+    def show(self, snapshot: Snapshot) -> None:
+        snapshot.corridor = self.corridor
+
+    def begin(self) -> None:
+        self.woken(self.site.indices.now)
+
+    def woken(self, now: float) -> None:
+        self._note(now)
+        self.site.decide_at(self._next_change(now), self)
 
     def end(self, now: float) -> None:
-        """The run is over."""
-        if self.record is not None:
-            self.record.end = now
+        if self._record is not None:
+            self._record.end = now
 
-    @classmethod
-    def of(
-        cls, platform: Platform, policy: Policy, record: Record | None, known: Corridor | None
-    ) -> "SitePower | None":
-        """None if nobody asks for power. ``known`` is what a followed source says, if that is known."""
-        if policy.power is None and platform.metering is None:
-            return None
-        return cls(platform, policy.power, record, known)
-
-    def listen(self, now: float) -> bool:
-        """Ask the signal, if there is one; whether it says something new."""
+    def tick(self, now: float) -> None:
         if self._signal is None:
-            return False
+            return
         before, self.corridor = self.corridor, self._signal.at(now)
-        return before != self.corridor
+        if before != self.corridor:
+            self.site.snapshot.corridor = self.corridor
+            self._note(now)
 
-    def note(self, now: float) -> None:
+    def submitted(self, job: Job) -> None:
+        self._indices.expect(job)
+
+    def look(self) -> None:
+        self._indices.look()
+
+    def carried_out(self, plan: Plan) -> None:
+        self._indices.look()
+        self._indices.pull_levers(plan)
+
+    def _note(self, now: float) -> None:
         """Write down the corridor that holds from now on."""
-        if self.record is not None and self.corridor is not None:
-            self.record.bound(now, self.corridor)
+        if self._record is not None and self.corridor is not None:
+            self._record.bound(now, self.corridor)
 
-    def next_change(self, now: float) -> float:
-        """When the corridor changes next."""
+    def _next_change(self, now: float) -> float:
         if self.corridor is None:
             return inf
         steps = self.corridor.steps
         # The first step also holds before its time, so nothing changes at it.
         index = max(1, bisect_right(steps, (now, inf, inf)))
         return steps[index][0] if index < len(steps) else inf
+
+
+def is_followed(platform: Platform, policy: Policy) -> bool:
+    """Whether anybody asks for power."""
+    return policy.power is not None or platform.metering is not None
 
 
 def check_powers(workload: object, platform: Platform, policy: Policy) -> None:

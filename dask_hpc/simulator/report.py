@@ -66,7 +66,7 @@ def _pictures(result: Result) -> str:
         Curve("busy nodes", "", time, busy.tolist(), float(result.nodes)),
         Curve("waiting jobs", "", time, trace["waiting_jobs"].values.tolist()),
     ]
-    if result.record.drawn is not None:
+    if result.has_power:
         curves.insert(0, _power_curve(result))
     elif result.platform.active_power:
         curves.append(Curve("power", "kW", time, (_power(result, busy) / 1000.0).tolist()))

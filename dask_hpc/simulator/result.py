@@ -16,10 +16,11 @@ from dask_hpc.model.job import runs
 from dask_hpc.model.story import Story
 from dask_hpc.model.units import show_duration, show_large
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.execution import STATES, Record
-from dask_hpc.simulator.in_situ.run import PipelineRun
+from dask_hpc.simulator.in_situ.run import PipelineRun, PipelineRuns
+from dask_hpc.simulator.job_commits import CommitsOfJobs
 from dask_hpc.simulator.platform import Platform
-from dask_hpc.simulator.power_trace import PowerTrace, power_trace
+from dask_hpc.simulator.power_trace import PowerRecord, PowerTrace, power_trace
+from dask_hpc.simulator.record import STATES, Record
 from dask_hpc.view.page import Held
 
 #: jobs shorter than this do not dominate the slowdown
@@ -77,13 +78,15 @@ def metrics(record: Record, platform: Platform, since: float | None = None) -> d
     totals["moved_bytes"] = sum(one.moved_bytes for one in details)
     totals["restarts"] = float(sum(one.restarts for one in details))
     totals["lost_node_hours"] = sum(one.lost for one in details) / 3600.0
-    totals["commits"] = float(sum(one.commits for one in details))
-    totals["commit_time"] = sum(one.commit_time for one in details)
-    totals["commit_bytes"] = sum(one.commit_bytes for one in details)
+    commits = (record.find(CommitsOfJobs) or {}).values()
+    totals["commits"] = float(sum(one.commits for one in commits))
+    totals["commit_time"] = sum(one.seconds for one in commits)
+    totals["commit_bytes"] = sum(one.nbytes for one in commits)
     totals["mean_transfer"] = record.transfer
-    totals["placements"] = float(sum(len(run.changes) for run in record.pipelines.values()))
-    totals["left_out"] = float(sum(sum(run.left_out.values()) for run in record.pipelines.values()))
-    lengths = [length for run in record.pipelines.values() for length in run.seconds if length == length]
+    pipelines = (record.find(PipelineRuns) or {}).values()
+    totals["placements"] = float(sum(len(run.changes) for run in pipelines))
+    totals["left_out"] = float(sum(sum(run.left_out.values()) for run in pipelines))
+    lengths = [length for run in pipelines for length in run.seconds if length == length]
     totals["iteration"] = sum(lengths) / len(lengths) if lengths else float("nan")
     begin = min(record.submit, default=0.0) if since is None else since
     totals |= _outside(record, begin)
@@ -115,17 +118,18 @@ def metrics(record: Record, platform: Platform, since: float | None = None) -> d
         "throughput": len(end) / span if span else float("inf"),
         "energy": platform.idle_power * platform.nodes * makespan + power,
     }
-    if record.drawn is not None:
+    if (drawn := record.find(PowerRecord)) is not None:
         until = inf if since is None else begin + makespan
-        values["energy"] = power_trace(record.drawn, begin, until).energy
+        values["energy"] = power_trace(drawn, begin, until).energy
     return {name: (values | totals)[name] for name in METRICS}
 
 
 def _outside(record: Record, begin: float) -> dict[str, float]:
     """How well the corridor was kept; nan if there was none."""
-    if record.drawn is None or not record.drawn.bounds or not record.submit:
+    drawn = record.find(PowerRecord)
+    if drawn is None or not drawn.bounds or not record.submit:
         return {name: float("nan") for name in ("violations", "time_outside", "energy_outside")}
-    trace = power_trace(record.drawn, begin)
+    trace = power_trace(drawn, begin)
     return {
         "violations": float(len(trace.violations)),
         "time_outside": trace.time_outside,
@@ -200,7 +204,7 @@ def _changes(held: list[Any], numbers: dict[str, int]) -> Any:
 
 
 def _samples(result: "Result") -> Any:
-    if result.record.drawn is None:
+    if not result.has_power:
         return
     trace = result.power
     for time, watts, lower, upper in zip(trace.time, trace.watts, trace.lower, trace.upper, strict=True):
@@ -302,7 +306,7 @@ class Result:
         )
         for name in ("submit", "start", "end"):
             trace[name].attrs.update(units)
-        if self.record.drawn is not None:
+        if self.has_power:
             trace = trace.assign_coords(power_time=("power_time", self.power.time, units)).assign(
                 {
                     name: ("power_time", values, {"units": "W"})
@@ -315,19 +319,25 @@ class Result:
             )
         return trace
 
+    @property
+    def has_power(self) -> bool:
+        """Whether power was followed."""
+        return self.record.find(PowerRecord) is not None
+
     @cached_property
     def power(self) -> PowerTrace:
         """Power and corridor over time, if they were followed: by a policy with a power strategy, or on a
         platform with a ``metering``."""
-        if self.record.drawn is None:
+        drawn = self.record.find(PowerRecord)
+        if drawn is None:
             allowed = "a policy with a power strategy, or Platform(metering=Metering())"
             raise InputError("power", "was not followed", allowed)
-        return power_trace(self.record.drawn, min(self.record.submit, default=0.0))
+        return power_trace(drawn, min(self.record.submit, default=0.0))
 
     @property
     def pipelines(self) -> list[PipelineRun]:
         """What in situ pipelines did, in order of submission."""
-        return [run for _, run in sorted(self.record.pipelines.items())]
+        return [run for _, run in sorted((self.record.find(PipelineRuns) or {}).items())]
 
     @cached_property
     def iterations(self) -> pd.DataFrame:

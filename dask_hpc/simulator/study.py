@@ -21,15 +21,14 @@ import pandas as pd
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.engine import Machine
-from dask_hpc.simulator.execution import Record
-from dask_hpc.simulator.overlay import malleable_overlay
+from dask_hpc.simulator.built_in import with_seed
+from dask_hpc.simulator.machine import Machine, machine_from
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.power import check_powers
+from dask_hpc.simulator.readers import load_workload
+from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.result import METRICS, metrics
-from dask_hpc.simulator.what_if import machine_from
-from dask_hpc.simulator.workload import Workload, load_workload, platform_for
-from dask_hpc.simulator.workloads import with_seed
+from dask_hpc.simulator.workload import Workload, malleable_overlay, platform_for
 
 # Student's t for 95 %, by degrees of freedom 1 to 30; beyond, the normal value is near enough.
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,

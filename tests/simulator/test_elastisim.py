@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from dask_hpc import InputError
 from dask_hpc.simulator.amount import Fixed
+from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.readers.elastisim import load_elastisim
 from dask_hpc.simulator.readers.elastisim_application import Busiest, busiest_link
-from dask_hpc.simulator.workload import load_workload
 
 SAMPLE = Path(__file__).parent / "elastisim"
 

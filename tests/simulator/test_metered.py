@@ -14,6 +14,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.simulator import Arrival, Machine, Metering, NodeType, Platform, Record
 from dask_hpc.simulator.platform import MACHINES, platform_of
+from dask_hpc.simulator.power_trace import PowerRecord
 
 TWO_TYPES = (NodeType(2, 71.0, 250.0), NodeType(4, 100.0, 400.0))
 
@@ -154,7 +155,7 @@ def test_a_policy_reads_with_noise_but_the_truth_is_recorded():
             machine_of(Metering(noise=noise, seed=seed)), Policy.load("fcfs"), record := Record()
         )
         machine.run(two_jobs(), until=20.0)
-        return machine.indices.power, list(record.drawn.watts)
+        return machine.indices.power, list(record.find(PowerRecord).watts)
 
     exact, noisy, again, other = played(0.0), played(0.05), played(0.05), played(0.05, seed=1)
     assert exact[0].watts == 840 and exact[0].uncertainty == 0
@@ -171,7 +172,7 @@ def test_node_types():
         [Arrival(Job(id="a", nodes=3), 10.0), Arrival(Job(id="b", nodes=1, power=90), 30.0)], until=20
     )
     view = machine.indices.power
-    assert list(record.drawn.level) == [500 + 400 + 90 + 200, 142 + 300 + 90]
+    assert list(record.find(PowerRecord).level) == [500 + 400 + 90 + 200, 142 + 300 + 90]
     assert view.active == (250, 400)
     assert view.idle == pytest.approx((2 * 71 + 3 * 100) / 5), "of the idle nodes on average"
     assert dict(view.jobs) == {"b": (90, 90)}

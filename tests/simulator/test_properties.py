@@ -11,7 +11,7 @@ from dask_hpc.model.job import Job, ResizeCost
 from dask_hpc.model.speedup import PowerLaw, is_legal
 from dask_hpc.policy import ready_made
 from dask_hpc.simulator import Arrival, Failures, Machine, Platform, Record
-from dask_hpc.simulator.execution import STATES
+from dask_hpc.simulator.record import STATES
 
 POLICIES = sorted(ready_made())
 NODES = 6

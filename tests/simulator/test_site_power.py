@@ -13,6 +13,7 @@ from dask_hpc.model.node import Node
 from dask_hpc.model.power import Corridor, PowerRange, PowerView
 from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.simulator import Arrival, Machine, Metering, Platform, Record
+from dask_hpc.simulator.power_trace import PowerRecord
 from dask_hpc.strategies.strategy import Powered
 
 STEPS = Corridor(((0.0, 100.0, 600.0), (30.0, 200.0, 700.0), (70.0, 0.0, 400.0)))
@@ -54,7 +55,7 @@ def test_a_step_of_the_corridor_is_an_event():
     assert {seen[0]: seen[1:3] for seen in machine._memory.power} == {
         0: (100, 600), 30: (200, 700), 70: (0, 400), 100: (0, 400),
     }  # fmt: skip
-    assert record.drawn.bounds == list(STEPS.steps)
+    assert record.find(PowerRecord).bounds == list(STEPS.steps)
 
 
 def test_also_where_only_ticks_decide():
@@ -103,7 +104,7 @@ def tariff(monkeypatch):
 def test_a_signal_is_asked_at_every_tick(tariff):
     machine, record = played(follow="signal:tariff", tick=50.0)
     assert times(machine) == [0, 50, 100]
-    assert record.drawn.bounds == [(0, 100, 500), (100, 100, 501)]
+    assert record.find(PowerRecord).bounds == [(0, 100, 500), (100, 100, 501)]
     machine, _ = played(follow="signal:tariff")
     assert times(machine) == [0, 60, 100], "there must be ticks: one a minute"
 
@@ -153,7 +154,7 @@ def test_what_if_goes_on_with_the_power_that_is_known():
     result = simulate(snapshot=machine.snapshot.freeze(), policy="fcfs")
     assert list(result.power.watts) == [2 * 100 + 2 * 71] * 3
     assert result.power.violations == ()
-    assert [tuple(step) for step in result.record.drawn.bounds] == [(0, 100, 600), (30, 200, 700)]
+    assert [tuple(step) for step in result.record.find(PowerRecord).bounds] == [(0, 100, 600), (30, 200, 700)]
 
 
 def test_what_if_from_nodes_that_say_nothing():

@@ -13,7 +13,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.simulator import Arrival, Machine, Record, synthetic_day
-from dask_hpc.simulator.what_if import machine_from
+from dask_hpc.simulator.machine import machine_from
 
 
 def indices(nodes=4, now=100.0):

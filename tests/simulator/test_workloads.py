@@ -9,9 +9,9 @@ import pytest
 from dask_hpc import InputError
 from dask_hpc.model.speedup import is_legal
 from dask_hpc.simulator import simulate
+from dask_hpc.simulator.built_in import BUILT_IN, built_in, describe, parameters
 from dask_hpc.simulator.built_in.published import TYPES
-from dask_hpc.simulator.workload import load_workload
-from dask_hpc.simulator.workloads import BUILT_IN, built_in, describe, parameters
+from dask_hpc.simulator.readers import load_workload
 
 SMALL = {"synthetic": {"jobs": 50}, "io-intensity": {"jobs": 60}}
 

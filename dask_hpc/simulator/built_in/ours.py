@@ -11,9 +11,8 @@ from dask_hpc.model.job import Job, Kind
 from dask_hpc.model.speedup import PowerLaw
 from dask_hpc.simulator.built_in.parameters import checked, scaling, walltime_of
 from dask_hpc.simulator.in_situ.run import Drift, Pipeline
-from dask_hpc.simulator.overlay import malleable_overlay
 from dask_hpc.simulator.platform import Failures, Platform
-from dask_hpc.simulator.workload import Arrival, Checkpoint, Workload, read_checkpoint
+from dask_hpc.simulator.workload import Arrival, Checkpoint, Workload, malleable_overlay, read_checkpoint
 
 _GB = 1e9
 _HOUR = 3600.0

@@ -11,12 +11,14 @@ from dask_hpc.model.io import IoDemand
 from dask_hpc.model.job import Job, Kind
 from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.speedup import Constraint, Linear, Speedup
+from dask_hpc.policy import Policy
 from dask_hpc.simulator.amount import Fixed, Split
 from dask_hpc.simulator.application import Application, Phase, Task, io_demand, quiet_runtime
 from dask_hpc.simulator.built_in.parameters import checked, scaling, walltime_of
-from dask_hpc.simulator.overlay import malleable_overlay
+from dask_hpc.simulator.engine import Engine
 from dask_hpc.simulator.platform import Metering, Platform
-from dask_hpc.simulator.workload import Arrival, Workload
+from dask_hpc.simulator.record import Record
+from dask_hpc.simulator.workload import Arrival, Workload, malleable_overlay
 
 #: sizes are the source's fractions of a machine of 32 nodes: of its 34 they are not whole numbers
 NODES = 32
@@ -350,15 +352,10 @@ def _arrivals(rows: _Rows, mean: float, law: Speedup) -> list[Arrival]:
 def _mean_length(rows: _Rows, tick: float) -> float:
     """With which backfilling needs as long as the source says, as nearly as there is one: the makespan jumps
     where jobs come to start in another order. A coarse search, then finer ones beside the best."""
-    # The simulator reads workloads, so it cannot be imported above this one.
-    from dask_hpc.policy import Policy
-    from dask_hpc.simulator.engine import Machine
-    from dask_hpc.simulator.execution import Record
-
     backfill, platform = Policy.load("easy-backfill"), Platform(_NODES, tick=tick, only_ticks=True)
 
     def miss(mean: float) -> float:
-        Machine(platform, backfill, record := Record(), story=0).run(_arrivals(rows, mean, Linear()))
+        Engine(platform, backfill, record := Record(), story=0).run(_arrivals(rows, mean, Linear()))
         return abs(max(record.end) - min(record.submit) - _MAKESPAN)
 
     best, step = _MAKESPAN / 4, _MAKESPAN / 4 / 50

@@ -9,10 +9,12 @@ from typing import Any
 
 from dask_hpc.model.in_situ import Partition, PartitionProblem, Phases, PipelineView
 from dask_hpc.model.plan import Placement
+from dask_hpc.model.story import Happening
 from dask_hpc.planning.in_situ.back_pressure import Slow
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.execution import Ask, Point, Step, Wait
-from dask_hpc.simulator.in_situ.run import Pace, PipelineRun, costs
+from dask_hpc.simulator.execution import Ask, Execution, Point, Step, Wait
+from dask_hpc.simulator.in_situ.run import Pace, Pipeline, PipelineRun, PipelineRuns, costs
+from dask_hpc.simulator.service import Life, Service
 
 #: iterations that a median is taken of
 _WINDOW = 5
@@ -20,9 +22,28 @@ _WINDOW = 5
 _OTHERWISE = "in-situ-async"
 
 
-def placement_of(policy: Policy) -> Any:
-    """Who is asked where analyses run."""
-    return policy.placement or Policy.load(_OTHERWISE).placement
+class Pipelines(Service):
+    """Runs the pipelines among a machine's jobs, where the policy's placement strategy says."""
+
+    def begin(self) -> None:
+        self._strategy = self.site.policy.placement or Policy.load(_OTHERWISE).placement
+        record = self.site.record
+        self._runs = None if record is None else record.find(PipelineRuns) or record.add(PipelineRuns())
+
+    def execution(self, life: Life) -> Execution | None:
+        pipeline = life.arrival.application
+        if not isinstance(pipeline, Pipeline):
+            return None
+        job = life.arrival.job.id
+        run = PipelineRun(job, pipeline, self.site.platform)
+        if self._runs is not None:
+            run = self._runs.setdefault(life.row, run)
+
+        def tell(now: float, reason: str) -> None:
+            revision = self.site.indices.revision
+            self.site.story.tell(Happening(revision, now, "placement", job, (), reason))
+
+        return Piped(run, self._strategy, tell, life.arrival.requests, life.done)
 
 
 def rule_of(strategy: Any) -> Slow:
@@ -30,15 +51,15 @@ def rule_of(strategy: Any) -> Slow:
     return Slow(getattr(strategy, "when_slow", "wait"), getattr(strategy, "stall", inf))
 
 
-class Piped:
+class Piped(Execution):
     """Iterations of a pipeline; before each but the very first there is a scheduling point.
 
     What is measured of an iteration is known once its analyses are done, when the next step is.
     """
 
     __slots__ = ("_free", "_iteration", "_measured", "_memory", "_now", "_pace", "_partition", "_pipeline",
-                 "_platform", "_requests", "_run", "_seen", "_steps", "_strategy", "_tell", "_unseen",
-                 "nodes")  # fmt: skip
+                 "_platform", "_requests", "_run", "_seen", "_steps", "_strategy", "_tell",
+                 "_unseen")  # fmt: skip
 
     def __init__(
         self,
@@ -67,28 +88,14 @@ class Piped:
         self._steps = self._iterate()
 
     def begin(self, now: float, nodes: int) -> None:
-        """Go on on so many nodes."""
         self._now, self.nodes = now, nodes
 
-    def stand_still(self, now: float) -> None:
-        """The step at hand stops; used between steps only."""
-
     def proceed(self, now: float) -> Step | None:
-        """What comes next; None at the end."""
         self._now = now
         return next(self._steps, None)
 
     def done(self, now: float) -> float:
-        """The share of the iterations that are done."""
         return self._iteration / self._pipeline.iterations
-
-    def saved(self, now: float, interval: float) -> float:
-        """With checkpoints, the iterations that are done are safe."""
-        return self.done(now) if interval else 0.0
-
-    def mtct(self) -> float | None:
-        """What staging nodes cost beside computing is the partition's business, not the job's size's."""
-        return None
 
     def _iterate(self) -> Iterator[Step]:
         first = True

@@ -408,6 +408,10 @@ class PipelineRun:
         return (self.pipeline.real(one.number, one.nodes, self.platform) for one in self.iterations)
 
 
+class PipelineRuns(dict[int, PipelineRun]):
+    """Of one run of a machine, by the rows of their jobs."""
+
+
 def layout(chosen: Partition, nodes: int) -> str:
     """A partition in a few words."""
     words = [f"{chosen.nodes:g} of {nodes} nodes simulate"]

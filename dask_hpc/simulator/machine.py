@@ -1,10 +1,10 @@
-"""From a snapshot of a live or simulated machine to a machine that goes on from there.
+"""The simulated machine with all its services, empty or in the state of a snapshot.
 
-What a snapshot cannot say is estimated: a running job ends when its progress says, or else when its
-walltime says; a waiting job takes its walltime, and without one as long as the known ones do on average.
-With a seed these estimates are drawn instead, for each job the same under every policy: how sure a
-prediction is shows in how much the draws differ. Jobs draw what is known of their power, and nodes what the
-snapshot says where they do not say it themselves; what runs outside of jobs is left out.
+What a snapshot of a live or simulated machine cannot say is estimated: a running job ends when its progress
+says, or else when its walltime says; a waiting job takes its walltime, and without one as long as the known
+ones do on average. With a seed these estimates are drawn instead, for each job the same under every policy:
+how sure a prediction is shows in how much the draws differ. Jobs draw what is known of their power, and nodes
+what the snapshot says where they do not say it themselves; what runs outside of jobs is left out.
 """
 
 from dataclasses import replace
@@ -14,13 +14,17 @@ from statistics import fmean
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
-from dask_hpc.model.power import PowerView
+from dask_hpc.model.power import Corridor, PowerView
 from dask_hpc.model.snapshot import Indices, Running, Snapshot
 from dask_hpc.model.speedup import Linear
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.engine import Machine
-from dask_hpc.simulator.execution import Record
+from dask_hpc.simulator.engine import Engine
+from dask_hpc.simulator.in_situ.execution import Pipelines
+from dask_hpc.simulator.job_commits import CommitDesk
 from dask_hpc.simulator.platform import Metering, Platform
+from dask_hpc.simulator.power import SitePower, is_followed, with_tick
+from dask_hpc.simulator.record import Record
+from dask_hpc.simulator.service import Service
 from dask_hpc.simulator.workload import Arrival
 
 #: seconds for a job of which nothing is known, on a machine of which nothing is known
@@ -31,6 +35,26 @@ _PROGRESS_ERRS = 1.25
 _GUESS_ERRS = 3.0
 #: share of its walltime that a job takes: in traces of batch systems all shares are about as frequent
 _USED = (0.05, 1.0)
+
+
+class Machine(Engine):
+    """A simulated machine under one policy. Memory grows with live jobs only, unless recorded."""
+
+    def __init__(
+        self,
+        platform: Platform | int,
+        policy: Policy,
+        record: Record | None = None,
+        *,
+        story: int = 10_000,
+        corridor: Corridor | None = None,
+    ) -> None:
+        """``corridor`` is what a source that the policy follows says, if that is known."""
+        platform = with_tick(platform if isinstance(platform, Platform) else Platform(platform), policy)
+        services: list[Service] = [CommitDesk(), Pipelines()]
+        if is_followed(platform, policy):
+            services.append(SitePower(platform, policy.power, record, corridor))
+        super().__init__(platform, policy, record, story=story, services=services)
 
 
 def machine_from(

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from dask_hpc import InputError
 from dask_hpc.model.job import Job
 from dask_hpc.model.speedup import CONSTRAINTS, Amdahl, is_legal
-from dask_hpc.simulator.overlay import RULES, malleable_overlay
-from dask_hpc.simulator.workload import Arrival, Workload
+from dask_hpc.simulator.workload import RULES, Arrival, Workload, malleable_overlay
 
 sizes = st.lists(st.integers(1, 40), min_size=1, max_size=40)
 

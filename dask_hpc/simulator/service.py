@@ -1,0 +1,136 @@
+"""How a service joins a simulated machine: what it hears, what it shows to policies, and what it does along
+with a job. The engine knows nothing else of power, checkpoints or pipelines."""
+
+from math import inf
+from typing import Protocol
+
+from dask_hpc.model.job import Job
+from dask_hpc.model.plan import Plan
+from dask_hpc.model.snapshot import Indices, Snapshot
+from dask_hpc.model.story import Story
+from dask_hpc.policy import Policy
+from dask_hpc.simulator.execution import Execution
+from dask_hpc.simulator.platform import FileSystem, Platform
+from dask_hpc.simulator.record import Record
+from dask_hpc.simulator.workload import Arrival
+
+
+class Companion:
+    """What a service does along with one job, which may have to wait for it. Of commits, for instance."""
+
+    #: ``woken`` is only called for what was asked for under the version of now
+    version = 0
+
+    def begin(self, now: float) -> None:
+        """The job begins its work, or begins again."""
+
+    def goes_first(self, now: float) -> bool:
+        """Whether a job that would go on waits; it is asked again at each of its steps."""
+        return False
+
+    def woken(self, now: float) -> None:
+        """What was asked for has come: a time, or the end of a transfer of the companion's own."""
+
+    def interrupted(self, now: float) -> None:
+        """The job stands still for a resize: what it waits for is given up."""
+
+    def resized(self) -> None:
+        """It has another size now."""
+
+    def stopped(self, now: float) -> float:
+        """The job stops, with all that is on its way; answers the share of its work that is saved."""
+        return 0.0
+
+    def finished(self, now: float) -> None:
+        """It is over."""
+
+
+class Life:
+    """A job from its submission to its end."""
+
+    # Most jobs of a large trace run undisturbed and keep these; setting them one by one shows.
+    execution: Execution | None = None  # None: one undisturbed stretch
+    companion: Companion | None = None
+    done = 0.0  # saved before it was stopped
+    deadline = inf  # then it is killed; growing does not bring it nearer, shrinking moves it on
+    version = 0  # events of an older version are void
+    changed = 0.0  # since when it holds the nodes it holds
+    at_point = False
+    state = ""
+
+    def __init__(self, arrival: Arrival, row: int, place: int) -> None:
+        self.arrival = arrival
+        self.row = row
+        self.place = place  # its arrival in the queue, to go back to
+
+
+class Site(Protocol):
+    """The machine as services see it."""
+
+    platform: Platform
+    policy: Policy
+    indices: Indices
+    snapshot: Snapshot
+    story: Story
+    record: Record | None
+    file_system: FileSystem
+
+    def step_at(self, time: float, life: Life) -> None:
+        """Let a job go on then."""
+
+    def wake_at(self, time: float, companion: Companion) -> None:
+        """Wake a job's companion then, before anything is decided."""
+
+    def decide_at(self, time: float, service: "Service") -> None:
+        """Wake a service then, after everything else of that instant, and decide whatever the ticks."""
+
+
+class Service:
+    """One service's half on a simulated machine. What it does not override does nothing."""
+
+    #: whether ``submitted``, ``look`` and ``carried_out`` are called: they are on the fast path
+    follows_decisions = False
+    site: Site
+
+    def join(self, site: Site) -> None:
+        """Before the machine has indices."""
+        self.site = site
+
+    def watch(self, indices: Indices) -> Indices:
+        """The same indices, or some that know more."""
+        return indices
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Add to what policies see."""
+
+    def begin(self) -> None:
+        """The run begins."""
+
+    def end(self, now: float) -> None:
+        """The run is over."""
+
+    def tick(self, now: float) -> None:
+        """One of the platform's ticks, before it is decided."""
+
+    def woken(self, now: float) -> None:
+        """What ``decide_at`` asked for."""
+
+    def submitted(self, job: Job) -> None:
+        """A job joins the queue."""
+
+    def look(self) -> None:
+        """The policy is about to be asked."""
+
+    def carried_out(self, plan: Plan) -> None:
+        """Starts and resizes of a plan are done."""
+
+    def accompany(self, life: Life) -> Companion | None:
+        """A job starts for the first time."""
+        return None
+
+    def execution(self, life: Life) -> Execution | None:
+        """How a job proceeds whose application is no sequence of phases, if the service knows that."""
+        return None
+
+    def node_failed(self, node: str) -> None:
+        """With all that was kept on it."""
