@@ -37,7 +37,7 @@ ROOMS = {
     "view": {"model", "policy", "dask", "cluster", "power"},
     "reproduce": {"model", "planning", "policy", "simulator", "strategies.checkpoint"},
     "preload": {"model", "cluster"},
-    "examples": {"cluster", "in_situ"},
+    "examples": {"model", "planning", "policy", "simulator", "cluster", "in_situ", "checkpoint"},
 }  # fmt: skip
 FREE = {"cli", "__main__", ""}  # these may import everything
 

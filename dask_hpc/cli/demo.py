@@ -1,37 +1,45 @@
 """``dask-hpc demo``: competing jobs on a small live cluster, and a report of what was decided and why."""
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.text import Text
 
-from dask_hpc.cli import demo_checkpoint_view, demo_corridor_view, demo_in_situ_view, demo_view
 from dask_hpc.cli.atomic_file import atomic_file
-from dask_hpc.cli.demo_checkpoint import CheckpointDemo
-from dask_hpc.cli.demo_corridor import CorridorDemo
-from dask_hpc.cli.demo_in_situ import InSituDemo
-from dask_hpc.cli.demo_run import Demo
+from dask_hpc.cli.demo_panels import PANELS, SECTIONS, grid
+from dask_hpc.examples import Example
+from dask_hpc.examples.checkpoint import LosesAll
+from dask_hpc.examples.in_situ import SlowAnalysis
+from dask_hpc.examples.jobs import Competition, MovingCorridor
 from dask_hpc.model.errors import InputError
 from dask_hpc.policy import Policy
+from dask_hpc.view import Section, html_page
+
+_WIDTH = 110
 
 
-class _Kind(NamedTuple):
-    """What is run and shown, for how long and by which policy if nobody says, and what that has to have."""
+class Shown(NamedTuple):
+    """An example, for how long it runs and by which policy if nobody says, and what that has to have."""
 
-    run: Any
-    view: Any
+    example: Callable[[Policy, float], Example]
     seconds: int
     policy: str
     concern: str = "queue"
 
 
-_PLAIN = _Kind(Demo, demo_view, 60, "urgent-first")
-_CORRIDOR = _Kind(CorridorDemo, demo_corridor_view, 30, "power-corridor", "power")
-_IN_SITU = _Kind(InSituDemo, demo_in_situ_view, 60, "in-situ-async", "placement")
-_CHECKPOINT = _Kind(CheckpointDemo, demo_checkpoint_view, 45, "fcfs")
-_KINDS = {"": _PLAIN, "corridor": _CORRIDOR, "in_situ": _IN_SITU, "checkpoint": _CHECKPOINT}
+_PLAIN = Shown(Competition, 60, "urgent-first")
+_EXAMPLES = {
+    "corridor": Shown(MovingCorridor, 30, "power-corridor", "power"),
+    "in_situ": Shown(SlowAnalysis, 60, "in-situ-async", "placement"),
+    "checkpoint": Shown(LosesAll, 45, "fcfs"),
+}
 
 
 @click.command()
@@ -45,13 +53,13 @@ _KINDS = {"": _PLAIN, "corridor": _CORRIDOR, "in_situ": _IN_SITU, "checkpoint": 
 @click.option(
     "--seconds",
     type=click.IntRange(10, 110),
-    help=f"How long it takes, about; {_PLAIN.seconds}, with --corridor {_CORRIDOR.seconds}, "
-    f"with --checkpoint {_CHECKPOINT.seconds}.",
+    help=f"How long it takes, about; {_PLAIN.seconds}, with --corridor {_EXAMPLES['corridor'].seconds}, "
+    f"with --checkpoint {_EXAMPLES['checkpoint'].seconds}.",
 )
 @click.option(
     "--policy",
     metavar="NAME",
-    help=f"Name or file of the policy; {', '.join(one.policy for one in _KINDS.values())}.",
+    help=f"Name or file of the policy; {', '.join(one.policy for one in (_PLAIN, *_EXAMPLES.values()))}.",
 )
 @click.option("--report", default="dask-hpc-demo.html", metavar="FILE.html", help="Where the report goes.")
 def demo(seconds: int | None, policy: str | None, report: str, **kinds: bool) -> None:
@@ -79,24 +87,67 @@ def demo(seconds: int | None, policy: str | None, report: str, **kinds: bool) ->
       dask-hpc demo --in-situ --report heat.html
       dask-hpc demo --checkpoint
     """
-    asked = [name for name in _KINDS if kinds.get(name)]
+    asked = [name for name in _EXAMPLES if kinds[name]]
     if len(asked) > 1:
         found, other = (f"--{name.replace('_', '-')}" for name in asked[:2])
         raise InputError(found, f"found {other}, too", "one of both")
-    kind = _KINDS[asked[0] if asked else ""]
+    kind = _EXAMPLES[asked[0]] if asked else _PLAIN
     chosen = Policy.load(policy or kind.policy)
     if getattr(chosen, kind.concern) is None:
         found = f"{chosen.name} has no {kind.concern} strategy"
         raise InputError("--policy", found, f"one that has, such as {kind.policy}")
-    run, view = kind.run(chosen, seconds or kind.seconds), kind.view
+    run = kind.example(chosen, seconds or kind.seconds)
     console = Console(width=None if sys.stdout.isatty() else 120)
     with atomic_file(report) as draft:
-        with view.live_view(console, run) as update:
-            run.play(update)
-        view.print_summary(console, run)
-        draft.write_text(view.report_page(run), encoding="utf-8")
+        console.print(f"{run.opening} Starting the cluster ...")
+        with live_picture(console, run) as update, closing(run.play()) as steps:
+            for _ in steps:
+                update()
+        print_end(console, run)
+        draft.write_text(report_page(run), encoding="utf-8")
     console.print(f"Report: {Path(report).resolve()}", soft_wrap=True)
     console.print("To see and steer such a cluster from a notebook: dask-hpc lab", highlight=False)
     if run.failure:
         console.print(f"[bold red]{run.failure}[/]")
         sys.exit(1)
+
+
+def picture(run: Example) -> Panel:
+    """The panels that an example asks for, row by row."""
+    rows: list[Any] = []
+    for names in run.panels:
+        shown = [PANELS[name](run) for name in names]
+        rows += ["", shown[0] if len(shown) == 1 else grid([shown], gap=3)]
+    return Panel(Group(*rows[1:]), title=run.progress(), width=_WIDTH)
+
+
+@contextmanager
+def live_picture(console: Console, run: Example) -> Iterator[Callable[[], None]]:
+    """A picture that changes on a terminal; elsewhere a line for each thing that happens."""
+    if console.is_terminal:
+        with Live(console=console, refresh_per_second=8, transient=True) as live:
+            yield lambda: live.update(picture(run))
+        return
+    told = 0
+
+    def tell() -> None:
+        nonlocal told
+        lines = run.lines()
+        for line in lines[told:]:
+            console.print("  ".join(line), soft_wrap=True, highlight=False)
+        told = len(lines)
+
+    yield tell
+
+
+def print_end(console: Console, run: Example) -> None:
+    """What it came to."""
+    for name in run.at_end:
+        shown = PANELS[name](run)
+        console.print(shown, soft_wrap=isinstance(shown, Text), highlight=False)
+
+
+def report_page(run: Example) -> str:
+    """Everything in one HTML page."""
+    sections = [Section(title, draw(run)) for title, draw in (SECTIONS[name] for name in run.sections)]
+    return html_page(run.title, run.lead(), sections)

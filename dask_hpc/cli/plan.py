@@ -1,23 +1,35 @@
-"""``dask-hpc plan``: optimisation that people call directly."""
+"""``dask-hpc plan``: optimisation that people call directly, as a table, JSON and a picture."""
 
 import csv
-import json
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
-from math import ceil, inf, isinf
+from contextlib import ExitStack
+from math import ceil, inf, isfinite
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dask_hpc.cli.plan_interval import plan_interval_command
-from dask_hpc.cli.plan_partition import plan_partition_command
-from dask_hpc.cli.terminal import print_table, progress_bar
+from dask_hpc.cli.atomic_file import atomic_file
+from dask_hpc.cli.terminal import finite, print_json, print_table, progress_bar
 from dask_hpc.model.errors import InputError, one_line, shown
+from dask_hpc.model.in_situ import Partition
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.safe_yaml import check_keys, read_yaml
-from dask_hpc.model.units import parse_quantity, show_large, write_quantity
+from dask_hpc.model.units import (
+    count_nodes,
+    parse_quantity,
+    show_bytes,
+    show_duration,
+    show_large,
+    write_quantity,
+)
 from dask_hpc.planning.corridor.plan import CorridorPlan, plan_corridor
+from dask_hpc.planning.in_situ.plan import ALL_ORDERS, PartitionPlan, plan_partition
+from dask_hpc.planning.interval.plan import IntervalPlan, plan_interval
+from dask_hpc.view.checkpoint import interval_svg
+from dask_hpc.view.in_situ import plan_svg
 
 _LARGEST_FILE = 10_000_000  # bytes
 
@@ -34,8 +46,19 @@ def plan() -> None:
     """
 
 
-plan.add_command(plan_partition_command)
-plan.add_command(plan_interval_command)
+def _read(file: str, understand: Callable[[bytes], Any]) -> Any:
+    """What is understood of a file. Complaints name it."""
+    try:
+        with Path(file).open("rb") as source:
+            return understand(source.read(_LARGEST_FILE + 1))
+    except InputError as error:
+        raise error.in_file(one_line(file)) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError("", f"cannot be read: {reason}", file=one_line(file)) from None
+
+
+# -- corridor --------------------------------------------------------------------------------------------
 
 
 @plan.command()
@@ -71,7 +94,7 @@ def corridor(
         - {id: next, nodes: 0, min_nodes: 2, max_nodes: 4, power: 200 W}
     """
     limit = parse_quantity(time_limit, "s")
-    jobs = _read_jobs(file)
+    jobs = _read(file, _rows if file.lower().endswith(".csv") else _listed)
     with ThreadPoolExecutor(1) as pool, progress_bar("solving [s]", ceil(min(limit, 1e6))) as progress:
         found = pool.submit(
             plan_corridor, nodes, jobs, lower, upper, idle=idle, margin=margin, time_limit=limit
@@ -90,33 +113,20 @@ def corridor(
             # What is wrong with a job is the file's, what is wrong with a bound the command line's.
             raise (error.in_file(one_line(file)) if error.where.startswith("job ") else error) from None
     if as_json:
-        click.echo(json.dumps(_as_data(answer), indent=2, allow_nan=False))
+        print_json(_corridor_data(answer))
     else:
-        _tell(answer)
+        _print_corridor(answer)
 
 
-def _read_jobs(file: str) -> list[dict[str, Any]]:
-    """The jobs of a file, as mappings that are still to be checked."""
-    path = Path(file)
-    try:
-        with path.open("rb") as source:
-            text = source.read(_LARGEST_FILE + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError("", f"cannot be read: {reason}", file=one_line(file)) from None
-    try:
-        if path.suffix.lower() == ".csv":
-            found: Any = _rows(text)
-        else:
-            found = read_yaml(text, _LARGEST_FILE)
-        if isinstance(found, dict):
-            check_keys(found, ("jobs",), "")
-            found = found["jobs"]
-        if not isinstance(found, list):
-            raise InputError("", f"found {shown(found)}", "a list of jobs")
-        return found
-    except InputError as error:
-        raise error.in_file(one_line(file)) from None
+def _listed(text: bytes) -> list[dict[str, Any]]:
+    """The jobs of a YAML file, as mappings that are still to be checked."""
+    found = read_yaml(text, _LARGEST_FILE)
+    if isinstance(found, dict):
+        check_keys(found, ("jobs",), "")
+        found = found["jobs"]
+    if not isinstance(found, list):
+        raise InputError("", f"found {shown(found)}", "a list of jobs")
+    return found
 
 
 def _rows(text: bytes) -> list[dict[str, Any]]:
@@ -140,24 +150,21 @@ def _rows(text: bytes) -> list[dict[str, Any]]:
     return jobs
 
 
-def _tell(plan: CorridorPlan) -> None:
-    """The plan for a person."""
+def _print_corridor(plan: CorridorPlan) -> None:
     bounds = [f"from {write_quantity(plan.lower, 'W')}"] if plan.lower > 0 else []
-    bounds += [f"up to {write_quantity(plan.upper, 'W')}"] if not isinf(plan.upper) else []
+    bounds += [f"up to {write_quantity(plan.upper, 'W')}"] if plan.upper < inf else []
     click.echo(f"corridor   {' '.join(bounds) or 'none'}")
     click.echo(f"before     {_range(plan.before)}, {_place(plan, plan.before)}")
     click.echo(f"after      {_range(plan.after)}, {_place(plan, plan.after)}")
     # As uncertain as power is, the least of its most may be above the most of its least.
-    click.echo(f"reachable  {_range(PowerRange(*sorted((plan.lowest, plan.highest))))}")
-    click.echo()
+    click.echo(f"reachable  {_range(PowerRange(*sorted((plan.lowest, plan.highest))))}\n")
     rows: list[tuple[object, ...]] = []
     for job in plan.jobs:
         size = plan.sizes[job.id]
         rows.append((job.id, job.nodes, size, _change(job.nodes, size), _range(job.power)))
     rows.append(("(idle)", plan.idle_before, plan.idle_after, "", _watts(plan.idle)))
     print_table(("job", "nodes", "then", "change", "power per node"), rows)
-    click.echo()
-    click.echo(one_line(plan.reason))
+    click.echo(f"\n{one_line(plan.reason)}")
 
 
 def _watts(watts: float) -> str:
@@ -173,7 +180,7 @@ def _place(plan: CorridorPlan, power: PowerRange) -> str:
     """Where a power lies beside the corridor."""
     above, below = power.most - plan.upper, plan.lower - power.least if plan.lower > 0 else -inf
     words = [f"{_watts(above)} above" if above > 0 else "", f"{_watts(below)} below" if below > 0 else ""]
-    return " and ".join(word for word in words if word) or "inside"
+    return " and ".join(filter(None, words)) or "inside"
 
 
 def _change(now: int, then: int) -> str:
@@ -182,12 +189,12 @@ def _change(now: int, then: int) -> str:
     return "starts" if not now else f"{then - now:+d}"
 
 
-def _as_data(plan: CorridorPlan) -> dict[str, Any]:
+def _corridor_data(plan: CorridorPlan) -> dict[str, Any]:
     found = plan.distribution
     return {
         "feasible": plan.is_feasible,
         "lower": plan.lower,
-        "upper": None if isinf(plan.upper) else plan.upper,  # JSON knows no infinity
+        "upper": finite(plan.upper),
         "before": list(plan.before),
         "after": list(plan.after),
         "lowest": plan.lowest,
@@ -202,4 +209,236 @@ def _as_data(plan: CorridorPlan) -> dict[str, Any]:
         "found_by": found.how,
         "reason": plan.reason,
         "help": plan.help,
+    }
+
+
+# -- partition -------------------------------------------------------------------------------------------
+
+
+@plan.command()
+@click.argument("file", metavar="FILE")
+@click.option("--order", type=click.Choice(ALL_ORDERS), default=None, help="How to choose; default: exact.")
+@click.option("--plot", metavar="OUT.SVG", help="Draw nodes, cores and times into this file.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs; seconds.")
+def partition(file: str, order: str | None, plot: str | None, as_json: bool) -> None:
+    """Divide nodes and cores between a simulation and its analyses, in situ and in transit.
+
+    FILE is YAML. Times are those of one iteration on a single core; memory is that of a node, and at the peak
+    of the simulation and of each analysis over all nodes. An analysis that runs in transit moves as much as
+    its memory, or what "moved" says; "serial" is the share of a time that no further core makes shorter.
+
+    \b
+    Example:
+      dask-hpc plan partition heat.yaml --plot heat.svg
+    \b
+      heat.yaml:
+        platform: {nodes: 50, cores: 8, memory: 64 GiB, bandwidth: 10 GB/s}
+        simulation: {time: 30 min, memory: 2 TiB, serial: 0.0005}
+        analyses:
+          - {name: spectrum, time: 90 s, memory: 300 GiB}
+          - {name: front, time: 3 min, memory: 200 GiB, moved: 20 GiB}
+        mode: async
+    """
+    with ExitStack() as files:
+        picture = files.enter_context(atomic_file(plot)) if plot else None
+        answer = _read(file, lambda text: _partition_plan(text, order))
+        if picture:
+            drawn = plan_svg(answer.problem, answer.partition, _other_ways(answer), answer.reason)
+            picture.write_text(drawn, encoding="utf-8")
+    if as_json:
+        print_json(_partition_plan_data(answer))
+    else:
+        _print_partition(answer)
+
+
+def _partition_plan(text: bytes, order: str | None) -> PartitionPlan:
+    found = read_yaml(text, _LARGEST_FILE)
+    check_keys(found, ("platform", "simulation", "analyses", "mode", "order"), "")
+    for key in ("platform", "simulation"):
+        if key not in found:
+            raise InputError(key, "is missing", "platform and simulation, and analyses if there are any")
+    platform = found.pop("platform")
+    check_keys(platform, ("nodes", "cores", "memory", "bandwidth"), "platform")
+    for key in ("nodes", "cores"):
+        if key not in platform:
+            raise InputError(f"platform.{key}", "is missing", "nodes and cores")
+    return plan_partition(**platform, **found | ({"order": order} if order else {}))
+
+
+def _other_ways(plan: PartitionPlan) -> dict[str, Partition | None]:
+    return {"all in situ": plan.all_in_situ, "all in transit": plan.all_in_transit}
+
+
+def _print_partition(plan: PartitionPlan) -> None:
+    machine, found = plan.problem.nodes, plan.partition
+    nodes, helpers = int(found.nodes), int(found.helper_cores)
+    click.echo(f"machine     {count_nodes(machine.count)}, cores of each: {machine.cores}")
+    if found.mode == "sync":
+        click.echo(f"simulation  {count_nodes(nodes)}, by turns with what is in situ")
+    else:
+        click.echo(f"simulation  {count_nodes(nodes)}, cores of each: {machine.cores - helpers}")
+        click.echo(f"in situ     on the same nodes, helper cores of each: {helpers}")
+    click.echo(f"staging     {count_nodes(machine.count - nodes)}\n")
+    rows = []
+    for one in plan.problem.analyses:
+        where = ("", "in situ") if one.name in found.in_situ else (show_bytes(one.volume), "in transit")
+        rows.append((one.name, show_duration(one.time), show_bytes(one.memory), *where))
+    if rows:
+        print_table(("analysis", "single core", "memory", "moves", "runs"), rows)
+        click.echo()
+    ways: list[tuple[object, ...]] = [("this plan", *_times(found), "")]
+    for name, other in _other_ways(plan).items():
+        if other is not None:
+            ways.append((name, *_times(other), other.warning and "does not fit"))
+    ways.append(("if nodes and cores could be divided", "", "", "", show_duration(plan.bound), ""))
+    print_table(("each iteration", "simulation", "in situ", "in transit", "in all", ""), ways)
+    click.echo(f"\n{one_line(plan.reason)}")
+
+
+def _times(found: Partition) -> Iterator[str]:
+    return map(show_duration, (*found.phases, found.iteration))
+
+
+def _partition_plan_data(plan: PartitionPlan) -> dict[str, Any]:
+    return {
+        **_partition_data(plan.partition),
+        "order": plan.order,
+        "staging_nodes": plan.problem.nodes.count - int(plan.partition.nodes),
+        "bound": finite(plan.bound),
+        "reason": plan.reason,
+        "all_in_situ": _partition_data(plan.all_in_situ),
+        "all_in_transit": _partition_data(plan.all_in_transit),
+    }
+
+
+def _partition_data(found: Partition | None) -> dict[str, Any]:
+    if found is None:
+        return {}
+    return {
+        "mode": found.mode,
+        "nodes": int(found.nodes),
+        "helper_cores": int(found.helper_cores),
+        "in_situ": list(found.in_situ),
+        "in_transit": list(found.in_transit),
+        "phases": {name: finite(seconds) for name, seconds in found.phases._asdict().items()},
+        "iteration": finite(found.iteration),
+        "warning": found.warning,
+    }
+
+
+# -- interval --------------------------------------------------------------------------------------------
+
+_BAR = 40  # characters
+_ROWS = 5  # of the curve's points, one row each so many
+
+
+@plan.command()
+@click.option(
+    "--level",
+    "levels",
+    nargs=3,
+    multiple=True,
+    required=True,
+    metavar="NAME COMMIT MTBF",
+    help="What a commit to this level takes, and the mean time between failures that nothing below it "
+    "survives. The cheapest level first.",
+)
+@click.option(
+    "--restart",
+    "restarts",
+    nargs=2,
+    multiple=True,
+    metavar="NAME TIME",
+    help="What a restart from this level takes; default: as long as a commit.",
+)
+@click.option("--run", default="inf", metavar="TIME", help="Work to be done; default: it has no end.")
+@click.option("--plot", metavar="OUT.SVG", help="Draw the efficiency of other intervals into this file.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs; seconds.")
+def interval(
+    levels: tuple[tuple[str, str, str], ...],
+    restarts: tuple[tuple[str, str], ...],
+    run: str,
+    plot: str | None,
+    as_json: bool,
+) -> None:
+    """Plan how often to commit a checkpoint, and to which level, so that least time is wasted.
+
+    A run that fails goes on from its last commit that survived. Commits to memory are cheap and survive
+    little; those to a shared file system are dear and survive all. The efficiency is the share of the time
+    that is work, exactly computed for failures that come at random.
+
+    \b
+    Example:
+      dask-hpc plan interval --level partner 5s 10h --level disk 20s 1d --level store 150s 7d --run 24h
+    """
+    given = {name: {"name": name, "commit": commit, "mtbf": mtbf} for name, commit, mtbf in levels}
+    if len(given) < len(levels):
+        raise InputError("--level", "a name is there twice", "each name once")
+    for name, seconds in restarts:
+        if name not in given:
+            raise InputError("--restart", f"found the level {shown(name)}", ", ".join(given))
+        given[name]["restart"] = seconds
+    answer = plan_interval(given.values(), run)
+    if plot:
+        with atomic_file(plot) as picture:
+            picture.write_text(_interval_picture(answer), encoding="utf-8")
+    if as_json:
+        print_json(_interval_data(answer))
+    else:
+        _print_interval(answer)
+
+
+def _print_interval(plan: IntervalPlan) -> None:
+    rows = []
+    for level, when in zip(plan.levels, _when(plan), strict=True):
+        failures = show_duration(1 / level.failures) if level.failures else "never"
+        rows.append((level.name, show_duration(level.commit), show_duration(level.restart), failures, when))
+    print_table(("level", "commit", "restart", "failures every", "commit every"), rows)
+    click.echo()
+    work = show_duration(plan.pattern.work) if plan.pattern else "never"
+    ways = [("this plan", work, f"{plan.efficiency:.2%}")]
+    ways += [(way.name, show_duration(way.work), f"{way.efficiency:.2%}") for way in plan.others]
+    print_table(("", "work between commits", "efficiency"), ways)
+    click.echo()
+    if plan.curve:
+        curve = [
+            (show_duration(way.work), f"{way.efficiency:.2%}", "█" * round(_BAR * way.efficiency))
+            for way in plan.curve[::_ROWS]
+        ]
+        print_table(("work between commits", "efficiency", ""), curve)
+        click.echo()
+    click.echo(one_line(plan.reason))
+
+
+def _when(plan: IntervalPlan) -> Iterator[str]:
+    """How often each level has commits of its own."""
+    counts = (*(plan.pattern.counts if plan.pattern else ()), 1)
+    names = [level.name for level in plan.levels]
+    for place, name in enumerate(names):
+        seconds = plan.every[name]
+        if not isfinite(seconds):
+            yield "never"
+        elif place < len(counts) and counts[place] == 0 and place + 1 < len(names):
+            yield f"only with {names[place + 1]}"
+        else:
+            yield show_duration(seconds)
+
+
+def _interval_picture(plan: IntervalPlan) -> str:
+    planned = (plan.pattern.work, plan.efficiency) if plan.pattern else None
+    curve = [(way.work, way.efficiency) for way in plan.curve]
+    others = {way.name: (way.work, way.efficiency) for way in plan.others}
+    return interval_svg(plan.efficiency, planned, curve, others, plan.reason)
+
+
+def _interval_data(plan: IntervalPlan) -> dict[str, Any]:
+    return {
+        "work": plan.pattern.work if plan.pattern else None,
+        "counts": list(plan.pattern.counts) if plan.pattern else None,
+        "every": {name: finite(seconds) for name, seconds in plan.every.items()},
+        "efficiency": plan.efficiency,
+        "run": finite(plan.run),
+        "others": [{"name": way.name, "work": way.work, "efficiency": way.efficiency} for way in plan.others],
+        "curve": [[way.work, way.efficiency] for way in plan.curve],
+        "reason": plan.reason,
     }

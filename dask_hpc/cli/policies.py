@@ -1,12 +1,11 @@
 """``dask-hpc policies``: list, show and check policies."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dask_hpc.cli.terminal import print_table
+from dask_hpc.cli.terminal import print_json, print_table
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.parameter import Declared
 from dask_hpc.policy import Policy, ready_made
@@ -30,7 +29,7 @@ def policies(ctx: click.Context, as_json: bool) -> None:
         return
     found = [Policy.load(name) for name in ready_made()]
     if as_json:
-        _print_json([{"name": p.name, "summary": p.summary, "source": p.source} for p in found])
+        print_json([{"name": p.name, "summary": p.summary, "source": p.source} for p in found])
     else:
         print_table(("name", "summary", "source"), [(p.name, p.summary, p.source) for p in found])
 
@@ -52,7 +51,7 @@ def show(wants_json: bool, name: str, as_json: bool) -> None:
     if wants_json or as_json:
         words = {"name": policy.name, "summary": policy.summary, "source": policy.source}
         parameters = [{"path": path, **one.described(value)} for path, one, value in policy.parameters()]
-        _print_json({**words, "file": policy.origin, "strategies": chosen, "parameters": parameters})
+        print_json({**words, "file": policy.origin, "strategies": chosen, "parameters": parameters})
         return
     click.echo(one_line(f"{policy.name}: {policy.summary}" if policy.summary else policy.name))
     for word, value in ({"source": policy.source, "file": policy.origin} | chosen).items():
@@ -84,10 +83,10 @@ def check(wants_json: bool, file: str, as_json: bool) -> None:
     except InputError as error:
         if as_json:
             at = {"file": error.file or one_line(file), "key": error.where}
-            _print_json({"ok": False, **at, "found": error.found, "allowed": error.allowed})
+            print_json({"ok": False, **at, "found": error.found, "allowed": error.allowed})
         raise
     if as_json:
-        _print_json({"ok": True, "file": file, "name": policy.name})
+        print_json({"ok": True, "file": file, "name": policy.name})
     else:
         click.echo(f"{one_line(file)}: a valid policy")
 
@@ -101,7 +100,3 @@ def _plain(one: Declared, value: Any) -> str:
     """The value as a policy file would say it."""
     written = one.write(value)
     return str(written).lower() if isinstance(written, bool) else str(written)
-
-
-def _print_json(data: Any) -> None:
-    click.echo(json.dumps(data, indent=2, allow_nan=False))

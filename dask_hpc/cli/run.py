@@ -2,18 +2,19 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from dask_hpc.cli.run_cluster import Child, Place, RunCluster, the_cluster
-from dask_hpc.cli.terminal import clock, named_nodes
+from dask_hpc.cli.story import clock, named_nodes
+from dask_hpc.cli.terminal import print_table
 from dask_hpc.cluster.request import MOST_NODES
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.units import show_duration
@@ -27,41 +28,24 @@ class RunCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put our options first."""
-        valued = {o for p in self.params if isinstance(p, click.Option) and not p.is_flag for o in p.opts}
-        flags = {o for p in self.params if isinstance(p, click.Option) and p.is_flag for o in p.opts}
-        before, script, after = _split(args, valued)
-        ours, rest = _ours(after, valued, {flag for flag in flags if flag.startswith("--")})
-        return super().parse_args(ctx, [*before, *ours, *(["--"] if script else []), *script, *rest])
-
-
-def _split(args: Sequence[str], valued: set[str]) -> tuple[list[str], list[str], list[str]]:
-    """The options before the script, the script, what follows it."""
-    number = 0
-    while number < len(args) and args[number].startswith("-") and args[number] != "--":
-        number += 2 if args[number] in valued else 1
-    if args[number : number + 1] == ["--"]:
-        return list(args[:number]), list(args[number + 1 : number + 2]), ["--", *args[number + 2 :]]
-    return list(args[:number]), list(args[number : number + 1]), list(args[number + 1 :])
-
-
-def _ours(args: Sequence[str], valued: set[str], flags: set[str]) -> tuple[list[str], list[str]]:
-    """Take our options out of what follows the script."""
-    ours: list[str] = []
-    rest: list[str] = []
-    number = 0
-    while number < len(args) and args[number] != "--":
-        word = args[number]
-        if word in valued:
-            number += 1
-            if args[number : number + 1] in ([], ["--"]):
-                raise click.BadOptionUsage(word, f"Option {word!r} requires an argument.")
-            ours += [word, args[number]]
-        elif word in flags or word.partition("=")[0] in valued:
-            ours.append(word)
-        else:
-            rest.append(word)
-        number += 1
-    return ours, rest + list(args[number + 1 :])
+        options = [one for one in self.params if isinstance(one, click.Option)]
+        valued = {word for one in options if not one.is_flag for word in one.opts}
+        flags = {word for one in options if one.is_flag for word in one.opts if word.startswith("--")}
+        ours: list[str] = []
+        script: list[str] = []
+        words = deque(args)
+        while words and words[0] != "--":
+            word = words.popleft()
+            if word in valued:
+                if not words or words[0] == "--":
+                    raise click.BadOptionUsage(word, f"Option {word!r} requires an argument.")
+                ours += [word, words.popleft()]
+            elif word in flags or word.partition("=")[0] in valued or (not script and word.startswith("-")):
+                ours.append(word)
+            else:
+                script.append(word)
+        script += list(words)[1:]
+        return super().parse_args(ctx, [*ours, *(["--"] if script else []), *script])
 
 
 def read_nodes(text: str) -> tuple[int, int]:
@@ -140,7 +124,8 @@ def _lost(rows: list[dict[str, Any]]) -> str:
 
 def _print_decisions(console: Console, rows: list[dict[str, Any]], began: float) -> None:
     told = [row for row in rows if row["job"] or row["decision"] in ("lost", "error", "off", "policy")]
-    heads = ("when", "what", "job", "nodes", "why")
+    if len(told) > _MOST_ROWS:
+        console.print(f"The last {_MOST_ROWS} of {len(told)} decisions and events:")
     lines = [
         (
             clock(max(0.0, row["time"] - began)),
@@ -151,17 +136,7 @@ def _print_decisions(console: Console, rows: list[dict[str, Any]], began: float)
         )
         for row in told[-_MOST_ROWS:]
     ]
-    if len(told) > _MOST_ROWS:
-        console.print(f"The last {_MOST_ROWS} of {len(told)} decisions and events:")
-    if not console.is_terminal:
-        for line in lines:
-            when, what, *others = map(one_line, line)
-            console.print(Text("  ".join([f"{when:>9}", f"{what:<8}", *filter(None, others)])))
-        return
-    table = Table(*heads, box=None, pad_edge=False)
-    for line in lines:
-        table.add_row(*(Text(one_line(part)) for part in line))
-    console.print(table, soft_wrap=False)
+    print_table(("when", "what", "job", "nodes", "why"), lines, err=True)
 
 
 @click.command(cls=RunCommand)

@@ -3,14 +3,15 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import click
 from rich.console import Console
+from rich.text import Text
 
-from dask_hpc.cli.terminal import story_lines
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, one_line, shown
+from dask_hpc.model.units import count_nodes
 
 _POLL = 0.5  # seconds
 _PATIENCE = 5.0  # seconds for a connection
@@ -89,3 +90,71 @@ def _unreachable(address: str, error: Exception) -> InputError:
     return InputError(
         "ADDRESS", f"no scheduler answers at {shown(address)}: {error}", "the address of a Dask scheduler"
     )
+
+
+_STYLES = {
+    "start": "green",
+    "grow": "cyan",
+    "shrink": "yellow",
+    "requeue": "magenta",
+    "hold": "yellow",
+    "cap": "yellow",
+    "give-back": "yellow",
+    "corridor": "bold blue",
+    "placement": "bold cyan",
+    "skipped": "yellow",
+    "recovered": "magenta",
+    "commit": "bold cyan",
+    "recovery": "magenta",
+    "agents": "yellow",
+    "interval": "cyan",
+    "drain": "yellow",
+    "store": "yellow",
+    "error": "bold red",
+    "off": "bold red",
+    "refused": "red",
+}
+_PLACED = ("id", "time", "decision", "job", "nodes", "reason")  # the others get lines of their own
+_MOST_NAMES = 6  # of nodes in a line
+
+
+def story_lines(row: Mapping[str, Any]) -> Iterator[Text]:
+    """A row in one line, and each of its further fields (rule, inputs, ...) in one below it."""
+    decision = one_line(str(row["decision"]))
+    line = Text(f"{row['id']:>6}  {clock(row['time']):>9}  ", style="dim", no_wrap=True)
+    line.append(f"{decision:<12}", _STYLES.get(decision, "not dim bold"))
+    for part in (row["job"], named_nodes(row["nodes"]), row["reason"]):
+        if part:
+            line.append("  " + one_line(str(part)), "not dim")
+    yield line
+    for key, value in row.items():
+        if key not in _PLACED and (said := in_words(value)):
+            yield Text(f"{'':19}{one_line(key)}: {one_line(said)}", style="dim", no_wrap=True)
+
+
+def clock(seconds: float) -> str:
+    """When something was, since control began: "4.55 s", "1:02:03"."""
+    if seconds < 100:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def named_nodes(names: Any) -> str:
+    """A count and the first names: "2 nodes: n1, n2"."""
+    if not names:
+        return ""
+    shown = ", ".join(map(str, names[:_MOST_NAMES]))
+    more = len(names) - _MOST_NAMES
+    return f"{count_nodes(len(names))}: {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def in_words(value: Any) -> str:
+    """Any plain data as a person would write it down; nothing for nothing."""
+    if value is None or value == "":
+        return ""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {in_words(one)}" for key, one in value.items())
+    if isinstance(value, list | tuple):
+        return "; ".join(in_words(one) for one in value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

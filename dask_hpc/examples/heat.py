@@ -16,6 +16,8 @@ import xarray as xr
 #: steps of time in an iteration; heat comes as many cells far, so a block has to see as many around it
 STEPS = 8
 HALO = {"y": STEPS}
+#: rows and columns of the plate that is shown
+ROWS, COLUMNS = 192, 384
 #: temperatures from which on a cell is behind the front, and as the wire reaches them
 WARM, HOT = 0.1, 1.0
 #: of the plate at first; of nothing at all would come numbers so small that processors are slow with them
@@ -148,3 +150,11 @@ def serial(state: xr.Dataset) -> Iterator[dict[str, Any]]:
             name: combine([function(block) for block in blocks])
             for name, (function, combine) in ANALYSES.items()
         }
+
+
+def after(iterations: int) -> np.ndarray:
+    """The temperature of the plate that is shown, after so many iterations of a plain loop."""
+    state = plate(ROWS, COLUMNS).compute()
+    for _ in range(iterations):
+        state = advance(state)
+    return state["temperature"].values

@@ -10,11 +10,10 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from dask_hpc.cli import cli
-from dask_hpc.cli.demo_checkpoint import NODES, CheckpointDemo, Moment, advanced
-from dask_hpc.cli.demo_checkpoint_view import picture, print_summary, report_page
+from dask_hpc.cli.demo import picture, print_end, report_page
 from dask_hpc.examples import heat
+from dask_hpc.examples.checkpoint import NODES, Death, LosesAll, Moment, advanced
 from dask_hpc.policy import Policy
-from dask_hpc.view.checkpoint import Mark
 
 FOUND = {
     "nodes": [
@@ -26,12 +25,12 @@ ROW = {"id": 0, "job": "", "nodes": [], "decision": "recovery", "time": 3.0}
 
 
 def recorded():
-    run = CheckpointDemo(Policy.load("fcfs"), 30)
+    run = LosesAll(Policy.load("fcfs"), 30)
     run.field = np.linspace(0, 1, 200).reshape(10, 20)
     run.status = {"time": 4.0, "jobs": [], "nodes": [], "checkpoint": FOUND}
     run.story = [ROW | {"reason": "3 results, lost with <0>, loaded from copies"}]
     run.course = [(1.0, 1), (2.0, 2), (3.0, 3), (9.0, 3), (10.0, 4)]
-    run.marks = [Mark(2.5, "node 0 dies"), Mark(3.5, "everything dies", ends=True)]
+    run.deaths = [Death(2.5, "node 0 dies"), Death(3.5, "everything dies", ends=True)]
     run.moments = [Moment("iteration 2", run.field, FOUND)]
     run.ended_at, run.resumed_at, run.iterations, run.recovered, run.is_same = 3, 2, 4, 7, True
     run.stats = ["plate at iteration 3:\n  moved 3 MB"]
@@ -46,7 +45,7 @@ def printed(what):
 
 
 def test_before_the_first_iteration_there_is_a_word():
-    run = CheckpointDemo(Policy.load("fcfs"), 30)
+    run = LosesAll(Policy.load("fcfs"), 30)
     assert "waiting for the first" in printed(lambda console: console.print(picture(run)))
 
 
@@ -57,7 +56,7 @@ def test_the_picture_says_what_nodes_hold_and_keep_and_who_died():
 
 
 def test_the_summary_says_what_was_lost_done_twice_and_right():
-    shown = " ".join(printed(lambda console: print_summary(console, recorded())).split())
+    shown = " ".join(printed(lambda console: print_end(console, recorded())).split())
     assert "1 worker died; 7 results that were lost with it were loaded" in shown
     assert f"on {NODES[1]} nodes instead of {NODES[0]}, went on from iteration 2" in shown
     assert "1 of 4 iterations was done twice" in shown and "is that of a plain loop" in shown

@@ -9,9 +9,10 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from dask_hpc.cli import cli
-from dask_hpc.cli.demo_in_situ import CORES, NODES, SLOWER, InSituDemo, Rival, problem
-from dask_hpc.cli.demo_in_situ_view import core_parts, picture, place_of, print_summary, report_page
+from dask_hpc.cli.demo import picture, print_end, report_page
+from dask_hpc.cli.demo_panels import core_parts, place_of
 from dask_hpc.examples import heat
+from dask_hpc.examples.in_situ import CORES, NODES, SLOWER, SlowAnalysis, problem
 from dask_hpc.model.in_situ import Partition, Phases, tell_iteration, tell_partition
 from dask_hpc.planning.in_situ.phases import with_split
 from dask_hpc.planning.in_situ.plan import partition
@@ -51,7 +52,7 @@ def status(done, **changed):
 
 def recorded(done):
     """A demo that has seen so many iterations."""
-    run = InSituDemo(Policy.load("in-situ-async"), 20)
+    run = SlowAnalysis(Policy.load("in-situ-async"), 20)
     run.slow_from, run.iterations = 5, 12
     run.status = {"time": 0.7 * done, "jobs": [], "nodes": []}
     blocks = heat.plate(48, 96, 6).compute()
@@ -59,7 +60,6 @@ def recorded(done):
         blocks = heat.advance(blocks)
         results = {"picture": heat.picture(blocks), "front": heat.front(blocks)}
         run.note(number, results, status(number))
-        run.slow = "spectrum" if number >= run.slow_from else ""
     return run
 
 
@@ -93,8 +93,8 @@ def test_cores_have_the_colours_of_what_they_do():
 
 def test_the_summary_says_what_was_checked_planned_and_gained():
     run = recorded(12)
-    run.checked, run.is_same, run.rivals = 12, True, [Rival("all in situ", 1.2)]
-    shown = " ".join(printed(lambda console: print_summary(console, run)).split())
+    run.is_same, run.rivals = True, {"all in situ": 1.2}
+    shown = " ".join(printed(lambda console: print_end(console, run)).split())
     assert "12 of 12 iterations have the results of a plain serial loop to the last bit, and so has" in shown
     assert "At iteration 5, spectrum became 10 times slower. From iteration 8 on: spectrum takes 4 s" in shown
     assert "Before that, an iteration took 0.6 s (mean of 4), 0.5 s were planned (+20%)." in shown
@@ -108,7 +108,7 @@ def test_the_status_forgets_and_the_demo_does_not():
     run = recorded(4)
     run.note(5, {}, status(5, history=status(5)["history"][-1:]))
     assert [one["iteration"] for one in run.history] == [1, 2, 3, 4, 5]
-    assert len(run.told_changes) == 1
+    assert run.changes == {1: "as declared"}
 
 
 def test_the_report_is_one_page_that_needs_no_other():

@@ -101,7 +101,7 @@ def test_a_script_keeps_its_own_and_gets_a_summary(tmp_path):
     assert "results lost  0" in lines
     assert any(re.match(r"nodes used .*on average, 2 at most", line) for line in lines)
     assert any(re.search(r" start .*work\.py-\w+ ", line) for line in lines)
-    assert any(re.search(r" start .*inner-\w+  2 nodes", line) for line in lines)
+    assert any(re.search(r" start .*inner-\w+\s+2 nodes", line) for line in lines)
 
 
 def test_a_module_and_a_script_that_needs_no_cluster(tmp_path):

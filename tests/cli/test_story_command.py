@@ -11,7 +11,7 @@ from distributed import Client, LocalCluster
 from distributed.utils_test import inc
 
 import dask_hpc
-from dask_hpc.cli.terminal import clock, in_words, named_nodes, story_lines
+from dask_hpc.cli.story import clock, in_words, named_nodes, story_lines
 
 
 @contextmanager
