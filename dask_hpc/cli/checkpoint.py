@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from dask_hpc.checkpoint.store.files import Files, Missing, Trouble
-from dask_hpc.checkpoint.store.manifest import Manifest, Versions, names_in
+from dask_hpc.checkpoint.store.manifest import Manifest
 from dask_hpc.checkpoint.store.seal import Damaged, Key, WrongKey
+from dask_hpc.checkpoint.store.versions import Versions, names_in
 from dask_hpc.cli.terminal import print_table
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.units import show_bytes
@@ -134,15 +135,13 @@ def verify(store: str, name: str | None, number: int | None, key: str | None, as
     Example:
       dask-hpc checkpoint verify /scratch/checkpoints run-17 --version 3
     """
-    from dask_hpc.checkpoint.store.save import problems
-
     looked_at, found = [], []
     with _plain_words():
         for versions in _chosen(store, name, key):
             for one in versions.numbers():
                 if number is None or one == number:
                     looked_at.append({"name": versions.name, "version": one})
-                    found += [one_line(problem) for problem in problems(versions, one)]
+                    found += [one_line(problem) for problem in versions.problems(one)]
     if not looked_at:
         raise InputError("version", f"found {number}", "a version that is there")
     if as_json:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from dask_hpc.checkpoint.store.files import Files
-from dask_hpc.checkpoint.store.manifest import Versions
+from dask_hpc.checkpoint.store.versions import Versions
 
 SHAPE, N = (40, 30), 24
 

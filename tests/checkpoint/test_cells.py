@@ -1,16 +1,14 @@
-"""Blocks as files: written and read by workers that have nothing of ours, and no slower than files are."""
+"""Blocks as files, and back."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+import cftime
 import numpy as np
 import pytest
 
-from dask_hpc import dask as compat
 from dask_hpc.checkpoint.faults import VARIABLE
-from dask_hpc.checkpoint.store.cells import Reader, Writer, framed, opened, read_block, unframed, write_block
+from dask_hpc.checkpoint.store.cells import Reader, Sampler, framed, opened, read_block, unframed, write_block
 from dask_hpc.checkpoint.store.files import Files, Missing
 from dask_hpc.checkpoint.store.seal import Damaged, Key, Services
 from dask_hpc.checkpoint.store.value import decode, encode, pack, unpack
@@ -22,38 +20,6 @@ PLAIN = Services("never")
 def spec(array, cell=None, **more):
     found = {"file": "u.zarr/u/c/0", "where": "u[u/0]", "form": "cell", "dtype": array.dtype.str}
     return found | {"shape": list(array.shape), "cell": list(cell or array.shape)} | more
-
-
-SCRIPT = """
-import pickle, sys
-sys.modules["dask_hpc"] = None
-writer, reader = (pickle.loads(open(path, "rb").read()) for path in sys.argv[1:])
-import numpy as np
-for value, spec in (
-    (np.arange(5.0), {"form": "cell", "dtype": "<f8", "shape": [5], "cell": [8]}),
-    (np.array(["a", "b"], object), {"form": "objects", "dtype": None, "shape": [2], "cell": [2]}),
-    ({"a": [1, 2.5, None]}, {"form": "value"}),
-):
-    spec["file"] = "file" + spec["form"]
-    block = writer(spec, value)
-    found = reader({"spec": spec, "block": block})
-    assert np.array_equal(found, value) and type(found) is type(value), found
-"""
-
-
-@pytest.mark.parametrize("key", [None, KEY])
-def test_workers_need_nothing_of_ours(tmp_path, key):
-    paths = []
-    for thing in (
-        Writer(str(tmp_path), "run", 1, Services("always", key=key)),
-        Reader(str(tmp_path), "run", 1, key),
-    ):
-        paths.append(tmp_path / type(thing).__name__)
-        paths[-1].write_bytes(compat.pickled(thing))
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *map(str, paths)], capture_output=True, text=True, cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_cell_is_what_zarr_expects(tmp_path):
@@ -93,6 +59,29 @@ def test_what_did_not_change_keeps_its_file_if_it_is_compressed_alike(tmp_path):
     write_block(str(tmp_path), "run", 5, made | {"old": old}, array, PLAIN)
     for version in (2, 5):
         assert (read_block(str(tmp_path), "run", version, made, first) == 0).all()
+
+
+def test_the_same_numbers_of_another_calendar_are_another_block(tmp_path):
+    made = spec(np.arange(3.0)) | {"form": "objects", "dtype": None}
+    dates = {
+        calendar: np.array(cftime.num2date([0, 10, 20], "days since 1970-01-01", calendar=calendar), object)
+        for calendar in ("noleap", "360_day")
+    }
+    first = write_block(str(tmp_path), "run", 1, made, dates["noleap"], PLAIN)
+    old = {"version": 1, **first}
+    second = write_block(str(tmp_path), "run", 2, made | {"old": old}, dates["360_day"], PLAIN)
+    assert second["content"] == first["content"] and second["note"]["calendar"] == "360_day"
+    assert (read_block(str(tmp_path), "run", 2, made, second) == dates["360_day"]).all()
+
+
+@pytest.mark.parametrize("was, kept", [(None, 1), (True, 1), (False, 0)])
+def test_an_array_that_did_not_change_stays_as_it_was_stored(was, kept):
+    smooth, services = np.zeros(2**18), Services(rate=1e6)
+    old = {"content": services.name_of([smooth]), "note": {"codec": "zstd"} if was else {}}
+    made = spec(smooth) | ({} if was is None else {"old": old})
+    assert Sampler(services)(made, smooth) == kept
+    noise = np.random.default_rng(0).random(2**18)
+    assert Sampler(services)(made, smooth + 1) and not Sampler(Services(rate=1e9))(made, noise)
 
 
 def test_the_sum_is_that_of_the_file_as_it_is(tmp_path):

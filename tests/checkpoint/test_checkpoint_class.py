@@ -2,6 +2,7 @@
 
 import sys
 from tempfile import TemporaryDirectory
+from uuid import uuid4
 
 import dask.array as da
 import numpy as np
@@ -11,12 +12,15 @@ from distributed import Client, Event, LocalCluster, wait
 from distributed.utils_test import async_poll_for, gen_cluster, gen_test
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_stores import computed, write
 
 import dask_hpc
 from dask_hpc.checkpoint.client.found import in_memory
 from dask_hpc.checkpoint.client.program import is_discarded
-from dask_hpc.checkpoint.store import manifest as journal
+from dask_hpc.checkpoint.faults import VARIABLE
+from dask_hpc.checkpoint.store.items import describe
 from dask_hpc.checkpoint.store.seal import WrongKey
+from dask_hpc.checkpoint.store.versions import read_note
 from dask_hpc.model.errors import InputError
 
 
@@ -435,7 +439,7 @@ async def test_the_journal_tells_what_was_in_memory(c, s, *workers, tmp_path):
     ck.update(u=u)
     await ck.commit()
     series = s.plugins["dask-hpc-checkpoint"].commits.series
-    await async_poll_for(lambda: (journal.read(str(tmp_path), "run") or {}).get("step") == 2, 10)
+    await async_poll_for(lambda: (read_note(str(tmp_path), "run") or {}).get("step") == 2, 10)
     assert series["run"].newest == {"partner": 2, "store": 1}, "auto does not store each version"
     service = s.plugins["dask-hpc-checkpoint"]
     service.commits.let_go(series.pop("run").complete, "newest")  # as if the cluster were another
@@ -510,3 +514,58 @@ def test_wherever_a_program_is_stopped_no_iteration_is_left_out_or_counts_twice(
             with dask_hpc.Checkpoint("run", store) as ck:
                 assert ck.step == n if len(seen) == n else len(seen) - ck.step < every
         assert seen == list(items)
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 3)
+async def test_a_restore_with_an_asynchronous_client(c, s, *workers):
+    root = f"memory://{uuid4()}"
+    item = describe(da.arange(30, chunks=5), "u")
+    write(root, "run", [item], computed(item), step=8)
+    found, meta = await dask_hpc.restore("run", root, layout="cyclic", nodes=2, client=c)
+    assert meta.step == 8
+    assert (await c.compute(found)).tolist() == list(range(30))
+    holders = [worker for worker in workers if any("restore" in str(key) for key in worker.data)]
+    assert len(holders) == 2
+    with pytest.raises(InputError, match="latest, or one of 1"):
+        await dask_hpc.restore("run", root, 5, client=c)
+
+
+def stored(root):
+    return sum(path.stat().st_size for path in root.rglob("c/*") if path.is_file())
+
+
+@three
+async def test_what_can_be_compressed_is(c, s, *workers, tmp_path):
+    zeros = c.persist(da.zeros(2**20, chunks=2**18))
+    noise = c.persist(da.random.default_rng(0).random(2**20, chunks=2**18))
+    async with dask_hpc.Checkpoint("run", str(tmp_path), client=c) as ck:
+        await ck.add("zeros", zeros), await ck.add("noise", noise)
+        await ck.commit(wait=True)
+    sizes = {label: stored(tmp_path / "run" / "00000001" / f"{label}.zarr") for label in ("zeros", "noise")}
+    assert sizes["zeros"] < 2**23 / 100 and sizes["noise"] == 2**23
+    opened = xr.open_zarr(tmp_path / "run" / "00000001" / "zeros.zarr", chunks=None)
+    assert (opened.zeros.values == 0).all()
+    async with dask_hpc.Checkpoint("run", str(tmp_path), client=c) as ck:
+        found = await ck.add("zeros", zeros)
+        assert (await c.compute(found == 0)).all() and found is not zeros
+
+
+def test_what_can_be_compressed_is_without_a_cluster(tmp_path):
+    with dask_hpc.Checkpoint("run", str(tmp_path)) as ck:
+        ck.add("u", xr.Dataset({"u": ("x", np.zeros(2**18))}))
+        ck.commit()
+    assert stored(tmp_path) < 2**21 / 100
+
+
+@pytest.mark.parametrize("point", ["metadata-begun", "manifest-begun", "manifest-written"])
+@three
+async def test_a_version_that_cannot_be_finished_leaves_nothing(c, s, *workers, tmp_path, monkeypatch, point):
+    u = c.persist(da.ones(6, chunks=2))
+    async with dask_hpc.Checkpoint("run", str(tmp_path), client=c) as ck:
+        await ck.add("u", u)
+        monkeypatch.setenv(VARIABLE, f"{point}!ENOSPC")
+        with pytest.warns(UserWarning, match="in memory only"):
+            await ck.commit(wait=True)
+        assert not list(tmp_path.rglob("00*"))
+        monkeypatch.delenv(VARIABLE)
+        await ck.commit(wait=True)

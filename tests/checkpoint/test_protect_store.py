@@ -15,8 +15,7 @@ from distributed.utils_test import async_poll_for, gen_cluster, inc
 import dask_hpc
 from dask_hpc import config
 from dask_hpc.checkpoint.store.files import Files
-from dask_hpc.checkpoint.store.manifest import Versions, names_in
-from dask_hpc.checkpoint.store.save import problems
+from dask_hpc.checkpoint.store.versions import Versions, names_in
 
 # Two threads: one may be blocked by a task that nobody needs any longer.
 three = gen_cluster(client=True, nthreads=[("", 2)] * 3)
@@ -236,7 +235,7 @@ def test_one_content_is_one_file_and_what_is_stored_stays(tmp_path):
     files = Files(str(tmp_path))
     assert names_in(files) == ["it.protected"]
     versions = Versions(files, "it.protected")
-    assert [list(problems(versions, number)) for number in versions.numbers()] == [[]] * 2
+    assert [list(versions.problems(number)) for number in versions.numbers()] == [[]] * 2
     values, _ = dask_hpc.restore("it.protected", str(tmp_path))
     assert sorted(int(one.compute()[0]) for one in values.values()) == [1, 2, 3]
 

@@ -14,15 +14,15 @@ from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
+from small_stores import computed, save, write
 
 from dask_hpc import restore
 from dask_hpc.checkpoint.store.cells import Reader
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import describe, rebuild
-from dask_hpc.checkpoint.store.manifest import Versions
 from dask_hpc.checkpoint.store.restore import _wanted, laid_out
-from dask_hpc.checkpoint.store.save import begin, finish, save
 from dask_hpc.checkpoint.store.seal import Services
+from dask_hpc.checkpoint.store.versions import Versions
 from dask_hpc.model.layout import Layout
 
 LAYOUTS = ["block", "cyclic", "block-cyclic:2", "replicated", {"x": "block"}, {"x": "block", "y": "cyclic"}]
@@ -95,14 +95,7 @@ def test_any_shape_in_any_layout(tmp_path_factory, data):
     nodes = [f"n{number}" for number in range(data.draw(st.integers(1, 9)))]
     root = str(tmp_path_factory.mktemp("s"))
     item = describe(xr.DataArray(array, dims=dims, name="u"), "u")
-    commit = begin(root, "run", [item], Services(data.draw(st.sampled_from(["always", "never"]))))
-    blocks = {}
-    for one, places in zip(item.collection, item.places, strict=True):
-        delayed = one.to_delayed().ravel()
-        for place, block in zip(places, delayed, strict=True):
-            spec = commit.specs["u", place]
-            blocks["u", place] = commit.writer(spec, block.compute(scheduler="sync"))
-    finish(commit, blocks)
+    write(root, "run", [item], computed(item), Services(data.draw(st.sampled_from(["always", "never"]))))
     stored = Versions(Files(root), "run").find("latest").items["u"]
     reader = Reader(root, "run", 1)
     layout = Layout.read(layouts(data, dims))

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import xarray as xr
 from distributed import Client, LocalCluster
+from small_stores import save
 
 import dask_hpc
-from dask_hpc.checkpoint.store.save import save
 from dask_hpc.checkpoint.store.seal import Key, Services
 from dask_hpc.model.errors import InputError
 
@@ -51,13 +51,10 @@ def links(root):
 
 
 def test_a_commit_is_readable_by_plain_xarray_and_comes_back_as_it_was(client, tmp_path):
-    told = []
     dataset = field()
     items = {"u": dataset.persist(), "dt": 0.1, "later": client.submit(lambda: 5)}
-    made = save(
-        client, str(tmp_path), "run", items, step=3, token="abc", progress=lambda *one: told.append(one)
-    )
-    assert made.version == 1 and told[-1] == (len(told) + told[0][0] - 1,) * 2
+    made = save(client, str(tmp_path), "run", items, step=3, token="abc")
+    assert made.version == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         opened = xr.open_zarr(tmp_path / "run" / "00000001" / "u.zarr")

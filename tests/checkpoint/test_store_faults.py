@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 import xarray as xr
 from distributed import Client, LocalCluster
+from small_stores import save
 
-from dask_hpc import restore
+from dask_hpc import Checkpoint, restore
 from dask_hpc.checkpoint.faults import COMMIT_POINTS, RESTORE_POINTS, VARIABLE
 from dask_hpc.checkpoint.store.files import Trouble
 from dask_hpc.checkpoint.store.items import describe
-from dask_hpc.checkpoint.store.save import Overtaken, abandon, begin, finish, save
 from dask_hpc.checkpoint.store.seal import Damaged
+from dask_hpc.checkpoint.store.versions import Overtaken, abandon, begin, finish
 from dask_hpc.model.errors import InputError
 
 SCRIPT = """
@@ -302,7 +303,10 @@ def test_a_worker_that_dies_in_the_middle(tmp_path, fault):
         client.run(lambda: os.environ.__setitem__(VARIABLE, fault), workers=[victim])
         before = client.run(os.getpid, workers=[victim])[victim]
         if not is_load:
-            save(client, str(tmp_path), "run", {"u": array}, step=1)
+            with Checkpoint("run", str(tmp_path), levels="store") as ck:
+                ck.add("u", array)
+                for _ in ck.loop(range(1)):
+                    pass
         found, meta = restore("run", str(tmp_path))
         assert meta.step == 1 and found.compute().tolist() == list(range(24))
         assert before not in client.run(os.getpid).values()

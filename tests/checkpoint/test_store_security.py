@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import xarray as xr
 from distributed import Client, LocalCluster
+from small_stores import save
 
 from dask_hpc import restore
 from dask_hpc.checkpoint.store.manifest import FORMAT, Item, Manifest, StoredBlock
-from dask_hpc.checkpoint.store.save import save
 from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, WrongKey, sum_of
 from dask_hpc.model.errors import InputError
 

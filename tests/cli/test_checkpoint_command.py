@@ -8,8 +8,8 @@ import pytest
 import xarray as xr
 from click.testing import CliRunner
 
-from dask_hpc.checkpoint.store.save import save
 from dask_hpc.checkpoint.store.seal import Key, Services
+from dask_hpc.checkpoint.store.versions import save
 from dask_hpc.cli import cli
 
 
@@ -26,8 +26,8 @@ def run(*args, code=0):
 def store(tmp_path):
     for step in range(3):
         items = {"u": xr.Dataset({"u": ("x", np.arange(5.0) + step)}), "n": step}
-        save(None, str(tmp_path), "run-17", items, step=step)
-    save(None, str(tmp_path), "other", {"n": 1})
+        save(str(tmp_path), "run-17", items, step=step)
+    save(str(tmp_path), "other", {"n": 1})
     return tmp_path
 
 
@@ -83,7 +83,7 @@ def test_prune(store):
 def test_encrypted(tmp_path, monkeypatch):
     monkeypatch.setenv("SECRET", "6b" * 32)
     monkeypatch.setenv("OTHER", "6c" * 32)
-    save(None, str(tmp_path), "run", {"n": 1}, services=Services(key=Key(b"k" * 32)))
+    save(str(tmp_path), "run", {"n": 1}, services=Services(key=Key(b"k" * 32)))
     assert "encrypted" in run("list", tmp_path)
     assert "a key is needed" in run("show", tmp_path, "run", code=2)
     assert "another key" in run("show", tmp_path, "run", "--key", "env:OTHER", code=2)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.store import manifest as journal
 from dask_hpc.checkpoint.store.files import Files, Trouble
 from dask_hpc.checkpoint.store.items import ARRAYS, rebuild
-from dask_hpc.checkpoint.store.manifest import Manifest, Versions
+from dask_hpc.checkpoint.store.manifest import Manifest
 from dask_hpc.checkpoint.store.restore import restore
 from dask_hpc.checkpoint.store.seal import Key
+from dask_hpc.checkpoint.store.versions import Versions, read_note
 from dask_hpc.model.errors import InputError, shown
 
 
@@ -122,7 +122,7 @@ class Opening:
         """The newest that can be read, what is wrong with newer ones, and what was newer in memory."""
         try:
             stored, wrong = await asyncio.to_thread(versions.latest)
-            noted = await asyncio.to_thread(journal.read, versions.files.root, self._name)
+            noted = await asyncio.to_thread(read_note, versions.files.root, self._name)
         except Trouble as error:
             if self._client is None:
                 raise

@@ -36,8 +36,8 @@ from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import Described, Held, Plain, describe
 from dask_hpc.checkpoint.store.manifest import check_label, check_name
 from dask_hpc.checkpoint.store.restore import read_key
-from dask_hpc.checkpoint.store.save import rule_text, save
 from dask_hpc.checkpoint.store.seal import Key, Services
+from dask_hpc.checkpoint.store.versions import rule_text, save
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.job import OnResize
 
@@ -440,7 +440,6 @@ class Checkpoint:
 
     def _save_here(self) -> None:
         save(
-            None,
             str(self.store),
             self.name,
             self._values,

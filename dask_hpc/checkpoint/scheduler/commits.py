@@ -23,7 +23,7 @@ from dask_hpc.checkpoint.scheduler.copies import Made
 from dask_hpc.checkpoint.scheduler.flushing import Patience
 from dask_hpc.checkpoint.scheduler.keeping import Disks
 from dask_hpc.checkpoint.scheduler.series import COMING, NEWEST, WRITING, Deciding, Series, Version
-from dask_hpc.checkpoint.store.manifest import note
+from dask_hpc.checkpoint.store.versions import leave_note
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.strategies.checkpoint.when import Every
 
@@ -408,7 +408,11 @@ class Commits:
         where = sorted({agent for key in version.keys.values() for agent in self._catalogue.where(key)[1]})
         with suppress(OSError):
             root = version.store["root"]
-            await self._flushing().patience(root).call(note, root, version.name, version.as_plain(), where)
+            await (
+                self._flushing()
+                .patience(root)
+                .call(leave_note, root, version.name, version.as_plain(), where)
+            )
 
     def let_go(self, version: Version, hold: str) -> None:
         """One less needs it in memory."""

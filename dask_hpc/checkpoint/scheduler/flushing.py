@@ -20,13 +20,12 @@ from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.agents import Calling
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
 from dask_hpc.checkpoint.scheduler.series import WRITING, Version
-from dask_hpc.checkpoint.store.cells import VALUE
+from dask_hpc.checkpoint.store.cells import VALUE, Sampler
 from dask_hpc.checkpoint.store.files import Trouble
 from dask_hpc.checkpoint.store.items import Described, Held
-from dask_hpc.checkpoint.store.save import Commit, abandon, begin, finish, travelling
 from dask_hpc.checkpoint.store.seal import Key, Services
+from dask_hpc.checkpoint.store.versions import Commit, Place, abandon, begin, finish
 from dask_hpc.model.errors import one_line
-from dask_hpc.model.job import OnResize
 
 
 class Patience:
@@ -213,57 +212,68 @@ class Flushing:
         commit = await patience.call(begin, store, version.name, described, services)
         try:
             version.prepare(commit)
-            write = travelling(commit.writer)
-            async with asyncio.TaskGroup() as group:
-                writing: dict[tuple[str, str], asyncio.Task[dict[str, Any]]] = {}
-                one_of: dict[Hashable, asyncio.Task[dict[str, Any]]] = {}
-                for place, spec in commit.specs.items():
-                    same = self._same(spec, place, version.keys[place])
-                    if same not in one_of:
-                        work = self._write_block(commit, place, version.keys[place], write)
-                        one_of[same] = group.create_task(work)
-                    writing[place] = one_of[same]
+            await self._sample(commit, version)
+            blocks = await self._write_blocks(commit, version)
+            rules = {label: item["on_resize"] for label, item in version.items.items()}
+            told = {"step": version.step, "nodes": version.nodes, "token": version.token, "keep": keep}
+            manifest = await patience.call(lambda: finish(commit, blocks, rules=rules, **told))
         except* Exception as errors:
             with suppress(OSError):
                 await patience.call(abandon, commit)
             raise _first(errors) from None
-        blocks = {place: task.result() for place, task in writing.items()}
-        rules = {label: _rule(item["on_resize"]) for label, item in version.items.items()}
-        told = {"step": version.step, "nodes": version.nodes, "token": version.token, "keep": keep}
-        manifest = await patience.call(lambda: finish(commit, blocks, on_resize=rules, **told))
         version.written(manifest, monotonic() - begun)
 
-    def _same(self, spec: Mapping[str, Any], place: tuple[str, str], key: Hashable) -> Hashable:
+    async def _sample(self, commit: Commit, version: Version) -> None:
+        """Have looked whether it pays to compress, where the blocks are."""
+        samples, sampler = commit.samples(), Sampler(commit.services)
+        asked = (self._ask_holder(commit, one, version.keys[one], sampler) for one in samples.values())
+        commit.decide(dict(zip(samples, await asyncio.gather(*asked), strict=True)))
+
+    async def _write_blocks(self, commit: Commit, version: Version) -> dict[Place, dict[str, Any]]:
+        async with asyncio.TaskGroup() as group:
+            writing: dict[Place, asyncio.Task[dict[str, Any]]] = {}
+            one_of: dict[Hashable, asyncio.Task[dict[str, Any]]] = {}
+            for place, spec in commit.specs.items():
+                same = self._same(spec, place, version.keys[place])
+                if same not in one_of:
+                    one_of[same] = group.create_task(self._write_block(commit, place, version.keys[place]))
+                writing[place] = one_of[same]
+        return {place: task.result() for place, task in writing.items()}
+
+    def _same(self, spec: Mapping[str, Any], place: Place, key: Hashable) -> Hashable:
         """What has the same contents is one file, unless Zarr wants it to be a cell of an array."""
         content = self._catalogue.where(key)[0]
         return content if content and spec["form"] == VALUE else place
 
-    async def _write_block(
-        self, commit: Commit, place: tuple[str, str], key: Hashable, write: Any
-    ) -> dict[str, Any]:
-        call = pickle.dumps(partial(write, commit.specs[place]))
-        content, agents = self._catalogue.where(key)
+    async def _write_block(self, commit: Commit, place: Place, key: Hashable) -> dict[str, Any]:
+        content = self._catalogue.where(key)[0]
         nbytes = self._catalogue.contents[content].nbytes if content else 0
         async with self._writers:
             await self._pace(nbytes)
-            asked: list[tuple[str, dict[str, Any]]] = [(agent, {"content": content}) for agent in agents]
-            asked += [(holder, {"key": key}) for holder in self._holders(key)]
-            why: OSError = Trouble(5, f"nobody has {place[0]}[{place[1]}] any more")
-            for address, what in asked:
-                try:
-                    async with asyncio.timeout(_PATIENCE):
-                        found = await self._calling.call(address, "hpc_agent_run", call=call, **what)
-                except OSError as error:
-                    why = error
-                    continue
-                if found is None or "gone" in found:  # None: its agent has gone
-                    continue
-                if "error" in found:
-                    raise Trouble(5, found["error"])
-                self.written += nbytes
-                block: dict[str, Any] = found["result"]
-                return block
-            raise why
+            block: dict[str, Any] = await self._ask_holder(commit, place, key, commit.writer)
+            self.written += nbytes
+            return block
+
+    async def _ask_holder(self, commit: Commit, place: Place, key: Hashable, work: Any) -> Any:
+        """What ``work`` gives for a block, where it is."""
+        call = pickle.dumps(partial(work, commit.specs[place]))
+        content, agents = self._catalogue.where(key)
+        asked: list[tuple[str, dict[str, Any]]] = [(agent, {"content": content}) for agent in agents]
+        asked += [(holder, {"key": key}) for holder in self._holders(key)]
+        why: OSError = Trouble(5, f"nobody has {place[0]}[{place[1]}] any more")
+        for address, what in asked:
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    found = await self._calling.call(address, "hpc_agent_run", call=call, **what)
+            except OSError as error:
+                why = error
+                continue
+            if found is None or "gone" in found:  # None: its agent has gone
+                continue
+            if "error" in found:
+                raise Trouble(5, found["error"])
+            return found["result"]
+        raise why
 
     async def _pace(self, nbytes: int) -> None:
         if self._rate:
@@ -280,7 +290,3 @@ class Flushing:
 def _first(errors: BaseExceptionGroup[Any]) -> BaseException:
     found: BaseException = errors.exceptions[0]
     return _first(found) if isinstance(found, BaseExceptionGroup) else found
-
-
-def _rule(text: str) -> OnResize:
-    return OnResize("volatile") if text == "volatile" else OnResize.read(text)

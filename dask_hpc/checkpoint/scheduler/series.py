@@ -10,7 +10,7 @@ from typing import Any
 from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
 from dask_hpc.checkpoint.scheduler.schedule import Failures, Schedule
 from dask_hpc.checkpoint.store.manifest import Manifest
-from dask_hpc.checkpoint.store.save import Commit
+from dask_hpc.checkpoint.store.versions import Commit
 from dask_hpc.model.errors import one_line
 from dask_hpc.strategies.checkpoint.agent_rule import LONGEST_WAIT, Direct, failed, pays
 from dask_hpc.strategies.checkpoint.when import Every

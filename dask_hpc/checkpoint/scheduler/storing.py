@@ -24,9 +24,9 @@ from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.checkpoint.scheduler.series import WRITING, Version
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import RESULTS, block_specs
-from dask_hpc.checkpoint.store.manifest import Manifest, StoredBlock, Versions
-from dask_hpc.checkpoint.store.save import Commit
+from dask_hpc.checkpoint.store.manifest import Manifest, StoredBlock
 from dask_hpc.checkpoint.store.seal import Damaged, Key, WrongKey
+from dask_hpc.checkpoint.store.versions import Commit, Versions
 from dask_hpc.checkpoint.worker.rescue import is_content_key
 from dask_hpc.model.errors import one_line
 
@@ -86,7 +86,7 @@ class Results(Version):
         meta = self.items[_LABEL]["meta"]["contents"]
         for (_, place), spec in commit.specs.items():
             if "old" not in spec and (known := self.known.get(meta[place])) is not None:
-                spec["old"] = {"version": known.version, **_plain(known.block)}
+                spec["old"] = {"version": known.version, **known.block.as_plain()}
 
     def written(self, manifest: Manifest, seconds: float) -> None:
         """It is in the store."""
@@ -189,7 +189,7 @@ class Storing:
             "name": name.in_store,
             "version": found.version,
             "spec": block_specs(_LABEL, RESULTS, {"keys": {place: repr(key)}})[place],
-            "block": json.dumps(_plain(found.block)),  # Dask would make its lists tuples
+            "block": json.dumps(found.block.as_plain()),  # Dask would make its lists tuples
             "secret": name.settings["secret"],
             "unpickle": name.settings["unpickle"],
         }
@@ -338,7 +338,3 @@ class Storing:
 def _version(protected: Protected) -> Any:
     """What is written next: what was copied as a whole, or what there is."""
     return protected.base or protected.target or protected.newest
-
-
-def _plain(block: StoredBlock) -> dict[str, Any]:
-    return {"file": block.file, "nbytes": block.nbytes, "content": block.content, "note": dict(block.note)}

@@ -16,8 +16,6 @@ A spec says what a block is to be, as plain data, since it travels to workers:
 
 What is written is told as the fields of a ``StoredBlock``; its note also has the form that it really got, and
 the type of what had to be pickled.
-
-Workers get this module by value: it imports nothing of ours but its neighbours that travel along.
 """
 
 import json
@@ -137,13 +135,20 @@ class Writer:
 
 @dataclass(frozen=True)
 class Sampler:
-    """Says whether it pays to compress an array, by one of its chunks."""
+    """Says whether it pays to compress an array, by one of its chunks; one that did not change stays as it
+    was stored."""
 
     services: Services
 
     def __call__(self, spec: Spec, value: Any) -> bool:
         frames, told = framed(spec, value)
-        return told["form"] != VALUE and pays(frames, self.services)
+        if told["form"] == VALUE:
+            return False
+        old = spec.get("old")
+        was = None if old is None else "codec" in old["note"]
+        if old is not None and old["content"] == self.services.name_of(frames):
+            return bool(was)
+        return pays(frames, self.services, was)
 
 
 @dataclass(frozen=True)

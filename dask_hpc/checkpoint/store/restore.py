@@ -22,11 +22,11 @@ from dask_hpc.checkpoint.client.nodes import nodes_of
 from dask_hpc.checkpoint.store.cells import Reader, Spec
 from dask_hpc.checkpoint.store.files import Files, Missing, Trouble
 from dask_hpc.checkpoint.store.items import ARRAYS, PARTS, RESULTS, block_specs, rebuild
-from dask_hpc.checkpoint.store.manifest import Item, Manifest, StoredBlock, Versions
-from dask_hpc.checkpoint.store.save import travelling
+from dask_hpc.checkpoint.store.manifest import Item, Manifest
 from dask_hpc.checkpoint.store.seal import Damaged, Key, WrongKey
 from dask_hpc.checkpoint.store.value import Opaque, Unknown, unpack
 from dask_hpc.checkpoint.store.variables import Chunks, place_of, stored_chunks
+from dask_hpc.checkpoint.store.versions import Versions
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import OnResize
 from dask_hpc.model.layout import Layout
@@ -245,15 +245,8 @@ def _candidates(versions: Versions, wish: _Wish, skipped: list[str]) -> Iterator
     if wish.version != "latest":
         yield versions.find(wish.version)
         return
-    numbers = versions.numbers()
-    for number in reversed(numbers):
-        try:
-            yield versions.read(number)
-        except Missing:
-            continue
-        except Damaged as error:
-            skipped.append(str(error))
-    if not numbers:
+    yield from versions.intact(skipped)
+    if not versions.numbers():
         versions.find("latest")  # says that there is none
 
 
@@ -291,14 +284,9 @@ def _wanted(label: str, item: Item) -> dict[str, Wanted]:
             raise LookupError("other blocks than described")
         for variable in item.meta["variables"] if item.kind in ARRAYS else ():
             list(unpack(variable["dims"]))
-        return {place: Wanted(spec, as_plain(item.blocks[place])) for place, spec in specs.items()}
+        return {place: Wanted(spec, item.blocks[place].as_plain()) for place, spec in specs.items()}
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError) as error:
         raise Damaged(f"item {label}: its description is damaged ({type(error).__name__})") from None
-
-
-def as_plain(block: StoredBlock) -> dict[str, Any]:
-    """A block as it travels."""
-    return {"file": block.file, "nbytes": block.nbytes, "content": block.content, "note": dict(block.note)}
 
 
 def _rebuilt(label: str, item: Item, blocks: Mapping[str, Any], wish: _Wish, grids: Any = None) -> Any:
@@ -366,9 +354,9 @@ def _delayed(reader: Reader, wanted: Mapping[str, Wanted]) -> dict[str, Any]:
 
     if not wanted:
         return {}
-    portable, name = travelling(reader), f"hpc-restore-{uuid4().hex}"
+    name = f"hpc-restore-{uuid4().hex}"
     keys = {place: f"{name}-{place}" for place in wanted}
-    layer = {keys[place]: (portable, one.plain) for place, one in wanted.items()}
+    layer = {keys[place]: (reader, one.plain) for place, one in wanted.items()}
     graph = HighLevelGraph({name: layer}, {name: set()})
     return {place: Delayed(key, graph, layer=name) for place, key in keys.items()}
 
@@ -448,14 +436,14 @@ async def _read_there(
     """Let workers read, each what it is to have, and wait for them. The first error is raised here."""
     from distributed import as_completed
 
-    portable, name = travelling(reader), f"hpc-restore-{uuid4().hex}"
+    name = f"hpc-restore-{uuid4().hex}"
     by_target: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for place, one in wanted.items():
         by_target[one.targets].append(place)
     found: dict[str, Any] = {}
     for targets, places in by_target.items():
         futures = client.map(
-            portable,
+            reader,
             [wanted[place].plain for place in places],
             key=[f"{name}-{place}" for place in places],
             pure=False,
