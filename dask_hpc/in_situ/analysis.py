@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from math import inf
+from typing import Any, TypedDict, Unpack
 
 import xarray as xr
 
 from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.in_situ import Analysis
+from dask_hpc.model.units import parse_quantity
 from dask_hpc.planning.in_situ.back_pressure import SlowWish, read_wish
 
 
@@ -26,24 +29,39 @@ class InSituAnalysis:
     keep: bool = False
     #: what is done when it does not keep up
     slow: SlowWish = field(default_factory=SlowWish)
+    #: seconds on one core and bytes at its peak, until they are measured; 0: not known
+    time: float = 0.0
+    memory: float = 0.0
+
+    def declared(self, name: str) -> Analysis:
+        """As the planner knows it before it was measured: what sees the whole state does not spread."""
+        is_serial = self.time > 0 and not self.per_block
+        return Analysis(name=name, time=self.time, memory=self.memory, serial=float(is_serial))
+
+
+class Wishes(TypedDict, total=False):
+    """What may be said of an analysis: see ``InSituPipeline.whole``."""
+
+    variables: Any
+    every: int
+    keep: bool
+    when_slow: str | None
+    stall: float | str | None
+    time: float | str | None
+    memory: float | str | None
 
 
 def make_analysis(
-    function: Any,
-    *,
-    per_block: bool = False,
-    combine: Any = None,
-    variables: Any = None,
-    every: Any = 1,
-    keep: bool = False,
-    when_slow: Any = None,
-    stall: Any = None,
+    function: Any, *, per_block: bool = False, combine: Any = None, **wishes: Unpack[Wishes]
 ) -> InSituAnalysis:
     """A declaration, checked as far as it can be without a state. Raises ``InputError``."""
+    if unknown := wishes.keys() - Wishes.__annotations__.keys():
+        raise TypeError(f"an analysis has no {', '.join(sorted(unknown))}")
     if not callable(function):
         raise InputError("analysis", f"found {shown(function)}", "a function of a Dataset")
     if combine is not None and not callable(combine):
         raise InputError("combine", f"found {shown(combine)}", "a function of the list of results by block")
+    every, variables = wishes.get("every", 1), wishes.get("variables")
     if type(every) is not int or every < 1:
         raise InputError("every", f"found {shown(every)}", "a whole number from 1")
     if variables is not None:
@@ -51,8 +69,29 @@ def make_analysis(
             raise InputError("variables", f"found {shown(variables)}", "a list of names")
         variables = {variables} if isinstance(variables, str) else set(variables)
         variables = tuple(sorted(variables, key=str))
-    slow = read_wish(when_slow, stall)
-    return InSituAnalysis(function, per_block, combine, variables, every, bool(keep), slow)
+    return InSituAnalysis(
+        function,
+        per_block,
+        combine,
+        variables,
+        every,
+        keep=bool(wishes.get("keep")),
+        slow=read_wish(wishes.get("when_slow"), wishes.get("stall")),
+        time=_cost("time", wishes.get("time"), "s", "20 ms"),
+        memory=_cost("memory", wishes.get("memory"), "B", "2 GiB"),
+    )
+
+
+def _cost(name: str, given: Any, unit: str, example: str) -> float:
+    if given is None:
+        return 0.0
+    try:
+        found = parse_quantity(given, unit)
+    except InputError as error:
+        raise error.at(name) from None
+    if not 0 <= found < inf:
+        raise InputError(name, f"found {shown(given)}", f'0 or more, such as "{example}"')
+    return found
 
 
 def read_analyses(given: Any, state: xr.Dataset) -> dict[str, InSituAnalysis]:

@@ -208,3 +208,23 @@ def test_an_analysis_that_is_waited_for_is_never_left_out(three):
 def test_what_cannot_be_used_is_an_input_error(wrong):
     with pytest.raises(dask_hpc.InputError, match=next(iter(wrong))):
         dask_hpc.InSituPipeline(heat.advance, STATE, {}, chunks=CHUNKS, **wrong)
+
+
+def test_what_is_declared_need_not_be_guessed(three):
+    """A whole analysis that takes long on one core gets a staging node from the first iteration on."""
+    named = {
+        "mean": whole(heat.mean, variables=["heat"], time="1 s", memory="1 kB"),
+        "total": per_block(heat.total, sum, time=0.5),
+    }
+    pipe = pipeline(three, named)
+    check(pipe, 2)
+    first = pipe.status()["changes"][0]["partition"]
+    assert first["planned"]["in_situ"] + first["planned"]["in_transit"] >= 1.0
+
+
+@pytest.mark.parametrize("wrong", [{"time": "soon"}, {"time": -1}, {"memory": "inf"}, {"memory": "2 s"}])
+def test_what_is_declared_is_checked(wrong):
+    with pytest.raises(dask_hpc.InputError, match=f"{next(iter(wrong))}: "):
+        whole(heat.mean, **wrong)
+    with pytest.raises(TypeError, match="no sped"):
+        whole(heat.mean, sped=3)

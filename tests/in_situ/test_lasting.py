@@ -1,9 +1,12 @@
 """Workers go in the middle of a run, with or without a word: every iteration is there, and right."""
 
+import time
+
+import dask
 import heat
 import pytest
 import xarray as xr
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, get_worker
 from distributed.utils_test import async_poll_for
 
 import dask_hpc
@@ -159,3 +162,21 @@ def test_an_error_of_a_step_is_no_loss(four):
 def test_how_often_a_state_is_kept_is_checked(wrong):
     with pytest.raises(dask_hpc.InputError, match="keep_every"):
         dask_hpc.InSituPipeline(heat.advance, STATE, {}, chunks={"y": 4}, keep_every=wrong)
+
+
+def deadly(block):
+    """Its worker is gone in the middle of it."""
+    worker = get_worker()
+    worker.loop.add_callback(worker.close, executor_wait=False, reason="killed by a test", nanny=False)
+    time.sleep(1)
+    return block
+
+
+def test_a_step_that_kills_its_workers_ends_the_run(four):
+    """As with Dask's own tasks: before no worker is left, and with a clear error."""
+    pipe = dask_hpc.InSituPipeline(deadly, STATE, {}, chunks={"y": 16}, client=four, placement="in situ")
+    allowed = dask.config.set({"distributed.scheduler.allowed-failures": 1})
+    with allowed, pytest.raises(RuntimeError, match="iteration 1: 2 times in a row workers died"):
+        list(pipe.run(3))
+    assert len(recovered(pipe)) == 1 and pipe.status()["state"] == "failed"
+    assert len(four.scheduler_info()["workers"]) == 2

@@ -9,6 +9,10 @@ begins again, on the nodes that are left, from the newest of these that is still
 3. the state that the pipeline began with.
 
 Iterations that were handed out already are stepped again, without their analyses, and not handed out again.
+
+A step or an analysis that kills its worker would kill one after the other. So, as with Dask's tasks, this
+ends with an error when workers were lost with what they held more than
+``distributed.scheduler.allowed-failures`` times in a row, and no iteration was done in between.
 """
 
 import asyncio
@@ -17,6 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import dask.config
 from distributed import Client, Future
 
 from dask_hpc import dask as compat
@@ -26,6 +31,11 @@ from dask_hpc.in_situ.client.loop import Loop
 from dask_hpc.in_situ.client.orders import Finished, Orders, Running, Steering
 
 _LOOK = 0.25  # seconds between two looks at which workers are there
+_NOT_LOST = "whose state was not lost"
+
+
+class WorkersKilledError(RuntimeError):
+    """Workers die one after the other in one iteration."""
 
 
 class Kept:
@@ -104,6 +114,8 @@ class Lasting:
         #: the next iteration to be handed out
         self._next = before.iteration + 1
         self._ready: deque[Finished] = deque()
+        #: how often workers were lost with what they held since an iteration was done
+        self._losses = 0
         self._loop = Loop(client, submitter, steering, before, last)
 
     @property
@@ -133,12 +145,14 @@ class Lasting:
                 return None
             if isinstance(found, Finished):
                 if found.iteration >= self._next:
+                    self._losses = 0
                     self._ready.append(found)
                 continue
             try:
                 await self._begin_again(found)
-            except Exception:
-                if not await self._lost() - found:  # else one more is gone meanwhile
+            except Exception as error:
+                is_over = isinstance(error, WorkersKilledError)
+                if is_over or not await self._lost() - found:  # else one more is gone meanwhile
                     raise
 
     async def _next_or_lost(self) -> Finished | set[str] | None:
@@ -172,6 +186,7 @@ class Lasting:
         under_way = self._loop.unfinished
         before, again, how = await self._left(first, under_way)
         names = ", ".join(sorted(lost))
+        self._count_loss(names, first, how != _NOT_LOST)
         self._tell("recovered", f"{names} is gone: goes on from iteration {before.iteration}, {how}")
         kept = {future.key for future in before.futures()}
         kept |= {group.future.key for one in self._submitter.kept for group in one.of.groups}
@@ -182,13 +197,23 @@ class Lasting:
         steering = OnlyNew(self._steering, first)
         self._loop = Loop(self._client, self._submitter, steering, before, self._last, again)
 
+    def _count_loss(self, names: str, first: int, is_lost: bool) -> None:
+        self._losses = 0 if self._ready else self._losses + is_lost
+        allowed = dask.config.get("distributed.scheduler.allowed-failures", 3)
+        if self._losses > allowed:
+            raise WorkersKilledError(
+                f"iteration {first}: {self._losses} times in a row workers died with their blocks, the last "
+                f"time {names}; perhaps a step or an analysis needs more memory than there is "
+                f"(allowed-failures: {allowed})"
+            )
+
     async def _left(self, first: int, under_way: Sequence[Submitted]) -> tuple[Submitted, bool, str]:
         """What to begin again from, whether its analyses are to be done again, and how that is called."""
         newest = under_way[0] if under_way else self._loop.newest
         complete = [await self._there(kept.of, kept.copies) for kept in self._submitter.kept]
         self._submitter.kept = deque(Kept(one) for one in complete if one is not None)
         if newest.groups and newest.iteration <= first and (found := await self._there(newest, ())):
-            return found, newest.iteration == first, "whose state was not lost"
+            return found, newest.iteration == first, _NOT_LOST
         for kept in reversed(self._submitter.kept):
             if kept.of.iteration <= first:
                 one = Submitted(kept.of.iteration, kept.of.orders, list(kept.of.groups))

@@ -9,13 +9,13 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from secrets import token_hex
-from typing import Any
+from typing import Any, Unpack
 
 import dask
 import xarray as xr
 from distributed import Client
 
-from dask_hpc.in_situ.analysis import InSituAnalysis, make_analysis, read_analyses
+from dask_hpc.in_situ.analysis import InSituAnalysis, Wishes, make_analysis, read_analyses
 from dask_hpc.in_situ.blocks import make_grid, make_halo
 from dask_hpc.in_situ.client.iteration import Submitted, Submitter
 from dask_hpc.in_situ.client.job import Diary, PipelineJob, read_request
@@ -129,41 +129,26 @@ class InSituPipeline:
     def per_block(
         function: Callable[[xr.Dataset], Any],
         combine: Callable[[list[Any]], Any] | None = None,
-        *,
-        variables: Any = None,
-        every: int = 1,
-        keep: bool = False,
-        when_slow: str | None = None,
-        stall: float | str | None = None,
+        **wishes: Unpack[Wishes],
     ) -> InSituAnalysis:
         """An analysis of each block, where it is. ``combine`` makes one result of the list of those of all
         blocks, in order; without it, the list is the result. See ``whole`` for the rest."""
-        return make_analysis(
-            function,
-            per_block=True,
-            combine=combine,
-            variables=variables,
-            every=every,
-            keep=keep,
-            when_slow=when_slow,
-            stall=stall,
-        )
+        return make_analysis(function, per_block=True, combine=combine, **wishes)
 
     @staticmethod
-    def whole(
-        function: Callable[[xr.Dataset], Any],
-        *,
-        variables: Any = None,
-        every: int = 1,
-        keep: bool = False,
-        when_slow: str | None = None,
-        stall: float | str | None = None,
-    ) -> InSituAnalysis:
-        """An analysis of the whole state. It sees, and moves, only ``variables``; it looks at one iteration
-        in ``every``. With ``keep`` the result stays on the cluster, and you get a future."""
-        return make_analysis(
-            function, variables=variables, every=every, keep=keep, when_slow=when_slow, stall=stall
-        )
+    def whole(function: Callable[[xr.Dataset], Any], **wishes: Unpack[Wishes]) -> InSituAnalysis:
+        """An analysis of the whole state.
+
+        variables  it sees, and moves, only these; by default all
+        every      it looks at one iteration in so many
+        keep       the result stays on the cluster, and you get a future
+        when_slow, stall
+                   what is done if it does not keep up, where the pipeline says something else
+        time, memory
+                   seconds on one core, and bytes at its peak: with them the first partition need not be
+                   guessed. What is measured counts more; of memory, whatever is more.
+        """
+        return make_analysis(function, **wishes)
 
     @property
     def iteration(self) -> int:

@@ -136,7 +136,7 @@ class Auto:
         self._is_paused = False
         wholes = [name for name, one in steered.analyses.items() if not one.per_block]
         self._observer = Observer(wholes)
-        self._measured = Measurements()
+        self._measured = Measurements(one.declared(name) for name, one in steered.analyses.items())
         self._pressure = BackPressure(self._rules())
         self._machine: Machine | None = None
         self._job: PipelineJob | None = None
