@@ -17,7 +17,7 @@ from distributed.utils import TimeoutError as DaskTimeout
 
 import dask_hpc
 
-SECONDS = float(os.environ.get("DASK_HPC_CHAOS", "300"))
+SECONDS = float(os.environ.get("DASK_HPC_CHAOS", "60"))
 SEED = int(os.environ.get("DASK_HPC_SEED", "20261120"))
 POLICIES = ["fcfs", "easy-backfill", "fpsma-pwma", "egs-prma", "performance-aware", "elastic"]
 POWER = {  # 60 W of an idle worker, 200 W of a busy one, by a made-up meter
