@@ -120,6 +120,11 @@ def claim(
     return Claim(text, published, scale(float(ours)), *band, unit, nan, note)
 
 
+def figure(text: str, ours: Measured, unit: str = "", scale: float = 1.0) -> Figure:
+    """A figure of ours from what was measured."""
+    return Figure(text, ours.mean * scale, unit, ours.half_width * scale)
+
+
 def direction(text: str, published: str, ours: Measured, band: Band, unit: str = "%") -> Claim:
     """A direction, and nothing more, is published: our whole interval must lie on that side."""
     note = "a direction only: our whole interval must lie on that side"
@@ -168,6 +173,11 @@ class Bench:
             str(name): {metric: group[metric].to_numpy() for metric in group.columns if metric != "policy"}
             for name, group in found.runs.groupby("policy", sort=False)
         }
+
+    def columns(self, function: Callable[[int], Mapping[str, float]]) -> dict[str, np.ndarray]:
+        """A row of figures for each seed, as columns."""
+        rows = self.each(function, [(seed,) for seed in range(self.seeds)])
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
     def each(self, function: Callable[..., T], arguments: Sequence[tuple[Any, ...]]) -> list[T]:
         """A pure function of each, for what ``study`` does not measure."""

@@ -1,4 +1,4 @@
-"""How long the power corridor's program takes to solve (seed 000, 5.2 and 9.2.4)."""
+"""Solving the power corridor's program."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -23,7 +23,7 @@ Way = Callable[[CorridorProblem], object]
 
 
 def run(bench: Bench) -> Outcome:
-    """The source's program with its solver, and ours with both solvers and with none, on the same machine."""
+    """How long the power corridor's program takes to solve (seed 000, 5.2 and 9.2.4)."""
     _warm_up()
     ways = {"the source's program, CBC": _source, "CBC": _cbc, "HiGHS": _highs, "no solver": _fast}
     claims: list[Claim] = []

@@ -1,4 +1,4 @@
-"""4,000 jobs that compute and write: the I/O-aware scheduler against FCFS (seed 002, 4.2.5; digest 3.4)."""
+"""The I/O-aware scheduler against FCFS."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,6 +15,7 @@ from dask_hpc.reproduce.claim import (
     change,
     claim,
     direction,
+    figure,
     mean,
 )
 from dask_hpc.simulator.built_in import built_in
@@ -31,7 +32,7 @@ _BAND = "printed with one decimal, for one draw of jobs of which much is not giv
 
 
 def run(bench: Bench) -> Outcome:
-    """FCFS, reading B at every alpha, reading A at 0.4."""
+    """4,000 jobs that compute and write: I/O-aware against FCFS (seed 002, 4.2.5; digest 3.4)."""
     policies = [Policy.load(_FCFS), *(_reading_b(alpha) for alpha in _ALPHAS), _reading_a(_A_ALPHA)]
     runs = bench.study(_WORKLOAD, [*policies])
     base = runs[_FCFS]
@@ -129,18 +130,14 @@ def _beside(runs: dict[str, Columns], base: Columns, gains: dict[float, Measured
         ("mean response", "mean_response", 3600.0, "h"),
     ):  # fmt: skip
         one = mean(base[metric] / scale)
-        figures.append(Figure(f"FCFS: {name}", one.mean, unit, one.half_width))
+        figures.append(figure(f"FCFS: {name}", one, unit))
     for alpha in (0.5, 0.6):
         one = gains[alpha]
-        figures.append(
-            Figure(f"alpha {alpha:g}: mean checkpoint time is less by", one.mean, "%", one.half_width)
-        )
+        figures.append(figure(f"alpha {alpha:g}: mean checkpoint time is less by", one, "%"))
     for alpha in _ALPHAS:
         one = _less(runs[f"B {alpha:g}"], base, "makespan")
-        figures.append(Figure(f"alpha {alpha:g}: makespan is less by", one.mean, "%", one.half_width))
+        figures.append(figure(f"alpha {alpha:g}: makespan is less by", one, "%"))
     for name, metric in (("mean checkpoint time", "mean_transfer"), ("makespan", "makespan")):
         one = _less(runs[f"A {_A_ALPHA:g}"], base, metric)
-        figures.append(
-            Figure(f"reading A, alpha {_A_ALPHA:g}: {name} is less by", one.mean, "%", one.half_width)
-        )
+        figures.append(figure(f"reading A, alpha {_A_ALPHA:g}: {name} is less by", one, "%"))
     return tuple(figures)

@@ -1,15 +1,4 @@
-"""A job that grows to 16 nodes and shrinks again: as many agents as before (MA-RA), or as many for each node
-(MA-MA) (seed 000, 7.2, 9.4.2; digest 3.11).
-
-A commit takes a fixed time, the copy of a node's part, and what an agent needs for the parts of its nodes,
-one after the other. Three statements of the source fix these three, and the rest has to follow; where it
-does not, the note says what the source's own figures make of it.
-
-One node has one agent at first. After commit 26 the job has 16 nodes, then 8, then 4. With MA-RA the one
-agent then serves them all, which costs little when the size changes and much at each commit; with MA-MA
-there are as many agents as nodes, which is the other way round. "Growing" lets the bytes of a commit grow
-with the nodes, "fixed" divides the same bytes among them.
-"""
+"""Agents of a job that grows and shrinks."""
 
 import itertools
 from dataclasses import replace
@@ -27,6 +16,7 @@ from dask_hpc.reproduce.claim import (
     claim,
     direction,
     exactly,
+    figure,
     mean,
     rounded,
 )
@@ -69,9 +59,19 @@ _HOW = {"MA-RA": replace(_RULE, resize="rigid"), "MA-MA": replace(_RULE, resize=
 
 
 def run(bench: Bench) -> Outcome:
-    """Growing and fixed size for each seed, and pipelining."""
-    rows = bench.each(_one_seed, [(seed,) for seed in range(bench.seeds)])
-    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    """A job that grows to 16 nodes and shrinks again: as many agents as before (MA-RA), or as many for each
+    node (MA-MA) (seed 000, 7.2, 9.4.2; digest 3.11).
+
+    A commit takes a fixed time, the copy of a node's part, and what an agent needs for the parts of its
+    nodes, one after the other. Three statements of the source fix these three, and the rest has to follow;
+    where it does not, the note says what the source's own figures make of it.
+
+    One node has one agent at first. After commit 26 the job has 16 nodes, then 8, then 4. With MA-RA the one
+    agent then serves them all, which costs little when the size changes and much at each commit; with MA-MA
+    there are as many agents as nodes, which is the other way round. "Growing" lets the bytes of a commit grow
+    with the nodes, "fixed" divides the same bytes among them.
+    """
+    columns = bench.columns(_one_seed)
     claims = (*_growing(columns), *_fixed(columns), *_pipelined(columns))
     return Outcome(claims, _ASSUMPTIONS, tuple(_beside(columns)))
 
@@ -239,15 +239,8 @@ def _beside(columns: dict[str, np.ndarray]) -> list[Figure]:
     for size in ("growing", "fixed"):
         for name in _HOW:
             one: Measured = mean(columns[f"{name} {size} all"] / 60)
-            figures.append(
-                Figure(
-                    f"{size} size, {_COMMITS} commits: standing still with {name}",
-                    one.mean,
-                    "min",
-                    one.half_width,
-                )
-            )
+            figures.append(figure(f"{size} size, {_COMMITS} commits: standing still with {name}", one, "min"))
     for name in _HOW:
         one = mean(columns[f"{name} growing resize"])
-        figures.append(Figure(f"growing to 16 nodes with {name}", one.mean, "s", one.half_width))
+        figures.append(figure(f"growing to 16 nodes with {name}", one, "s"))
     return figures

@@ -1,9 +1,4 @@
-"""MEBF against EASY: computing, reading, writing and mixed jobs on 500 nodes (seed 002, 4.1.2; digest 3.3).
-
-The source does not describe its jobs beyond their kind, but one figure tells their size: 300 jobs give each
-of 500 nodes to 4.1 jobs under EASY, which never resizes, so a job has 6.8 nodes on average. Claims are
-compared on jobs of that size; ``builtin:mebf`` as it is, with larger jobs, is shown beside them.
-"""
+"""MEBF against EASY."""
 
 from collections.abc import Mapping
 
@@ -19,6 +14,7 @@ from dask_hpc.reproduce.claim import (
     at_least,
     change,
     claim,
+    figure,
     mean,
     rounded,
 )
@@ -34,7 +30,13 @@ Runs = Mapping[tuple[str, int], Mapping[str, Columns]]
 
 
 def run(bench: Bench) -> Outcome:
-    """Every load and number of jobs under both policies."""
+    """MEBF against EASY: computing, reading, writing and mixed jobs on 500 nodes (seed 002, 4.1.2; digest
+    3.3).
+
+    The source does not describe its jobs beyond their kind, but one figure tells their size: 300 jobs give
+    each of 500 nodes to 4.1 jobs under EASY, which never resizes, so a job has 6.8 nodes on average. Claims
+    are compared on jobs of that size; ``builtin:mebf`` as it is, with larger jobs, is shown beside them.
+    """
     small = f"&smallest={_SMALLEST}&largest={_LARGEST}"
     runs = {
         (load, count): bench.study(f"builtin:mebf?load={load}&jobs={count}{small}", [_EASY, _MEBF])
@@ -150,5 +152,5 @@ def _gains(runs: Runs, which: str) -> list[Figure]:
             ("utilisation, MEBF", mean(100 * found[_MEBF]["utilisation"])),
         )
         for name, one in rows:
-            figures.append(Figure(f"{which}{load}, {count} jobs: {name}", one.mean, "%", one.half_width))
+            figures.append(figure(f"{which}{load}, {count} jobs: {name}", one, "%"))
     return figures

@@ -1,10 +1,4 @@
-"""An array laid out anew after a resize (seed 000, 7.4, 9.4.3; digest 2.34, 3.12).
-
-Three ways: by agents, each of which sends its nodes their parts one after the other; through a lead node,
-which gathers before the resize and scatters after it; and from peer to peer, by the plan that moves fewest
-bytes. How many bytes a plan moves is ``planning.redistribution``'s word; how long that takes, with fair
-shares of all links, ``simulator.transfers``'.
-"""
+"""An array laid out anew."""
 
 import random
 from collections.abc import Iterable
@@ -14,7 +8,18 @@ import numpy as np
 
 from dask_hpc.model.layout import Layout
 from dask_hpc.planning.moves.redistribution import Blocks, Index, RedistributionPlan, redistribution
-from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, around, claim, exactly, mean, rounded
+from dask_hpc.reproduce.claim import (
+    Bench,
+    Claim,
+    Figure,
+    Outcome,
+    around,
+    claim,
+    exactly,
+    figure,
+    mean,
+    rounded,
+)
 from dask_hpc.simulator.transfers import Transfer, ends
 from dask_hpc.strategies.checkpoint.agent_rule import shares
 
@@ -29,9 +34,14 @@ _PUBLISHED = {2: 2.0, 4: 4.0, 8: 8.0, 16: 17.0}
 
 
 def run(bench: Bench) -> Outcome:
-    """Times with noise for each seed; shapes without."""
-    rows = bench.each(_one_seed, [(seed,) for seed in range(bench.seeds)])
-    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    """An array laid out anew after a resize (seed 000, 7.4, 9.4.3; digest 2.34, 3.12).
+
+    Three ways: by agents, each of which sends its nodes their parts one after the other; through a lead node,
+    which gathers before the resize and scatters after it; and from peer to peer, by the plan that moves
+    fewest bytes. How many bytes a plan moves is ``planning.moves.redistribution``'s word; how long that
+    takes, with fair shares of all links, ``simulator.transfers``'.
+    """
+    columns = bench.columns(_one_seed)
     return Outcome((*_by_agents(columns), *_shape(), *_naive(columns)), _ASSUMPTIONS, tuple(_beside(columns)))
 
 
@@ -191,7 +201,7 @@ def _beside(columns: dict[str, np.ndarray]) -> list[Figure]:
         ("peers shrink", "16 to 8 nodes from peer to peer"),
     ):  # fmt: skip
         one = mean(1000 * columns[name])
-        figures.append(Figure(how, one.mean, "ms", one.half_width))
+        figures.append(figure(how, one, "ms"))
     to_agents = 1000 * _BYTES / _LINK
     figures.append(
         Figure("what agents need before: the commit of one node, at the rate of its link", to_agents, "ms")
@@ -209,8 +219,7 @@ def _beside(columns: dict[str, np.ndarray]) -> list[Figure]:
         ]
     over, by_rank = mean(columns["over bound"]), mean(100 * columns["by rank"])
     figures += [
-        Figure("random sizes from 1 to 16: bytes moved over the lower bound", over.mean, "", over.half_width),
-        Figure("random sizes from 1 to 16: by rank more moves by, of the array", by_rank.mean, "%",
-               by_rank.half_width),
+        figure("random sizes from 1 to 16: bytes moved over the lower bound", over),
+        figure("random sizes from 1 to 16: by rank more moves by, of the array", by_rank, "%"),
     ]  # fmt: skip
     return figures

@@ -5,7 +5,7 @@ import pytest
 
 from dask_hpc.planning.in_situ.plan import partition
 from dask_hpc.reproduce.claim import Bench
-from dask_hpc.reproduce.in_situ_study import (
+from dask_hpc.reproduce.in_situ import (
     BANDWIDTHS,
     FIELDS,
     HEURISTICS,

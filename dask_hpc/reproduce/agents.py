@@ -1,26 +1,7 @@
-"""More agents, faster commits, until the network is full (seed 000, 6.4.2, 7.1.1, 9.3.5, 9.4.1; digest 3.4 to
-3.6, 3.9, 3.10).
+"""Checkpoint agents: how many of them, and on which nodes (seed 000, 6.4.2, 7.1, 9.3.5, 9.4.1)."""
 
-An application of 12 nodes commits 1.4 GB again and again. Each of its agents fetches the parts of some
-nodes, one after the other, at 1 GB/s; so two agents take 0.7 s, four half of that, and with more than four
-the network is full. That much is fitted; what follows from it is compared: what more agents bring, from
-which commit on a change of them has paid, what a run loses when agents die, and, beside the claims, which
-rule finds the right number by itself. The rules are the functions that decide on a live cluster
-(``strategies.agents``).
-
-Where the source contradicts itself, the note of a claim says what its own figures make: a factor of 400 is
-claimed for what its tables show as 12.5, and its break-even holds only where new agents are twice as fast.
-
-To try another application or network::
-
-    from dask_hpc.simulator.checkpoint import AgentRule, App, Costs, Service, simulate_commits
-
-    rule = AgentRule(count="climb", change=2.5)
-    app = App("mine", nodes=12, nbytes=1.4e9, interval=60.0, commits=100, rule=rule, probe_every=300.0)
-    result = simulate_commits([app], Service(nodes=4, link=12.5e9, costs=Costs(agent=1e9, change=2.5)))
-    print(result.agents, result.commits["stall"].sum())
-"""
-
+import random
+from collections import Counter
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -39,15 +20,25 @@ from dask_hpc.reproduce.claim import (
     claim,
     direction,
     exactly,
+    figure,
     mean,
     rounded,
 )
-from dask_hpc.simulator.checkpoint import AgentRule, App, Compression, Costs, Service, Store, simulate_commits
+from dask_hpc.simulator.checkpoint import (
+    AgentRule,
+    App,
+    Compression,
+    Costs,
+    Pool,
+    Service,
+    Store,
+    simulate_commits,
+)
 from dask_hpc.strategies.checkpoint.agent_count import break_even, break_even_published
 
 #: 0.7 s by two agents: 1 GB/s each; four of them fill the network
 _COSTS = Costs(agent=1e9, change=2.5, probe=0.002, noise=0.05)
-_SERVICE = Service(nodes=4, link=12.5e9, fabric=4e9, costs=_COSTS)
+_FULL = Service(nodes=4, link=12.5e9, fabric=4e9, costs=_COSTS)
 _HEAT = App("heat", nodes=12, nbytes=1.4e9, interval=0.0, until=200.0, agents=2)
 _ORDER = ((40.0, 3), (80.0, 4), (120.0, 6), (160.0, 8))
 #: how the number of agents is found, beside the published order
@@ -61,15 +52,36 @@ _FINDERS: dict[str, dict[str, Any]] = {
 _QUIET = "no number is printed: within 5 %, which is our noise"
 
 
-def run(bench: Bench) -> Outcome:
-    """The published order with noise, for each seed; then what needs no chance."""
-    rows = bench.each(_one_seed, [(seed,) for seed in range(bench.seeds)])
-    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+def scaling(bench: Bench) -> Outcome:
+    """More agents, faster commits, until the network is full (seed 000, 6.4.2, 7.1.1, 9.3.5, 9.4.1; digest
+    3.4 to 3.6, 3.9, 3.10).
+
+    An application of 12 nodes commits 1.4 GB again and again. Each of its agents fetches the parts of some
+    nodes, one after the other, at 1 GB/s; so two agents take 0.7 s, four half of that, and with more than
+    four the network is full. That much is fitted; what follows from it is compared: what more agents bring,
+    from which commit on a change of them has paid, what a run loses when agents die, and, beside the claims,
+    which rule finds the right number by itself. The rules are the functions that decide on a live cluster
+    (``strategies.agents``).
+
+    Where the source contradicts itself, the note of a claim says what its own figures make: a factor of 400
+    is claimed for what its tables show as 12.5, and its break-even holds only where new agents are twice as
+    fast.
+
+    To try another application or network::
+
+        from dask_hpc.simulator.checkpoint import AgentRule, App, Costs, Service, simulate_commits
+
+        rule = AgentRule(count="climb", change=2.5)
+        app = App("mine", nodes=12, nbytes=1.4e9, interval=60.0, commits=100, rule=rule, probe_every=300.0)
+        result = simulate_commits([app], Service(nodes=4, link=12.5e9, costs=Costs(agent=1e9, change=2.5)))
+        print(result.agents, result.commits["stall"].sum())
+    """
+    columns = bench.columns(_scaling_row)
     claims = [*_dynamic(columns), *_gains(), *_break_even(), *_failures(), *_other()]
-    return Outcome(tuple(claims), _ASSUMPTIONS, tuple(_beside(columns)))
+    return Outcome(tuple(claims), _SCALING_ASSUMED, tuple(_scaling_beside(columns)))
 
 
-_ASSUMPTIONS = (
+_SCALING_ASSUMED = (
     "Rates, not given: 1 GB/s for an agent, from 0.7 s by two of them; 4 GB/s for the network, which four "
     "are said to fill.",
     "Heat: commits follow one another; a change of agents takes the 2.5 s of a successful probe, and the "
@@ -85,16 +97,16 @@ _ASSUMPTIONS = (
 )
 
 
-def _one_seed(seed: int) -> dict[str, float]:
+def _scaling_row(seed: int) -> dict[str, float]:
     """Seconds of a commit by the published order, and of standing still with each way to find a number."""
-    found = simulate_commits([replace(_HEAT, changes=_ORDER)], _SERVICE, seed=seed)
+    found = simulate_commits([replace(_HEAT, changes=_ORDER)], _FULL, seed=seed)
     row: dict[str, float] = {}
     for agents in (2, 3, 4, 6, 8):
         usual = [seen.transfer for seen in found.of("heat") if seen.agents == agents and not seen.is_first]
         row[f"{agents} agents"] = float(np.mean(usual))
     row["commits of a probe"] = _COSTS.change / row["2 agents"]
     still = replace(_HEAT, interval=1.0, until=float("inf"), commits=300, probe_every=5.0)
-    for where, service in (("full", _SERVICE), ("free", replace(_SERVICE, fabric=float("inf")))):
+    for where, service in (("full", _FULL), ("free", replace(_FULL, fabric=float("inf")))):
         for name, how in _FINDERS.items():
             one = simulate_commits([replace(still, **how)], service, seed=seed)
             row[f"{where}: {name}"] = one.ended("heat") - 300 * 1.0
@@ -239,23 +251,185 @@ def _changing(nodes: int, agents: int) -> float:
     return found.log.probes[0][2]
 
 
-def _beside(columns: dict[str, np.ndarray]) -> list[Figure]:
+def _scaling_beside(columns: dict[str, np.ndarray]) -> list[Figure]:
     figures = []
     words = {"full": "network of 4 GB/s", "free": "no limit but agents"}
     for where, how in words.items():
         base = columns[f"{where}: two agents for ever"]
         for name in _FINDERS:
             one = mean(columns[f"{where}: {name}"])
-            figures.append(
-                Figure(f"{how}, 300 commits: standing still, {name}", one.mean, "s", one.half_width)
-            )
+            figures.append(figure(f"{how}, 300 commits: standing still, {name}", one, "s"))
         for name in ("by the published rule", "by ours"):
             changes = mean(columns[f"{where}: changes {name}"])
-            figures.append(Figure(f"{how}: changes {name}", changes.mean, "", changes.half_width))
+            figures.append(figure(f"{how}: changes {name}", changes))
         ours = change(columns[f"{where}: by ours"], base).negative
-        figures.append(Figure(f"{how}: ours stands still less than two by", ours.mean, "%", ours.half_width))
+        figures.append(figure(f"{how}: ours stands still less than two by", ours, "%"))
     for after in (0.6, 0.5, 0.35, 0.2):
         figures.append(
             Figure(f"true break-even from 0.7 s to {after:g} s", break_even(2.5, 0.7, after), "commits")
         )
+    return figures
+
+
+_LINK = 11.5e9
+_SERVICE = Service(nodes=4, link=_LINK, costs=Costs(agent=_LINK, noise=0.05))
+_LOUD = App("A", nodes=2, nbytes=2e9, interval=0.2, until=150.0)
+_END = 150.0
+#: how the agents of all are placed
+_RANK = AgentRule(count="fixed", rank="bandwidth", per_node=64)
+_RULES: dict[str, dict[str, Any]] = {
+    "stacking": {"allowed": ("n1",)},
+    "bandwidth": {"rule": _RANK},
+    "interval": {"rule": replace(_RANK, rank="frequency")},
+    "memory": {"rule": replace(_RANK, rank="memory")},
+}
+
+_JOINS = ((40.0, 1), (200.0, 1), (330.0, 1))
+_LOOKS = (150.0, 270.0, 400.0)
+#: who runs beside, with bytes of a commit, seconds between two, nodes, agents and start
+_FOUR = (
+    ("ls1 mardyn", 8e6, 1.0, 2, 1, 0.0),
+    ("LULESH", 1e9, 2.0, 2, 2, 100.0),
+    ("heat", 1.4e9, 2.0, 4, 4, 180.0),
+    ("synthetic", 2.3e9, 3.0, 4, 4, 280.0),
+)
+
+
+def placement(bench: Bench) -> Outcome:
+    """On which nodes agents are least in each other's way (seed 000, 7.1.2, 9.4.1.2, 9.4.1.3; digest 3.7,
+    3.8).
+
+    One application commits all the time; five others arrive, and a rule says where the agent of each runs.
+    What the first one's commits get of a link shows whether the others keep out of its way: "stacking" puts
+    all on its node, "bandwidth" on the node with the least traffic, "interval" on the one with the fewest
+    commits. Then nodes for agents are given one by one, and agents spread over them when they next ask.
+
+    Sizes and intervals are not given, so the absolute minimum under stacking is only roughly comparable; the
+    order of the rules is what counts. The last figures let the pool's own rule ask for nodes instead.
+    """
+    columns = bench.columns(_placement_row)
+    claims = (*_placed(columns), *_spread(columns))
+    return Outcome(claims, (*_PLACEMENT_ASSUMED, _drawn(bench)), tuple(_placement_beside(columns)))
+
+
+_PLACEMENT_ASSUMED = (
+    "Link, not given: 11.5 GB/s, the most that is printed. 5 % of noise on each transfer.",
+    "Application A: 2 GB every 0.2 s, from which it follows that it fills most of a link.",
+    "Bandwidth and interval of a node: over 30 s. What an agent brought before it moved counts where it is "
+    "now, or all agents would run to a node that has just joined.",
+    "Nodes one by one: the second at 40 s, as is said; the others at 200 and 330 s. Applications at 0, 100, "
+    "180 and 280 s with 0.008, 1, 1.4 and 2.3 GB every 1, 2, 2 and 3 s: none of it is given. Every 20 s "
+    "they ask whether their agents should move.",
+)
+
+
+def _drawn(bench: Bench) -> str:
+    return (
+        f"The five others: {bench.seeds} draws of 1 to 8 GB every 1 to 5 s, one more every 20 s, the same "
+        "for every rule."
+    )
+
+
+def _placement_row(seed: int) -> dict[str, float]:
+    """What A gets under each rule, and where agents are as nodes join."""
+    row: dict[str, float] = {}
+    for name, rule in _RULES.items():
+        dice = random.Random(seed)
+        others = [
+            App(f"B{number}", 2, dice.uniform(1e9, 8e9), dice.uniform(1, 5), start=20.0 * number, until=_END)
+            for number in range(1, 6)
+        ]
+        apps = [replace(app, **rule) for app in (_LOUD, *others)]
+        found = simulate_commits(apps, _SERVICE, seed=seed, horizon=_END)
+        rates = [
+            seen.nbytes / seen.transfer / 1e9
+            for seen in found.of("A")
+            if seen.end == seen.end and not seen.is_first and seen.begin > 20.0
+        ]
+        last = [found.agents_at(app.name, _END - 1) for app in apps]
+        row |= {
+            f"{name}: least": min(rates),
+            f"{name}: most": max(rates),
+            f"{name}: mean": float(np.mean(rates)),
+            f"{name}: fluctuation": float(np.std(rates)),
+            f"{name}: nodes": float(len({node for nodes in last for node in nodes})),
+        }
+    return row | _growing(seed)
+
+
+def _growing(seed: int) -> dict[str, float]:
+    """Nodes that join one by one under the bandwidth rule; and as many as the pool finds it needs."""
+    apps = [
+        App(name, nodes, nbytes, interval, agents=agents, start=start, until=420.0 - start, probe_every=20.0)
+        for name, nbytes, interval, nodes, agents, start in _FOUR
+    ]
+    service = replace(_SERVICE, nodes=1, costs=Costs(agent=5e9, noise=0.05))
+    found = simulate_commits(apps, replace(service, joins=_JOINS), seed=seed, horizon=420.0)
+    row = {"as said": float(set(found.agents_at("LULESH", _LOOKS[0])) == {"n1", "n2"})}
+    for time in _LOOKS:
+        there = Counter(node for app in apps for node in found.agents_at(app.name, time))
+        each = [there[f"n{number}"] for number in range(1, found.nodes_at(time) + 1)]
+        row[f"uneven at {time:g} s"] = float(max(each) - min(each))
+    pool = Pool(every=10.0, rule=AgentRule(busy=0.1), spare=3, grant=5.0)
+    pooled = simulate_commits(apps, replace(service, pool=pool), seed=seed, horizon=420.0)
+    row["pool: nodes"] = float(pooled.nodes_at(420.0))
+    for name, one in (("given", found), ("pool", pooled)):
+        row[f"{name}: stall"] = sum(seen.stall for seen in one.log.commits)
+    return row
+
+
+def _placed(columns: dict[str, np.ndarray]) -> list[Claim]:
+    """Figure 9.9."""
+    stacked, apart = columns["stacking: fluctuation"], columns["bandwidth: fluctuation"]
+    between = columns["interval: fluctuation"]
+    read = "read off a plot for one draw of which nothing is given: within 1 GB/s"
+    return [
+        claim("stacking: A gets at least", 3, mean(columns["stacking: least"]), rounded(3, 2), "GB/s", read),
+        claim("stacking: A gets at most", 11.5, mean(columns["stacking: most"]), rounded(11.5, 0.1), "GB/s",
+              "printed with one decimal; our link was fitted to this"),
+        claim("bandwidth: A gets at least", 9.5, mean(columns["bandwidth: least"]), rounded(9.5, 2), "GB/s",
+              f"{read}; our noise"),
+        claim("bandwidth: A gets at most", 11.5, mean(columns["bandwidth: most"]), rounded(11.5, 0.1), "GB/s",
+              "printed with one decimal; our link was fitted to this"),
+        direction("bandwidth fluctuates less than stacking by", "least", mean(100 * (1 - apart / stacked)),
+                  at_least(0.0)),
+        direction("interval fluctuates less than stacking by", "between", mean(100 * (1 - between / stacked)),
+                  at_least(0.0)),
+        direction("bandwidth fluctuates less than interval by", "least", mean(100 * (1 - apart / between)),
+                  at_least(0.0)),
+        claim("bandwidth: nodes with agents", 2, mean(columns["bandwidth: nodes"]), exactly(2), "nodes",
+              "said in words; of four nodes whose least busy one is taken, none stays without an agent"),
+        claim("interval: nodes with agents", 2, mean(columns["interval: nodes"]), exactly(2), "nodes",
+              "said in words, as of bandwidth"),
+    ]  # fmt: skip
+
+
+def _spread(columns: dict[str, np.ndarray]) -> list[Claim]:
+    """Figure 9.10."""
+    balanced = [
+        claim(f"at {time:g} s the fullest and the emptiest node differ by", "balanced",
+              mean(columns[f"uneven at {time:g} s"]), (0.0, 1.0), "agents",
+              "no number is printed: one agent at most")
+        for time in _LOOKS[1:]
+    ]  # fmt: skip
+    return [
+        claim("at 150 s LULESH's agents are on nodes 1 and 2, in", 100, mean(100 * columns["as said"]),
+              exactly(100), "%", "of all seeds; an event log of one run is quoted"),
+        *balanced,
+    ]  # fmt: skip
+
+
+def _placement_beside(columns: dict[str, np.ndarray]) -> list[Figure]:
+    figures = []
+    for name in _RULES:
+        one = mean(columns[f"{name}: mean"])
+        figures.append(figure(f"{name}: A gets on average", one, "GB/s"))
+    gain = change(columns["bandwidth: mean"], columns["stacking: mean"])
+    figures.append(figure("bandwidth over stacking", gain, "%"))
+    nodes = mean(columns["pool: nodes"])
+    asked = "nodes that a pool asks for by itself, busy from 10 % of a link"
+    figures.append(figure(asked, nodes, "nodes"))
+    for name, how in (("given", "nodes given one by one"), ("pool", "nodes as a pool asks for them")):
+        one = mean(columns[f"{name}: stall"])
+        figures.append(figure(f"{how}: all stand still for", one, "s"))
     return figures
