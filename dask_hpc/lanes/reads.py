@@ -13,7 +13,9 @@ interpreter's lock) counts as reading then, so the mark is not taken from what n
 for most of its time.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 #: measurements count from so many tasks on
 ENOUGH = 20
@@ -72,3 +74,17 @@ def _is_reader(name: str) -> bool:
         for first in range(len(words))
         for last in range(first + 1, min(first + 5, len(words)) + 1)
     )
+
+
+def rule_of(path: str, rules: Iterable[str]) -> str:
+    """Of these folders the innermost that a path lies in, or "default"."""
+    inside = (rule for rule in rules if path == rule or path.startswith(rule.rstrip("/") + "/"))
+    return max(inside, key=len, default="default")
+
+
+def file_system(path: str) -> str:
+    """The first folder, or scheme and host of a URL."""
+    if "://" in path:
+        parts = urlsplit(path)
+        return f"{parts.scheme}://{parts.netloc}"
+    return "/" + path.strip("/").split("/")[0]

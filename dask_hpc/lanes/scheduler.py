@@ -3,9 +3,9 @@
 A file system that serves some readers well and collapses under more gets a limit, a person's
 (``hpc.io-lanes``) or one that is found by trying (strategy ``io-lanes``). The tasks that read from it are
 restricted to an address that no worker has; ready, they wait in Dask's state ``no-worker``, best first, and
-pass as others end (``lane_passing.py``). A task that is in flight carries what it would have without lanes.
+pass as others end (``Passage``). A task that is in flight carries what it would have without lanes.
 
-1. A task reads if ``planning/reads.py`` says so when it is submitted. While it waits, measurements may say
+1. A task reads if ``reads.py`` says so when it is submitted. While it waits, measurements may say
    otherwise: then it passes without being counted.
 2. Its file system is the longest configured path that its store lies under; if there is none, for the limit
    "default" and where limits are found by trying, the first folder of the path (or scheme and host of a URL);
@@ -14,16 +14,18 @@ pass as others end (``lane_passing.py``). A task that is in flight carries what 
    too: for the limit "default" they read until they are measured.)
 3. Lanes do not know of each other: one that is full lets the others go on.
 4. Tasks that the user restricted (``workers=``, ``resources=``) and actors are left alone.
+   Writes are in no lane: nothing in a task says that it writes, as Dask has no mark for that, and what waits
+   to be written stays in memory meanwhile, where a read that waits costs nothing.
 5. Another limit applies at once to what waits; which tasks are in a lane is decided when they are submitted.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob, Ready
 from dask_hpc.lanes.lane import Lane, Passage, is_read
+from dask_hpc.lanes.reads import file_system, rule_of
 from dask_hpc.model.io import IoView
 
 _FLIES = frozenset({"processing", "queued"})
@@ -213,30 +215,17 @@ class Lanes:
 
     def _lane(self, task: Any) -> Lane | None:
         path = compat.source(task)
-        under = (rule for rule in self._limits if path and _is_under(path, rule))
-        rule = max(under, key=len, default="default")
+        rule = rule_of(path or "", self._limits)
         if rule not in self._limits and (self._passage.strategy is None or not path):
             return None
         name = rule
         if rule == "default":
-            name = _file_system(path) if path else f"of {compat.group_name(task)}"
+            name = file_system(path) if path else f"of {compat.group_name(task)}"
         lane = self.by_name.get(name)
         if lane is None:
             lane = self.by_name[name] = Lane(name, rule, self._limits.get(rule), rule in self._limits)
             self.tell_strategy()
         return lane
-
-
-def _is_under(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder if folder.endswith("/") else folder + "/")
-
-
-def _file_system(path: str) -> str:
-    """The first folder, or scheme and host of a URL."""
-    if "://" in path:
-        parts = urlsplit(path)
-        return f"{parts.scheme}://{parts.netloc}"
-    return "/" + path.strip("/").split("/")[0]
 
 
 class LaneTuning:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.lanes.reads import ENOUGH, Measured, reads
+from dask_hpc.lanes.reads import ENOUGH, Measured, file_system, reads, rule_of
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,24 @@ def test_more_waiting_never_makes_it_compute(name, is_producer, tasks, computing
 def test_the_mark_is_kept_by_fusion(name, is_producer):
     for fused in (f"{name}-getitem-add", f"getitem-{name}"):
         assert reads(fused, is_producer) >= reads(name, is_producer)
+
+
+@pytest.mark.parametrize(
+    "path, rule",
+    [
+        ("/scratch/me/x.zarr", "/scratch/me"),  # of two folders that it lies in, the inner one
+        ("/scratch/you", "/scratch"),
+        ("/scratch", "/scratch"),
+        ("/scratchy/x", "/"),
+        ("s3://bucket/x", "s3://bucket"),
+        ("s3://other/x", "default"),
+        ("", "default"),
+    ],
+)
+def test_the_innermost_folder_counts(path, rule):
+    rules = ["/scratch", "/scratch/me", "/", "s3://bucket"]
+    assert rule_of(path, rules) == rule_of(path, rules[::-1]) == rule
+
+
+def test_a_file_system_is_the_first_folder_or_a_host():
+    assert file_system("/scratch/me/x") == "/scratch" and file_system("s3://bucket/x/y") == "s3://bucket"

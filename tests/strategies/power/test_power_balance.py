@@ -1,0 +1,79 @@
+"""The account of watts, by hand: least and most of everything are told apart."""
+
+import pytest
+from power_machine import job, machine, rigid
+
+from dask_hpc.model.power import Corridor, PowerRange
+from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.strategies.power.balance import Balance, Bounds, Coming, common
+
+JOB = PowerRange(60, 100)
+
+
+@pytest.fixture
+def snapshot():
+    """Eight nodes of 10 W when idle: a job on four, one works outside of jobs, and another one will."""
+    figures = {"active": PowerRange(70, 110), "outside": PowerRange(40, 80)}
+    return Snapshot(machine(running=[job("a", 4, power=JOB)], outside_nodes=1, outside_wanted=2, **figures))
+
+
+@pytest.fixture
+def balance(snapshot):
+    return Balance.of(snapshot, snapshot.power, bias=5, extra=PowerRange(1, 3))
+
+
+def test_the_figures_of_a_machine(balance):
+    assert balance.planned == PowerRange(240 + 80 + 20 + 5 - 1, 400 + 160 + 20 + 5 + 3)
+    assert balance.peak == 588
+    assert balance.with_outside(1) == 400 + 80 + 30 + 5 + 3
+    assert balance.now == PowerRange(240 + 40 + 30, 400 + 80 + 30)
+    assert balance.active == 4 * 90 + 2 * 70
+    assert (balance.working, balance.resting) == (6, 2 * 10 + 5 + 3)
+    assert balance.alone("a", 3) == 300 + 50 + 5 + 3
+
+
+def test_who_is_in_doubt_may_draw_what_working_nodes_do(snapshot, balance):
+    assert balance.at_worst("a") == JOB
+    wary = Balance.of(snapshot, snapshot.power, is_wary=True)
+    assert wary.at_worst("a") == PowerRange(60, 110) and wary.peak == 4 * 110 + 160 + 20
+
+
+def test_what_is_given_up_is_drawn_until_it_is_gone(balance):
+    balance.book("a", 4, 3)
+    assert balance.planned == PowerRange(180 + 80 + 30 + 4, 300 + 160 + 30 + 8) and balance.peak == 588
+    balance.book("a", 3, 5)
+    assert balance.peak == 588 + 2 * 100 - 2 * 10
+
+
+def test_a_job_grows_as_far_as_its_most_fits(balance):
+    grown = job("a", 4, power=JOB)
+    assert balance.fits("a", 4, 5, 678) and not balance.fits("a", 4, 5, 677)
+    assert balance.largest(grown, 4, 6, 700) == 5
+    assert balance.largest(grown, 4, 6, 677) == 4
+
+
+def test_too_much_counts_by_the_most_and_too_little_by_the_least():
+    bounds = Bounds(100, 200, 10)
+    assert bounds.side(PowerRange(90, 210)) == bounds.side(PowerRange(110, 210)) == "upper"
+    assert bounds.side(PowerRange(90, 190)) == "lower" and bounds.side(PowerRange(100, 200)) == ""
+    assert (bounds.floor, bounds.ceiling) == (110, 190)
+    assert Bounds.around(100, 120, 10).edge == 5
+
+
+def test_what_is_inside_now_and_later():
+    corridor = Corridor(((0, 100, 500), (10, 200, 600), (20, 50, 300)))
+    assert common(corridor, 5, 6, 0) == Bounds(200, 500)
+    assert common(corridor, 5, 20, 0) == Bounds(200, 300)
+    assert common(corridor, 25, 9, 0) is None
+    assert common(Corridor(((0, 0, 100), (10, 200, 600))), 5, 6, 0) is None
+
+
+def test_bounds_to_come_leave_room_for_the_smallest_sizes_at_their_most(snapshot, balance):
+    coming = Coming(snapshot, balance, Corridor(((0, 0, 1000), (150, 0, 500))), 1000, 0)
+    new = PowerRange(5, 100)  # of the new one, too, the most counts; "a" needs 90 W above idle
+    balance.view.jobs["r"] = new
+    assert coming.admits(rigid("r", 3, power=new), 3)  # 270 W of 500 - 88 - 90
+    assert not coming.admits(rigid("r", 4, power=new), 4)
+    assert coming.admits(rigid("r", 4, power=new, walltime=40), 4)  # gone by then
+    coming.book(rigid("r", 1, power=new), 1)
+    assert not coming.admits(rigid("r", 3, power=new), 3)
