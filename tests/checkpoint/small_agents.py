@@ -46,6 +46,13 @@ def wanted(futures, worker):
     return [{"key": one.key, "source": worker.address} for one in futures]
 
 
+async def copy(s, futures, like=None):
+    """A copy of each that is in memory."""
+    service = s.plugins[NAME]
+    orders = service.placement.orders(((one.key, 1) for one in futures), like)
+    return await service.maker.make(orders)
+
+
 def value(agent, content):
     found = agent.kept.get(content).apart()
     found.check()

@@ -40,7 +40,7 @@ async def test_agents_follow_the_nodes_that_hold_the_data(c, s, *workers):
     async with await dask_hpc.manage(c, policy="checkpoint-agents-rigid") as manager:
         await manager.set(**changes)
         first = await protected(c, workers[:1], 6)
-        choosing = s.plugins[NAME].choosing
+        choosing = s.plugins[NAME].choice
         assert choosing.known["x"].agents == 1
         known = s.plugins[NAME].catalogue
         assert len({agent for f in first for agent in known.where(f.key)[1]}) == 1
@@ -55,7 +55,7 @@ async def test_agents_follow_the_nodes_that_hold_the_data(c, s, *workers):
 @cluster4
 async def test_crowded_agents_want_another_node_and_say_so_once(c, s, *workers):
     futures = await protected(c, workers[:1], 6)
-    pool = s.plugins[NAME]._pool
+    pool = s.plugins[NAME].choice
     pool.look()
     assert s.plugins[NAME].nodes_wanted == 2 and not told(s, "more-nodes")
     for worker in workers:
@@ -63,11 +63,11 @@ async def test_crowded_agents_want_another_node_and_say_so_once(c, s, *workers):
         agent.kept.budget = agent.kept.allowed = agent.kept.nbytes * 1.05 + 1
         agent.kept.shelf.budget = 0
         await worker.heartbeat()
-    for known in (s.plugins[NAME].agents._kept_at,):
-        known.update({address: (0.0, since - 2, 0.0) for address, (_, since, _) in known.items()})
+    for known in s.plugins[NAME].agents._known.values():
+        known.kept = (0.0, known.kept[1] - 2, 0.0)
     for _ in range(2):
         pool.look()
-    assert s.plugins[NAME].nodes_wanted == 5 and pool.is_urgent
+    assert s.plugins[NAME].nodes_wanted == 5
     (why,) = told(s, "more-nodes")
     assert "commits fail soon" in why and "95% full" in why and futures
 
@@ -81,14 +81,14 @@ async def test_a_link_that_is_full_wants_another_node(c, s, *workers):
     for agent, worker in zip(agents, workers, strict=True):
         agent.link = 2 * agent.traffic.facts()["traffic"] + 1.0
         await worker.heartbeat()
-    pool = s.plugins[NAME]._pool
+    pool = s.plugins[NAME].choice
     pool.look()
     assert not told(s, "more-nodes") and s.plugins[NAME].nodes_wanted == 2
     for agent, worker in zip(agents, workers, strict=True):
         agent.link /= 2.2
         await worker.heartbeat()
     pool.look()
-    assert s.plugins[NAME].nodes_wanted == 5 and not pool.is_urgent
+    assert s.plugins[NAME].nodes_wanted == 5
     (why,) = told(s, "more-nodes")
     assert "of its link" in why and "when there is one to spare" in why and futures
 

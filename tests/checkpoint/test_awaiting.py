@@ -6,14 +6,14 @@ from distributed import Event
 from distributed.utils_test import async_poll_for, gen_cluster
 
 from dask_hpc.checkpoint.scheduler import commits as awaiting
-from dask_hpc.checkpoint.scheduler.commits import Awaiting
+from dask_hpc.checkpoint.scheduler.commits import AwaitedResults
 
 two = gen_cluster(client=True, nthreads=[("", 1)] * 2)
 
 
 def heard(scheduler):
     """One that hears of all moves, as it does from the controller."""
-    found = Awaiting(scheduler)
+    found = AwaitedResults(scheduler)
 
     class Ears:
         name = "ears"

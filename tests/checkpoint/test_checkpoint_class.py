@@ -407,11 +407,11 @@ async def test_one_death_after_another_leaves_a_version_whole(c, s, *workers):
         version = service.commits.series["run"].complete
         for worker in workers[:2]:
             await worker.close()
-            await async_poll_for(lambda: all(map(service.copying.holders, version.keys.values())), 20)
+            await async_poll_for(lambda: all(map(service.agents.holders, version.keys.values())), 20)
             if worker is workers[0]:
                 await async_poll_for(
                     lambda: all(len(set(h) | set(service.catalogue.where(k)[1])) > 1
-                                for k in version.keys.values() if (h := service.copying.holders(k))), 20,
+                                for k in version.keys.values() if (h := service.agents.holders(k))), 20,
                 )  # fmt: skip
         told = await c.scheduler.hpc_checkpoint_open(name="run", client=c.id)
         found = await in_memory(c, told["version"])
@@ -442,7 +442,7 @@ async def test_the_journal_tells_what_was_in_memory(c, s, *workers, tmp_path):
     await async_poll_for(lambda: (read_note(str(tmp_path), "run") or {}).get("step") == 2, 10)
     assert series["run"].newest == {"partner": 2, "store": 1}, "auto does not store each version"
     service = s.plugins["dask-hpc-checkpoint"]
-    service.commits.let_go(series.pop("run").complete, "newest")  # as if the cluster were another
+    service.queue.let_go(series.pop("run").complete, "newest")  # as if the cluster were another
     with pytest.warns(UserWarning, match="iteration 2 was in memory.*going on from 1"):
         other = await dask_hpc.Checkpoint("run", str(tmp_path), client=c)
     assert other.step == 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from distributed import Client, Worker, WorkerPlugin
 from distributed.utils_test import async_poll_for, gen_cluster
-from small_agents import results, start
+from small_agents import copy, results, start
 from worker_process import empty_cluster, family, worker_process
 
 import dask_hpc
@@ -129,7 +129,7 @@ async def test_a_flush_waits_for_nobody_who_has_gone(c, s, a, b, d, tmp_path):
         gone = "tcp://127.0.0.1:1"
         began = monotonic()
         with pytest.raises(ConnectionError, match="has gone"):
-            await service.calling.call(gone, "hpc_agent_run", call=b"")
+            await service.calls.call(gone, "hpc_agent_run", call=b"")
         entered = asyncio.Event()
 
         async def hang():
@@ -137,9 +137,9 @@ async def test_a_flush_waits_for_nobody_who_has_gone(c, s, a, b, d, tmp_path):
             await asyncio.Event().wait()
 
         b.handlers["hang"] = hang
-        dying = asyncio.ensure_future(service.calling.call(b.address, "hang"))
+        dying = asyncio.ensure_future(service.calls.call(b.address, "hang"))
         await entered.wait()
-        service.calling.worker_is_gone(b.address)
+        service.calls.worker_is_gone(b.address)
         with pytest.raises(ConnectionError, match="has gone"):
             await dying
         assert monotonic() - began < 5
@@ -170,8 +170,7 @@ async def test_an_agent_that_closes_still_answers(c, s, a, b, d, caplog):
 async def test_names_that_share_keys_make_one_copy(c, s, a, b, d):
     shared = await results(c, a, *[1000] * 20)
     await start(c, a, b, d)
-    copying = s.plugins[NAME].copying
     keys = [one.key for one in shared]
-    first, second = await asyncio.gather(*(copying.make(copying.orders(keys, lambda _: 1)) for _ in "ab"))
+    first, second = await asyncio.gather(*(copy(s, shared) for _ in "ab"))
     assert first.copies == 20 and second.copies == 0
     assert all(len(s.plugins[NAME].catalogue.where(key)[1]) == 1 for key in keys)

@@ -93,7 +93,7 @@ async def test_copies_are_on_others_before_a_drain_ends(c, s, a, b, d):
     had = controller_of(s).catalogue.on(b.address)
     contents = list(had)
     assert contents
-    await controller_of(s).drain([b.address])
+    await controller_of(s).keeper.drain([b.address])
     known = controller_of(s).catalogue
     assert all(known.contents[one].where - {b.address} for one in contents)
     assert is_safe(s, futures) and "leave are on others" in told(s, "drain")[0]
@@ -122,10 +122,10 @@ async def test_what_agents_forget_is_copied_again_and_what_nobody_needs_is_dropp
     some = list(controller_of(s).catalogue.on(b.address))[:2]
     agent.kept.drop_all(some)
     agent.kept.add(d.plugins[AGENT].kept.get(next(iter(controller_of(s).catalogue.on(d.address)))))
-    agreeing = controller_of(s)._agreeing
+    agreeing = controller_of(s).keeper
     for _ in range(2):
         await b.heartbeat()
-        await agreeing.look()
+        await agreeing.ask_who_differs()
     await async_poll_for(lambda: is_safe(s, futures), 10)
     known = controller_of(s).catalogue
     for worker in (a, b, d):
@@ -186,7 +186,7 @@ async def test_too_many_errors_of_ours_switch_us_off(c, s, a, b, d):
     def broken(*args, **kwargs):
         raise ZeroDivisionError("ours")
 
-    known._release = broken
+    known.keeper.release = broken
     more = c.map(block, range(20), pure=False)
     await wait(more)
     await c.scheduler.hpc_protect(name="more", keys=[f.key for f in more])
@@ -202,12 +202,12 @@ async def test_too_many_errors_of_ours_switch_us_off(c, s, a, b, d):
 async def test_managed_before_or_after(c, s, a, b, d):
     futures = await protected(c, a)
     async with await dask_hpc.manage(c, policy="checkpoint-agents-rigid") as manager:
-        assert controller_of(s).choosing.rule.rank == "bandwidth"
+        assert controller_of(s).choice.rule.rank == "bandwidth"
         await manager.set(**{"checkpoint.rank": "power"})
-        assert controller_of(s).choosing.rule.rank == "power"
+        assert controller_of(s).choice.rule.rank == "power"
         more = await protected(c, a, name="more")
         assert is_safe(s, more)
-    assert controller_of(s).choosing.rule.rank == "memory"
+    assert controller_of(s).choice.rule.rank == "memory"
     assert is_safe(s, futures) and not controller_of(s).errors
 
 

@@ -83,7 +83,7 @@ async def _all_is_well(client, s, futures):
     for _ in range(3):
         for address in s.workers:
             await client.run(_say, workers=[address])
-        await known._agreeing.look()
+        await known.keeper.ask_who_differs()
     deadline = asyncio.get_running_loop().time() + 20
     while not await survivors_agree(s):
         assert asyncio.get_running_loop().time() < deadline

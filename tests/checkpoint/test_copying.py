@@ -84,7 +84,7 @@ async def test_no_more_than_a_window_is_pinned(c, s, a, b, d):
     futures = await blocks_on(c, a, 40, nbytes=10_000)
     await dask_hpc.protect(futures[:1], name="y", client=c)
     await commit(c, "y")
-    copying, most, enter = controller_of(s).copying, [], controller_of(s).copying._enter
+    copying, most, enter = controller_of(s).maker, [], controller_of(s).maker._enter
     copying._window = lambda: 50_000.0
 
     def look(parcel):
@@ -123,7 +123,7 @@ async def test_what_is_released_in_the_middle_leaves_nothing_behind(c, s, a, b, 
     await dask_hpc.protect(others, name="y", client=c)
     await commit(c, "y")
     going, release = asyncio.Event(), asyncio.Event()
-    copying, ask = controller_of(s).copying, controller_of(s).copying._ask
+    copying, ask = controller_of(s).maker, controller_of(s).maker._ask
 
     async def slow(*args):
         going.set()
@@ -164,7 +164,7 @@ async def test_a_hundred_thousand_blocks_are_dealt_in_small_steps(c, s, a, b, d)
     futures = await blocks_on(c, a, 1)
     await dask_hpc.protect(futures, name="y", client=c)
     await commit(c, "y")
-    copying = controller_of(s).copying
+    copying = controller_of(s).maker
     copying.longest_pause = 0.0
     keys = (futures[0].key for _ in range(100_000))
     sent = []
@@ -174,7 +174,7 @@ async def test_a_hundred_thousand_blocks_are_dealt_in_small_steps(c, s, a, b, d)
         copying._leave(parcel)
 
     copying._send = send
-    await copying.make(copying.orders(keys, lambda key: 2))
+    await copying.make(controller_of(s).placement.orders((key, 2) for key in keys))
     assert sum(sent) == 100_000
     print(f"longest pause: {copying.longest_pause * 1e3:.1f} ms")
     assert copying.longest_pause < 0.2

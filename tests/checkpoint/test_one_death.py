@@ -5,6 +5,7 @@ import asyncio
 import numpy as np
 from distributed import wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
+from small_agents import copy
 
 import dask_hpc
 from dask_hpc.checkpoint.worker.agent import NAME as AGENT
@@ -69,19 +70,19 @@ async def test_no_version_counts_whose_only_copy_came_to_where_its_result_is(c, 
     await wait(u)
     await dask_hpc.protect(u, "u", every="1h", client=c)
     ours = controller(s)
-    make = ours.copying.make
+    make = ours.maker.make
 
     async def made_and_moved(*args):
-        ours.copying.make = make
+        ours.maker.make = make
         made = await make(*args)
         (agent,) = ours.catalogue.where("u-0")[1]
-        ours.keeping.arrived = lambda address, keys: None  # nor does anybody hear of it in time
+        ours.keeper.arrived = lambda address, keys: None  # nor does anybody hear of it in time
         s.request_acquire_replicas(agent, ["u-0"], stimulus_id="moved")
         await async_poll_for(lambda: len(s.tasks["u-0"].who_has) == 2, 10)
         s.request_remove_replicas(a.address, ["u-0"], stimulus_id="moved")
         return made
 
-    ours.copying.make = made_and_moved
+    ours.maker.make = made_and_moved
     await copied(c, "u")
     held = {worker.address for worker in s.tasks["u-0"].who_has}
     assert len(held) == 1 and set(ours.catalogue.where("u-0")[1]) - held
@@ -113,7 +114,7 @@ async def test_a_copy_that_an_agent_is_told_to_drop_is_not_counted(c, s, a, b):
     x = await c.scatter(np.arange(50), workers=[a.address], hash=False)
     await dask_hpc.protect(x, "x", client=c)
     await copied(c, "x")
-    known, copying = controller(s).catalogue, controller(s).copying
+    known, maker = controller(s).catalogue, controller(s).maker
     content, (agent,) = known.where(x.key)
     assert agent == b.address
     take, drop, asked = b.handlers["hpc_agent_take"], b.handlers["hpc_agent_drop"], asyncio.Event()
@@ -129,14 +130,14 @@ async def test_a_copy_that_an_agent_is_told_to_drop_is_not_counted(c, s, a, b):
 
     b.handlers.update(hpc_agent_take=taking, hpc_agent_drop=dropping)
     known.lost(agent, [content])
-    leaving = asyncio.ensure_future(copying.drop({content: [agent]}))
+    leaving = asyncio.ensure_future(maker.drop({content: [agent]}))
     await asyncio.sleep(0)
-    await copying.copy([x.key])
+    await copy(s, [x])
     await leaving
     assert known.where(x.key) == (content, [agent])
     assert content in b.plugins[AGENT].kept
     # and what is needed again by then is not dropped
-    await copying.drop({content: [agent]})
+    await maker.drop({content: [agent]})
     assert content in b.plugins[AGENT].kept
     assert controller(s).agents.asked(agent) is not None and not controller(s).errors
 

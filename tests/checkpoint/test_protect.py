@@ -154,7 +154,7 @@ async def test_what_is_still_computed_is_copied_when_it_is_there(c, s, a, b, d):
 async def test_the_caller_waits_for_nothing(c, s, a, b, d):
     """Not for keys that Dask does not know yet, nor for agents, nor for copies."""
     await dask_hpc.protect(c.submit(inc, 1), "first", client=c)
-    controller(s).copying.make = lambda *rest: asyncio.sleep(1000)
+    controller(s).maker.make = lambda *rest: asyncio.sleep(1000)
     big = c.submit(np.ones, 10**6)
     began = monotonic()
     await dask_hpc.protect(big, "big", client=c)

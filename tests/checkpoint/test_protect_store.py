@@ -297,7 +297,7 @@ def test_how_often_nodes_fail_is_configured():
     @three_with(None, mtbf={"partner": "1 h"})
     async def run(c, s, a, b, d):
         await dask_hpc.protect(c.submit(inc, 1), "x", client=c)
-        assert controller(s).protections.failures.rate("partner") == pytest.approx(1 / 3600, rel=0.1)
+        assert controller(s).failures.rate("partner") == pytest.approx(1 / 3600, rel=0.1)
 
     run()
     for bad in ({"moon": "1 h"}, {"disk": 0}, {"disk": "soon"}, "1 h", {"store": "inf"}):

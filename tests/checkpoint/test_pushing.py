@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from distributed import wait
 from distributed.utils_test import gen_cluster
-from small_agents import results, start, value
+from small_agents import copy, results, start, value
 
 import dask_hpc
-from dask_hpc.checkpoint.scheduler import choice as choosing
+from dask_hpc.checkpoint.scheduler import agents as choosing
 from dask_hpc.checkpoint.scheduler.copies import pushed
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 
@@ -52,7 +52,7 @@ def test_copies_are_the_same(rule, senders, monkeypatch):
         catalogue = s.plugins[NAME].catalogue
         for one in [*some, *large]:
             content, (where,) = catalogue.where(one.key)
-            holders = s.plugins[NAME].copying.holders(one.key)
+            holders = s.plugins[NAME].agents.holders(one.key)
             assert where not in holders
             np.testing.assert_array_equal(value(agents[where], content), await one)
         if senders is not None:
@@ -72,14 +72,13 @@ def test_what_an_agent_has_is_not_sent_again(rule, monkeypatch):
     async def run(c, s, *workers):
         await start(c, *workers)
         first = await results(c, workers[0], *[1000] * 6)
-        copying = s.plugins[NAME].copying
         known = s.plugins[NAME].catalogue
-        made = await copying.copy([one.key for one in first])
+        made = await copy(s, first)
         assert made.moved == 6000
         again = await results(c, workers[0], *[1000] * 6, name="again")
         await wait(again)
         like = {b.key: known.where(a.key)[0] for a, b in zip(first, again, strict=True)}
-        made = await copying.copy([one.key for one in again], like=like)
+        made = await copy(s, again, like)
         assert made.copies == 6 and made.moved == 0
 
     run()
@@ -88,8 +87,8 @@ def test_what_an_agent_has_is_not_sent_again(rule, monkeypatch):
 @four
 async def test_a_sender_that_is_gone_is_an_error_and_no_wait(c, s, *workers):
     await start(c, *workers)
-    calling = s.plugins[NAME].calling
+    calling = s.plugins[NAME].calls
     blocks = [{"key": "x", "source": "tcp://127.0.0.1:1", "have": []}]
     async with asyncio.timeout(5):
-        (said,) = await pushed(calling, workers[0].address, blocks, None)
+        (said,) = await pushed(calling, workers[0].address, blocks, str)
     assert "has gone" in said["error"]

@@ -9,7 +9,7 @@ from distributed import futures_of, wait
 from distributed.utils_test import async_poll_for, gen_cluster
 
 import dask_hpc
-from dask_hpc.checkpoint.scheduler import diary as status
+from dask_hpc.checkpoint.scheduler import status
 
 cluster3 = gen_cluster(client=True, nthreads=[("", 1)] * 3)
 

@@ -1,175 +1,179 @@
-"""What is known of the agents of a cluster: what each said last, what it was promised since, who is silent.
+"""The agents of a cluster for whoever has copies made: what each said last and was promised since, which of
+them an item has, and how many nodes there are to be for their sake.
 
 A heartbeat may be seconds old when blocks are dealt. What was dealt meanwhile is in our own books: what the
 catalogue says an agent has, and what is on its way to it.
 """
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from math import ceil, inf
 from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
+from dask_hpc.checkpoint.scheduler.catalogue import Dealing
+from dask_hpc.checkpoint.scheduler.context import Context, holders
+from dask_hpc.checkpoint.scheduler.diary import Tally
 from dask_hpc.checkpoint.worker.agent import METRIC, NAME, Agent
-from dask_hpc.model.checkpoint import AgentNode
-from dask_hpc.model.node import Nodes
+from dask_hpc.model.checkpoint import AgentNode, ItemAgents
+from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 
 _PATIENCE = 5.0  # seconds for agents to come
 _FIRST_PAUSE, _LAST_PAUSE = 0.5, 30.0  # seconds in which an agent that did not answer is not asked
 _MINUTE = 60.0
 
 
-class Agents:
-    """``nodes`` says which of them fail together."""
+@dataclass
+class _Known:
+    """Of one agent."""
 
-    def __init__(self, scheduler: Any, nodes: Nodes, catalogue: Catalogue) -> None:
-        self._scheduler = scheduler
-        self._nodes = nodes
-        self._catalogue = catalogue
-        #: by address, what each agent said first; its heartbeats say more
-        self._said: dict[str, dict[str, Any]] = {}
-        #: by address, bytes on their way, and when blocks were dealt to it first
-        self._promised: dict[str, float] = {}
-        self._since: dict[str, float] = {}
-        #: by address, how much it kept when it said that it was full
-        self._full_at: dict[str, float] = {}
-        #: by address, until when it is not asked, and how long it was left alone the last time
-        self._silent: dict[str, tuple[float, float]] = {}
+    #: what it said first; its heartbeats say more
+    said: dict[str, Any]
+    #: bytes on their way, how often it was asked for copies, and since when
+    promised: float = 0.0
+    asked: int = 0
+    since: float = inf
+    #: how much it kept when it said that it was full
+    full_at: float | None = None
+    #: until when it is not asked, and how long it is left alone if it does not answer
+    silent_until: float = 0.0
+    pause: float = _FIRST_PAUSE
+    #: how much it kept at which time, and how fast that grew before
+    kept: tuple[float, float, float] | None = None
+
+
+class Agents:
+    """All agents, by address."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._known: dict[str, _Known] = {}
         self._leaving: dict[str, int] = {}
-        #: by address, how often it was asked for copies
-        self._asked: dict[str, int] = {}
-        #: by address, how much it kept at which time, and how fast that grew before
-        self._kept_at: dict[str, tuple[float, float, float]] = {}
         self._new_agent = asyncio.Event()
 
     def ready(self, address: str, facts: dict[str, Any]) -> None:
         """A worker has an agent."""
-        self._said[address] = facts
-        self._silent.pop(address, None)
-        self._catalogue.joins(address)
+        self._known.setdefault(address, _Known(facts)).said = facts
+        self.answers(address)
+        self._context.catalogue.joins(address)
         self._new_agent.set()
 
     def gone(self, address: str) -> None:
         """A worker is gone."""
-        for known in (
-            self._said,
-            self._promised,
-            self._full_at,
-            self._silent,
-            self._since,
-            self._asked,
-            self._kept_at,
-        ):
-            known.pop(address, None)
+        self._known.pop(address, None)
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """All agents by address, with what each said last."""
-        heard = compat.metrics(self._scheduler, METRIC)
-        return {address: facts | dict(found) for address, facts, found in self._with(dict(heard))}
-
-    def _with(self, heard: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-        for address, facts in self._said.items():
-            found = heard.get(address)
-            yield address, facts, found if isinstance(found, dict) else {}
+        heard = dict(compat.metrics(self._context.scheduler, METRIC))
+        found = {}
+        for address, known in self._known.items():
+            said = heard.get(address)
+            found[address] = known.said | (said if isinstance(said, dict) else {})
+        return found
 
     def __contains__(self, address: object) -> bool:
-        return address in self._said
+        return address in self._known
+
+    # what copies depend on: see ``placement.View``
+
+    def holders(self, key: Hashable) -> tuple[str, ...]:
+        """The workers that have a key's result."""
+        return holders(self._context, key)
+
+    def nbytes(self, key: Hashable) -> int:
+        """Of a key's result."""
+        return compat.size(compat.find_task(self._context.scheduler, key))
+
+    def is_coming(self, key: Hashable) -> bool:
+        """Whether it is being computed, or loaded."""
+        task = compat.find_task(self._context.scheduler, key)
+        return task is not None and compat.is_unfinished(task)
 
     def is_able(self, address: str) -> bool:
         """Whether it may be asked to keep something now."""
-        is_here = address in self._said and compat.is_running(self._scheduler, address)
-        return is_here and not self._leaving.get(address) and self._silent_until(address) <= monotonic()
-
-    def node_of(self, address: str) -> str:
-        """The node that a worker is on."""
-        return self._nodes.node_of(address)
+        known = self._known.get(address)
+        if known is None or not compat.is_running(self._context.scheduler, address):
+            return False
+        return not self._leaving.get(address) and known.silent_until <= monotonic()
 
     def domain_of(self, address: str) -> str:
         """What fails together with a worker: its node; where there is but one, its process."""
-        return self._nodes.node_of(address) if len(self._nodes) > 1 else address
+        nodes = self._context.nodes
+        return nodes.node_of(address) if len(nodes) > 1 else address
 
     def free_of(self, domains: Collection[str]) -> int:
         """In how many other failure domains there is one that may be asked."""
-        return len({self.domain_of(one) for one in self._said if self.is_able(one)}.difference(domains))
+        return len({self.domain_of(one) for one in self._known if self.is_able(one)}.difference(domains))
 
     def able(self, watts: Mapping[str, float] | None = None) -> list[AgentNode]:
         """Those that may be asked to keep something now."""
         found = []
         for address, said in self.facts().items():
-            if not self.is_able(address):
-                continue
-            found.append(self._as_node(address, said, (watts or {}).get(self._nodes.node_of(address), 0.0)))
+            if self.is_able(address):
+                node = self._context.nodes.node_of(address)
+                found.append(self._as_node(address, said, (watts or {}).get(node, 0.0)))
         return found
 
     def _as_node(self, address: str, said: Mapping[str, Any], watts: float) -> AgentNode:
+        known = self._known[address]
         kept = _total(said, "used", "disk_used")
         budget = _total(said, "budget", "disk_budget")
-        booked = self._catalogue.nbytes_on(address) + self._promised.get(address, 0.0)
-        if address in self._full_at:
-            if kept < self._full_at[address]:
-                del self._full_at[address]
+        booked = self._context.catalogue.nbytes_on(address) + known.promised
+        if known.full_at is not None:
+            if kept < known.full_at:
+                known.full_at = None
             else:
                 kept = budget
-        since = self._since.get(address)
         return AgentNode(
             address,
             budget,
             max(kept, booked),
             traffic=_number(said, "traffic"),
-            link=_number(said, "link", float("inf")),
+            link=_number(said, "link", inf),
             commits=_number(said, "commits"),
-            filling=self._filling(address, max(kept, booked)),
+            filling=_filling(known, max(kept, booked)),
             watts=watts,
-            joined=int(since is not None and monotonic() - since < _MINUTE),
+            joined=int(monotonic() - known.since < _MINUTE and known.since < inf),
             idle_for=_number(said, "idle_for"),
             domain=self.domain_of(address),
         )
-
-    def _filling(self, address: str, kept: float) -> float:
-        """Bytes per second, over the last second or more."""
-        now = monotonic()
-        before, since, rate = self._kept_at.get(address, (kept, now, 0.0))
-        if now - since >= 1.0:
-            rate = (kept - before) / (now - since)
-            before, since = kept, now
-        self._kept_at[address] = (before, since, rate)
-        return rate
-
-    def _silent_until(self, address: str) -> float:
-        return self._silent.get(address, (0.0, 0.0))[0]
 
     # what happens to them
 
     def asked(self, address: str) -> int | None:
         """How often it was asked for copies so far; None while some are on their way."""
-        return None if self._promised.get(address) else self._asked.get(address, 0)
+        known = self._known.get(address)
+        if known is None:
+            return 0
+        return None if known.promised else known.asked
 
     def promise(self, address: str, nbytes: float) -> None:
         """Bytes are on their way to an agent; or, if there are less than none, have arrived or never will."""
-        if address in self._said:
-            self._promised[address] = max(0.0, self._promised.get(address, 0.0) + nbytes)
-            self._since.setdefault(address, monotonic())
-            self._asked[address] = self._asked.get(address, 0) + 1
+        if (known := self._known.get(address)) is not None:
+            known.promised = max(0.0, known.promised + nbytes)
+            known.since = min(known.since, monotonic())
+            known.asked += 1
 
     def is_full(self, address: str) -> None:
         """It said so; until its heartbeats say otherwise."""
-        said = self.facts().get(address)
-        if said is not None:
-            self._full_at[address] = _total(said, "used", "disk_used")
+        if (known := self._known.get(address)) is not None:
+            known.full_at = _total(self.facts()[address], "used", "disk_used")
 
     def is_silent(self, address: str) -> None:
         """It did not answer: it is left alone for a while, each time for longer."""
-        if address in self._said:
-            _, pause = self._silent.get(address, (0.0, _FIRST_PAUSE / 2))
-            pause = min(2 * pause, _LAST_PAUSE)
-            self._silent[address] = (monotonic() + pause, pause)
+        if (known := self._known.get(address)) is not None:
+            known.silent_until = monotonic() + known.pause
+            known.pause = min(2 * known.pause, _LAST_PAUSE)
 
     def answers(self, address: str) -> None:
         """It answered."""
-        self._silent.pop(address, None)
+        if (known := self._known.get(address)) is not None:
+            known.silent_until, known.pause = 0.0, _FIRST_PAUSE
 
     @contextmanager
     def without(self, addresses: Collection[str]) -> Iterator[None]:
@@ -188,9 +192,20 @@ class Agents:
         """Until all running workers have an agent, for a few seconds at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                while not compat.running_workers(self._scheduler) <= self._said.keys():
+                while not compat.running_workers(self._context.scheduler) <= self._known.keys():
                     self._new_agent.clear()
                     await self._new_agent.wait()
+
+
+def _filling(known: _Known, kept: float) -> float:
+    """Bytes per second, over the last second or more."""
+    now = monotonic()
+    before, since, rate = known.kept or (kept, now, 0.0)
+    if now - since >= 1.0:
+        rate = (kept - before) / (now - since)
+        before, since = kept, now
+    known.kept = (before, since, rate)
+    return rate
 
 
 def _number(said: Mapping[str, Any], name: str, default: float = 0.0) -> float:
@@ -200,6 +215,128 @@ def _number(said: Mapping[str, Any], name: str, default: float = 0.0) -> float:
 
 def _total(said: Mapping[str, Any], *names: str) -> float:
     return sum(_number(said, name) for name in names)
+
+
+_SAMPLE = 2000  # keys that say on which nodes an item's data is
+_LEAST = 2**20  # bytes; what takes the time of a smaller commit is not the agents
+_DEFAULT = AgentRule()
+
+
+class AgentChoice:
+    """Which agents an item (what is protected under a name) has, as the policy in force says, from what its
+    commits have taken so far; and how many nodes the copies of all items need."""
+
+    def __init__(self, context: Context, agents: Agents) -> None:
+        self._context = context
+        self._agents = agents
+        #: by name: how many agents it has; how many it had in its last commit; bytes that stand for one
+        self.known: dict[str, ItemAgents] = {}
+        self._had: dict[str, int] = {}
+        self._usual: dict[str, float] = {}
+        #: so many nodes there are to be
+        self.wanted = 0
+        self._told = ""
+        self._idle: set[str] = set()
+
+    @property
+    def rule(self) -> Any:
+        """The strategy in force: that of the policy, if the cluster is managed and it has one."""
+        return getattr(getattr(self._control, "policy", None), "checkpoint", None) or _DEFAULT
+
+    def dealing(self, item: str, keys: Iterable[Hashable]) -> Dealing:
+        """How blocks of an item, which has these keys, are dealt now; those of no item go to all agents by
+        turns."""
+        able = self._agents.able(self._watts())
+        nodes = self.rule.order(able)
+        if not item or not able:
+            return Dealing(nodes)
+        some = list(islice(keys, _SAMPLE))
+        domains, nbytes = self._data(some)
+        known = self.known.get(item)
+        size = self._size(some, domains)
+        now = self.rule.first(size, len(able)) if known is None else self.rule.resized(known, size)
+        if known is not None and now.agents != known.agents:
+            self._context.tell("agents", f"{item}: {now.agents} agents, as its data is on {size} nodes now")
+        self.known[item] = now
+        count = max(1, min(now.agents, len(able)))
+        self._had[item] = count
+        return Dealing(nodes, self.rule.slots(count, able, nbytes / count, domains))
+
+    def committed(self, item: str, tally: Tally, seconds: float) -> None:
+        """A commit of an item is over."""
+        known = self.known.get(item)
+        if known is None or tally.moved < _LEAST or not tally.copies or tally.failed:
+            return
+        usual = self._usual.setdefault(item, float(tally.moved))
+        most = max(1, len(self._agents.able()))
+        now = self.rule.committed(known, self._had[item], seconds * usual / tally.moved, most, inf)
+        self.known[item] = now
+        if now.agents != known.agents:
+            took = f"{tally.moved / 1e6:.3g} MB took {seconds:.3g} s"
+            self._context.tell("agents", f"{item}: {now.agents} agents instead of {known.agents}: {took}")
+
+    def forget(self, item: str) -> None:
+        """It is protected no longer."""
+        for known in (self.known, self._had, self._usual):
+            known.pop(item, None)
+
+    def _data(self, keys: Collection[Hashable]) -> tuple[set[str], float]:
+        """The failure domains in which these results are, and their bytes."""
+        domains: set[str] = set()
+        nbytes = 0
+        for key in keys:
+            task = compat.find_task(self._context.scheduler, key)
+            if task is not None:
+                nbytes += compat.size(task)
+                domains.update(map(self._agents.domain_of, compat.holders(task)))
+        return domains, float(nbytes)
+
+    def _size(self, keys: Iterable[Hashable], domains: Collection[str]) -> int:
+        """On how many nodes an item is: those of its job, if it is one's, else those that hold it."""
+        owner = getattr(getattr(self._control, "gate", None), "owner", {})
+        job = next((owner[key] for key in keys if key in owner), None)
+        return len(getattr(job, "nodes", ())) or len(domains) or 1
+
+    def _watts(self) -> dict[str, float]:
+        """By node, if somebody reads it and the rule wants to know."""
+        if getattr(self.rule, "rank", "") != "power" or self._control is None:
+            return {}
+        return {node: reading.watts for node, reading in self._control.power.readings().items()}
+
+    @property
+    def _control(self) -> Any:
+        return getattr(self._context.scheduler.plugins.get("dask-hpc"), "control", None)
+
+    # how many nodes
+
+    def look(self) -> None:
+        """At the room there is, and at what uses it."""
+        nodes = self._agents.able()
+        there = len({node.domain for node in nodes})
+        more = self.rule.more_nodes(nodes)
+        self.wanted = there + more.nodes if more is not None else self._needed(nodes)
+        told = ""
+        if more is not None:
+            told = more.reason.partition(" ")[0]
+            if told != self._told:
+                when = "when there is one to spare"
+                if more.is_urgent:
+                    when = "without delay: commits fail soon"
+                self._context.tell("more-nodes", f"{more.nodes} more for copies, {when}: {more.reason}")
+        self._told = told
+        idle = self.rule.idle_nodes(nodes)
+        for one in idle:
+            if one.node not in self._idle:
+                self._context.tell("idle-agent", f"{one.node} is not needed for copies: {one.reason}")
+        self._idle = {one.node for one in idle}
+
+    def _needed(self, nodes: list[AgentNode]) -> int:
+        """The fewest that hold all copies, none of them crowded; the data is on at least one other."""
+        used = sum(node.used for node in nodes)
+        if not used:
+            return 0
+        of_one = sum(node.budget for node in nodes) / len({node.domain for node in nodes})
+        return 1 + ceil(used / (self.rule.low * of_one)) if of_one else 1
 
 
 _PATIENCE_OF_DEPLOYMENT = 5.0  # seconds that workers have to give back their agents
@@ -212,8 +349,7 @@ async def send_agents(scheduler: Any, share: float, disk: str = "") -> None:
     while (ending := _ENDING.get(scheduler)) is not None:
         await asyncio.wait([ending])
     agent = Agent(share, disk, run=compat.scheduler_id(scheduler))
-    portable = compat.pickled(agent)
-    await compat.add_worker_plugin(scheduler, NAME, portable)
+    await compat.add_worker_plugin(scheduler, NAME, compat.pickled(agent))
 
 
 def take_agents_away(scheduler: Any) -> None:
@@ -226,34 +362,3 @@ async def _take_away(scheduler: Any) -> None:
     with suppress(TimeoutError, OSError):  # a worker that does not answer, or has gone
         async with asyncio.timeout(_PATIENCE_OF_DEPLOYMENT):
             await compat.remove_worker_plugin(scheduler, NAME)
-
-
-class Calling:
-    """What is asked of workers now."""
-
-    def __init__(self, scheduler: Any) -> None:
-        self._scheduler = scheduler
-        self._calls: dict[str, set[asyncio.Future[Any]]] = {}
-
-    async def call(self, address: str, name: str, **what: Any) -> Any:
-        """The worker's answer. Raises ``OSError`` if it cannot be had."""
-        if compat.worker_status(self._scheduler, address) is None:
-            raise ConnectionError(f"{address} has gone")
-        call = asyncio.ensure_future(getattr(self._scheduler.rpc(address), name)(**what))
-        self._calls.setdefault(address, set()).add(call)
-        try:
-            await asyncio.wait([call])
-            if call.cancelled():
-                raise ConnectionError(f"{address} has gone")
-            return call.result()
-        finally:
-            call.cancel()
-            theirs = self._calls.get(address, set())
-            theirs.discard(call)
-            if not theirs:
-                self._calls.pop(address, None)
-
-    def worker_is_gone(self, address: str) -> None:
-        """Nobody waits for its answers any longer."""
-        for call in self._calls.pop(address, ()):
-            call.cancel()

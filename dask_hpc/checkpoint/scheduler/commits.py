@@ -10,19 +10,20 @@ Of one name at most one version is on its way and one waits; the newest that wai
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
-from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
-from dask_hpc.checkpoint.scheduler.copies import Made
-from dask_hpc.checkpoint.scheduler.flushing import Patience
-from dask_hpc.checkpoint.scheduler.keeping import Disks
-from dask_hpc.checkpoint.scheduler.series import COMING, NEWEST, WRITING, Deciding, Series, Version
+from dask_hpc.checkpoint.scheduler.context import Context, holders, node_names
+from dask_hpc.checkpoint.scheduler.copies import CopyKeeper, CopyMaker, Disks, Made
+from dask_hpc.checkpoint.scheduler.placement import Placement
+from dask_hpc.checkpoint.scheduler.schedule import Failures
+from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
+from dask_hpc.checkpoint.scheduler.versions import COMING, NEWEST, WRITING, Series, Version
 from dask_hpc.checkpoint.store.versions import leave_note
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.strategies.checkpoint.when import Every
@@ -36,7 +37,7 @@ class _Wait:
     event: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Awaiting:
+class AwaitedResults:
     """All that somebody waits for. Hears of every task's moves, so a look here costs next to nothing."""
 
     def __init__(self, scheduler: Any) -> None:
@@ -97,49 +98,28 @@ _NO_COPY = "no copy on another node"
 _TRIES = 3  # at copying what agents did not take
 
 
-class ToStore(Protocol):
-    """What writes versions to their stores. When one is there, or given up, it sets ``settled`` and lets go
-    of ``WRITING``."""
-
-    def flush(self, version: Version) -> None:
-        """Write it when its turn comes."""
-
-    def problem(self, name: str) -> str:
-        """What is wrong with the store of a name, if anything is."""
-
-    def patience(self, store: str) -> Patience:
-        """With which to call that store."""
-
-
 class Commits:
-    """All series. ``copy`` gives these keys of a name a copy each, to agents that have the contents of the
-    last argument if there are any, and tells what came of it."""
+    """All series of versions that programs commit."""
 
     def __init__(
         self,
-        scheduler: Any,
-        catalogue: Catalogue,
-        copy: Callable[[str, list[Hashable], dict[Hashable, str]], Coroutine[Any, Any, Made]],
-        drop: Callable[[dict[str, list[str]]], Coroutine[Any, Any, None]],
-        node_names: Callable[[], list[str]],
-        tell: Callable[[str, str], None],
-        start_work: Callable[[Coroutine[Any, Any, Any]], None],
-        flushing: Callable[[], ToStore],
-        deciding: Deciding,
+        context: Context,
+        placement: Placement,
+        maker: CopyMaker,
+        keeper: CopyKeeper,
         disks: Disks,
+        queue: StoreQueue,
+        failures: Failures,
     ) -> None:
-        self._scheduler = scheduler
-        self._catalogue = catalogue
-        self._copy = copy
-        self._drop = drop
-        self._node_names = node_names
-        self._tell = tell
-        self._start_work = start_work
-        self._flushing = flushing
-        self._deciding = deciding
+        self._context = context
+        self._placement = placement
+        self._maker = maker
+        self._keeper = keeper
         self._disks = disks
+        self._queue = queue
+        self._failures = failures
         self.series: dict[str, Series] = {}
-        self.awaiting = Awaiting(scheduler)
+        self.awaiting = AwaitedResults(context.scheduler)
         #: results whose graph has not come yet, and the versions that they are to be pinned for
         self._unknown: dict[Hashable, list[Version]] = {}
         self.calls: dict[str, Callable[..., Any]] = {
@@ -157,13 +137,16 @@ class Commits:
         memory, if anything."""
         series = self.series.get(name)
         if series is None:
-            series = self.series[name] = Series(name, client, number)
-        elif series.client not in ("", client) and compat.is_connected(self._scheduler, series.client):
+            series = Series(self._context, self._failures, name, client, number)
+            self.series[name] = series
+        elif series.client not in ("", client) and compat.is_connected(
+            self._context.scheduler, series.client
+        ):
             raise InputError("name", f"{shown(name)} is in use by another program", "another name")
         series.client = client
         series.number = max(series.number, number)
         there = series.complete
-        answer: dict[str, Any] = {"nodes": self._node_names(), "version": None}
+        answer: dict[str, Any] = {"nodes": node_names(self._context), "version": None}
         if there is not None and self._is_whole(there):
             blocks = [[label, place, key] for (label, place), key in there.keys.items()]
             answer["version"] = there.as_plain() | {
@@ -190,17 +173,17 @@ class Commits:
         series = self.series[name]
         series.number += 1
         keys = {(label, place): key for label, place, key in blocks}
-        version = Version(
-            name, series.number, step, token, tuple(self._node_names()), json.loads(items), keys, store
-        )
+        nodes = tuple(node_names(self._context))
+        version = Version(name, series.number, step, token, nodes, json.loads(items), keys, store)
+        version.series = series
         version.holds.add(COMING)
         series.unsettled = {n: one for n, one in series.unsettled.items() if not one.settled.is_set()}
         series.unsettled[version.number] = version
         self._pin(version, set(keys.values()))
-        tasks = [compat.find_task(self._scheduler, key) for key in keys.values()]
+        tasks = [compat.find_task(self._context.scheduler, key) for key in keys.values()]
         nbytes = sum(compat.size(task) for task in tasks if task is not None)
-        self._deciding.said(series, levels, every, nbytes)
-        self._deciding.done(series, PARTNER)
+        series.said(levels, every, nbytes)
+        series.done(PARTNER)
         if series.coming is None:
             self._begin(series, version)
         else:
@@ -208,9 +191,9 @@ class Commits:
                 series.superseded += 1
                 series.waiting.problem = "a newer one came before it was begun"
                 series.waiting.settled.set()
-                self.let_go(series.waiting, COMING)
+                self._queue.let_go(series.waiting, COMING)
             series.waiting = version
-        await self._deciding.plan(series)
+        await series.plan()
         return {"number": version.number, "stats": self._plain(series)}
 
     async def settled(self, name: str, number: int) -> dict[str, Any]:
@@ -243,7 +226,7 @@ class Commits:
         if forget and (there is None or there.store is None or STORE in there.levels):
             self.series.pop(name, None)
             if there is not None:
-                self.let_go(there, NEWEST)
+                self._queue.let_go(there, NEWEST)
         return told
 
     # what happens
@@ -263,14 +246,7 @@ class Commits:
     def room_comes(self) -> None:
         """There is another agent."""
         for series in self.series.values():
-            self._deciding.room_comes(series)
-
-    def stored(self, version: Version, seconds: float) -> None:
-        """It is in the store, which took so long."""
-        version.levels.append(STORE)
-        if (series := self.series.get(version.name)) is not None:
-            series.newest[STORE] = version.step
-            self._deciding.measured(series, STORE, seconds, version.nbytes or 1)
+            series.room_comes()
 
     def as_plain(self) -> list[dict[str, Any]]:
         """All series."""
@@ -279,14 +255,14 @@ class Commits:
     # one version
 
     def _pin(self, version: Version, keys: set[Hashable]) -> None:
-        known = {key for key in keys if compat.find_task(self._scheduler, key) is not None}
-        compat.pin(self._scheduler, known, version.pins)
+        known = {key for key in keys if compat.find_task(self._context.scheduler, key) is not None}
+        compat.pin(self._context.scheduler, known, version.pins)
         for key in keys - known:
             self._unknown.setdefault(key, []).append(version)
 
     def _begin(self, series: Series, version: Version) -> None:
         series.coming = version
-        self._start_work(self._run(series, version))
+        self._context.do(self._run(series, version))
 
     async def _run(self, series: Series, version: Version) -> None:
         try:
@@ -295,12 +271,12 @@ class Commits:
                 if PARTNER in version.levels:
                     self._replace(series, version)
                     if version.store is not None:
-                        self._start_work(self._note(version))
+                        self._context.do(self._note(version))
                 if version.store is not None and self._is_due(series, version):
-                    self._deciding.done(series, STORE)
+                    series.done(STORE)
                     self._write(version)
-                if PARTNER in version.levels and self._deciding.is_due(series, DISK):
-                    self._deciding.done(series, DISK)
+                if PARTNER in version.levels and series.is_due(DISK):
+                    series.done(DISK)
                     await self._to_disk(series, version)
         except Exception as error:
             version.problem = f"{type(error).__name__}: {error}"
@@ -308,12 +284,12 @@ class Commits:
         finally:
             if not version.holds > {COMING}:
                 series.failed += 1
-                self._tell("commit", one_line(f"{version.name} at {version.step}: {version.problem}"))
+                self._context.tell("commit", one_line(f"{version.name} at {version.step}: {version.problem}"))
             if WRITING not in version.holds:
                 version.settled.set()
-            self.let_go(version, COMING)
+            self._queue.let_go(version, COMING)
             series.coming = None
-            self._start_work(self._deciding.plan(series))
+            self._context.do(series.plan())
             if series.waiting is not None:
                 following, series.waiting = series.waiting, None
                 self._begin(series, following)
@@ -324,10 +300,10 @@ class Commits:
         before = series.complete.keys if series.complete is not None else {}
         like = {}
         for place, key in version.keys.items():
-            if (old := before.get(place)) in self._catalogue.content_of:
-                like[key] = self._catalogue.content_of[old]
+            if (old := before.get(place)) in self._context.catalogue.content_of:
+                like[key] = self._context.catalogue.content_of[old]
         missing: list[Hashable] = keys
-        is_direct, took = self._deciding.is_direct(series), 0.0
+        is_direct, took = series.is_direct, 0.0
         why = series.why_direct
         for _ in range(_TRIES):  # who had results or took copies may die meanwhile
             problem = await self.awaiting.problem(keys)
@@ -335,14 +311,14 @@ class Commits:
                 self._unknown.pop(key, None)
             if problem:
                 return problem
-            missing = [key for key in keys if not self._catalogue.where(key)[1]]
+            missing = [key for key in keys if not self._context.catalogue.where(key)[1]]
             if not missing or is_direct:
                 break
-            made = await self._copy(version.name, missing, like)
-            self._deciding.measured(series, PARTNER, made.seconds, made.moved)
+            made = await self._copy(version, missing, like)
+            series.measured(PARTNER, made.seconds, made.moved)
             version.moved, took = version.moved + made.moved, took + made.seconds
             why = next(iter(made.failed), why)
-            missing = [key for key in missing if not self._catalogue.where(key)[1]]
+            missing = [key for key in missing if not self._context.catalogue.where(key)[1]]
         self._count(series, version, keys)
         if PARTNER not in series.levels:
             series.commits += 1
@@ -351,22 +327,32 @@ class Commits:
         if missing:
             problem = f"{_NO_COPY}: {len(missing)} of {len(keys)} blocks{why and ': ' + why}"
             if not is_direct:
-                self._deciding.no_copy(series, problem, took)
+                series.no_copy(problem, took)
             return problem
-        self._deciding.copied(series)
-        version.levels.append(PARTNER)
-        series.newest[PARTNER] = version.step
+        series.copied()
+        series.has(version, PARTNER)
         series.commits += 1
         series.seconds += version.seconds
         return ""
 
+    async def _copy(self, version: Version, keys: list[Hashable], like: dict[Hashable, str]) -> Made:
+        orders = self._placement.orders(((key, 1) for key in keys), like)
+        made = await self._maker.make(orders, version.name, version.keys.values())
+        self._keeper.committed(version.name, made)
+        await self._keeper.set_apart(keys)
+        return made
+
     def _count(self, series: Series, version: Version, keys: list[Hashable]) -> None:
         """What the copies are, and that the version needs them."""
-        contents = {self._catalogue.content_of[key] for key in keys if key in self._catalogue.content_of}
+        contents = {
+            self._context.catalogue.content_of[key]
+            for key in keys
+            if key in self._context.catalogue.content_of
+        }
         for content in contents:
-            nbytes = self._catalogue.contents[content].nbytes
+            nbytes = self._context.catalogue.contents[content].nbytes
             version.nbytes += nbytes
-            self._catalogue.need(version.owner, content, nbytes)
+            self._context.catalogue.need(version.owner, content, nbytes)
         version.seconds = monotonic() - version.begun
         series.moved += version.moved
         series.unchanged += max(0, version.nbytes - version.moved)
@@ -374,76 +360,48 @@ class Commits:
     def _is_due(self, series: Series, version: Version) -> bool:
         """Whether it goes to the store: if that is due, if it was when the store could not be used, or if it
         is nowhere else."""
-        if PARTNER not in version.levels or self._flushing().problem(series.name):
+        if PARTNER not in version.levels or self._queue.problem(series.name):
             return True
-        return self._deciding.is_due(series, STORE)
+        return series.is_due(STORE)
 
     async def _to_disk(self, series: Series, version: Version) -> None:
         """Have agents write their copies to disk, too. What they cannot write is told once."""
         found = await self._disks.keep(version.keys.values())
-        self._deciding.measured(series, DISK, found.seconds, found.nbytes)
-        contents = {self._catalogue.where(key)[0] for key in version.keys.values()}
+        series.measured(DISK, found.seconds, found.nbytes)
+        contents = {self._context.catalogue.where(key)[0] for key in version.keys.values()}
         if contents <= found.there:
-            version.levels.append(DISK)
-            series.newest[DISK] = version.step
+            series.has(version, DISK)
             found.problem = ""
         if found.problem and not series.disk_problem:
-            self._tell("commit", one_line(f"{series.name} at {version.step}: {found.problem}"))
+            self._context.tell("commit", one_line(f"{series.name} at {version.step}: {found.problem}"))
         series.disk_problem = found.problem
 
     def _write(self, version: Version) -> None:
         version.holds.add(WRITING)
         version.settled.clear()
-        self._flushing().flush(version)
+        self._queue.flush(version)
 
     def _replace(self, series: Series, version: Version) -> None:
         before, series.complete = series.complete, version
         version.holds.add(NEWEST)
         if before is not None:
-            self.let_go(before, NEWEST)
+            self._queue.let_go(before, NEWEST)
 
     async def _note(self, version: Version) -> None:
         """Leave a note on the store. That it cannot be is no news: the version itself is to come there."""
         assert version.store is not None
-        where = sorted({agent for key in version.keys.values() for agent in self._catalogue.where(key)[1]})
+        where = sorted(
+            {agent for key in version.keys.values() for agent in self._context.catalogue.where(key)[1]}
+        )
         with suppress(OSError):
             root = version.store["root"]
-            await (
-                self._flushing()
-                .patience(root)
-                .call(leave_note, root, version.name, version.as_plain(), where)
-            )
-
-    def let_go(self, version: Version, hold: str) -> None:
-        """One less needs it in memory."""
-        version.holds.discard(hold)
-        if not version.holds:
-            compat.unpin_all(self._scheduler, version.pins)
-            if unneeded := self._catalogue.release(version.owner):
-                self._start_work(self._drop(unneeded))
+            await self._queue.patience(root).call(leave_note, root, version.name, version.as_plain(), where)
 
     def _is_whole(self, version: Version) -> bool:
-        return all(self._holders(key) or self._catalogue.where(key)[1] for key in version.keys.values())
-
-    def _holders(self, key: Hashable) -> tuple[str, ...]:
-        task = compat.find_task(self._scheduler, key)
-        return () if task is None else compat.holders(task)
+        return all(
+            holders(self._context, key) or self._context.catalogue.where(key)[1]
+            for key in version.keys.values()
+        )
 
     def _plain(self, series: Series) -> dict[str, Any]:
-        versions: Iterable[Version | None] = (series.complete, series.coming, series.waiting)
-        complete, coming, waiting = (None if one is None else one.as_plain() for one in versions)
-        return {
-            "name": series.name,
-            "commits": series.commits,
-            "failed": series.failed,
-            "superseded": series.superseded,
-            "seconds": series.seconds,
-            "moved": series.moved,
-            "unchanged": series.unchanged,
-            "store_problem": self._flushing().problem(series.name),
-            "versions": series.newest,
-            **self._deciding.as_plain(series),
-            "complete": complete,
-            "coming": coming,
-            "waiting": waiting,
-        }
+        return series.as_plain(self._queue.problem(series.name))

@@ -18,18 +18,19 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_hpc import config
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.scheduler.agents import Agents, Calling, send_agents, take_agents_away
+from dask_hpc.checkpoint.scheduler.agents import AgentChoice, Agents, send_agents, take_agents_away
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
-from dask_hpc.checkpoint.scheduler.choice import Choosing, Pool
 from dask_hpc.checkpoint.scheduler.commits import Commits
-from dask_hpc.checkpoint.scheduler.copies import Copying, Made
-from dask_hpc.checkpoint.scheduler.diary import Diary, Look
-from dask_hpc.checkpoint.scheduler.flushing import Flushing
-from dask_hpc.checkpoint.scheduler.keeping import Agreeing, Disks, Keeping
+from dask_hpc.checkpoint.scheduler.context import Calls
+from dask_hpc.checkpoint.scheduler.copies import CopyKeeper, CopyMaker, Disks
+from dask_hpc.checkpoint.scheduler.diary import Diary
+from dask_hpc.checkpoint.scheduler.placement import Placement
 from dask_hpc.checkpoint.scheduler.protections import Protections
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
-from dask_hpc.checkpoint.scheduler.series import Deciding
-from dask_hpc.checkpoint.scheduler.storing import Storing
+from dask_hpc.checkpoint.scheduler.schedule import Failures
+from dask_hpc.checkpoint.scheduler.status import Look
+from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
+from dask_hpc.checkpoint.scheduler.storing import StoredResults
 from dask_hpc.checkpoint.worker.agent import SAYS
 from dask_hpc.model.errors import one_line
 from dask_hpc.model.node import Nodes
@@ -65,75 +66,24 @@ class Controller(SchedulerPlugin):
     idempotent = True
 
     def __init__(self, share: float | None = None, node_mode: str = "") -> None:
-        configured = config.checkpoint()
-        self._share: float = configured["memory"] if share is None else share
-        self._disk: str = configured["disk"] or ""
-        self._mtbf: dict[str, float] = configured["mtbf"]
+        self._settings = config.checkpoint()
+        if share is not None:
+            self._settings["memory"] = share
         self._node_mode = node_mode or config.settings()["node"]
         self.is_on = False
 
     def start(self, scheduler: Any) -> None:
         """Nothing here waits: two that come at once find one plugin."""
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self.is_on = True
         self.errors = 0
         self._work: set[asyncio.Task[Any]] = set()
-        self.catalogue = Catalogue()
-        #: protected keys that have lost all copies, and are to be copied when they have been computed again
-        self._lapsed: set[Hashable] = set()
-        #: contents that agents are about to hear they may drop
-        self._drops: dict[str, list[str]] = {}
-        self.diary = Diary(self.tell, asyncio.get_running_loop().call_later)
         self.nodes = Nodes(self._node_mode)
-        self.recipes = Recipes(scheduler)
-        self.agents = Agents(scheduler, self.nodes, self.catalogue)
-        self.choosing = Choosing(scheduler, self.agents, self.keys_of, self.tell)
-        self.calling = Calling(scheduler)
-        self.copying = Copying(
-            scheduler,
-            self.catalogue,
-            self.agents,
-            self.recipes.load_instead,
-            self.choosing.dealing,
-            lambda: float(self.choosing.rule.window),
-            lambda: self.choosing.rule,
-            self.calling,
-        )
-        self.keeping = Keeping(
-            scheduler,
-            self.catalogue,
-            self.agents,
-            self.copying,
-            self._copies_of,
-            self._nobody_has,
-            self.diary,
-            self.tell,
-            self._look_around,
-            self.count_error,
-        )
-        self._agreeing = Agreeing(scheduler, self.catalogue, self.agents, self.copying, self.keeping.look_at)
-        self._pool = Pool(self.agents, lambda: self.choosing.rule, self.tell)
-        self.disks = Disks(self.calling, self.catalogue, self.keeping.look_at)
-        self._make_commits(scheduler)
-        self.protections = Protections(
-            scheduler,
-            self.catalogue,
-            self.copying,
-            self.disks,
-            self.committed,
-            self.keeping.set_apart,
-            self._release,
-            self.do,
-            self.tell,
-            lambda: len(self.nodes),
-            self._mtbf,
-            lambda protected: self.storing.copied(protected),
-        )
-        self.protected = self.protections.names
-        self._look = Look(self, scheduler)
+        self.catalogue = Catalogue()
+        self.diary = Diary(self.tell, asyncio.get_running_loop().call_later)
+        self._make_parts(self._settings)
         for address in compat.workers_by_name(scheduler):
             self._join(address)
-        self.protections.failures.nodes(len(self.nodes))
         self._calls: dict[str, Callable[..., Any]] = {
             "hpc_agent_ready": self.agent_ready,
             "hpc_protect": self.protect,
@@ -149,7 +99,28 @@ class Controller(SchedulerPlugin):
         }
         compat.add_handlers(scheduler, self._calls)
         self._end_following = compat.follow_replicas(scheduler, self.replicas_arrive)
-        self.do(send_agents(scheduler, self._share, self._disk))
+        self.do(send_agents(scheduler, self._settings["memory"], self._settings["disk"] or ""))
+
+    def _make_parts(self, settings: dict[str, Any]) -> None:
+        """Each knows those above it."""
+        self.failures = Failures(settings["mtbf"])
+        self.recipes = Recipes(self.scheduler)
+        self.calls = Calls(self.scheduler)
+        self.agents = Agents(self)
+        self.choice = AgentChoice(self, self.agents)
+        self.placement = Placement(self.catalogue, self.agents)
+        self.maker = CopyMaker(self, self.placement, self.agents, self.choice, self.recipes, self.calls)
+        self.disks = Disks(self.calls, self.placement)
+        self.queue = StoreQueue(self, self.maker, self.calls, settings["writers"], settings["bandwidth"])
+        self.storing = StoredResults(self, self.recipes, self.queue)
+        self.keeper = CopyKeeper(
+            self, self.placement, self.agents, self.choice, self.recipes, self.maker, self.disks, self.storing
+        )
+        shared = self.placement, self.maker, self.keeper, self.disks
+        self.protections = Protections(self, *shared, self.storing, self.failures)
+        self.protected = self.protections.names
+        self.commits = Commits(self, *shared, self.queue, self.failures)
+        self._look = Look(self, self.agents, self.protected, self.commits, self.queue)
 
     def stop(self) -> None:
         """Leave the cluster without a trace. What workers have of ours goes a moment later."""
@@ -158,15 +129,15 @@ class Controller(SchedulerPlugin):
         self.recipes.close()
         self.is_on = False
         self._end_work()
-        compat.unpin_all_of(self._scheduler, NAME)
-        compat.remove_handlers(self._scheduler, self._calls)
-        if self._scheduler.plugins.get(NAME) is self:
-            self._scheduler.remove_plugin(NAME)
-        take_agents_away(self._scheduler)
+        compat.unpin_all_of(self.scheduler, NAME)
+        compat.remove_handlers(self.scheduler, self._calls)
+        if self.scheduler.plugins.get(NAME) is self:
+            self.scheduler.remove_plugin(NAME)
+        take_agents_away(self.scheduler)
 
     def _end_work(self) -> None:
         self._end_following()
-        self.keeping.close()
+        self.keeper.close()
         self.protections.close()
         self.storing.close_all()
         for task in self._work:
@@ -178,7 +149,6 @@ class Controller(SchedulerPlugin):
     def add_worker(self, scheduler: Any, worker: str) -> None:
         """A worker connects; its agent comes with it."""
         self._join(worker)
-        self.protections.failures.nodes(len(self.nodes))
 
     @guarded
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
@@ -186,11 +156,11 @@ class Controller(SchedulerPlugin):
         self.nodes.leave(worker)
         self.agents.gone(worker)
         self.disks.agent_is_gone(worker)
-        self.calling.worker_is_gone(worker)
-        self.copying.worker_is_gone(worker)
+        self.calls.worker_is_gone(worker)
+        self.maker.worker_is_gone(worker)
         self.diary.worker_is_gone(worker)
-        self.protections.failures.nodes(len(self.nodes))
-        self.keeping.look_at(self.catalogue.lost(worker))
+        self.failures.nodes(len(self.nodes))
+        self.keeper.look_at(self.catalogue.lost(worker))
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """A task changed its state. Called several times for every task of the cluster."""
@@ -213,21 +183,14 @@ class Controller(SchedulerPlugin):
             self.diary.moves(key, start, finish)
         if finish == "memory" and (unneeded := self.recipes.is_in_memory(key)):
             # Dask is in the midst of it.
-            asyncio.get_running_loop().call_soon(compat.forget_unneeded, self._scheduler, unneeded)
+            asyncio.get_running_loop().call_soon(compat.forget_unneeded, self.scheduler, unneeded)
         self.protections.moves(key, finish)
-        if finish == "forgotten":
-            self.recipes.forget(key)
-            self._release(key)
-        elif finish == "memory" and key in self._lapsed:
-            self._lapsed.discard(key)
-            self.keeping.owes([key])
-        elif finish in ("memory", "released") and (content := self.catalogue.content_of.get(key)) is not None:
-            self.keeping.look_at([content])  # it may be beside its only copy, or have no other any more
+        self.keeper.moves(key, finish)
 
     @guarded
     def replicas_arrive(self, worker: str, keys: Iterable[Hashable]) -> None:
         """A worker fetched results of others."""
-        self.keeping.arrived(worker, keys)
+        self.keeper.arrived(worker, keys)
 
     @guarded
     def log_event(self, topic: str, msg: Any) -> None:
@@ -241,20 +204,20 @@ class Controller(SchedulerPlugin):
         elif topic == "all" and msg.get("action") == "remove-worker":
             is_loss = msg["lost-computed-tasks"] or msg["lost-scattered-tasks"]
             if is_loss and not msg["expected"]:
-                self.protections.failures.seen("partner")
+                self.failures.seen("partner")
 
     @guarded
     def restart(self, scheduler: Any) -> None:
         """All tasks are gone, and all workers."""
         for name in list(self.protected):
-            self.choosing.forget(name)
+            self.choice.forget(name)
         self.protections.restart()
         self.storing.close_all()
-        self._lapsed.clear()
-        self.copying.close()
+        self.placement.restart()
+        self.maker.close()
         self.recipes.restart()
         for key in list(self.catalogue.content_of):
-            self._release(key)
+            self.keeper.release(key)
 
     async def close(self) -> None:
         """The scheduler closes."""
@@ -265,22 +228,18 @@ class Controller(SchedulerPlugin):
 
     async def agent_ready(self, worker: str, facts: dict[str, Any]) -> None:
         """A worker has an agent."""
-        if compat.worker_status(self._scheduler, worker) is not None:
+        if compat.worker_status(self.scheduler, worker) is not None:
             found = facts.pop("contents", ())
             self.agents.ready(worker, facts)
-            self.keeping.room_comes()
-            await self._agreeing.has(worker, found)
+            self.keeper.room_comes()
+            await self.keeper.agent_has(worker, found)
             self.disks.agent_has(found)
             self.commits.room_comes()
-
-    async def _look_around(self) -> None:
-        self._pool.look()
-        await self._agreeing.look()
 
     @property
     def nodes_wanted(self) -> int:
         """How many nodes there are to be for the sake of copies."""
-        return self._pool.wanted if self.is_on else 0
+        return self.choice.wanted if self.is_on else 0
 
     # what users ask
 
@@ -305,7 +264,7 @@ class Controller(SchedulerPlugin):
     async def unprotect(self, name: str) -> None:
         """They are plain results again."""
         if name in self.protected:
-            self.choosing.forget(name)
+            self.choice.forget(name)
             self.storing.close(name)
             await self.protections.unprotect(name)
             self.stop_if_unused()
@@ -322,36 +281,9 @@ class Controller(SchedulerPlugin):
             await self.storing.now(protected)
         return self.protected_now(name)
 
-    def committed(self, name: str, made: Made) -> None:
-        """Copies of what is protected under a name were made."""
-        self.choosing.committed(name, made)
-        self.diary.committed(name, made, made.seconds)
-        self.see_to(made)
-
-    def see_to(self, made: Made) -> None:
-        """What nobody took is tried again later."""
-        self.keeping.look_at([order.content for order in made.left if order.content])
-        if owed := [order.key for order in made.left if order.key is not None and not order.content]:
-            self.keeping.owes(owed)
-
     async def drain(self, addresses: Iterable[str]) -> None:
         """These workers are about to leave: others get as many copies of what they have."""
-        try:
-            await self.keeping.drain(addresses)
-        except OSError:
-            return
-        except Exception as error:
-            self.count_error("a drain", error)
-
-    def keys_of(self, name: str) -> Iterable[Hashable]:
-        """What is protected under a name, or what a program commits under it."""
-        if (protected := self.protected.get(name)) is not None:
-            return protected.keys
-        series = self.commits.series.get(name)
-        return series.coming.keys.values() if series is not None and series.coming is not None else ()
-
-    def _copies_of(self, key: Hashable) -> int:
-        return self.protections.copies_of(key)
+        await self.keeper.drain(addresses)
 
     async def where(self, key: Hashable, worker: str) -> dict[str, Any]:
         """Content and agents of a key's block, those on the same node first; and how to read it from a
@@ -368,13 +300,13 @@ class Controller(SchedulerPlugin):
         """An agent's copy could not be read."""
         if self.catalogue.lost(agent, [content]):
             self.diary.cannot_be_read(agent, why)
-            self.keeping.look_at([content])
+            self.keeper.look_at([content])
 
     async def no_copy(self, key: Hashable, why: str) -> bool:
         """A worker could not load a result. Whether it will be computed instead."""
         self.diary.cannot_be_loaded(key, why)
         self.storing.cannot_be_read(key)
-        return self._lapse(key)
+        return self.keeper.lapse(key)
 
     def status(self) -> dict[str, Any]:
         """What is protected, where the copies are, and what happened: see ``Look.status``."""
@@ -384,57 +316,11 @@ class Controller(SchedulerPlugin):
         """Whether a result is loaded from a copy if it is lost."""
         return key in self.recipes and (bool(self.catalogue.where(key)[1]) or key in self.storing)
 
-    # programs that iterate
-
-    def _make_commits(self, scheduler: Any) -> None:
-        settings = config.checkpoint()
-
-        async def copy(name: str, keys: list[Hashable], like: dict[Hashable, str]) -> Made:
-            made = await self.copying.make(self.copying.orders(keys, lambda key: 1, like), name)
-            self.choosing.committed(name, made)
-            self.diary.committed(name, made, made.seconds)
-            await self.keeping.set_apart(keys)
-            return made
-
-        self.commits = Commits(
-            scheduler,
-            self.catalogue,
-            copy,
-            self.copying.drop,
-            self._node_names,
-            self.tell,
-            self.do,
-            lambda: self.flushing,
-            Deciding(lambda: self.protections.failures, lambda: len(self.nodes), self.tell),
-            self.disks,
-        )
-        self.flushing = Flushing(
-            scheduler,
-            self.catalogue,
-            self.commits.stored,
-            self.commits.let_go,
-            self.tell,
-            self.do,
-            self.count_error,
-            self.calling,
-            settings["writers"],
-            settings["bandwidth"],
-        )
-        self.storing = Storing(
-            scheduler,
-            self.catalogue,
-            self.recipes,
-            self.flushing,
-            self._node_names,
-            self.tell,
-            self.do,
-        )
-
     async def close_program(self, name: str, forget: bool) -> dict[str, Any]:
         """A program ends: see ``Commits.close``."""
         told = await self.commits.close(name, forget)
         if forget:
-            self.choosing.forget(name)
+            self.choice.forget(name)
             self.stop_if_unused()
         return told
 
@@ -443,47 +329,11 @@ class Controller(SchedulerPlugin):
         if not self.protected and not self.commits.series:
             self.stop()
 
-    def _release(self, key: Hashable) -> None:
-        self._lapsed.discard(key)
-        self.keeping.forget(key)
-        if key in self.catalogue.content_of and (unneeded := self.catalogue.release(key)):
-            self._drops.update(unneeded)
-            if len(self._drops) == len(unneeded):
-                self.do(self._drop())
-
-    async def _drop(self) -> None:
-        """All at once what was released in the same moment."""
-        drops, self._drops = self._drops, {}
-        await self.copying.drop(drops)
-
-    def _nobody_has(self, key: Hashable) -> None:
-        """All copies of a key are gone, and it is in nobody's memory."""
-        if self.disks.may_return(self.catalogue.content_of.get(key, "")):
-            return
-        task = compat.find_task(self._scheduler, key)
-        if key in self.storing:  # it is loaded from there, and copied again then
-            self._release(key)
-            if key in self.protections:
-                self._lapsed.add(key)
-        elif task is not None and compat.state(task) == "released":  # else its worker will say so
-            is_lost = "" if self._lapse(key) else ", and it cannot be computed again"
-            self.tell("lost", one_line(f"all copies of {key!r} are gone{is_lost}"))
-
-    def _lapse(self, key: Hashable) -> bool:
-        """A key has no copy any more. Whether it can be computed."""
-        self._release(key)
-        if key in self.protections:
-            self._lapsed.add(key)
-        return self.recipes.no_copy(key)
-
     # the rest
 
-    def _node_names(self) -> list[str]:
-        running = compat.running_workers(self._scheduler)
-        return sorted({self.nodes.node_of(address) for address in running})
-
     def _join(self, address: str) -> None:
-        self.nodes.join(address, *compat.worker_identity(self._scheduler, address))
+        self.nodes.join(address, *compat.worker_identity(self.scheduler, address))
+        self.failures.nodes(len(self.nodes))
 
     def do(self, work: Coroutine[Any, Any, Any]) -> None:
         """Beside all else; its errors are counted."""
@@ -505,15 +355,15 @@ class Controller(SchedulerPlugin):
         if self.is_on and self.errors >= _MOST_ERRORS:
             self.tell("off", f"checkpoints are off after {self.errors} errors; all results are plain ones")
             # We may be inside one of Dask's transitions, where no other may be asked for.
-            self._scheduler.loop.add_callback(self.stop)
+            self.scheduler.loop.add_callback(self.stop)
 
     def tell(self, decision: str, reason: str) -> None:
         """Put it into the story, if the cluster is managed; else into Dask's event log."""
-        managed = self._scheduler.plugins.get("dask-hpc")
+        managed = self.scheduler.plugins.get("dask-hpc")
         if managed is not None:
             managed.control.tell(decision, reason)
         else:
-            self._scheduler.log_event(NAME, {"decision": decision, "reason": reason})
+            self.scheduler.log_event(NAME, {"decision": decision, "reason": reason})
 
 
 async def ask(client: Any, call: str, /, **what: Any) -> Any:

@@ -1,53 +1,29 @@
-"""Copies are made: blocks are dealt to agents, agents are asked to take them, and answers are noted.
+"""Copies are made and kept: what ``placement`` says is carried out, and what comes of it is told there.
 
 No more than a window of bytes is on its way at a time, and only that is pinned in memory. An agent that is
 full or silent is passed over for the next one; a source that has nothing any more for another. What nobody
-takes is told once and left to ``keeping``, which tries again when there may be room.
+takes is told once, and tried again when there may be room.
 
-Blocks are dealt a few hundred at a time, so that the scheduler is never kept from its work for long.
+Blocks are dealt a few hundred at a time, so that the scheduler is never kept from its work for long. Every
+few seconds all is looked at, a few hundred keys at a time: Dask moves results without telling anybody.
 """
 
 import asyncio
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
-from time import perf_counter, thread_time
+from time import monotonic, perf_counter, thread_time
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.scheduler.agents import Agents, Calling
-from dask_hpc.checkpoint.scheduler.catalogue import Catalogue, Dealing
+from dask_hpc.checkpoint.scheduler.agents import AgentChoice, Agents
+from dask_hpc.checkpoint.scheduler.catalogue import Dealing
+from dask_hpc.checkpoint.scheduler.context import Calls, Context
 from dask_hpc.checkpoint.scheduler.diary import Tally
+from dask_hpc.checkpoint.scheduler.placement import Drops, Order, Placement, Steps
+from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.model.errors import one_line
-
-
-async def pushed(
-    calling: Calling, agent: str, blocks: Sequence[dict[str, Any]], host_of: Callable[[str], str] | None
-) -> list[dict[str, Any]]:
-    """Have blocks sent to an agent, each by its ``source``, or if hosts are known by one worker of its host.
-    Answers as the agent would if it had fetched them."""
-    by_host: dict[str, list[int]] = {}
-    for place, block in enumerate(blocks):
-        source = block["source"]
-        by_host.setdefault(source if host_of is None else host_of(source), []).append(place)
-    answers: list[dict[str, Any]] = [{} for _ in blocks]
-
-    async def from_one(places: Sequence[int]) -> None:
-        theirs = [blocks[place] for place in places]
-        sender = theirs[0]["source"]
-        try:
-            said = await calling.call(sender, "hpc_agent_send", blocks=theirs, to=agent)
-            error = {"error": f"{sender} has no agent"}
-        except OSError as wrong:
-            said, error = None, {"error": one_line(str(wrong))}
-        for number, place in enumerate(places):
-            answers[place] = error if said is None else said[number]
-
-    await asyncio.gather(*map(from_one, by_host.values()))
-    return answers
-
 
 _AT_ONCE = 256  # blocks that are dealt before others may work
 _BATCH, _BATCH_BYTES = 64, 64 * 2**20  # blocks and bytes that an agent is asked for at once
@@ -57,37 +33,15 @@ _PATIENCE = 120.0  # seconds for an answer beside the time for the bytes
 _PINS = "dask-hpc-checkpoint"
 
 
-@dataclass(slots=True)
-class Order:
-    """A block that so many more agents are to have, of ``wanted`` in all: that of a key, or a copy of a
-    content. A key's may be ``like`` what an agent has already."""
-
-    key: Hashable | None
-    content: str
-    nbytes: int
-    copies: int
-    wanted: int = 1
-    #: agents that have it or could not take it
-    not_to: set[str] = field(default_factory=set)
-    #: whether only an agent in another failure domain will do
-    is_choosy: bool = False
-    like: str = ""
-    errors: int = 0
-
-    def one(self) -> "Order":
-        """The same block, for one agent of them."""
-        return self if self.copies == 1 else replace(self, copies=1)
-
-
 @dataclass
 class Made(Tally):
-    """What came of it, and how long it took."""
+    """What came of orders, and how long it took."""
 
     seconds: float = 0.0
     #: blocks for which there was no agent
     left: list[Order] = field(default_factory=list)
-    #: whether a key still matters
-    is_wanted: Callable[[Hashable], bool] = lambda key: True
+    #: whether only keys that somebody wishes to be copied matter
+    is_for_wishes: bool = False
 
     def lacks(self, why: str, order: Order) -> None:
         """One copy was not made."""
@@ -105,91 +59,55 @@ class _Question:
     dropped: set[str]
 
 
-class Copying:
-    """``copied(key)`` is called when a key's block has a copy; ``dealing`` says how the blocks of an item are
-    dealt now; ``window`` is the bytes that may be on their way; ``rule`` is the strategy in force."""
+class CopyMaker:
+    """Has agents take copies, and drop them."""
 
     def __init__(
         self,
-        scheduler: Any,
-        catalogue: Catalogue,
+        context: Context,
+        placement: Placement,
         agents: Agents,
-        copied: Callable[[Hashable], None],
-        dealing: Callable[[str], Dealing],
-        window: Callable[[], float],
-        rule: Callable[[], Any],
-        calling: Calling,
+        choice: AgentChoice,
+        recipes: Recipes,
+        calls: Calls,
     ) -> None:
-        self._scheduler = scheduler
-        self._catalogue = catalogue
+        self._scheduler = context.scheduler
+        self._host_of = context.nodes.node_of
+        self._placement = placement
         self._agents = agents
-        self._copied = copied
-        self._dealing = dealing
-        self._window = window
-        self._rule = rule
-        self._calling = calling
+        self._choice = choice
+        self._recipes = recipes
+        self._calls = calls
         self._in_flight = 0.0
         self._has_left = asyncio.Event()
-        #: keys that somebody has copied right now
-        self._coming: set[Hashable] = set()
         self._has_ended = asyncio.Event()
         self._asking: dict[asyncio.Future[list[dict[str, Any]]], _Question] = {}
-        #: by agent, what it is being told to drop
-        self._dropping: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        #: by content, agents that took it for nothing
-        self._leftovers: dict[str, list[str]] = {}
-        #: how often each key is pinned
-        self._pins: dict[Hashable, int] = {}
         #: seconds of its processor in which the scheduler could do nothing else, at worst
         self.longest_pause = 0.0
-
-    async def copy(
-        self, keys: Iterable[Hashable], number: int = 1, like: Mapping[Hashable, str] | None = None
-    ) -> Made:
-        """Give those of the keys that are in memory so many copies each; they stay in memory until then.
-        ``like`` has the contents that some of them probably have: those need not move."""
-        return await self.make(self.orders(keys, lambda key: number, like))
-
-    def orders(
-        self,
-        keys: Iterable[Hashable],
-        number: Callable[[Hashable], int],
-        like: Mapping[Hashable, str] | None = None,
-    ) -> Iterator[Order | None]:
-        """What there is to be done for each key; nothing if it is not in memory, or has all its copies."""
-        for key in keys:
-            wanted = number(key)
-            content, there = self._catalogue.content_of.get(key, ""), 0
-            if copies := self._catalogue.contents.get(content):
-                there = len(copies.where)
-            if wanted > there and self.holders(key):
-                nbytes = compat.size(compat.find_task(self._scheduler, key))
-                similar = (like or {}).get(key, "")
-                yield Order(key, content, nbytes, wanted - there, wanted, like=similar)
-            else:
-                yield None
 
     async def make(
         self,
         orders: Iterable[Order | None],
         item: str = "",
-        is_wanted: Callable[[Hashable], bool] = lambda key: True,
+        keys: Iterable[Hashable] = (),
+        is_for_wishes: bool = False,
     ) -> Made:
-        """Have these copies made, on the agents of an item. Ends when all are there, or nobody takes what is
-        left. What arrives of a key that nobody wants by then is dropped."""
-        made, since = Made(is_wanted=is_wanted), perf_counter()
+        """Have these copies made, on the agents of an item, which has these keys; those in memory stay there
+        until then. Ends when all are there, or nobody takes what is left."""
+        made, since = Made(is_for_wishes=is_for_wishes), perf_counter()
         todo = iter(orders)
-        while later := await self._make_now(todo, item, made):
-            while not self._coming.isdisjoint(later):  # somebody else has them copied
+        while later := await self._make_now(todo, item, keys, made):
+            while not self._placement.claimed.isdisjoint(later):  # somebody else has them copied
                 self._has_ended.clear()
                 await self._has_ended.wait()
-            todo = self.orders(list(later), later.__getitem__)
+            todo = self._placement.orders(later.items())
         made.seconds = perf_counter() - since
-        await self.drop(self._catalogue.unneeded())
-        await self._drop_leftovers()
+        await self.drop(self._placement.unneeded())
         return made
 
-    async def _make_now(self, todo: Iterator[Order | None], item: str, made: Made) -> dict[Hashable, int]:
+    async def _make_now(
+        self, todo: Iterator[Order | None], item: str, keys: Iterable[Hashable], made: Made
+    ) -> dict[Hashable, int]:
         """All but keys that are on their way already: on how many agents these are wanted."""
         sending: list[asyncio.Task[None]] = []
         dealing: Dealing | None = None
@@ -198,8 +116,10 @@ class Copying:
         try:
             while (some := self._next(todo)) is not None:
                 if some:
-                    dealing = dealing or await self._begin(item)
-                    some = self._without_coming(some, mine, later)
+                    if dealing is None:
+                        await self._agents.come()
+                        dealing = self._choice.dealing(item, keys)
+                    some = self._placement.claim(some, mine, later)
                     await self._make_room()
                     for agent, parcel in self._deal(some, dealing, made):
                         await self._make_room()
@@ -210,60 +130,27 @@ class Copying:
         finally:
             for task in sending:
                 task.cancel()
-            self._coming -= mine
+            self._placement.claimed -= mine
             self._has_ended.set()
         return later
 
-    def _without_coming(
-        self, some: Iterable[Order], mine: set[Hashable], later: dict[Hashable, int]
-    ) -> list[Order]:
-        """What nobody else has copied right now; these are ``mine`` from now on."""
-        found = []
-        for order in some:
-            if order.key is not None and order.key in self._coming and order.key not in mine:
-                later[order.key] = order.wanted
-                continue
-            if order.key is not None:
-                mine.add(order.key)
-                self._coming.add(order.key)
-            found.append(order)
-        return found
-
-    async def _begin(self, item: str) -> Dealing:
-        await self._agents.come()
-        return self._dealing(item)
-
-    async def drop(self, contents: Mapping[str, Iterable[str]]) -> None:
+    async def drop(self, drops: Mapping[str, Iterable[str]]) -> None:
         """Agents need not keep these contents any longer, unless somebody needs them again by now."""
-        by_agent: dict[str, list[str]] = {}
-        for content, agents in contents.items():
-            for agent in agents:
-                by_agent.setdefault(agent, []).append(content)
-        for agent, theirs in by_agent.items():
-            unneeded = [one for one in theirs if one not in self._catalogue.on(agent)]
-            if unneeded and agent in self._agents:
+        for agent, contents in self._placement.to_drop(drops).items():
+            if agent in self._agents and (unneeded := self._placement.drops(agent, contents)):
                 await self._drop_from(agent, unneeded)
 
     async def _drop_from(self, agent: str, contents: list[str]) -> None:
-        """What it says meanwhile that it has of these is not believed."""
         for question in self._asking.values():
             if question.agent == agent:
                 question.dropped.update(contents)
-        self._dropping[agent].update(contents)
         self._agents.promise(agent, 1.0)
         try:
             with suppress(OSError):
                 await self._scheduler.rpc(agent).hpc_agent_drop(contents=contents)
         finally:
             self._agents.promise(agent, -1.0)
-            self._dropping[agent] -= Counter(contents)
-            if not self._dropping[agent]:
-                del self._dropping[agent]
-
-    def holders(self, key: Hashable) -> tuple[str, ...]:
-        """The workers that have a key's result."""
-        task = compat.find_task(self._scheduler, key)
-        return () if task is None or compat.is_actor(task) else compat.holders(task)
+            self._placement.dropped(agent, contents)
 
     def worker_is_gone(self, address: str) -> None:
         """Nobody waits for an agent that tries to have something from there: that takes half a minute."""
@@ -271,16 +158,11 @@ class Copying:
             if address in question.sources:
                 asking.cancel()
 
-    def is_busy_with(self, key: Hashable) -> bool:
-        """Whether its block is on its way."""
-        return key in self._pins
-
     def close(self) -> None:
         """Nothing is kept in memory for this any longer."""
-        self._pins.clear()
         compat.unpin_all(self._scheduler, _PINS)
 
-    # dealing
+    # parcels
 
     def _next(self, orders: Iterator[Order | None]) -> list[Order] | None:
         """The next few; None if there are no more."""
@@ -296,8 +178,11 @@ class Copying:
         open_: dict[str, list[Order]] = {}
         room: dict[str, float] = {}
         for order in orders:
-            where = self._deal_one(order, dealing, made)
+            where = self._placement.deal(order, dealing)
+            for _ in range(order.copies - len(where)):
+                made.lacks("no agent has room", order.one())
             for agent in where:
+                self._agents.promise(agent, order.nbytes)
                 parcel = open_.get(agent)
                 if parcel is None or len(parcel) == _BATCH or room[agent] < order.nbytes:
                     parcel = open_[agent] = []
@@ -308,56 +193,10 @@ class Copying:
         self.longest_pause = max(self.longest_pause, thread_time() - begun)
         return parcels
 
-    def _deal_one(self, order: Order, dealing: Dealing, made: Made) -> list[str]:
-        """Agents for a block, outside of where it is already."""
-        having = self._having(order)
-        domains = {self._agents.domain_of(address) for address in having}
-        found = self._alike(order, domains)
-        domains.update(map(self._agents.domain_of, found))
-        not_to = order.not_to.union(having, found)
-        number = order.copies - len(found)
-        found += dealing.deal(order.nbytes, number, domains, not_to, order.is_choosy) if number else []
-        if len(found) < order.copies and not order.is_choosy:
-            found += self._beside_results(order, dealing, found)
-        for _ in range(order.copies - len(found)):
-            made.lacks("no agent has room", order.one())
-        order.not_to.update(found)
-        for agent in found:
-            self._agents.promise(agent, order.nbytes)
-        return found
-
-    def _beside_results(self, order: Order, dealing: Dealing, found: Sequence[str]) -> list[str]:
-        """Agents where the result itself is: if it is in several failure domains, a copy in one of them is as
-        good as one elsewhere, and nobody else may have room."""
-        held = (
-            {self._agents.domain_of(one) for one in self.holders(order.key)} if order.key is not None else ()
-        )
-        if len(held) < 2:
-            return []
-        copies = self._catalogue.contents.get(order.content)
-        there = {*found, *(copies.where if copies is not None else ())}
-        domains = {self._agents.domain_of(one) for one in there}
-        return dealing.deal(order.nbytes, order.copies - len(found), domains, order.not_to | there)
-
-    def _alike(self, order: Order, domains: set[str]) -> list[str]:
-        """Agents that have probably the same already, outside of these failure domains."""
-        copies = self._catalogue.contents.get(order.like)
-        found: list[str] = []
-        for agent in sorted(copies.where) if copies and not order.errors else ():
-            is_apart = self._agents.domain_of(agent) not in domains and agent not in order.not_to
-            if is_apart and len(found) < order.copies and self._agents.is_able(agent):
-                found.append(agent)
-        return found
-
-    def _having(self, order: Order) -> set[str]:
-        having = set(self.holders(order.key)) if order.key is not None else set()
-        if copies := self._catalogue.contents.get(order.content):
-            having |= copies.where
-            if order.key is None:
-                having.update(*(self.holders(key) for key in self._catalogue.keys_of(order.content)))
-        return having
-
     # the window
+
+    def _window(self) -> float:
+        return float(self._choice.rule.window)
 
     async def _make_room(self) -> None:
         while self._in_flight >= self._window():
@@ -366,25 +205,14 @@ class Copying:
 
     def _enter(self, parcel: Sequence[Order]) -> None:
         self._in_flight += sum(order.nbytes for order in parcel)
-        new = []
-        for order in parcel:
-            if order.key is not None and compat.find_task(self._scheduler, order.key) is not None:
-                self._pins[order.key] = self._pins.get(order.key, 0) + 1
-                if self._pins[order.key] == 1:
-                    new.append(order.key)
-        if new:
+        keys = [order.key for order in parcel if order.key is not None]
+        known = [key for key in keys if compat.find_task(self._scheduler, key) is not None]
+        if new := self._placement.sends(known):
             compat.pin(self._scheduler, new, _PINS)
 
     def _leave(self, parcel: Sequence[Order]) -> None:
         self._in_flight -= sum(order.nbytes for order in parcel)
-        free = []
-        for order in parcel:
-            if order.key in self._pins:
-                self._pins[order.key] -= 1
-                if not self._pins[order.key]:
-                    del self._pins[order.key]
-                    free.append(order.key)
-        if free:
+        if free := self._placement.sent(order.key for order in parcel):
             compat.unpin(self._scheduler, free, _PINS)
         self._has_left.set()
 
@@ -400,7 +228,7 @@ class Copying:
         """Ask an agent, and then others for what it did not take."""
         again: list[Order] = []
         try:
-            for order, said in await self._ask(agent, parcel, made):
+            for order, said in await self._ask(agent, parcel):
                 if (why := self._note(agent, order, said, dealing, made)) is None:
                     continue
                 if order.errors < _TRIES:
@@ -411,27 +239,23 @@ class Copying:
             self._agents.promise(agent, -float(sum(order.nbytes for order in parcel)))
         if again:
             await asyncio.sleep(_PAUSE * 2 ** max(order.errors for order in again))
-            again = [order for order in again if order.key is None or self.holders(order.key)]
+            again = [order for order in again if order.key is None or self._agents.holders(order.key)]
             for other, rest in self._deal(again, dealing, made):
                 await self._send_on(other, rest, dealing, made)
 
-    async def _ask(self, agent: str, parcel: list[Order], made: Made) -> list[tuple[Order, dict[str, Any]]]:
-        blocks, asked = [], []
-        for order in parcel:
-            wanted = self._as_asked(order, agent)
-            if wanted is not None:
-                blocks.append(wanted)
-                asked.append(order)
+    async def _ask(self, agent: str, parcel: list[Order]) -> list[tuple[Order, dict[str, Any]]]:
+        questions = [(order, self._placement.question(order, agent)) for order in parcel]
+        asked = [order for order, block in questions if block is not None]
+        blocks = [block for _, block in questions if block is not None]
         if not blocks:
             return []
         if compat.worker_status(self._scheduler, agent) is None:  # Dask would try for long to reach it
             return [(order, {"silent": "it has gone"}) for order in asked]
-        patience = _PATIENCE + sum(order.nbytes for order in asked) / _SLOWEST
         asking = asyncio.ensure_future(self._transfer(agent, blocks))
-        dropped = set(self._dropping.get(agent, ()))
+        dropped = self._placement.being_dropped(agent)
         self._asking[asking] = _Question(agent, {block["source"] for block in blocks}, dropped)
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(_PATIENCE + sum(order.nbytes for order in asked) / _SLOWEST):
                 await asyncio.wait([asking])
             if asking.cancelled():
                 return [(order, {"error": "whoever had it is gone"}) for order in asked]
@@ -449,69 +273,398 @@ class Copying:
 
     async def _transfer(self, agent: str, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """As the strategy in force says; what one worker of a host gathers it sends."""
-        rule = self._rule()
+        rule = self._choice.rule
         if rule.transfer == "pull" and rule.gather == "worker":
             said: list[dict[str, Any]] = await self._scheduler.rpc(agent).hpc_agent_take(blocks=blocks)
             return said
-        host_of = self._agents.node_of if rule.gather == "host" else None
-        return await pushed(self._calling, agent, blocks, host_of)
-
-    def _as_asked(self, order: Order, agent: str) -> dict[str, Any] | None:
-        """A block as an agent is asked for it: from the nearest that has it. None if nobody has."""
-        node = self._agents.domain_of(agent)
-        copies = self._catalogue.contents.get(order.content)
-        keys = [order.key] if order.key is not None else self._catalogue.keys_of(order.content)
-        for key in keys:
-            if there := self.holders(key):
-                source = there[order.errors % len(there)]
-                return {"key": key, "source": source, "have": [order.like or order.content]}
-        if copies and copies.where:
-            there = tuple(sorted(copies.where, key=lambda one: (self._agents.domain_of(one) != node, one)))
-            return {"content": order.content, "source": there[order.errors % len(there)]}
-        return None
+        return await pushed(self._calls, agent, blocks, self._host_of if rule.gather == "host" else str)
 
     def _note(
         self, agent: str, order: Order, said: Mapping[str, Any], dealing: Dealing, made: Made
     ) -> str | None:
         """What an agent says of a block. Why it has no copy, if so."""
-        if "content" not in said:
-            dealing.gives_back(agent, order.nbytes)
-            if "full" in said:
-                dealing.is_full(agent)
-                self._agents.is_full(agent)
-                return str(said["full"])
-            if "silent" in said:
-                dealing.is_full(agent)
-                return f"{agent} does not answer: {said['silent']}"
-            order.errors += 1
-            order.not_to.discard(agent)  # it was perhaps the source's fault
-            return f"{agent}: {said.get('error')}"
-        content, nbytes = said["content"], said["nbytes"]
-        made.copied(nbytes, said.get("moved", 0))
-        if not self._is_noted(agent, order, content, nbytes, made):
-            self._drop_soon(content, agent)
-        return None
+        if "content" in said:
+            made.copied(said["nbytes"], said.get("moved", 0))
+            key = order.key
+            matters = key in self._placement.wishes or not made.is_for_wishes
+            matters = matters and compat.find_task(self._scheduler, key) is not None
+            counts = self._placement.is_copied(agent, order, said["content"], said["nbytes"], matters)
+            if counts and key is not None:
+                self._recipes.load_instead(key)
+            return None
+        dealing.gives_back(agent, order.nbytes)
+        if "full" in said:
+            dealing.is_full(agent)
+            self._agents.is_full(agent)
+            return str(said["full"])
+        if "silent" in said:
+            dealing.is_full(agent)
+            return f"{agent} does not answer: {said['silent']}"
+        order.errors += 1
+        order.not_to.discard(agent)  # it was perhaps the source's fault
+        return f"{agent}: {said.get('error')}"
 
-    def _is_noted(self, agent: str, order: Order, content: str, nbytes: int, made: Made) -> bool:
-        if order.key is None:
-            return self._catalogue.add(content, agent)
-        if not made.is_wanted(order.key) or compat.find_task(self._scheduler, order.key) is None:
-            return False
-        if not self._catalogue.copied(order.key, content, nbytes, agent, order.wanted):
-            return False
-        self._copied(order.key)
-        return True
 
-    def _drop_soon(self, content: str, agent: str) -> None:
-        """It was taken for nothing, unless somebody else needs the same."""
-        self._leftovers.setdefault(content, []).append(agent)
+async def pushed(
+    calls: Calls, agent: str, blocks: Sequence[dict[str, Any]], host_of: Callable[[str], str]
+) -> list[dict[str, Any]]:
+    """Have blocks sent to an agent, those of one host by one worker there. Answers as the agent would if it
+    had been asked to take them."""
+    by_host: dict[str, list[int]] = {}
+    for place, block in enumerate(blocks):
+        by_host.setdefault(host_of(block["source"]), []).append(place)
+    answers: list[dict[str, Any]] = [{} for _ in blocks]
 
-    async def _drop_leftovers(self) -> None:
-        known = self._catalogue.contents
-        taken, self._leftovers = self._leftovers, {}
-        await self.drop(
-            {
-                c: [a for a in agents if c not in known or a not in known[c].where]
-                for c, agents in taken.items()
-            }
-        )
+    async def from_one(places: Sequence[int]) -> None:
+        theirs = [blocks[place] for place in places]
+        sender = theirs[0]["source"]
+        try:
+            said = await calls.call(sender, "hpc_agent_send", blocks=theirs, to=agent)
+            error = {"error": f"{sender} has no agent"}
+        except OSError as wrong:
+            said, error = None, {"error": one_line(str(wrong))}
+        for number, place in enumerate(places):
+            answers[place] = error if said is None else said[number]
+
+    await asyncio.gather(*map(from_one, by_host.values()))
+    return answers
+
+
+_LOOK = 5.0  # seconds between looks at everything
+_SHARE = 0.01  # of the scheduler's time that they may take
+_LOOKED_AT = 512  # contents that are looked at before others may work
+_FIRST_PAUSE, _LAST_PAUSE = 0.5, 30.0  # seconds before what found no room is tried again
+
+
+class CopyKeeper:
+    """Sees that what is protected stays so: copies that were lost, or could not be made at first, are made
+    later. ``stored`` is what is in a store."""
+
+    def __init__(
+        self,
+        context: Context,
+        placement: Placement,
+        agents: Agents,
+        choice: AgentChoice,
+        recipes: Recipes,
+        maker: CopyMaker,
+        disks: "Disks",
+        stored: Container[Hashable],
+    ) -> None:
+        self._context = context
+        self._placement = placement
+        self._agents = agents
+        self._choice = choice
+        self._recipes = recipes
+        self._maker = maker
+        self._disks = disks
+        self._stored = stored
+        #: copies that agents are about to hear they may drop
+        self._drops: Drops = {}
+        #: by agent whose number of copies differed at the last look, how often it had been asked by then
+        self._doubted: dict[str, int] = {}
+        self._pause = _FIRST_PAUSE
+        self._is_short = False
+        #: seconds that the last look at everything took
+        self._took = 0.0
+        self._wake = disks.wake
+        self._task = asyncio.ensure_future(self._go_on())
+
+    def close(self) -> None:
+        """Nothing is looked at any longer."""
+        self._task.cancel()
+
+    # what happened
+
+    def look_at(self, contents: Iterable[str]) -> None:
+        """These may be on too few agents."""
+        self._placement.look_at(contents)
+        self._wake.set()
+
+    def arrived(self, address: str, keys: Iterable[Hashable]) -> None:
+        """A worker fetched these results."""
+        self._placement.arrived(address, keys)
+        self._wake.set()
+
+    def moves(self, key: Hashable, finish: str) -> None:
+        """A task changed its state."""
+        if finish == "forgotten":
+            self._recipes.forget(key)
+            self.release(key)
+        elif finish == "memory" and self._placement.is_back(key):
+            self.owes([key])
+        elif finish in ("memory", "released"):
+            self._placement.in_memory(key)
+            self._wake.set()
+
+    def committed(self, item: str, made: Made) -> None:
+        """Copies of what is protected under a name were made."""
+        self._choice.committed(item, made, made.seconds)
+        self._context.diary.committed(item, made, made.seconds)
+
+    def sees_to(self, made: Made) -> None:
+        """What nobody took is tried again later."""
+        self.look_at([order.content for order in made.left if order.content])
+        if owed := [order.key for order in made.left if order.key is not None and not order.content]:
+            self.owes(owed)
+
+    def owes(self, keys: Iterable[Hashable]) -> None:
+        """These were to be copied, and nobody took them."""
+        self._placement.owes(keys)
+        self._say_short(len(self._placement.owed), "results have no copy yet")
+
+    def room_comes(self) -> None:
+        """There is another agent, or more room."""
+        self._pause = _FIRST_PAUSE
+        if self._is_short or self._placement.owed:
+            self.look_at(self._context.catalogue.contents)
+
+    def release(self, key: Hashable) -> None:
+        """Nobody wants it any longer."""
+        self._drop_soon(self._placement.release(key))
+
+    def lapse(self, key: Hashable) -> bool:
+        """A key has no copy any more. Whether it can be computed."""
+        self._drop_soon(self._placement.lapse(key))
+        return self._recipes.no_copy(key)
+
+    def _drop_soon(self, drops: Drops) -> None:
+        """All at once what was released in the same moment."""
+        if drops:
+            self._drops.update(drops)
+            if len(self._drops) == len(drops):
+                self._context.do(self._drop())
+
+    async def _drop(self) -> None:
+        drops, self._drops = self._drops, {}
+        await self._maker.drop(drops)
+
+    async def set_apart(self, keys: Iterable[Hashable]) -> None:
+        """These were copied just now: results may have moved meanwhile to where the copies went. Have such
+        copied once more, elsewhere; what is short of room then is left for later."""
+        content_of = self._context.catalogue.content_of
+        contents = iter({content_of.get(key, ""): None for key in keys})
+        while some := list(islice(contents, _LOOKED_AT)):
+            steps = self._placement.steps(some)
+            await self._follow(steps)
+            if steps.orders:
+                made = await self._make(steps.orders)
+                self.look_at(order.content for order in made.left)
+            await asyncio.sleep(0)
+
+    # what follows
+
+    async def _go_on(self) -> None:
+        clock = asyncio.get_running_loop().time
+        next_look = clock() + _LOOK
+        while True:
+            is_short = self._is_short or self._placement.owed
+            until = min(next_look, clock() + self._pause) if is_short else next_look
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    await self._wake.wait()
+            self._wake.clear()
+            try:
+                if clock() >= until:
+                    self._placement.look_at()
+                    self._choice.look()
+                    await self.ask_who_differs()
+                self._took = 0.0
+                await self._catch_up()
+                next_look = clock() + max(_LOOK, self._took / _SHARE)
+            except OSError:  # a worker that has gone, of which we shall hear
+                continue
+            except Exception as error:
+                self._context.count_error("keeping copies", error)
+
+    async def _catch_up(self) -> None:
+        """Look at all that is doubtful, and copy what is on too few agents."""
+        was_short, self._is_short = self._is_short, False
+        missing = 0
+        begun = perf_counter()
+        while (steps := self._placement.next_few(_LOOKED_AT)) is not None:
+            self._took += perf_counter() - begun
+            if steps.orders:
+                made = await self._make(steps.orders)
+                missing += len(made.left)
+                if made.copies:
+                    self._context.diary.copied_again(made.copies, made, made.seconds)
+            await self._follow(steps)
+            await asyncio.sleep(0)
+            begun = perf_counter()
+        if self._placement.owed:
+            owed = [(key, self._placement.wanted(key)) for key in self._placement.owed]
+            await self._maker.make(self._placement.orders(owed), is_for_wishes=True)
+            self._placement.pay()
+        if missing:
+            self._say_short(missing, "more copies are wanted than agents take", was_short)
+        if missing or self._placement.owed:
+            self._is_short = True
+            self._pause = min(2 * self._pause, _LAST_PAUSE)
+        elif was_short:
+            self._pause = _FIRST_PAUSE
+            self._context.tell("agents", "all that is protected is on as many agents again as is wanted")
+
+    async def _follow(self, steps: Steps) -> None:
+        """All but the orders."""
+        for key in steps.gone:
+            self._nobody_has(key)
+        await self._maker.drop(steps.drops)
+
+    async def _make(self, orders: list[Order]) -> Made:
+        contents = self._placement.makes_again(orders)
+        try:
+            return await self._maker.make(orders)
+        finally:
+            self._placement.made_again(contents)
+            self._wake.set()
+
+    def _nobody_has(self, key: Hashable) -> None:
+        """All copies of a key are gone, and it is in nobody's memory."""
+        if self._disks.may_return(self._context.catalogue.content_of.get(key, "")):
+            return
+        task = compat.find_task(self._context.scheduler, key)
+        if key in self._stored:  # it is loaded from there, and copied again then
+            self._drop_soon(self._placement.lapse(key))
+        elif task is not None and compat.state(task) == "released":  # else its worker will say so
+            is_lost = "" if self.lapse(key) else ", and it cannot be computed again"
+            self._context.tell("lost", one_line(f"all copies of {key!r} are gone{is_lost}"))
+
+    def _say_short(self, number: int, what: str, is_told: bool = False) -> None:
+        if not self._is_short and not is_told:
+            self._context.tell("agents", f"{number} {what}; tried again when there may be room")
+        self._is_short = True
+
+    # what agents say that they have
+
+    async def agent_has(self, agent: str, contents: Iterable[str]) -> None:
+        """These are all copies that an agent has."""
+        drops = self._placement.has(agent, contents)
+        self._wake.set()
+        await self._maker.drop(drops)
+
+    async def ask_who_differs(self) -> None:
+        """Agents whose heartbeats say twice that they have more or fewer copies than we know of."""
+        before, self._doubted = self._doubted, {}
+        for agent, facts in self._agents.facts().items():
+            asked = self._agents.asked(agent)
+            if asked is None or facts.get("copies") == len(self._context.catalogue.on(agent)):
+                continue
+            if before.get(agent) != asked:
+                self._doubted[agent] = asked
+                continue
+            with suppress(OSError):
+                found = await self._context.scheduler.rpc(agent).hpc_agent_contents()
+                if self._agents.asked(agent) == asked:  # nothing has come meanwhile
+                    await self.agent_has(agent, found)
+
+    async def drain(self, agents: Iterable[str]) -> None:
+        """These are about to leave: make sure that others have as many copies of all that they have."""
+        leaving = set(agents)
+        try:
+            with self._agents.without(leaving):
+                if not any(map(self._context.catalogue.on, leaving)):
+                    return
+                made = await self._maker.make(self._placement.leaving(leaving))
+        except OSError:
+            return
+        except Exception as error:
+            self._context.count_error("a drain", error)
+            return
+        left = f"; for {len(made.left)} there is no room" if made.left else ""
+        moved = f"{made.copies} copies from {len(leaving)} agents"
+        self._context.tell("drain", f"{moved} that leave are on others now{left}")
+
+
+_RETURN = 20.0  # seconds in which an agent that died is followed by another, if at all
+
+
+@dataclass
+class OnDisk:
+    """What came of writing copies: contents that are on a disk now, bytes of those, and what went wrong."""
+
+    there: set[str]
+    nbytes: int
+    seconds: float
+    problem: str
+
+
+class Disks:
+    """Which copies are on the disks of agents. ``wake`` is set when one is not waited for any longer."""
+
+    def __init__(self, calls: Calls, placement: Placement) -> None:
+        self._calls = calls
+        self._placement = placement
+        self._catalogue = placement.catalogue
+        self.wake = asyncio.Event()
+        #: by agent, what it has on disk
+        self._on: dict[str, set[str]] = {}
+        #: contents on disks of agents that died, and until when they may come back
+        self._until: dict[str, float] = {}
+        self._came = asyncio.Event()
+
+    async def keep(self, keys: Iterable[Hashable]) -> OnDisk:
+        """Have agents write the copies of these keys' blocks to their disks."""
+        by_agent: dict[str, set[str]] = {}
+        for key in keys:
+            content, agents = self._catalogue.where(key)
+            for agent in agents:
+                by_agent.setdefault(agent, set()).add(content)
+        began = monotonic()
+        found = OnDisk(set(), 0, 0.0, "")
+        await asyncio.gather(*(self._keep(agent, theirs, found) for agent, theirs in by_agent.items()))
+        found.seconds = monotonic() - began
+        return found
+
+    async def _keep(self, agent: str, contents: set[str], found: OnDisk) -> None:
+        known = self._on.setdefault(agent, set())
+        known.intersection_update(self._catalogue.on(agent))
+        found.there |= contents & known
+        if not (new := sorted(contents - known)):
+            return
+        try:
+            said = await self._calls.call(agent, "hpc_agent_keep", contents=new)
+        except OSError as error:  # it has gone, and its copies are made again elsewhere
+            found.problem = str(error)
+            return
+        if said is None:  # its agent has gone
+            return
+        known.update(said["disk"])
+        found.there.update(said["disk"])
+        there = self._catalogue.contents
+        found.nbytes += sum(there[one].nbytes for one in said["disk"] if one in there)
+        for content, why in said["trouble"].items():
+            found.problem = f"{content[:16]} is not on {agent}'s disk: {why}"
+
+    def agent_is_gone(self, agent: str) -> None:
+        """It has died, or left for good."""
+        theirs = self._on.pop(agent, set()) & self._catalogue.on(agent).keys()
+        if theirs:
+            until = monotonic() + _RETURN
+            self._until.update(dict.fromkeys(theirs, until))
+            asyncio.get_running_loop().call_later(_RETURN, self._give_up, theirs)
+
+    def _give_up(self, contents: set[str]) -> None:
+        now = monotonic()
+        gone = [one for one in contents if self._until.get(one, now + 1) <= now]
+        for one in gone:
+            del self._until[one]
+        self._came.set()
+        self._placement.look_at(gone)
+        self.wake.set()
+
+    def agent_has(self, contents: Iterable[str]) -> None:
+        """An agent has come, with these copies."""
+        for content in contents:
+            self._until.pop(content, None)
+        self._came.set()
+
+    def may_return(self, content: str) -> bool:
+        """Whether a copy is on the disk of an agent that may come back."""
+        return content in self._until
+
+    async def returned(self, content: str) -> None:
+        """Until that is decided."""
+        while content in self._until:
+            self._came.clear()
+            await self._came.wait()

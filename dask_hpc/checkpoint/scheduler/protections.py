@@ -9,113 +9,19 @@ never more than what was done since is computed again, however far the program h
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Hashable, Iterable, Sequence
 from math import inf
 from time import monotonic
-from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
-from dask_hpc.checkpoint.scheduler.copies import Copying, Made
-from dask_hpc.checkpoint.scheduler.keeping import Disks
-from dask_hpc.checkpoint.scheduler.schedule import MTBF, STORE, Failures, Schedule
-from dask_hpc.checkpoint.worker.rescue import may_be_stored
+from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
+from dask_hpc.checkpoint.scheduler.context import Context, holders
+from dask_hpc.checkpoint.scheduler.copies import CopyKeeper, CopyMaker, Disks
+from dask_hpc.checkpoint.scheduler.placement import Placement
+from dask_hpc.checkpoint.scheduler.schedule import Failures, Schedule
+from dask_hpc.checkpoint.scheduler.storing import StoredResults
+from dask_hpc.checkpoint.scheduler.versions import Protected, ProtectedVersion
 from dask_hpc.strategies.checkpoint.when import Every
-
-
-class Version:
-    """The keys that a name had at one time. ``awaited`` are those that are not in memory."""
-
-    def __init__(self, protected: "Protected", keys: Iterable[Hashable]) -> None:
-        self.protected = protected
-        self.keys = dict.fromkeys(keys)
-        self.awaited: set[Hashable] = set()
-
-    @property
-    def is_held(self) -> bool:
-        """Whether its results are kept in memory: while it is copied, and while the next one is awaited."""
-        protected = self.protected
-        if self is protected.base:
-            return bool(protected.pending)
-        return protected.is_renewed and self is protected.target
-
-    def to_copy(self) -> list[Hashable]:
-        """Keys that are copied. Parts of a shuffle do more than their results tell: they are never loaded,
-        so they are not copied."""
-        return [key for key in self.keys if may_be_stored(key)]
-
-    def is_whole(self, catalogue: Catalogue) -> bool:
-        """Whether somebody has a copy of each."""
-        return all(catalogue.where(key)[1] for key in self.to_copy())
-
-
-@dataclass
-class Protected:
-    """``copies`` is how many agents have each block."""
-
-    name: str
-    schedule: Schedule
-    copies: int = 1
-    #: why the last copies are not on disks
-    disk_problem: str = ""
-    #: not copied as a whole, oldest first
-    pending: list[Version] = field(default_factory=list)
-    #: the one of these that is being copied
-    target: Version | None = None
-    #: the newest that was copied as a whole
-    base: Version | None = None
-
-    @property
-    def newest(self) -> Version | None:
-        """What the name means now."""
-        return self.pending[-1] if self.pending else self.base
-
-    @property
-    def keys(self) -> dict[Hashable, None]:
-        """Of what the name means now."""
-        return self.newest.keys if self.newest is not None else {}
-
-    @property
-    def is_renewed(self) -> bool:
-        """Whether the name has meant something else before: then copies are made when they are due, not when
-        all is ready."""
-        return self.base is not None or len(self.pending) > 1
-
-    def versions(self) -> list[Version]:
-        """All that are kept."""
-        return [*([self.base] if self.base is not None else []), *self.pending]
-
-    def choose(self, will_come: Callable[[Hashable], bool]) -> Version | None:
-        """Which version is copied next: the newest that is there as a whole, or the oldest that can still
-        get there."""
-        for version in reversed(self.pending):
-            if not version.awaited:
-                return version
-        return next((one for one in self.pending if all(map(will_come, one.awaited))), None)
-
-    def as_plain(self, catalogue: Catalogue) -> dict[str, Any]:
-        """How much of it is copied."""
-        contents, copied = set(), 0
-        for key in self.keys:
-            content, where = catalogue.where(key)
-            if where:
-                contents.add(content)
-                copied += 1
-        planned = self.schedule.planned
-        return {
-            "name": self.name,
-            "keys": len(self.keys),
-            "copied": copied,
-            "awaited": 0 if self.newest is None else len(self.newest.awaited),
-            "nbytes": sum(catalogue.contents[one].nbytes for one in contents),
-            "copies": self.copies,
-            "levels": list(self.schedule.levels),
-            "every": None if planned is None else dict(planned.every),
-            "why": "" if planned is None else planned.reason,
-            "next_due": self.schedule.next_due_in() if self.pending else None,
-        }
-
 
 #: seconds in which what becomes ready is taken together
 _TOGETHER = 0.05
@@ -128,39 +34,27 @@ _PINS = "dask-hpc-protect"
 
 
 class Protections:
-    """``committed`` is told what came of each commit; ``set_apart`` sees that copies are not only where the
-    result is; ``release`` is told which keys nobody protects any longer, and ``copied`` each time a name was
-    looked at. ``start`` runs something in the background; ``nodes`` says how many there are."""
+    """Has everything copied that is protected, when it is time."""
 
     def __init__(
         self,
-        scheduler: Any,
-        catalogue: Catalogue,
-        copying: Copying,
+        context: Context,
+        placement: Placement,
+        maker: CopyMaker,
+        keeper: CopyKeeper,
         disks: Disks,
-        committed: Callable[[str, Made], None],
-        set_apart: Callable[[Iterable[Hashable]], Coroutine[Any, Any, None]],
-        release: Callable[[Hashable], None],
-        start: Callable[[Coroutine[Any, Any, Any]], None],
-        tell: Callable[[str, str], None],
-        nodes: Callable[[], int],
-        mtbf: Mapping[str, float] = MTBF,
-        copied: Callable[[Protected], None] = lambda protected: None,
+        storing: StoredResults,
+        failures: Failures,
     ) -> None:
-        self._scheduler = scheduler
-        self._catalogue = catalogue
-        self._copying = copying
+        self._context = context
+        self._placement = placement
+        self._maker = maker
+        self._keeper = keeper
         self._disks = disks
-        self._tell_committed = committed
-        self._set_apart = set_apart
-        self._tell_released = release
-        self._start = start
-        self._tell = tell
-        self._nodes = nodes
-        self._tell_copied = copied
+        self._storing = storing
+        self._failures = failures
         self.names: dict[str, Protected] = {}
-        self.failures = Failures(mtbf)
-        self._owners: dict[Hashable, list[Version]] = {}
+        self._owners: dict[Hashable, list[ProtectedVersion]] = placement.wishes
         self._timers: dict[str, tuple[float, asyncio.TimerHandle]] = {}
         #: of each name, one commit at a time, and one change of what it means
         self._commits: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -168,10 +62,6 @@ class Protections:
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._owners
-
-    def copies_of(self, key: Hashable) -> int:
-        """On how many agents somebody wants a key to be."""
-        return max((version.protected.copies for version in self._owners.get(key, ())), default=0)
 
     # what users ask
 
@@ -189,14 +79,14 @@ class Protections:
                 protected.schedule = self._schedule(chosen, levels, every)
             protected.copies = copies
             if protected.keys.keys() != chosen.keys():
-                version = Version(protected, chosen)
+                version = ProtectedVersion(protected, chosen)
                 async for key in _by_and_by(chosen):
                     self._owners.setdefault(key, []).append(version)
-                    if not self._copying.holders(key):
+                    if not holders(self._context, key):
                         version.awaited.add(key)
                 protected.pending.append(version)
                 self._hold(protected)
-        self._start(self._begin(protected))
+        self._context.do(self._begin(protected))
 
     async def unprotect(self, name: str) -> None:
         """They are plain results again."""
@@ -235,7 +125,7 @@ class Protections:
             protected = version.protected
             version.awaited.discard(key)
             if version.is_held:
-                compat.pin(self._scheduler, [key], _PINS)
+                compat.pin(self._context.scheduler, [key], _PINS)
             if version is not protected.base:
                 self._stir(protected)
 
@@ -260,7 +150,7 @@ class Protections:
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        compat.unpin_all(self._scheduler, _PINS)
+        compat.unpin_all(self._context.scheduler, _PINS)
 
     # when
 
@@ -269,9 +159,9 @@ class Protections:
         self._stir(protected)
 
     async def _plan(self, protected: Protected) -> None:
-        found = await protected.schedule.plan(self._nodes())
+        found = await protected.schedule.plan(len(self._context.nodes))
         if found is not None:
-            self._tell("interval", f"{protected.name}: {found.reason}")
+            self._context.tell("interval", f"{protected.name}: {found.reason}")
 
     def _stir(self, protected: Protected) -> None:
         """Something has changed: commit at once if all that is to be copied is there, or when it is due."""
@@ -307,9 +197,9 @@ class Protections:
             chosen = protected.choose(self._will_come)
             if chosen is not None:
                 self._aim(protected, chosen)
-        self._start(self._commit(protected))
+        self._context.do(self._commit(protected))
 
-    def _aim(self, protected: Protected, version: Version) -> None:
+    def _aim(self, protected: Protected, version: ProtectedVersion) -> None:
         """This version is copied next; its results stay until they are."""
         if protected.target is not None and protected.target is not version:
             self._unpin(protected.target)
@@ -319,8 +209,8 @@ class Protections:
     def _hold(self, protected: Protected) -> None:
         for version in (protected.base, protected.target):
             if version is not None and version.is_held:
-                ready = [key for key in version.keys if self._copying.holders(key)]
-                compat.pin(self._scheduler, ready, _PINS)
+                ready = [key for key in version.keys if holders(self._context, key)]
+                compat.pin(self._context.scheduler, ready, _PINS)
 
     # deeds
 
@@ -330,34 +220,36 @@ class Protections:
             version, schedule = protected.target or protected.base, protected.schedule
             if version is None or self.names.get(protected.name) is not protected:
                 return
-            orders = self._copying.orders(version.to_copy(), self.copies_of)
-            made = await self._copying.make(orders, protected.name, self.__contains__)
-            self._tell_committed(protected.name, made)
+            wanted = ((key, self._placement.wanted(key)) for key in version.to_copy())
+            orders = self._placement.orders(wanted)
+            made = await self._maker.make(orders, protected.name, protected.keys, True)
+            self._keeper.committed(protected.name, made)
+            self._keeper.sees_to(made)
             if made.copies:
-                schedule.measured("partner", made.seconds, made.moved)
-            await self._set_apart(version.to_copy())
-            if "disk" in schedule.levels:
+                schedule.measured(PARTNER, made.seconds, made.moved)
+            await self._keeper.set_apart(version.to_copy())
+            if DISK in schedule.levels:
                 await self._to_disk(protected, version)
             self._committed(protected, version)
         await self._plan(protected)
-        self._tell_copied(protected)
+        self._storing.copied(protected)
         if protected.target is version and not version.awaited:
             self._set_timer(protected, _AGAIN)  # somebody had no room, or died
         elif protected.pending and protected.target is None and schedule.copies_due() > monotonic():
             self._stir(protected)  # else something has to happen first
 
-    async def _to_disk(self, protected: Protected, version: Version) -> None:
+    async def _to_disk(self, protected: Protected, version: ProtectedVersion) -> None:
         """Have agents write the copies of a version to their disks, too. What they cannot is told once."""
         found = await self._disks.keep(version.to_copy())
         if found.nbytes:
-            protected.schedule.measured("disk", found.seconds, found.nbytes)
+            protected.schedule.measured(DISK, found.seconds, found.nbytes)
         if found.problem and not protected.disk_problem:
-            self._tell("commit", f"{protected.name}: {found.problem}")
+            self._context.tell("commit", f"{protected.name}: {found.problem}")
         protected.disk_problem = found.problem
 
-    def _committed(self, protected: Protected, version: Version) -> None:
+    def _committed(self, protected: Protected, version: ProtectedVersion) -> None:
         """If all of it is copied, what was copied before is not needed any longer."""
-        is_whole = version.is_whole(self._catalogue)
+        is_whole = version.is_whole(self._context.catalogue)
         if version is not protected.target or not (is_whole or not protected.is_renewed):
             return
         schedule = protected.schedule
@@ -373,9 +265,9 @@ class Protections:
         if not version.is_held:
             self._unpin(version)
         for one in older:
-            self._start(self._release(one))
+            self._context.do(self._release(one))
 
-    def _give_up(self, version: Version) -> None:
+    def _give_up(self, version: ProtectedVersion) -> None:
         """It will never be copied as a whole."""
         protected = version.protected
         protected.pending.remove(version)
@@ -383,10 +275,10 @@ class Protections:
             protected.target = None
         if protected.base is not None and not protected.base.is_held:
             self._unpin(protected.base)
-        self._start(self._release(version))
+        self._context.do(self._release(version))
         self._stir(protected)
 
-    async def _release(self, version: Version) -> None:
+    async def _release(self, version: ProtectedVersion) -> None:
         """Nobody needs this version any longer. Tasks go on to ask for copies when they are lost, and are
         computed then."""
         self._unpin(version)
@@ -397,26 +289,26 @@ class Protections:
             owners.remove(version)
             if not owners:
                 del self._owners[key]
-                self._tell_released(key)
+                self._keeper.release(key)
 
-    def _unpin(self, version: Version) -> None:
+    def _unpin(self, version: ProtectedVersion) -> None:
         """Its results stay only where another version needs them to."""
         free = [
             key
             for key in version.keys
             if not any(one.is_held for one in self._owners.get(key, ()) if one is not version)
         ]
-        compat.unpin(self._scheduler, free, _PINS)
+        compat.unpin(self._context.scheduler, free, _PINS)
 
     # facts
 
     def _schedule(self, keys: Iterable[Hashable], levels: Sequence[str], every: Every) -> Schedule:
-        tasks = (compat.find_task(self._scheduler, key) for key in keys)
+        tasks = (compat.find_task(self._context.scheduler, key) for key in keys)
         nbytes = float(sum(compat.size(task) for task in tasks if task is not None))
-        return Schedule(levels, every, nbytes, self.failures)
+        return Schedule(levels, every, nbytes, self._failures)
 
     def _will_come(self, key: Hashable) -> bool:
-        task = compat.find_task(self._scheduler, key)
+        task = compat.find_task(self._context.scheduler, key)
         return task is None or compat.is_unfinished(task) or compat.is_wanted(task)
 
 

@@ -1,6 +1,6 @@
 """Protected results go to the store, too: all that a name means is a version there, by keys.
 
-They are written as versions of a ``Checkpoint`` are (see ``flushing``), under a name of their own, so that
+They are written as versions of a ``Checkpoint`` are (see ``store_queue``), under a name of their own, so that
 none of these is ever pruned for them. A block whose content did not change keeps its file, whatever its key
 is. A key with a content token means the same in every cluster: if the same name is protected again, what is
 stored of it is loaded by tasks that have not begun. Any other key has a place that nobody else looks for.
@@ -8,7 +8,7 @@ stored of it is loaded by tasks that have not begun. Any other key has a place t
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -17,11 +17,10 @@ from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.levels import STORE
-from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
-from dask_hpc.checkpoint.scheduler.flushing import Flushing
-from dask_hpc.checkpoint.scheduler.protections import Protected
+from dask_hpc.checkpoint.scheduler.context import Context, holders, node_names
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
-from dask_hpc.checkpoint.scheduler.series import WRITING, Version
+from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
+from dask_hpc.checkpoint.scheduler.versions import WRITING, Protected, Version
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import RESULTS, block_specs
 from dask_hpc.checkpoint.store.manifest import Manifest, StoredBlock
@@ -93,27 +92,14 @@ class Results(Version):
         self.ended(manifest, seconds)
 
 
-class Storing:
-    """``start`` runs something in the background, ``node_names`` are those of the cluster."""
+class StoredResults:
+    """What protected names have in stores, and what of them goes there next."""
 
-    def __init__(
-        self,
-        scheduler: Any,
-        catalogue: Catalogue,
-        recipes: Recipes,
-        flushing: Flushing,
-        node_names: Callable[[], list[str]],
-        tell: Callable[[str, str], None],
-        start: Callable[[Coroutine[Any, Any, Any]], None],
-    ) -> None:
-        self._scheduler = scheduler
-        self._catalogue = catalogue
+    def __init__(self, context: Context, recipes: Recipes, queue: StoreQueue) -> None:
+        self._context = context
         self._recipes = recipes
-        self._flushing = flushing
-        self._node_names = node_names
-        self._tell = tell
-        self._start = start
-        self._run = compat.scheduler_id(scheduler)
+        self._queue = queue
+        self._run = compat.scheduler_id(context.scheduler)
         self._names: dict[str, _Name] = {}
 
     # what happens
@@ -126,7 +112,7 @@ class Storing:
             return
         self.close(protected.name)
         name = self._names[protected.name] = _Name(protected, settings)
-        self._start(self._find(name))
+        self._context.do(self._find(name))
 
     def close(self, name: str) -> None:
         """It goes there no longer. What is there stays."""
@@ -150,8 +136,8 @@ class Storing:
         name = self._names.get(protected.name)
         if name is None or STORE not in protected.schedule.levels or not self._has_new(name):
             return
-        assert protected.newest is not None
-        due = protected.schedule.store_due(not _version(protected).awaited)
+        assert protected.next_stored is not None
+        due = protected.schedule.store_due(not protected.next_stored.awaited)
         if (seconds := due - monotonic()) <= 0:
             self._write(name)
         elif name.timer is None and seconds < 1e8:
@@ -200,7 +186,7 @@ class Storing:
         if known is None:
             return {}
         stored = sum(self._place(key) in known.index for key in known.protected.keys)
-        return {"stored": stored, "store_problem": self._flushing.problem(known.in_store)}
+        return {"stored": stored, "store_problem": self._queue.problem(known.in_store)}
 
     def _stored(self, key: Hashable) -> tuple[_Name, _Stored] | None:
         place = self._place(key)
@@ -218,15 +204,17 @@ class Storing:
     async def _find(self, name: _Name) -> None:
         settings = name.settings
         secret = settings["secret"]
-        patience = self._flushing.patience(settings["root"])
+        patience = self._queue.patience(settings["root"])
         try:
             versions = Versions(Files(settings["root"]), name.in_store, Key(secret) if secret else None)
             manifest, wrong = await patience.call(versions.latest)
         except (OSError, WrongKey, Damaged) as error:
-            self._tell(STORE, one_line(f"{name.in_store}: nothing is known of older versions: {error}"))
+            self._context.tell(
+                STORE, one_line(f"{name.in_store}: nothing is known of older versions: {error}")
+            )
             return
         for problem in wrong:
-            self._tell(STORE, one_line(f"{name.in_store}: {problem}"))
+            self._context.tell(STORE, one_line(f"{name.in_store}: {problem}"))
         if manifest is None:
             return
         before = set(name.index)
@@ -235,7 +223,9 @@ class Storing:
         if found and not before:
             number = self._recipes.load_stored(found)
             of = f"{len(found)} of {len(name.protected.keys)} results are stored"
-            self._tell(STORE, f"{name.protected.name}: {of}; {number} are loaded, the others have begun")
+            self._context.tell(
+                STORE, f"{name.protected.name}: {of}; {number} are loaded, the others have begun"
+            )
 
     def _learn(self, name: _Name, manifest: Manifest) -> None:
         item = manifest.items.get(_LABEL)
@@ -257,7 +247,7 @@ class Storing:
         if pickled and not name.is_told:
             name.is_told = True
             why = "are pickled objects, and are not loaded from the store: unpickle=True allows that"
-            self._tell(STORE, f"{name.protected.name}: {pickled} of {len(item.blocks)} results {why}")
+            self._context.tell(STORE, f"{name.protected.name}: {pickled} of {len(item.blocks)} results {why}")
 
     # what is written
 
@@ -267,11 +257,9 @@ class Storing:
             self.copied(name.protected)
 
     def _has_new(self, name: _Name) -> bool:
-        if name.protected.newest is None:
-            return False
         there = name.coming.items[_LABEL]["meta"]["contents"] if name.coming is not None else {}
         for key in self._ready(name):
-            place, content = self._place(key), self._catalogue.where(key)[0]
+            place, content = self._place(key), self._context.catalogue.where(key)[0]
             known = name.index.get(place)
             written = there.get(place) if known is None else known.content
             if written is None or (content and written and written != content):
@@ -279,27 +267,24 @@ class Storing:
         return False
 
     def _ready(self, name: _Name) -> list[Hashable]:
-        keys = _version(name.protected).to_copy()
-        return [key for key in keys if self._catalogue.where(key)[1] or self._holders(key)]
-
-    def _holders(self, key: Hashable) -> tuple[str, ...]:
-        task = compat.find_task(self._scheduler, key)
-        return () if task is None or compat.is_actor(task) else compat.holders(task)
+        version = name.protected.next_stored
+        keys = version.to_copy() if version is not None else ()
+        return [key for key in keys if self._context.catalogue.where(key)[1] or holders(self._context, key)]
 
     def _write(self, name: _Name) -> None:
         version = self._version(name)
         if version is not None:
             name.protected.schedule.done([STORE])
-            self._flushing.flush(version)
+            self._queue.flush(version)
 
     def _version(self, name: _Name) -> Results | None:
         """Of all that is there now."""
-        if self._names.get(name.protected.name) is not name or name.protected.newest is None:
+        if self._names.get(name.protected.name) is not name:
             return None
         keys = {self._place(key): key for key in self._ready(name)}
         if not keys:
             return None
-        contents = {place: self._catalogue.where(key)[0] for place, key in keys.items()}
+        contents = {place: self._context.catalogue.where(key)[0] for place, key in keys.items()}
         meta = {"keys": {place: repr(key) for place, key in keys.items()}, "contents": contents}
         name.number += 1
         version = Results(
@@ -307,7 +292,7 @@ class Storing:
             name.number,
             0,
             "",
-            tuple(self._node_names()),
+            tuple(node_names(self._context)),
             {_LABEL: {"kind": RESULTS, "meta": meta, "on_resize": "constant"}},
             {(_LABEL, place): key for place, key in keys.items()},
             name.settings,
@@ -317,9 +302,9 @@ class Storing:
         version.anew = partial(self._version, name)
         version.holds.add(WRITING)
         for content in filter(None, contents.values()):
-            nbytes = self._catalogue.contents[content].nbytes
+            nbytes = self._context.catalogue.contents[content].nbytes
             version.nbytes += nbytes
-            self._catalogue.need(version.owner, content, nbytes)
+            self._context.catalogue.need(version.owner, content, nbytes)
         name.coming = version
         return version
 
@@ -333,8 +318,3 @@ class Storing:
                 self._recipes.load_instead(key)
         if self._names.get(name.protected.name) is name:
             self.copied(name.protected)  # what came meanwhile
-
-
-def _version(protected: Protected) -> Any:
-    """What is written next: what was copied as a whole, or what there is."""
-    return protected.base or protected.target or protected.newest

@@ -9,7 +9,7 @@ once, and the newest version is tried again, later and later, until it is there.
 import asyncio
 import pickle
 import threading
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,9 +17,9 @@ from time import monotonic
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.scheduler.agents import Calling
-from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
-from dask_hpc.checkpoint.scheduler.series import WRITING, Version
+from dask_hpc.checkpoint.scheduler.context import Calls, Context, holders
+from dask_hpc.checkpoint.scheduler.copies import CopyMaker
+from dask_hpc.checkpoint.scheduler.versions import WRITING, Version
 from dask_hpc.checkpoint.store.cells import VALUE, Sampler
 from dask_hpc.checkpoint.store.files import Trouble
 from dask_hpc.checkpoint.store.items import Described, Held
@@ -83,31 +83,15 @@ class _Queue:
     problem: str = ""
 
 
-class Flushing:
-    """``stored`` is called when a version is in the store, with the seconds that it took, and ``let_go`` when
-    it need not be kept for that any longer. ``rate`` is in bytes per second, or None."""
+class StoreQueue:
+    """Writes versions. ``rate`` is in bytes per second, or None."""
 
     def __init__(
-        self,
-        scheduler: Any,
-        catalogue: Catalogue,
-        stored: Callable[[Version, float], None],
-        let_go: Callable[[Version, str], None],
-        tell: Callable[[str, str], None],
-        start_work: Callable[[Coroutine[Any, Any, Any]], None],
-        count_error: Callable[[str, BaseException], None],
-        calling: Calling,
-        writers: int = 4,
-        rate: float | None = None,
+        self, context: Context, maker: CopyMaker, calls: Calls, writers: int = 4, rate: float | None = None
     ) -> None:
-        self._scheduler = scheduler
-        self._catalogue = catalogue
-        self._stored = stored
-        self._let_go = let_go
-        self._tell = tell
-        self._start_work = start_work
-        self._count_error = count_error
-        self._calling = calling
+        self._context = context
+        self._maker = maker
+        self._calls = calls
         self._writers = asyncio.Semaphore(writers)
         self._rate = rate
         self._free_at = 0.0
@@ -124,7 +108,15 @@ class Flushing:
         queue.waiting = version
         if not queue.is_running:
             queue.is_running = True
-            self._start_work(self._run(queue))
+            self._context.do(self._run(queue))
+
+    def let_go(self, version: Version, hold: str) -> None:
+        """One less needs it in memory."""
+        version.holds.discard(hold)
+        if not version.holds:
+            compat.unpin_all(self._context.scheduler, version.pins)
+            if unneeded := self._context.catalogue.release(version.owner):
+                self._context.do(self._maker.drop(unneeded))
 
     def problem(self, name: str) -> str:
         """What is wrong with the store of a name, if anything is."""
@@ -159,9 +151,9 @@ class Flushing:
                     pause = min(2 * pause, _LONGEST)
                     continue
                 if queue.problem:
-                    self._tell("store", f"{version.called} is stored: it works again")
+                    self._context.tell("store", f"{version.called} is stored: it works again")
                 queue.problem, pause = "", _FIRST
-                self._stored(version, monotonic() - begun)
+                version.stored(monotonic() - begun)
                 self._done(version, "")
         finally:
             queue.is_running = False
@@ -169,7 +161,7 @@ class Flushing:
     def _failed(self, queue: _Queue, version: Version, problem: str) -> None:
         """Try again later, unless a newer one has come; whoever waits hears of it now."""
         if not queue.problem:
-            self._tell("store", one_line(f"{version.called} is not stored: {problem}"))
+            self._context.tell("store", one_line(f"{version.called} is not stored: {problem}"))
         queue.problem = version.problem = problem
         version.settled.set()
         if queue.waiting is None:
@@ -180,7 +172,7 @@ class Flushing:
     def _done(self, version: Version, problem: str) -> None:
         version.problem = problem
         version.settled.set()
-        self._let_go(version, WRITING)
+        self.let_go(version, WRITING)
 
     async def _try(self, version: Version) -> str:
         """Write it. What went wrong, if anything."""
@@ -189,7 +181,7 @@ class Flushing:
         except (OSError, TimeoutError) as error:  # Trouble is one of these
             return one_line(str(getattr(error, "strerror", None) or error or type(error).__name__))
         except Exception as error:
-            self._count_error("writing a version", error)
+            self._context.count_error("writing a version", error)
             return one_line(f"{type(error).__name__}: {error}")
         return ""
 
@@ -242,12 +234,12 @@ class Flushing:
 
     def _same(self, spec: Mapping[str, Any], place: Place, key: Hashable) -> Hashable:
         """What has the same contents is one file, unless Zarr wants it to be a cell of an array."""
-        content = self._catalogue.where(key)[0]
+        content = self._context.catalogue.where(key)[0]
         return content if content and spec["form"] == VALUE else place
 
     async def _write_block(self, commit: Commit, place: Place, key: Hashable) -> dict[str, Any]:
-        content = self._catalogue.where(key)[0]
-        nbytes = self._catalogue.contents[content].nbytes if content else 0
+        content = self._context.catalogue.where(key)[0]
+        nbytes = self._context.catalogue.contents[content].nbytes if content else 0
         async with self._writers:
             await self._pace(nbytes)
             block: dict[str, Any] = await self._ask_holder(commit, place, key, commit.writer)
@@ -257,14 +249,14 @@ class Flushing:
     async def _ask_holder(self, commit: Commit, place: Place, key: Hashable, work: Any) -> Any:
         """What ``work`` gives for a block, where it is."""
         call = pickle.dumps(partial(work, commit.specs[place]))
-        content, agents = self._catalogue.where(key)
+        content, agents = self._context.catalogue.where(key)
         asked: list[tuple[str, dict[str, Any]]] = [(agent, {"content": content}) for agent in agents]
-        asked += [(holder, {"key": key}) for holder in self._holders(key)]
+        asked += [(holder, {"key": key}) for holder in holders(self._context, key)]
         why: OSError = Trouble(5, f"nobody has {place[0]}[{place[1]}] any more")
         for address, what in asked:
             try:
                 async with asyncio.timeout(_PATIENCE):
-                    found = await self._calling.call(address, "hpc_agent_run", call=call, **what)
+                    found = await self._calls.call(address, "hpc_agent_run", call=call, **what)
             except OSError as error:
                 why = error
                 continue
@@ -281,10 +273,6 @@ class Flushing:
             begin_at = max(now, self._free_at)
             self._free_at = begin_at + nbytes / self._rate
             await asyncio.sleep(begin_at - now)
-
-    def _holders(self, key: Hashable) -> tuple[str, ...]:
-        task = compat.find_task(self._scheduler, key)
-        return () if task is None else compat.holders(task)
 
 
 def _first(errors: BaseExceptionGroup[Any]) -> BaseException:

@@ -1,0 +1,122 @@
+"""The status of checkpoints: what is protected, where the copies are, what agents and stores say."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from time import monotonic
+from typing import Any
+
+from dask_hpc import dask as compat
+from dask_hpc.checkpoint.scheduler.agents import Agents
+from dask_hpc.checkpoint.scheduler.commits import Commits
+from dask_hpc.checkpoint.scheduler.context import Context
+from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
+from dask_hpc.checkpoint.scheduler.versions import Protected
+
+#: a look at all copies that takes the scheduler at most so many seconds is made each time somebody asks; a
+#: longer one as seldom as keeps it below this share of all time
+_QUICK, _SHARE = 0.005, 0.01
+
+
+class Look:
+    """How the controller and all agents are now, as a person asks for it."""
+
+    def __init__(
+        self,
+        context: Context,
+        agents: Agents,
+        protected: Mapping[str, Protected],
+        commits: Commits,
+        queue: StoreQueue,
+    ) -> None:
+        self._context = context
+        self._agents = agents
+        self._names = protected
+        self._commits = commits
+        self._queue = queue
+        self._seen: dict[str, Any] = {}
+        self._again = 0.0
+
+    def status(self) -> dict[str, Any]:
+        """``protected``: by name how much of it is copied, its last commit, when the next is due.
+        ``nodes``: what of it each holds, and of which nodes it keeps copies, in bytes. ``exposed``: results
+        whose copies are all on the node that has them, too. ``levels``: copies and bytes
+        of each; those on disk are some of all that partners have.
+        ``agents``: what each said last. ``versions``: the newest of each checkpoint, with the levels that
+        have it. ``store``: bytes on their way there, and what is wrong with it. ``counts``: see
+        ``Diary.as_plain``. Times are seconds ago, and from now."""
+        return {
+            "protected": [self._protected(name) for name in self._names],
+            **self._places(),
+            "agents": self._as_agents(),
+            "versions": [row for one in self._commits.as_plain() for row in _versions(one)],
+            "store": self._queue.as_plain(),
+            **self._context.diary.as_plain(),
+            "errors": self._context.errors,
+        }
+
+    def _protected(self, name: str) -> dict[str, Any]:
+        last = self._context.diary.commits.get(name)
+        found = self._names[name].as_plain(self._context.catalogue)
+        return {"next_due": None, **found, "last_commit": None if last is None else last.as_plain()}
+
+    def _as_agents(self) -> list[dict[str, Any]]:
+        node_of, facts = self._context.nodes.node_of, self._agents.facts()
+        return [{"address": address, "node": node_of(address), **said} for address, said in facts.items()]
+
+    def _places(self) -> dict[str, Any]:
+        began = monotonic()
+        if began >= self._again:
+            self._seen = self._look_at_copies()
+            took = monotonic() - began
+            self._again = began + (took / _SHARE if took > _QUICK else 0.0)
+        return self._seen
+
+    def _look_at_copies(self) -> dict[str, Any]:
+        """Passes over all protected results and all copies."""
+        catalogue, nodes = self._context.catalogue, self._context.nodes
+        own: Counter[str] = Counter()
+        home: dict[Any, str] = {}  # of a result: a node that holds it
+        protected = (key for one in self._names.values() for key in one.keys)
+        for key in {*protected, *catalogue.content_of}:
+            task = compat.find_task(self._context.scheduler, key)
+            for address in compat.holders(task)[:1] if task is not None else ():
+                home[key] = nodes.node_of(address)
+                own[home[key]] += compat.size(task)
+        kept: dict[str, Counter[str]] = {}
+        copies, total, exposed = 0, 0, 0
+        agents = self._agents.facts().values()
+        for one, found in catalogue.contents.items():
+            copies, total = copies + len(found.where), total + found.nbytes * len(found.where)
+            homes = [home[key] for key in catalogue.keys_of(one) if key in home]
+            there = [nodes.node_of(address) for address in found.where]
+            exposed += sum({of} == {*there} for of in homes)
+            for node in there:
+                kept.setdefault(node, Counter())[homes[0] if homes else ""] += found.nbytes
+        return {
+            "nodes": [_node(node, own[node], kept.get(node, {})) for node in sorted(nodes)],
+            "exposed": exposed,
+            "levels": {
+                "partner": {"copies": copies, "nbytes": total},
+                "disk": {
+                    name: sum(agent.get(f"disk_{said}", 0) for agent in agents)
+                    for name, said in (("copies", "copies"), ("nbytes", "used"))
+                },
+            },
+        }
+
+
+def _node(name: str, own: int, kept: Mapping[str, int]) -> dict[str, Any]:
+    """``kept`` is by the nodes that hold the results now; "" for what nobody holds: of older versions, or
+    lost a moment ago."""
+    return {"name": name, "own": own, "kept": dict(kept)}
+
+
+def _versions(series: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Of one checkpoint, the oldest first."""
+    levels: dict[int, list[str]] = {}
+    for level, step in series["versions"].items():
+        levels.setdefault(step, []).append(level)
+    complete = series["complete"]
+    for step in sorted(levels):
+        nbytes = complete["nbytes"] if complete is not None and complete["step"] == step else None
+        yield {"name": series["name"], "version": step, "nbytes": nbytes, "levels": levels[step]}
