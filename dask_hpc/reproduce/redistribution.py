@@ -20,7 +20,7 @@ from dask_hpc.reproduce.claim import (
     mean,
     rounded,
 )
-from dask_hpc.simulator.transfers import Transfer, ends
+from dask_hpc.simulator.network import Flow, ends
 from dask_hpc.strategies.checkpoint.agent_rule import shares
 
 _BYTES = 1.5e9
@@ -39,7 +39,7 @@ def run(bench: Bench) -> Outcome:
     Three ways: by agents, each of which sends its nodes their parts one after the other; through a lead node,
     which gathers before the resize and scatters after it; and from peer to peer, by the plan that moves
     fewest bytes. How many bytes a plan moves is ``planning.moves.redistribution``'s word; how long that
-    takes, with fair shares of all links, ``simulator.transfers``'.
+    takes, with fair shares of all links, ``simulator.network``'.
     """
     columns = bench.columns(_one_seed)
     return Outcome((*_by_agents(columns), *_shape(), *_naive(columns)), _ASSUMPTIONS, tuple(_beside(columns)))
@@ -55,7 +55,7 @@ _ASSUMPTIONS = (
 )
 
 
-def _times(transfers: Iterable[Transfer]) -> dict[object, float]:
+def _times(transfers: Iterable[Flow]) -> dict[object, float]:
     """When each ends; the links of all nodes are alike."""
     known = list(transfers)
     links = {link: _LINK for one in known for link in one.links}
@@ -69,7 +69,7 @@ def _agents(agents: int, nodes: int, dice: random.Random | None) -> list[float]:
         for node in range(first, first + share):
             before = node - 1 if node > first else None
             links = (("agents", agent % 2), ("in", node))
-            transfers.append(Transfer(node, _BYTES / nodes, links, _rate(dice), after=before))
+            transfers.append(Flow(node, _BYTES / nodes, links, _rate(dice), after=before))
         first += share
     found = _times(transfers)
     return [found[node] for node in range(nodes)]
@@ -86,7 +86,7 @@ def _lead(before: int, after: int, dice: random.Random | None, rate: float = _ST
     for place, (nodes, node, way) in enumerate(steps):
         links = (("lead", way), (way, node))
         transfers.append(
-            Transfer(place, _BYTES / nodes, links, _rate(dice, rate), after=place - 1 if place else None)
+            Flow(place, _BYTES / nodes, links, _rate(dice, rate), after=place - 1 if place else None)
         )
     return max(_times(transfers).values(), default=0.0)
 
@@ -123,7 +123,7 @@ def _peers(plan: RedistributionPlan, dice: random.Random | None) -> float:
         if piece.source != target
     ]
     transfers = [
-        Transfer(number, nbytes, (("out", source), ("in", target)), _rate(dice))
+        Flow(number, nbytes, (("out", source), ("in", target)), _rate(dice))
         for number, (source, target, nbytes) in enumerate(moves)
     ]
     return max(_times(transfers).values(), default=0.0)

@@ -29,7 +29,7 @@ from dask_hpc.simulator.application import Application
 from dask_hpc.simulator.execution import Ask, Execution, Phased, Point, Steady, Transfer, Wait
 from dask_hpc.simulator.platform import FileSystem, Platform
 from dask_hpc.simulator.record import Record
-from dask_hpc.simulator.service import Companion, Life, Service
+from dask_hpc.simulator.service import Companion, Life, MachineService
 from dask_hpc.simulator.workload import Arrival
 
 _BETWEEN_REPORTS = 8192
@@ -50,7 +50,7 @@ class Engine:
         record: Record | None = None,
         *,
         story: int = 10_000,
-        services: Sequence[Service] = (),
+        services: Sequence[MachineService] = (),
     ) -> None:
         self.platform = platform if isinstance(platform, Platform) else Platform(platform)
         self.policy = policy
@@ -175,7 +175,7 @@ class Engine:
         """Wake a job's companion then, before anything is decided."""
         self._push(time, _COMPANION, companion, companion.version)
 
-    def decide_at(self, time: float, service: Service) -> None:
+    def decide_at(self, time: float, service: MachineService) -> None:
         """Wake a service then, after everything else of that instant, and decide whatever the ticks."""
         if time < inf:
             self._push(time, _SERVICE, service)

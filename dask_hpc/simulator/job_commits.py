@@ -14,7 +14,7 @@ from math import inf
 from dask_hpc.planning.interval.exact import Pattern, young
 from dask_hpc.simulator.execution import Steady, Transfer, Wait
 from dask_hpc.simulator.platform import Failures, Platform
-from dask_hpc.simulator.service import Companion, Life, Service, Site
+from dask_hpc.simulator.service import Companion, Life, MachineService, Site
 from dask_hpc.simulator.workload import Checkpoint, LevelName
 from dask_hpc.strategies.checkpoint.when import Cost, when
 
@@ -105,7 +105,7 @@ class CommitsOfJobs(dict[int, CommitsOfJob]):
     """Of one run of a machine, by the rows of its jobs."""
 
 
-class CommitDesk(Service):
+class CommitDesk(MachineService):
     """Where jobs commit."""
 
     def __init__(self) -> None:

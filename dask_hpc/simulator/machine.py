@@ -24,7 +24,7 @@ from dask_hpc.simulator.job_commits import CommitDesk
 from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.power import SitePower, is_followed, with_tick
 from dask_hpc.simulator.record import Record
-from dask_hpc.simulator.service import Service
+from dask_hpc.simulator.service import MachineService
 from dask_hpc.simulator.workload import Arrival
 
 #: seconds for a job of which nothing is known, on a machine of which nothing is known
@@ -51,7 +51,7 @@ class Machine(Engine):
     ) -> None:
         """``corridor`` is what a source that the policy follows says, if that is known."""
         platform = with_tick(platform if isinstance(platform, Platform) else Platform(platform), policy)
-        services: list[Service] = [CommitDesk(), Pipelines()]
+        services: list[MachineService] = [CommitDesk(), Pipelines()]
         if is_followed(platform, policy):
             services.append(SitePower(platform, policy.power, record, corridor))
         super().__init__(platform, policy, record, story=story, services=services)

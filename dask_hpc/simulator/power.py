@@ -28,7 +28,7 @@ from dask_hpc.policy import Policy
 from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.power_trace import PowerRecord
 from dask_hpc.simulator.record import Record
-from dask_hpc.simulator.service import Service
+from dask_hpc.simulator.service import MachineService
 from dask_hpc.simulator.workload import Workload
 
 _TWO_SIDED_95 = 1.96  # standard deviations
@@ -222,7 +222,7 @@ _LIMIT = 1_000_000  # bytes
 _TICK = 60.0  # seconds, where the platform says nothing
 
 
-class SitePower(Service):
+class SitePower(MachineService):
     """The metering, the corridor and the record of one run."""
 
     follows_decisions = True

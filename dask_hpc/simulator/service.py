@@ -81,11 +81,11 @@ class Site(Protocol):
     def wake_at(self, time: float, companion: Companion) -> None:
         """Wake a job's companion then, before anything is decided."""
 
-    def decide_at(self, time: float, service: "Service") -> None:
+    def decide_at(self, time: float, service: "MachineService") -> None:
         """Wake a service then, after everything else of that instant, and decide whatever the ticks."""
 
 
-class Service:
+class MachineService:
     """One service's half on a simulated machine. What it does not override does nothing."""
 
     #: whether ``submitted``, ``look`` and ``carried_out`` are called: they are on the fast path

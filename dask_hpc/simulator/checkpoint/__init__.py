@@ -16,7 +16,7 @@ Every decision of a run follows from its arguments and its seed.
 
 from dask_hpc.simulator.checkpoint.result import CommitResult
 from dask_hpc.simulator.checkpoint.run import App, Resize, simulate_commits
-from dask_hpc.simulator.checkpoint.service import Compression, Costs, Pool, Service, Store
+from dask_hpc.simulator.checkpoint.world import Compression, Costs, Pool, Service, Store
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import Literal
 from dask_hpc.model.checkpoint import ItemAgents
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.simulator.checkpoint.result import CommitResult, Committed
-from dask_hpc.simulator.checkpoint.service import Process, Service, Signal
-from dask_hpc.simulator.checkpoint.world import Sending, Version, World, flush
+from dask_hpc.simulator.checkpoint.world import Sending, Service, Version, World, flush
+from dask_hpc.simulator.network import Process, Signal
 from dask_hpc.strategies.checkpoint.agent_count import break_even
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 
@@ -71,7 +71,7 @@ class App:
             raise InputError(f"app {shown(self.name)}", "never ends", "commits, or until")
 
 
-class Life:
+class AppLife:
     """Its state, and the process that it is."""
 
     def __init__(self, app: App, world: World) -> None:
@@ -346,7 +346,7 @@ def simulate_commits(
     if endless and horizon == inf:
         raise InputError(f"app {shown(endless[0])}", "never ends", "commits, until, or a horizon")
     world = World(service, seed)
-    lives = [Life(app, world) for app in apps]
+    lives = [AppLife(app, world) for app in apps]
     world.live = len(lives)
     _expect(world, lives)
     for life in lives:
@@ -357,7 +357,7 @@ def simulate_commits(
     return CommitResult(world.log)
 
 
-def _expect(world: World, lives: Sequence[Life]) -> None:
+def _expect(world: World, lives: Sequence[AppLife]) -> None:
     """What the service's description says will happen."""
     clock, service = world.clock, world.service
 

@@ -14,7 +14,7 @@ from dask_hpc.planning.in_situ.back_pressure import Slow
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.execution import Ask, Execution, Point, Step, Wait
 from dask_hpc.simulator.in_situ.run import Pace, Pipeline, PipelineRun, PipelineRuns, costs
-from dask_hpc.simulator.service import Life, Service
+from dask_hpc.simulator.service import Life, MachineService
 
 #: iterations that a median is taken of
 _WINDOW = 5
@@ -22,7 +22,7 @@ _WINDOW = 5
 _OTHERWISE = "in-situ-async"
 
 
-class Pipelines(Service):
+class Pipelines(MachineService):
     """Runs the pipelines among a machine's jobs, where the policy's placement strategy says."""
 
     def begin(self) -> None:

@@ -136,7 +136,7 @@ class Pipeline:
         return EqualNodes(count=count, cores=self.cores, memory=self.memory, bandwidth=bandwidth)
 
 
-class Costs(NamedTuple):
+class PartTimes(NamedTuple):
     """Seconds of the simulation and of each analysis of one iteration, where they run."""
 
     simulation: float
@@ -149,7 +149,7 @@ class Costs(NamedTuple):
         return Phases(self.simulation, sum(self.in_situ.values()), sum(self.in_transit.values()))
 
 
-def costs(problem: PartitionProblem, partition: Partition) -> Costs:
+def costs(problem: PartitionProblem, partition: Partition) -> PartTimes:
     """By the planner's model."""
     each = work_of_each(problem.analyses)
     times = phase_times(problem, partition.nodes, partition.helper_cores, each, each)
@@ -157,7 +157,7 @@ def costs(problem: PartitionProblem, partition: Partition) -> Costs:
     in_situ, in_transit = np.asarray(times.in_situ), np.asarray(times.in_transit)
     inside = {name: float(in_situ[names.index(name)]) for name in partition.in_situ}
     outside = {name: float(in_transit[names.index(name)]) for name in partition.in_transit}
-    return Costs(float(times.simulation), inside, outside)
+    return PartTimes(float(times.simulation), inside, outside)
 
 
 class Pace:
@@ -192,7 +192,7 @@ class Pace:
         return [Skipped(iteration, name, why) for name, (deed, why) in deeds.items() if deed == "skip"]
 
     def stepped(
-        self, iteration: int, now: float, found: Costs, mode: Mode, left_out: Iterable[str] = ()
+        self, iteration: int, now: float, found: PartTimes, mode: Mode, left_out: Iterable[str] = ()
     ) -> float:
         """The step of an iteration is done: its analyses begin. Answers when the next may begin."""
         for runs in self._ends.values():

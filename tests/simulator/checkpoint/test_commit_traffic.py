@@ -148,12 +148,12 @@ def test_every_commit_arrives_and_bytes_are_conserved(app, changes, service, see
 @given(apps, services)
 @settings(deadline=None)
 def test_nothing_is_left_in_memory_when_all_is_over(app, service):
-    from dask_hpc.simulator.checkpoint.run import Life
+    from dask_hpc.simulator.checkpoint.run import AppLife
     from dask_hpc.simulator.checkpoint.world import World
 
     world = World(replace(service, failures=(), leaves=(), pool=None), 0)
     world.live = 1
-    world.clock.start(Life(app, world).live())
+    world.clock.start(AppLife(app, world).live())
     world.clock.run()
     assert all(seat.used == pytest.approx(0, abs=1e-6) for seat in world.fleet.seats.values())
     assert not any(seat.agents for seat in world.fleet.seats.values())

@@ -15,7 +15,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.planning.in_situ.back_pressure import WHEN_SLOW, Slow
 from dask_hpc.planning.in_situ.plan import ALL_ORDERS, partition
 from dask_hpc.simulator import Failures, Platform, Workload, load_workload, simulate
-from dask_hpc.simulator.in_situ.run import Costs, Drift, Pace, Pipeline
+from dask_hpc.simulator.in_situ.run import Drift, Pace, PartTimes, Pipeline
 from dask_hpc.simulator.report import report_page
 from dask_hpc.simulator.workload import Arrival
 
@@ -53,7 +53,7 @@ def run(one=None, policy="in-situ-async", nodes=6, platform=None, job=None, requ
 @given(st.tuples(*[st.floats(0, 10)] * 3), st.integers(1, 30), st.sampled_from(["async", "sync"]))
 def test_a_steady_pipeline_takes_what_the_formula_says(times, iterations, mode):
     phases, pace, now, first = Phases(*times), Pace("ab"), 0.0, None
-    found = Costs(phases.simulation, {"a": phases.in_situ}, {"b": phases.in_transit})
+    found = PartTimes(phases.simulation, {"a": phases.in_situ}, {"b": phases.in_transit})
     for number in range(iterations):
         begins = pace.begins(number, now)
         assert not pace.left_out(number, begins)
@@ -203,7 +203,7 @@ def test_no_analysis_falls_behind_by_more_than_the_rule_allows(times, when_slow,
             behind = sum(end > begins for one, end in ends[name] if one < number - 1)
             # the one that is late, and the one that had begun when it was not yet
             assert behind <= (0 if when_slow == "wait" else 2)
-        found = Costs(1.0, {"a": time}, {"b": 6 - time})
+        found = PartTimes(1.0, {"a": time}, {"b": 6 - time})
         stepped, now = now, pace.stepped(number, now, found, mode, left_out)
         for name, side in (("a", found.in_situ), ("b", found.in_transit)):
             if name not in left_out:
