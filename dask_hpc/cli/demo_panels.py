@@ -69,7 +69,7 @@ def _latest(run: Example) -> Group:
 
 
 def _colours(run: JobsExample) -> dict[str, str]:
-    return dict(zip((one.name for one in run.jobs), _OF_JOBS, strict=False))
+    return dict(zip(run.jobs, _OF_JOBS, strict=False))
 
 
 def _nodes(run: Competition) -> Table:

@@ -1,13 +1,14 @@
 """Jobs of short tasks on a small cluster: five that compete while nodes are held, leave and come, and three
 that change size so that power stays between two bounds, which move."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import dask
 import numpy as np
@@ -23,26 +24,10 @@ TASK = 0.25  # seconds
 _RESULT = 12_500  # numbers, 100 kB: enough for a lost one to matter
 
 
-class TaskJob(NamedTuple):
-    """A job of short tasks. Times are in units; work is in units of one node."""
-
-    name: str
-    submitted: float
-    nodes: int
-    min_nodes: int
-    max_nodes: int
-    work: float
-    walltime: float
-    priority: float = 0.0
-
-    def tasks(self, unit: float) -> int:
-        """How many tasks it has, with so many seconds to a unit."""
-        return max(1, round(self.work * unit / TASK))
-
-    def wishes(self, unit: float) -> dict[str, Any]:
-        """What it asks for."""
-        sizes = {"nodes": self.nodes, "min_nodes": self.min_nodes, "max_nodes": self.max_nodes}
-        return sizes | {"walltime": self.walltime * unit, "priority": self.priority}
+def asked(name: str, nodes: int, most: int = 0, **more: Any) -> Job:
+    """A rigid job, or one of one node and more."""
+    sizes: dict[str, Any] = {"kind": "malleable", "min_nodes": 1, "max_nodes": most} if most else {}
+    return Job(id=name, nodes=nodes, **sizes, **more)
 
 
 def work(name: str, number: int, diary: str) -> np.ndarray:
@@ -64,17 +49,29 @@ class Event(NamedTuple):
 class JobsExample(Example):
     """Submits jobs, does what else is to be done, each at its time, and checks every result."""
 
-    jobs: tuple[TaskJob, ...]
+    #: each with its work on one node; all times are in units, of which there are so many
+    given: ClassVar[Sequence[tuple[Job, float]]]
+    units: ClassVar[float]
 
-    def __init__(self, policy: Policy, seconds: float, units: float) -> None:
+    def __init__(self, policy: Policy, seconds: float) -> None:
         super().__init__(policy)
-        self.seconds, self.unit = float(seconds), seconds / units
-        self.submitted = sum(one.tasks(self.unit) for one in self.jobs)
+        self.seconds, self.unit = float(seconds), seconds / self.units
+        #: by its name, in seconds, and the number of its tasks
+        self.jobs = {
+            one.id: replace(one, submitted=one.submitted * self.unit, walltime=one.walltime * self.unit)
+            for one, _ in self.given
+        }
+        self.tasks = {one.id: max(1, round(work * self.unit / TASK)) for one, work in self.given}
         #: tasks that are done, those whose results are right, and how often any was executed: as often as
         #: there are tasks, if nothing was lost on the way
         self.done = self.right = self.executed = 0
         #: what was done to the cluster, and when
         self.events: list[tuple[float, str]] = []
+
+    @property
+    def submitted(self) -> int:
+        """Tasks there are."""
+        return sum(self.tasks.values())
 
     def run(self, client: Client, manager: Any, events: list[Event]) -> Iterator[None]:
         """Until everything is done and every job has ended."""
@@ -82,7 +79,8 @@ class JobsExample(Example):
         with TemporaryDirectory() as folder:
             diary = Path(folder, "diary.txt")
             submit = [
-                Event(one.submitted, partial(self._submit, client, one, diary, futures)) for one in self.jobs
+                Event(one.submitted, partial(self._submit, client, self.jobs[one.id], diary, futures))
+                for one, _ in self.given
             ]
             todo = sorted([*submit, *events], key=lambda event: event.at)
             began, limit = monotonic(), 2 * self.seconds + 30
@@ -108,13 +106,14 @@ class JobsExample(Example):
             f"{self.executed - self.submitted} executed twice"
         )
 
-    def _submit(self, client: Client, one: TaskJob, diary: Path, futures: list[Future]) -> None:
-        count = one.tasks(self.unit)
-        with job(one.name, **one.wishes(self.unit)):
-            futures += client.map(work, [one.name] * count, range(count), [str(diary)] * count, pure=False)
+    def _submit(self, client: Client, one: Job, diary: Path, futures: list[Future]) -> None:
+        sizes = {"nodes": one.nodes, "min_nodes": one.min_nodes, "max_nodes": one.max_nodes}
+        count = self.tasks[one.id]
+        with job(one.id, **sizes, walltime=one.walltime, priority=one.priority):
+            futures += client.map(work, [one.id] * count, range(count), [str(diary)] * count, pure=False)
 
     def _check(self, futures: list[Future], diary: Path) -> None:
-        numbers = [number for one in self.jobs for number in range(one.tasks(self.unit))]
+        numbers = [number for count in self.tasks.values() for number in range(count)]
         found = zip((future.result() for future in futures), numbers, strict=True)
         self.right = sum(bool((array == number).all()) for array, number in found)
         self.executed = len(diary.read_text().splitlines())
@@ -128,19 +127,20 @@ class Competition(JobsExample):
     """Five jobs on four nodes: predicted first, then run while a node is held, one leaves and one comes."""
 
     NODES = 4
-    jobs = (
-        TaskJob("climate", 0, 4, 1, 4, work=300, walltime=130),
-        TaskJob("genomics", 10, 1, 1, 2, work=60, walltime=90),
-        TaskJob("urgent", 40, 2, 2, 2, work=50, walltime=40, priority=10),
-        TaskJob("plots", 60, 1, 1, 1, work=25, walltime=40),
-        TaskJob("training", 75, 2, 1, 4, work=80, walltime=60, priority=5),
+    given = (
+        (asked("climate", 4, most=4, walltime=130), 300),
+        (asked("genomics", 1, most=2, submitted=10, walltime=90), 60),
+        (asked("urgent", 2, submitted=40, walltime=40, priority=10), 50),
+        (asked("plots", 1, submitted=60, walltime=40), 25),
+        (asked("training", 2, most=4, submitted=75, walltime=60, priority=5), 80),
     )
+    units = 140.0
     panels = (("nodes",), ("waiting",), ("latest",), ("tasks",))
     at_end = ("comparison", "summary")
     sections = ("held", "events", "predicted", "comparison", "story", "policy")
 
     def __init__(self, policy: Policy, seconds: float) -> None:
-        super().__init__(policy, seconds, units=140.0)
+        super().__init__(policy, seconds)
         self.predicted = self._predict()
         self.title = f"{len(self.jobs)} jobs on four nodes under {policy.name}"
         self.opening = f"Four nodes, {len(self.jobs)} jobs, policy [bold]{policy.name}[/]."
@@ -198,7 +198,7 @@ class Competition(JobsExample):
             (
                 row["name"],
                 f"{row['min_nodes']}-{row['max_nodes']}" if row["kind"] == "malleable" else str(row["asks"]),
-                f"{next(one for one in self.jobs if one.name == row['name']).priority:g}",
+                f"{self.jobs[row['name']].priority:g}",
                 clock(row["submitted"]),
                 clock(row["started"]),
                 f"{predicted[row['name']]:.1f} s",
@@ -209,19 +209,7 @@ class Competition(JobsExample):
         ]
 
     def _predict(self) -> Result:
-        unit = self.unit
-        arrivals = [
-            Arrival(
-                Job(
-                    id=one.name,
-                    kind="malleable" if one.min_nodes < one.max_nodes else "rigid",
-                    submitted=one.submitted * unit,
-                    **one.wishes(unit),
-                ),
-                one.tasks(unit) / one.nodes * TASK,
-            )
-            for one in self.jobs
-        ]
+        arrivals = [Arrival(one, self.tasks[one.id] / one.nodes * TASK) for one in self.jobs.values()]
         return simulate(Workload("demo", arrivals), self.NODES, self.policy, allotments=True)
 
     def _may_be_held(self) -> list[str]:
@@ -262,15 +250,15 @@ class MovingCorridor(JobsExample):
     No sensor is read: workers are given made-up watts by how busy they are."""
 
     NODES = 6
-    jobs = (
-        TaskJob("climate", 0, 3, 1, 3, work=62, walltime=90),
-        TaskJob("genomics", 1, 2, 1, 3, work=50, walltime=90),
-        TaskJob("training", 12, 2, 1, 3, work=28, walltime=90),
+    given = (
+        (asked("climate", 3, most=3, walltime=90), 62),
+        (asked("genomics", 2, most=3, submitted=1, walltime=90), 50),
+        (asked("training", 2, most=3, submitted=12, walltime=90), 28),
     )
-    UNITS = 30.0
+    units = 30.0
     #: (unit, lower, upper): at first there is room for two to four of the nodes to work, then for one or two,
     #: then for four or five. The first two have room in common: who knows can be there in time
-    STEPS = ((0.0, 620.0, 1000.0), (UNITS / 3, 480.0, 800.0), (UNITS * 2 / 3, 860.0, 1150.0))
+    STEPS = ((0.0, 620.0, 1000.0), (units / 3, 480.0, 800.0), (units * 2 / 3, 860.0, 1150.0))
     LEAD = 2.0  # seconds that a change is prepared before it comes, if it was announced
     #: watts of a node that does nothing, and how many more if it works; seconds after which it has gone 63 %
     #: of the way from one to the other; error of its sensor, as a share
@@ -286,7 +274,7 @@ class MovingCorridor(JobsExample):
 
     def __init__(self, policy: Policy, seconds: float) -> None:
         dwelling = policy.with_(**{"power.dwell": "1s", "power.lead": f"{self.LEAD}s"})
-        super().__init__(dwelling, seconds, self.UNITS)
+        super().__init__(dwelling, seconds)
         self.opening = (
             f"{self.NODES} nodes, {len(self.jobs)} malleable jobs, policy [bold]{policy.name}[/], "
             f"{self.MADE_UP}."
@@ -323,7 +311,7 @@ class MovingCorridor(JobsExample):
             self.zero = round(manager.status()["time"], 2)
             self._announce(manager, *self.STEPS[:2])
             move = Event(self.STEPS[2][0], lambda: self._announce(manager, self.STEPS[2]))
-            lift = Event(self.UNITS, lambda: self._lift(manager))
+            lift = Event(self.units, lambda: self._lift(manager))
             yield from self.run(client, manager, [move, lift])
 
     def look(self, manager: Any) -> None:
