@@ -28,7 +28,8 @@ ROOMS = {
         "power", "lanes", "bridge", "in_situ.scheduler", "checkpoint.scheduler.rescue",
     },
     "power": {"model", "planning", "policy", "config", "dask", "cluster"},
-    "checkpoint": {"model", "planning", "strategies", "config", "dask"},
+    # a restore in a layout has it held as redistribute has
+    "checkpoint": {"model", "planning", "strategies", "config", "dask", "redistribution.client"},
     "redistribution": {"model", "planning", "config", "dask", "cluster"},
     "in_situ": {"model", "planning", "policy", "config", "dask", "cluster"},
     "bridge": {"model", "planning", "config", "dask", "cluster"},

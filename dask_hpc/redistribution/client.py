@@ -126,7 +126,7 @@ class Redistribution:
 
     async def made(self) -> "Redistribution":
         """Wait for results, look where they are, and plan."""
-        async with self._joined():
+        async with _joined(self.client):
             self._decide(await self._look())
         return self
 
@@ -134,7 +134,7 @@ class Redistribution:
         """Carry it out, and what is not where it should be in the end again."""
         if not self._arrays:
             raise InputError("redistribute", "this plan was carried out", "another plan")
-        async with self._joined() as run:
+        async with _joined(self.client) as run:
             for _ in range(_TRIES):
                 seen = await self._look()
                 if not self._places or not self._is_possible(seen):
@@ -237,21 +237,44 @@ class Redistribution:
         ]
         return bool(await self.client.scheduler.hpc_redistribute_tidy(targets=targets))
 
-    @asynccontextmanager
-    async def _joined(self) -> AsyncIterator[str]:
-        """Our plugin is on the scheduler meanwhile."""
-        run = token_hex(8)
-        mode = config.settings()["node"]
-        while True:
-            await self.client.register_plugin(RedistributionPlugin(mode), name=NAME)
-            # None: it left in between, with another that was done
-            if await self.client.scheduler.hpc_redistribute_join(run=run, client=self.client.id):
+
+@asynccontextmanager
+async def _joined(client: Client) -> AsyncIterator[str]:
+    """Our plugin is on the scheduler meanwhile."""
+    run = token_hex(8)
+    mode = config.settings()["node"]
+    while True:
+        await client.register_plugin(RedistributionPlugin(mode), name=NAME)
+        # None: it left in between, with another that was done
+        if await client.scheduler.hpc_redistribute_join(run=run, client=client.id):
+            break
+    try:
+        yield run
+    finally:
+        if client.status == "running":
+            await client.scheduler.hpc_redistribute_leave(run=run)
+
+
+async def hold(client: Client, wanted: Mapping[Hashable, Sequence[str]]) -> None:
+    """Bring each of these results to its workers, and to no others: they stay there until something else is
+    asked for. If workers die meanwhile, what they were to have stays where it is."""
+    async with _joined(client) as run:
+        for _ in range(_TRIES):
+            found = await client.scheduler.hpc_redistribute_look(keys=list(wanted))
+            moves: list[Any] = []
+            copies: list[Any] = []
+            for (key, targets), there, size in zip(
+                wanted.items(), found["holders"], found["sizes"], strict=True
+            ):
+                if len(targets) > 1:
+                    copies.append((key, size, list(targets)))
+                elif there and targets[0] not in there:
+                    moves.append((key, size, there[0], targets[0]))
+            told = {"run": run, "moves": moves, "copies": copies, "why": "a layout"}
+            await client.scheduler.hpc_redistribute_move(**told)
+            placed = [(key, list(workers)) for key, workers in wanted.items()]
+            if not await client.scheduler.hpc_redistribute_tidy(targets=placed):
                 break
-        try:
-            yield run
-        finally:
-            if self.client.status == "running":
-                await self.client.scheduler.hpc_redistribute_leave(run=run)
 
 
 def redistribute(

@@ -1,7 +1,8 @@
 """Programs that iterate commit as they go, and go on where they were."""
 
-import sys
+from asyncio import sleep as sleep_async
 from tempfile import TemporaryDirectory
+from time import sleep
 from uuid import uuid4
 
 import dask.array as da
@@ -16,8 +17,8 @@ from small_stores import computed, write
 
 import dask_hpc
 from dask_hpc.checkpoint.client.found import in_memory
-from dask_hpc.checkpoint.client.program import is_discarded
 from dask_hpc.checkpoint.faults import VARIABLE
+from dask_hpc.checkpoint.store import cells
 from dask_hpc.checkpoint.store.items import describe
 from dask_hpc.checkpoint.store.seal import WrongKey
 from dask_hpc.checkpoint.store.versions import read_note
@@ -255,50 +256,31 @@ async def test_without_a_client_a_notebook_is_as_any_program(tmp_path):
     assert done == [4, 6, 8] and serial(str(tmp_path), 5)[0] == []
 
 
-def test_a_value_that_was_restored_and_not_taken_is_an_error(tmp_path):
-    with dask_hpc.Checkpoint("run", str(tmp_path)) as ck, pytest.warns(UserWarning, match="nobody takes"):
-        ck.add("u", np.zeros(3))
+@pytest.mark.parametrize("kind", ["numpy", "dask"])
+def test_a_value_that_was_restored_and_not_taken_is_told(tmp_path, client, kind):
+    def begun():
+        return dask_hpc.Checkpoint("run", str(tmp_path), client=client if kind == "dask" else None)
+
+    def first():
+        return da.zeros(3, chunks=1).persist() if kind == "dask" else np.zeros(3)
+
+    u = first()
+    with begun() as ck:
+        ck.add("u", u)
         assert list(ck.loop(range(3))) == [0, 1, 2]
-    with dask_hpc.Checkpoint("run", str(tmp_path)) as ck:
-        ck.add("u", np.zeros(3))
-        with pytest.raises(InputError, match=r"nobody takes it; allowed: u = ck.add"):
-            next(iter(ck.loop(range(5))))
-    with dask_hpc.Checkpoint("run", str(tmp_path)) as ck:
-        ck.add("u", np.zeros(3))
-        assert list(ck["u"]) == [0, 0, 0]
+    with begun() as ck, pytest.warns(UserWarning, match="u = ck.add"):
+        ck.add("u", u)
+        next(iter(ck.loop(range(5))))
+    with begun() as ck:
+        ck.add("u", u)
+        assert np.asarray(ck["u"]).tolist() == [0, 0, 0]
         assert next(iter(ck.loop(range(5)))) == 3
-
-
-async def discarding(call):
-    await call()
-    kept = await call()
-    return [kept, *[await call()]]
-
-
-@gen_test()
-async def test_calls_whose_result_is_discarded():
-    found = []
-
-    def plain():
-        found.append(is_discarded(sys._getframe(1)))
-
-    async def nothing():
-        pass
-
-    def awaited():
-        plain_frame = sys._getframe(1)
-        found.append(is_discarded(plain_frame))
-        return nothing()
-
-    plain()
-    kept = plain()
-    [plain()]
-    state = {"kept": plain(), "and": kept}
-    state["again"] = plain()
-    assert found == [True, False, False, False, False]
-    found.clear()
-    await discarding(awaited)
-    assert found == [True, False, False]
+    with begun() as ck:
+        taken = {"u": ck.add("u", u)}
+        assert next(iter(ck.loop(range(5)))) == 3 and taken
+    with begun() as ck:
+        u = ck.add("u", first()) + 0
+        assert next(iter(ck.loop(range(5)))) == 3
 
 
 def test_an_iterator_is_gone_through_to_where_the_program_was(tmp_path):
@@ -567,3 +549,17 @@ async def test_a_version_that_cannot_be_finished_leaves_nothing(c, s, *workers, 
         assert not list(tmp_path.rglob("00*"))
         monkeypatch.delenv(VARIABLE)
         await ck.commit(wait=True)
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 5)
+async def test_a_layout_holds_until_something_else_is_asked_for(c, s, *workers, monkeypatch):
+    root, item = f"memory://{uuid4()}", describe(da.arange(64, chunks=4), "u")
+    write(root, "run", [item], computed(item))
+    slow, read = [], cells.read_block
+    monkeypatch.setattr(cells, "read_block", lambda *args: (slow.append(sleep(0.1)), read(*args))[1])
+    found, _ = await dask_hpc.restore("run", root, layout="block", nodes=2, client=c)  # Dask has tasks stolen
+    assert slow and len({one for there in (await c.who_has(found)).values() for one in there}) == 2
+    found, _ = await dask_hpc.restore("run", root, layout="replicated", client=c)
+    s.extensions["amm"].run_once()
+    await sleep_async(0.5)
+    assert {len(there) for there in (await c.who_has(found)).values()} == {5}

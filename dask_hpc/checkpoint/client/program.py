@@ -12,16 +12,15 @@ the workers are doing: a commit keeps it, and the program goes on meanwhile.
 
 import asyncio
 import copy
-import dis
 import json
 import sys
 import warnings
+import weakref
 from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
-from types import FrameType
 from typing import Any
 
 from dask.base import tokenize
@@ -41,6 +40,8 @@ from dask_hpc.checkpoint.store.versions import rule_text, save
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.job import OnResize
 
+#: references to a value that only ``Checkpoint`` has: its own, and that of the call that counts them
+_OURS = 2
 #: values that nobody can change
 _FIXED = (type(None), bool, int, float, complex, str, bytes)
 
@@ -97,24 +98,6 @@ def _persisted(client: Any, cut: Cut, described: Described) -> Described:
 def _own(value: Any) -> Any:
     """A copy, if the program could change the value while it is being committed."""
     return value if isinstance(value, _FIXED) else copy.deepcopy(value)
-
-
-#: what ``await`` consists of
-_AWAIT = {
-    "GET_AWAITABLE", "LOAD_CONST", "SEND", "YIELD_VALUE", "RESUME", "JUMP_BACKWARD_NO_INTERRUPT", "END_SEND",
-    "CLEANUP_THROW", "JUMP_FORWARD",
-}  # fmt: skip
-
-
-def is_discarded(frame: FrameType | None) -> bool:
-    """Of the call that a frame is in the midst of. What cannot be told is taken to be used."""
-    if frame is None:
-        return False
-    rest = [one for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti]
-    found = [one.opname for one in rest[:20]]
-    if found[:1] == ["GET_AWAITABLE"]:
-        found = [name for name in found if name not in _AWAIT]
-    return found[:1] == ["POP_TOP"]
 
 
 class Checkpoint:
@@ -178,8 +161,8 @@ class Checkpoint:
             self.levels = (STORE,)
         self._rules: dict[str, OnResize] = {}
         self._values: dict[str, Any] = {}
-        #: what was added, and nobody has been seen to take what came of it
-        self._untaken: set[str] = set()
+        #: what was added, where something that was stored has taken its place
+        self._replaced: dict[str, weakref.ref[Any]] = {}
         self._found: Found | None = None
         self._nodes: list[str] = []
         #: the loop; an error in its body leaves it open, and with it the handler of SIGTERM
@@ -208,7 +191,7 @@ class Checkpoint:
         rule = OnResize.read(on_resize)
         if self._is_looping or self._has_looped:
             raise InputError("add", f"{label} comes in the loop or after it", "all values before the loop")
-        return self.call(self._add, label, value, rule, is_discarded(sys._getframe(1)))
+        return self.call(self._add, label, value, rule)
 
     def update(self, values: Mapping[str, Any] | None = None, **named: Any) -> None:
         """These are the values now."""
@@ -219,13 +202,12 @@ class Checkpoint:
                     "update", f"found {shown(label)}", f"labels that were added: {self._labels()}"
                 )
         self._values |= new
-        self._untaken -= new.keys()
 
     def __getitem__(self, label: str) -> Any:
         """The current value of a label."""
         if label not in self._rules:
             raise InputError("label", f"found {shown(label)}", f"labels that were added: {self._labels()}")
-        self._untaken.discard(label)
+        self._replaced.pop(label, None)
         return self._values[label]
 
     def loop(self, iterable: Iterable[Any]) -> Loop:
@@ -300,12 +282,14 @@ class Checkpoint:
         if self._is_looping or self._has_looped:
             found = "a loop in a loop" if self._is_looping else "a second loop"
             raise InputError("Checkpoint.loop", found, "one loop of one Checkpoint")
-        for label in sorted(self._untaken):
-            idiom = f"{label} = ck.add({label!r}, ...), or ck[{label!r}]"
-            if self.step:
-                found = f"the value of iteration {self.step} was restored, and nobody takes it"
-                raise InputError(f"add({label!r}, ...)", found, idiom)
-            self._warn(f"nobody takes what add gives, so a restored value would be lost: {idiom}")
+        for label, given in self._replaced.items():
+            # The program still has what it gave, and nobody but us what it got.
+            if given() is not None and sys.getrefcount(self._values[label]) <= _OURS:
+                idiom = f"{label} = ck.add({label!r}, ...), or ck[{label!r}]"
+                self._warn(
+                    f"{label} of iteration {self.step} was restored, and nobody seems to take it: {idiom}"
+                )
+        self._replaced.clear()
         if self._found is not None and (left := sorted(self._found.values.keys() - self._rules.keys())):
             self._warn(f"what was stored as {', '.join(left)} was not added, and will not be in new versions")
         self._found = None
@@ -379,14 +363,12 @@ class Checkpoint:
             )  # fmt: skip
         self.step = self._committed = found.step
 
-    async def _add(self, label: str, value: Any, rule: OnResize, is_untaken: bool) -> Any:
+    async def _add(self, label: str, value: Any, rule: OnResize) -> Any:
         described = describe(value, label)
         if rule.rule != "constant" and described.kind != "value":
             raise InputError(f"add({label!r}, on_resize=...)", f"a {described.kind}", "plain values only")
         self._rules[label] = rule
         self._values[label] = value
-        if is_untaken:
-            self._untaken.add(label)
         found = self._found
         if found is None:
             return value
@@ -398,6 +380,8 @@ class Checkpoint:
         if self._nodes and len(self._nodes) != len(found.nodes):
             restored = rule.value_of_all(restored, found.nodes, self._nodes)
         self._values[label] = restored
+        with suppress(TypeError):  # a number, a list: nobody knows who has it
+            self._replaced[label] = weakref.ref(value)
         return restored
 
     async def _commit_there(self) -> None:

@@ -242,7 +242,7 @@ class Described:
         """The same, with the keys of what was persisted."""
         sources = dict(self.sources)
         for one, places in zip(persisted, self.places, strict=True):
-            sources |= zip(places, map(Held, _keys(one)), strict=True)
+            sources |= zip(places, map(Held, keys_of(one)), strict=True)
         return replace(self, sources=sources, collection=(), places=())
 
 
@@ -431,7 +431,7 @@ def _flat_keys(collection: Any) -> list[Any]:
     return list(flatten(collection.__dask_keys__()))
 
 
-def _keys(collection: Any) -> list[Any]:
+def keys_of(collection: Any) -> list[Any]:
     """Of the results of something that was persisted."""
     found = zip(_results(collection), _flat_keys(collection), strict=True)
     return [getattr(one, "key", key) for one, key in found]

@@ -11,17 +11,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, count
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 
 from dask_hpc import config
+from dask_hpc import dask as compat
 from dask_hpc.checkpoint.client.nodes import nodes_of
 from dask_hpc.checkpoint.store.cells import Reader, Spec
 from dask_hpc.checkpoint.store.files import Files, Missing, Trouble
-from dask_hpc.checkpoint.store.items import ARRAYS, PARTS, RESULTS, block_specs, rebuild
+from dask_hpc.checkpoint.store.items import ARRAYS, PARTS, RESULTS, block_specs, keys_of, rebuild
 from dask_hpc.checkpoint.store.manifest import Item, Manifest
 from dask_hpc.checkpoint.store.seal import Damaged, Key, WrongKey
 from dask_hpc.checkpoint.store.value import Opaque, Unknown, unpack
@@ -178,9 +179,8 @@ def restore(
     ``skipped``. One item comes back as itself, several as a dictionary by label; ``item`` asks for one.
 
     With a ``client`` (by default the one that is active, if any) the blocks go straight to the workers:
-    on so many ``nodes`` and cut as the ``layout`` says, if given (see ``redistribute``). What is
-    ``"replicated"`` is on every node at first; Dask reduces that to one copy when it tidies up, unless it
-    goes through ``redistribute``, too. An asynchronous client gives an awaitable. Values of which every node
+    on so many ``nodes`` and cut as the ``layout`` says, if given (see ``redistribute``), and stay so until
+    something else is asked for. An asynchronous client gives an awaitable. Values of which every node
     has one follow the rule they were added with, or that of ``on_resize``, by label, if the number of nodes
     is another than it was.
 
@@ -419,7 +419,13 @@ async def _item_there(
     futures = await _read_there(client, reader, there, groups)
     found = _rebuilt(label, item, {**blocks, **futures}, wish, grids)
     if item.kind in (*ARRAYS, *PARTS) and _is_lazy(found):
-        return client.persist(found)  # it gets its own chunks back, or becomes a collection
+        found = client.persist(found)  # it gets its own chunks back, or becomes a collection
+        if item.kind in PARTS and any(one.targets for one in there.values()):
+            from distributed import wait
+
+            await wait(found)
+            parts = zip(keys_of(found), there.values(), strict=True)
+            await _hold(client, {key: one.targets for key, one in parts}, groups)
     return found
 
 
@@ -454,11 +460,29 @@ async def _read_there(
     async for future in as_completed(list(found.values())):
         if future.status != "finished":
             _raise(await future.exception())
-    for targets, places in by_target.items():
-        if len(targets) > 1:
-            workers = [groups[target][0] for target in targets]
-            await client.replicate([found[place] for place in places], n=len(workers), workers=workers)
+    await _hold(client, {one.key: wanted[place].targets for place, one in found.items()}, groups)
     return found
+
+
+async def _hold(
+    client: Any, targets: Mapping[Any, Sequence[str]], groups: Mapping[str, Sequence[str]]
+) -> None:
+    """Let results stay on their nodes: where Dask ran a task was a wish to it."""
+    wanted = {key: nodes for key, nodes in targets.items() if nodes}
+    if not wanted:
+        return
+    from dask_hpc.redistribution.client import hold
+
+    there = await compat.who_holds(client, set(wanted))
+    turn = count()
+    chosen = {}
+    for key, nodes in wanted.items():
+        held = there.get(key, ())
+        chosen[key] = [
+            next((one for one in groups[node] if one in held), groups[node][next(turn) % len(groups[node])])
+            for node in nodes
+        ]
+    await hold(client, chosen)
 
 
 def _raise(error: BaseException) -> None:
