@@ -5,23 +5,20 @@ The answer to what is told is the placement strategy of the policy in force, so 
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, cast, get_type_hints
+from math import inf
+from types import UnionType
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from dask_hpc.cluster.request import check_word
 from dask_hpc.model.errors import InputError, is_number, shown
-from dask_hpc.model.in_situ import (
-    ChangeStatus,
-    IterationStatus,
-    PartitionStatus,
-    PipelineStatus,
-    SkippedStatus,
-)
+from dask_hpc.model.in_situ import Phases, PipelineStatus
 
 KEPT = 20  # pipelines
 MOST = 200  # of anything that is listed
 #: what a pipeline may add to the story
 NEWS = ("placement", "pipeline", "skipped", "recovered", "nodes-changed")
-_LONGEST = 600  # characters of a reason
+#: characters, of words that may be longer than names
+_LONGEST = {"job": 2 * MOST, "reason": 600, "warning": 600}
 _STATES = ("running", "done", "failed")
 _HUGE = 1e18
 
@@ -68,124 +65,59 @@ class Pipelines:
 
 def read_status(given: object) -> PipelineStatus:
     """How a pipeline goes, as it came over the wire. Raises ``InputError``."""
-    found = _form("pipeline", given, PipelineStatus)
-    where = "pipeline"
-    check_word(f"{where}: name", found["name"], may_be_empty=False)
+    found = _read("pipeline", given, PipelineStatus)
+    check_word("pipeline: name", found["name"], may_be_empty=False)
     if found["state"] not in _STATES:
-        raise InputError(f"{where}: state", f"found {shown(found['state'])}", ", ".join(_STATES))
-    if found["job"] is not None:
-        check_word(f"{where}: job", found["job"], longest=2 * MOST)
-    _whole(f"{where}: iteration", found["iteration"])
-    if found["iterations"] is not None:
-        _whole(f"{where}: iterations", found["iterations"])
-    for key in ("nodes", "analyses"):
-        found[key] = _words(f"{where}: {key}", found[key])
-    for key in ("cores", "changed"):
-        _whole(f"{where}: {key}", found[key])
-    check_word(f"{where}: when_slow", found["when_slow"])
-    if found["partition"] is not None:
-        found["partition"] = _partition(f"{where}: partition", found["partition"])
-    for key, read in (("history", _iteration), ("changes", _change)):
-        found[key] = [read(f"{where}: {key}", one) for one in _list(f"{where}: {key}", found[key])]
-    skipped = found["skipped"]
-    if not isinstance(skipped, Mapping) or len(skipped) > MOST:
-        raise InputError(f"{where}: skipped", f"found {shown(skipped)}", "a mapping by analyses")
-    _words(f"{where}: skipped", list(skipped))
-    found["skipped"] = {name: _skipped(f"{where}: skipped", skipped[name]) for name in skipped}
+        raise InputError("pipeline: state", f"found {shown(found['state'])}", ", ".join(_STATES))
     return cast(PipelineStatus, found)
 
 
 def read_news(given: object) -> list[tuple[str, str]]:
     """Pairs of a kind and words, for the story. Raises ``InputError``."""
     pairs = []
-    for one in _list("pipeline: news", given):
+    for one in _read("pipeline: news", given, list[Any]):
         if not isinstance(one, list | tuple) or len(one) != 2 or one[0] not in NEWS:
-            raise InputError(
-                "pipeline: news", f"found {shown(one)}", "pairs of " + ", ".join(NEWS) + " and words"
-            )
-        check_word("pipeline: news", one[1], longest=_LONGEST)
+            allowed = "pairs of " + ", ".join(NEWS) + " and words"
+            raise InputError("pipeline: news", f"found {shown(one)}", allowed)
+        check_word("pipeline: news", one[1], longest=_LONGEST["reason"])
         pairs.append((one[0], one[1]))
     return pairs
 
 
-def _partition(where: str, given: object) -> PartitionStatus:
-    found = _form(where, given, PartitionStatus)
-    check_word(f"{where}: mode", found["mode"])
-    check_word(f"{where}: warning", found["warning"], longest=_LONGEST)
-    for key in ("nodes", "helper_cores", "expected"):
-        _number(f"{where}: {key}", found[key])
-    for key in ("in_situ", "in_transit"):
-        found[key] = _words(f"{where}: {key}", found[key])
-    found["planned"] = _phases(f"{where}: planned", found["planned"])
-    return cast(PartitionStatus, found)
+def _read(where: str, given: Any, kind: Any) -> Any:
+    """Plain data of this kind, as the forms of a status declare it: a form itself, a list, a mapping of
+    analyses, a number that is not negative, a word. Seconds by phase are a mapping with exactly these."""
+    if kind is Any:
+        return given
+    if get_origin(kind) is UnionType:
+        return None if given is None else _read(where, given, get_args(kind)[0])
+    if kind is str:
+        key = where.rpartition(": ")[2]
+        check_word(where, given, longest=_LONGEST.get(key, MOST))
+    elif kind is int:
+        if type(given) is not int or not 0 <= given <= _HUGE:
+            raise InputError(where, f"found {shown(given)}", "a whole number from 0")
+    elif kind is float:
+        if isinstance(given, bool) or not is_number(given, 0, inf):
+            raise InputError(where, f"found {shown(given)}", "0 or more")
+    elif get_origin(kind) is list:
+        if not isinstance(given, list | tuple) or len(given) > MOST:
+            raise InputError(where, f"found {shown(given)}", f"a list of at most {MOST}")
+        return [_read(where, one, *get_args(kind)) for one in given]
+    elif kind == dict[str, float]:
+        return _form(where, given, dict.fromkeys(Phases._fields, float))
+    elif get_origin(kind) is dict:
+        if not isinstance(given, Mapping) or len(given) > MOST:
+            raise InputError(where, f"found {shown(given)}", "a mapping by analyses")
+        _read(where, list(given), list[str])
+        return {name: _read(where, one, get_args(kind)[1]) for name, one in given.items()}
+    else:
+        return _form(where, given, get_type_hints(kind))
+    return given
 
 
-def _iteration(where: str, given: object) -> IterationStatus:
-    found = _form(where, given, IterationStatus)
-    _whole(f"{where}: iteration", found["iteration"])
-    _number(f"{where}: seconds", found["seconds"])
-    found["measured"] = _phases(f"{where}: measured", found["measured"])
-    if found["planned"] is not None:
-        found["planned"] = _phases(f"{where}: planned", found["planned"])
-    if found["expected"] is not None:
-        _number(f"{where}: expected", found["expected"])
-    return cast(IterationStatus, found)
-
-
-def _change(where: str, given: object) -> ChangeStatus:
-    found = _form(where, given, ChangeStatus)
-    _whole(f"{where}: iteration", found["iteration"])
-    _number(f"{where}: time", found["time"])
-    check_word(f"{where}: reason", found["reason"], longest=_LONGEST)
-    found["partition"] = _partition(f"{where}: partition", found["partition"])
-    return cast(ChangeStatus, found)
-
-
-def _skipped(where: str, given: object) -> SkippedStatus:
-    found = _form(where, given, SkippedStatus)
-    _whole(f"{where}: count", found["count"])
-    check_word(f"{where}: how", found["how"])
-    found["newest"] = _list(f"{where}: newest", found["newest"])
-    for one in found["newest"]:
-        _whole(f"{where}: newest", one)
-    return cast(SkippedStatus, found)
-
-
-def _form(where: str, given: object, form: Any) -> dict[str, Any]:
-    keys = [*get_type_hints(form)]
-    if not isinstance(given, Mapping) or set(given) != set(keys):
+def _form(where: str, given: object, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(given, Mapping) or set(given) != set(kinds):
         found = sorted(map(shown, given)) if isinstance(given, Mapping) else shown(given)
-        raise InputError(where, f"found {found}", ", ".join(keys))
-    return dict(given)
-
-
-def _phases(where: str, given: object) -> dict[str, float]:
-    keys = ("simulation", "in_situ", "in_transit")
-    if not isinstance(given, Mapping) or set(given) != set(keys):
-        raise InputError(where, f"found {shown(given)}", ", ".join(keys))
-    for key in keys:
-        _number(f"{where}: {key}", given[key])
-    return {key: float(given[key]) for key in keys}
-
-
-def _list(where: str, given: object) -> list[Any]:
-    if not isinstance(given, list | tuple) or len(given) > MOST:
-        raise InputError(where, f"found {shown(given)}", f"a list of at most {MOST}")
-    return list(given)
-
-
-def _words(where: str, given: object) -> list[str]:
-    found = _list(where, given)
-    for one in found:
-        check_word(where, one, longest=MOST)
-    return found
-
-
-def _number(where: str, given: object) -> None:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not is_number(given, 0, float("inf")):
-        raise InputError(where, f"found {shown(given)}", "0 or more")
-
-
-def _whole(where: str, given: object) -> None:
-    if type(given) is not int or not 0 <= given <= _HUGE:
-        raise InputError(where, f"found {shown(given)}", "a whole number from 0")
+        raise InputError(where, f"found {found}", ", ".join(kinds))
+    return {key: _read(f"{where}: {key}", given[key], kind) for key, kind in kinds.items()}
