@@ -12,7 +12,7 @@ from dask.highlevelgraph import HighLevelGraph
 from distributed import Client
 
 from dask_hpc import dask as compat
-from dask_hpc.bridge.grid import Asked, Grid, check_name, check_step, key_of, layer_name, seconds
+from dask_hpc.bridge.grid import Asked, StreamGrid, check_name, check_step, key_of, layer_name, seconds
 from dask_hpc.bridge.scheduler import BridgePlugin
 from dask_hpc.bridge.worker import NAME, Take
 from dask_hpc.cluster.request import ask
@@ -30,14 +30,14 @@ def open_reader(client: Any, name: str, timeout: float | str, declared: Mapping[
     grid = None
     if declared:
         try:
-            grid = Grid.declare(**declared)
+            grid = StreamGrid.declare(**declared)
         except TypeError:
             allowed = "shape and chunks, and perhaps " + ", ".join(("dtype", "dims", "most_steps", "..."))
             raise InputError("bridge: open", f"found {shown(list(declared))}", allowed) from None
     return client.sync(_opened, client, name, grid, patience)
 
 
-async def _opened(client: Client, name: str, grid: Grid | None, patience: float) -> "BridgeReader":
+async def _opened(client: Client, name: str, grid: StreamGrid | None, patience: float) -> "BridgeReader":
     clock = asyncio.get_running_loop().time
     limit = clock() + patience
     plain = None if grid is None else grid.as_plain()
@@ -45,7 +45,7 @@ async def _opened(client: Client, name: str, grid: Grid | None, patience: float)
         await client.register_plugin(BridgePlugin(), name=NAME)  # does nothing if it is there
         found = await client.scheduler.hpc_bridge_open(name=name, grid=plain, client=client.id)
         if found:
-            return BridgeReader(client, found["id"], Grid.read(found["grid"]))
+            return BridgeReader(client, found["id"], StreamGrid.read(found["grid"]))
         if clock() > limit:
             await client.scheduler.hpc_bridge_leave(name=name, client=client.id)
             raise InputError(
@@ -57,7 +57,7 @@ async def _opened(client: Client, name: str, grid: Grid | None, patience: float)
 class BridgeReader:
     """What ``Bridge.open`` gives. With an asynchronous client its remote calls give awaitables."""
 
-    def __init__(self, client: Client, stream: str, grid: Grid) -> None:
+    def __init__(self, client: Client, stream: str, grid: StreamGrid) -> None:
         self._client = client
         self._stream = stream
         self.name = stream.rpartition(".")[0]

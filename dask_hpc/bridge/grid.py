@@ -20,7 +20,7 @@ _LONGEST = 100  # characters of a name
 
 
 @dataclass(frozen=True)
-class Grid:
+class StreamGrid:
     """The declaration of a stream. All its variables have this shape. Plain data in every field, so it can be
     sent and compared."""
 
@@ -44,7 +44,7 @@ class Grid:
         when_slow: Any = "wait",
         lost_after: Any = "60s",
         job: Any = "",
-    ) -> "Grid":
+    ) -> "StreamGrid":
         """From what a person may write. Raises ``InputError``."""
         shape = _sizes("shape", shape)
         names = tuple(f"dim_{i}" for i in range(len(shape))) if dims is None else dims
@@ -70,7 +70,7 @@ class Grid:
         )
 
     @classmethod
-    def read(cls, plain: object) -> "Grid":
+    def read(cls, plain: object) -> "StreamGrid":
         """From what came over the wire. Raises ``InputError``."""
         known = {field.name for field in fields(cls)}
         if not isinstance(plain, Mapping) or set(plain) != known:

@@ -21,7 +21,7 @@ from distributed.comm import CommClosedError, connect
 from distributed.core import ConnectionPool, rpc
 from distributed.protocol import to_serialize
 
-from dask_hpc.bridge.grid import Grid, check_name, check_step, seconds
+from dask_hpc.bridge.grid import StreamGrid, check_name, check_step, seconds
 from dask_hpc.bridge.scheduler import BridgePlugin
 from dask_hpc.bridge.worker import NAME
 from dask_hpc.model.errors import InputError, shown
@@ -30,7 +30,7 @@ _Where = tuple[str, tuple[int, ...]]
 _Array = np.ndarray[Any, Any]
 
 
-class Kept:
+class KeptSteps:
     """The blocks of the last ``most`` steps. The memory of older ones is used again: a new array costs more
     than copying into an old one."""
 
@@ -159,7 +159,7 @@ class Bridge:
     ) -> None:
         self.name = check_name("bridge: name", name)
         names = None if dims is None else tuple(dims)
-        self._grid = Grid.declare(shape, chunks, dtype, names, most_steps, when_slow, lost_after, job)
+        self._grid = StreamGrid.declare(shape, chunks, dtype, names, most_steps, when_slow, lost_after, job)
         self._stall = seconds("stall", stall)
         self._timeout = seconds("timeout", timeout)
         self._rank = f"{socket.gethostname()}-{os.getpid()}-{token_hex(2)}" if rank is None else _rank(rank)
@@ -168,7 +168,7 @@ class Bridge:
         keep = most_steps if keep is None else keep
         if type(keep) is not int or keep < 0:
             raise InputError("bridge: keep", f"found {shown(keep)}", "a whole number of steps")
-        self._kept = Kept(keep)
+        self._kept = KeptSteps(keep)
         self._size = size
         self._address = _address(address)
         self._security = (security or Security()).get_connection_args("client")

@@ -22,8 +22,8 @@ from distributed.comm import CommClosedError
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_hpc import dask as compat
-from dask_hpc.bridge.grid import Asked, Grid, asked_by, check_name, key_of
-from dask_hpc.bridge.stream import Producer, Stream
+from dask_hpc.bridge.grid import Asked, StreamGrid, asked_by, check_name, key_of
+from dask_hpc.bridge.stream import BridgeStream, Producer
 from dask_hpc.bridge.worker import NAME, Mailbox
 from dask_hpc.model.errors import InputError, shown
 
@@ -58,7 +58,7 @@ class BridgePlugin(SchedulerPlugin):
     def start(self, scheduler: Any) -> None:
         """Nothing here waits: two that come at once find one plugin."""
         self._scheduler = scheduler
-        self.streams: dict[str, Stream] = {}
+        self.streams: dict[str, BridgeStream] = {}
         #: workers that have a mailbox
         self._ready: set[str] = set()
         self.errors = 0
@@ -181,7 +181,7 @@ class BridgePlugin(SchedulerPlugin):
         task = compat.find_task(self._scheduler, key_of(asked))
         return task is not None and compat.is_unfinished(task)
 
-    def _by_id(self, stream_id: str) -> Stream | None:
+    def _by_id(self, stream_id: str) -> BridgeStream | None:
         stream = self.streams.get(stream_id.rpartition(".")[0])
         return stream if stream is not None and stream.id == stream_id else None
 
@@ -258,7 +258,9 @@ class BridgePlugin(SchedulerPlugin):
             way.abort()
             self._producer_goes(stream, producer, way)
 
-    def _said(self, stream: Stream, producer: Producer, op: str, steps: Any = (), why: str = "") -> bool:
+    def _said(
+        self, stream: BridgeStream, producer: Producer, op: str, steps: Any = (), why: str = ""
+    ) -> bool:
         """What a producer says. Whether it stays."""
         if op == "close":
             producer.has_ended = True
@@ -270,7 +272,7 @@ class BridgePlugin(SchedulerPlugin):
         return True
 
     @guarded
-    def _producer_goes(self, stream: Stream, producer: Producer, way: Any) -> None:
+    def _producer_goes(self, stream: BridgeStream, producer: Producer, way: Any) -> None:
         if producer.comm is not way:  # it has connected again
             return
         producer.comm = None
@@ -290,28 +292,28 @@ class BridgePlugin(SchedulerPlugin):
                 self._timers[producer] = late
         self._perhaps_close(stream)
 
-    def _is_late(self, stream: Stream, producer: Producer) -> None:
+    def _is_late(self, stream: BridgeStream, producer: Producer) -> None:
         self._timers.pop(producer, None)
         self._start_work(self._lose(stream, producer))
 
-    async def _lose(self, stream: Stream, producer: Producer) -> None:
+    async def _lose(self, stream: BridgeStream, producer: Producer) -> None:
         await self._hear_all(stream)
         if not producer.is_connected:
             producer.is_lost = True
             self._tell("bridge", f"{stream.name}: producer {producer.rank} did not return")
             self._look(list(self._waiting))
 
-    async def _complete(self, stream: Stream) -> None:
+    async def _complete(self, stream: BridgeStream) -> None:
         await self._hear_all(stream)
         stream.is_complete = stream.has_ended
         self._look(list(self._waiting))
 
-    async def _hear_all(self, stream: Stream) -> None:
+    async def _hear_all(self, stream: BridgeStream) -> None:
         """Until all blocks that workers have are known here."""
         message = {"op": "hpc_bridge_report", "stream_id": stream.id}
         await self._scheduler.broadcast(msg=message, workers=list(self._ready), on_error="ignore")
 
-    def _give_up(self, stream: Stream, step: int, why: str) -> None:
+    def _give_up(self, stream: BridgeStream, step: int, why: str) -> None:
         """A step for which there is no room is dropped, wherever blocks of it are."""
         if not stream.give_up(step, why):
             return
@@ -323,7 +325,7 @@ class BridgePlugin(SchedulerPlugin):
         self._tell_producers(stream, {"op": "over", "over": [[step, why]], "strides": stream.strides})
         self._look([key for key in self._waiting if (asked := asked_by(key)) and asked.stream == stream.id])
 
-    def _ask_again(self, stream: Stream, lost: list[Asked]) -> None:
+    def _ask_again(self, stream: BridgeStream, lost: list[Asked]) -> None:
         """A worker has died: who still has the blocks is to put them again."""
         by_producer: dict[Any, list[Any]] = {}
         for asked in lost:
@@ -341,7 +343,7 @@ class BridgePlugin(SchedulerPlugin):
         for stream in self.streams.values():
             self._route(stream)
 
-    def _route(self, stream: Stream) -> None:
+    def _route(self, stream: BridgeStream) -> None:
         """Send blocks to the workers that may run tasks, or those of them that a named job has."""
         able = compat.running_workers(self._scheduler) & self._ready
         theirs = self._workers_of(stream.grid.job) & able if stream.grid.job else able
@@ -361,11 +363,11 @@ class BridgePlugin(SchedulerPlugin):
         managed = self._scheduler.plugins.get("dask-hpc")
         return managed.workers_of(job) if managed is not None else set()
 
-    def _tell_worker(self, worker: str, stream: Stream, **news: Any) -> None:
+    def _tell_worker(self, worker: str, stream: BridgeStream, **news: Any) -> None:
         what = {"op": self._mailbox, "stream": stream.id, "most_steps": stream.grid.most_steps}
         self._scheduler.worker_send(worker, what | news)
 
-    def _tell_producers(self, stream: Stream, news: dict[str, Any]) -> None:
+    def _tell_producers(self, stream: BridgeStream, news: dict[str, Any]) -> None:
         for producer in stream.producers.values():
             if producer.comm is not None:
                 producer.comm.send(news)
@@ -401,12 +403,12 @@ class BridgePlugin(SchedulerPlugin):
             "errors": self.errors,
         }
 
-    def _declared(self, name: Any, plain: Any) -> Stream:
+    def _declared(self, name: Any, plain: Any) -> BridgeStream:
         check_name("bridge: name", name)
-        grid = Grid.read(plain)
+        grid = StreamGrid.read(plain)
         stream = self.streams.get(name)
         if stream is None:
-            stream = self.streams[name] = Stream(name, grid)
+            stream = self.streams[name] = BridgeStream(name, grid)
             self._route(stream)
         elif stream.grid != grid:
             raise InputError(
@@ -416,7 +418,7 @@ class BridgePlugin(SchedulerPlugin):
 
     # the end
 
-    def _perhaps_close(self, stream: Stream) -> None:
+    def _perhaps_close(self, stream: BridgeStream) -> None:
         if stream.is_used or self.streams.get(stream.name) is not stream:
             return
         del self.streams[stream.name]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from secrets import token_hex
 from typing import Any
 
-from dask_hpc.bridge.grid import Asked, Grid
+from dask_hpc.bridge.grid import Asked, StreamGrid
 
 _KEPT = 1000  # steps whose blocks are known: those before the newest are over
 
@@ -28,10 +28,10 @@ class Producer:
         return self.comm is not None
 
 
-class Stream:
+class BridgeStream:
     """One name, one declaration. ``size`` is how many producers there will be, if that is known."""
 
-    def __init__(self, name: str, grid: Grid) -> None:
+    def __init__(self, name: str, grid: StreamGrid) -> None:
         self.name = name
         self.grid = grid
         #: of this stream and none that had its name before

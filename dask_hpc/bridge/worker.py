@@ -35,7 +35,7 @@ _REMEMBERED = 1000  # steps that were given up, and why
 THERE, TAKEN, CONSUMED = "there", "taken", "consumed"
 
 
-class Block:
+class PutBlock:
     """One block: in memory, or in a file. ``rank`` is of the producer that brought it."""
 
     __slots__ = ("data", "path", "rank", "state")
@@ -47,7 +47,7 @@ class Block:
         self.state = THERE
 
 
-class Shelf:
+class StreamShelf:
     """The blocks of one stream."""
 
     def __init__(self, most_steps: int) -> None:
@@ -55,7 +55,7 @@ class Shelf:
         #: how many blocks of one variable and step are to come to this worker
         self.expected = 0
         #: by step: by variable and index
-        self.steps: dict[int, dict[tuple[str, tuple[int, ...]], Block]] = {}
+        self.steps: dict[int, dict[tuple[str, tuple[int, ...]], PutBlock]] = {}
         #: steps that were given up, and why
         self.over: OrderedDict[int, str] = OrderedDict()
         #: what the scheduler has not heard of yet, by variable and step: index, rank of the producer, and
@@ -128,7 +128,7 @@ class Mailbox(WorkerPlugin):
     def __init__(self, name: str, linger: float) -> None:
         self.name = name
         self._linger = linger
-        self.shelves: dict[str, Shelf] = {}
+        self.shelves: dict[str, StreamShelf] = {}
 
     async def setup(self, worker: Any) -> None:
         """Tasks of this worker start when this is over, so nothing here waits."""
@@ -211,21 +211,21 @@ class Mailbox(WorkerPlugin):
                 block = None
             if step not in shelf.steps:
                 shelf.make_room()
-            shelf.steps.setdefault(step, {})[where] = Block(block, path, rank)
+            shelf.steps.setdefault(step, {})[where] = PutBlock(block, path, rank)
             self._note(stream_id, shelf, variable, step, (tuple(index), rank, bool(path)))
             self._read_files(stream_id, shelf)
         return {"room": shelf.has_room(), "over": ""}
 
-    def _change(self, stream: str, shelf: Shelf) -> None:
+    def _change(self, stream: str, shelf: StreamShelf) -> None:
         """There may be room: first for what is in files, then for what comes."""
         self._read_files(stream, shelf)
         shelf.change()
 
-    def _read_files(self, stream: str, shelf: Shelf) -> None:
+    def _read_files(self, stream: str, shelf: StreamShelf) -> None:
         if shelf.reading is None and shelf.next_from_files() is not None:
             shelf.reading = asyncio.ensure_future(self._read(stream, shelf))
 
-    async def _read(self, stream: str, shelf: Shelf) -> None:
+    async def _read(self, stream: str, shelf: StreamShelf) -> None:
         """Take steps back into memory, oldest first. Only then tasks can have their blocks: if they read them
         themselves, they would fill the memory."""
         try:
@@ -241,12 +241,12 @@ class Mailbox(WorkerPlugin):
         finally:
             shelf.reading = None
 
-    def _shelf(self, stream: str, most_steps: int) -> Shelf:
-        return self.shelves.setdefault(stream, Shelf(most_steps))
+    def _shelf(self, stream: str, most_steps: int) -> StreamShelf:
+        return self.shelves.setdefault(stream, StreamShelf(most_steps))
 
     # what the scheduler hears and says
 
-    def _note(self, stream: str, shelf: Shelf, variable: str, step: int, come: Any) -> None:
+    def _note(self, stream: str, shelf: StreamShelf, variable: str, step: int, come: Any) -> None:
         untold = shelf.untold.setdefault((variable, step), [])
         untold.append(come)
         if len(untold) == shelf.expected:
@@ -254,7 +254,7 @@ class Mailbox(WorkerPlugin):
         elif shelf.timer is None:
             shelf.timer = asyncio.get_running_loop().call_later(self._linger, self._report_all, stream)
 
-    def _report(self, stream: str, shelf: Shelf, variable: str, step: int) -> None:
+    def _report(self, stream: str, shelf: StreamShelf, variable: str, step: int) -> None:
         blocks = shelf.untold.pop((variable, step))
         gone, shelf.gone = shelf.gone, []
         self._say(

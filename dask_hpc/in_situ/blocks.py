@@ -15,7 +15,7 @@ from dask_hpc.model.errors import InputError, shown
 
 
 @dataclass(frozen=True)
-class Grid:
+class BlockGrid:
     """How a Dataset is cut: the dimensions, and the lengths of the blocks along each.
 
     Blocks have numbers; the last dimension runs fastest, so numbers in a row are neighbours.
@@ -69,7 +69,7 @@ class Grid:
         )
 
 
-def make_grid(state: Any, chunks: Any = None, whole: Sequence[Hashable] = ()) -> tuple[xr.Dataset, Grid]:
+def make_grid(state: Any, chunks: Any = None, whole: Sequence[Hashable] = ()) -> tuple[xr.Dataset, BlockGrid]:
     """A state with its chunks in order, and how it is cut. ``chunks`` is for a state in memory; dimensions of
     ``whole`` that are not chunked are one block long."""
     if not isinstance(state, xr.Dataset):
@@ -93,7 +93,7 @@ def make_grid(state: Any, chunks: Any = None, whole: Sequence[Hashable] = ()) ->
             raise InputError("state", f"found a MultiIndex along {dim}", "plain coordinates where it is cut")
         if 0 in cut[dim]:
             raise InputError("state", f"found an empty block along {dim}", "blocks of one cell or more")
-    return state, Grid(dims, tuple(tuple(cut[dim]) for dim in dims))
+    return state, BlockGrid(dims, tuple(tuple(cut[dim]) for dim in dims))
 
 
 def _lengths(state: xr.Dataset, dim: Hashable, length: Any) -> tuple[int, ...]:
@@ -108,12 +108,12 @@ def _lengths(state: xr.Dataset, dim: Hashable, length: Any) -> tuple[int, ...]:
     return tuple(found)
 
 
-def cut(state: xr.Dataset, grid: Grid, block: int) -> xr.Dataset:
+def cut(state: xr.Dataset, grid: BlockGrid, block: int) -> xr.Dataset:
     """One block of a state."""
     return state.isel(grid.cells(block))
 
 
-def join(blocks: Mapping[int, xr.Dataset], grid: Grid) -> xr.Dataset:
+def join(blocks: Mapping[int, xr.Dataset], grid: BlockGrid) -> xr.Dataset:
     """The Dataset that these blocks make up. What has no dimension that is cut is taken from the first."""
     first = blocks[0]
     if len(blocks) == 1:
@@ -142,7 +142,7 @@ def rebuilt(like: xr.Dataset, variables: Mapping[Any, xr.Variable]) -> xr.Datase
     return whole
 
 
-def _length(grid: Grid, dim: Hashable, here: int) -> int:
+def _length(grid: BlockGrid, dim: Hashable, here: int) -> int:
     return sum(grid.chunks[grid.dims.index(dim)]) if dim in grid.dims else here
 
 
@@ -169,7 +169,7 @@ class Halo:
         """All directions in which there may be a neighbour."""
         return (offset for offset in product((-1, 0, 1), repeat=len(self.widths)) if any(offset))
 
-    def neighbours(self, grid: Grid, block: int) -> dict[Offset, int]:
+    def neighbours(self, grid: BlockGrid, block: int) -> dict[Offset, int]:
         """The blocks whose edges a block needs, by where they lie; a block can be its own neighbour."""
         wraps = {dim: rim == "periodic" for dim, rim in self.boundary.items()}
         found = {
@@ -178,7 +178,7 @@ class Halo:
         }
         return {offset: there for offset, there in found.items() if there is not None}
 
-    def margins(self, grid: Grid, block: int) -> dict[Hashable, tuple[int, int]]:
+    def margins(self, grid: BlockGrid, block: int) -> dict[Hashable, tuple[int, int]]:
         """Ghost cells that a block has before and behind itself, by dimension."""
         found = {}
         for dim, width in self.widths.items():
@@ -189,7 +189,7 @@ class Halo:
         return found
 
 
-def make_halo(grid: Grid, widths: Any, boundary: Any) -> Halo:
+def make_halo(grid: BlockGrid, widths: Any, boundary: Any) -> Halo:
     """A halo from what the user gave. Raises ``InputError``."""
     if not isinstance(widths, Mapping):
         raise InputError("halo", f"found {shown(widths)}", 'cells by dimension, such as {"x": 1}')

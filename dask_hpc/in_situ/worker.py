@@ -1,8 +1,8 @@
 """What the tasks of a pipeline do, on a worker: step, cut out what leaves, analyse, combine.
 
-The user's functions come to each worker once, with the plugin (``Work``); tasks carry numbers. Data on a
-worker is shared by all that look at it, so it is handed out as arrays that cannot be written; a block with
-ghost cells is a copy, which a step may overwrite.
+The user's functions come to each worker once, with the plugin (``PipelineWork``); tasks carry numbers. Data
+on a worker is shared by all that look at it, so it is handed out as arrays that cannot be written; a block
+with ghost cells is a copy, which a step may overwrite.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -21,10 +21,10 @@ from distributed import WorkerPlugin, get_worker
 from distributed.protocol import deserialize_bytes, serialize_bytelist
 
 from dask_hpc.in_situ.analysis import InSituAnalysis
-from dask_hpc.in_situ.blocks import Grid, Halo, Offset, edge, join, padded, trimmed
+from dask_hpc.in_situ.blocks import BlockGrid, Halo, Offset, edge, join, padded, trimmed
 
 
-class Filed:
+class FiledBlocks:
     """Blocks in files, on the worker that made this."""
 
     __slots__ = ("paths",)
@@ -47,7 +47,7 @@ def folder(worker: Any, pipeline: str) -> Path:
     return Path(worker.local_directory) / f"in-situ-{pipeline}"
 
 
-def file_away(where: Path, name: str, blocks: Mapping[int, xr.Dataset]) -> Filed:
+def file_away(where: Path, name: str, blocks: Mapping[int, xr.Dataset]) -> FiledBlocks:
     """Write blocks to files; their names tell them from those of other analyses and iterations."""
     where.mkdir(parents=True, exist_ok=True)
     paths = {}
@@ -56,7 +56,7 @@ def file_away(where: Path, name: str, blocks: Mapping[int, xr.Dataset]) -> Filed
         with path.open("wb") as file:
             file.writelines(serialize_bytelist(block, on_error="raise"))
         paths[number] = str(path)
-    return Filed(paths)
+    return FiledBlocks(paths)
 
 
 def remove_files(worker: Any, pipeline: str) -> None:
@@ -67,7 +67,10 @@ def remove_files(worker: Any, pipeline: str) -> None:
 def taken(given: Iterable[Any], wanted: Collection[int]) -> dict[int, xr.Dataset]:
     """Blocks out of all files among what a task is given."""
     return {
-        number: block for one in given if isinstance(one, Filed) for number, block in one.take(wanted).items()
+        number: block
+        for one in given
+        if isinstance(one, FiledBlocks)
+        for number, block in one.take(wanted).items()
     }
 
 
@@ -77,7 +80,7 @@ Part = Literal["step", "carry", "parcel", "analysis", "combine"]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TaskRecord:
     """One piece of work: who did it, when by that host's clock, and how much went in and came out."""
 
     part: Part
@@ -101,12 +104,12 @@ class Record:
         return self.stop - self.start
 
 
-def measured(part: Part, order: Any, given: Any, work: Callable[[], Any]) -> tuple[Any, Record]:
+def measured(part: Part, order: Any, given: Any, work: Callable[[], Any]) -> tuple[Any, TaskRecord]:
     """What ``work`` answers, and the record of it; ``given`` is what it looks at."""
     start, cpu = time(), thread_time()
     found = work()
     cpu, stop = thread_time() - cpu, time()
-    record = Record(
+    record = TaskRecord(
         part=part,
         name=order.analysis,
         iteration=order.iteration,
@@ -123,16 +126,16 @@ def measured(part: Part, order: Any, given: Any, work: Callable[[], Any]) -> tup
 
 
 @dataclass(frozen=True)
-class Work:
+class PipelineWork:
     """Everything about a pipeline that does not change."""
 
     step: Callable[[xr.Dataset], xr.Dataset]
     analyses: Mapping[str, InSituAnalysis]
-    grid: Grid
+    grid: BlockGrid
     halo: Halo
 
 
-class Held:
+class HeldBlocks:
     """What one task leaves on its worker: whole blocks, and edges of blocks for those that lie at that offset
     from their receiver."""
 
@@ -142,7 +145,7 @@ class Held:
         self,
         blocks: dict[int, xr.Dataset],
         edges: dict[tuple[int, Offset], xr.Dataset] | None = None,
-        records: tuple[Record, ...] = (),
+        records: tuple[TaskRecord, ...] = (),
     ) -> None:
         self.blocks = blocks
         self.edges = edges or {}
@@ -152,12 +155,12 @@ class Held:
         return sum(sizeof(one) for one in (*self.blocks.values(), *self.edges.values()))
 
 
-class Outcome:
+class AnalysisOutcome:
     """What an analysis answered: by block, or (under None) for the whole."""
 
     __slots__ = ("records", "values")
 
-    def __init__(self, values: dict[int | None, Any], records: tuple[Record, ...]) -> None:
+    def __init__(self, values: dict[int | None, Any], records: tuple[TaskRecord, ...]) -> None:
         self.values = values
         self.records = records
 
@@ -166,7 +169,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Order:
+class TaskOrder:
     """What a task is to do: of which pipeline and iteration, on whose cores, and with which blocks."""
 
     pipeline: str
@@ -182,7 +185,7 @@ class Order:
 class InSituPlugin(WorkerPlugin):
     """Keeps a pipeline's work on a worker, and helper threads for what runs in situ."""
 
-    def __init__(self, pipeline: str, work: Work) -> None:
+    def __init__(self, pipeline: str, work: PipelineWork) -> None:
         self.name = plugin_name(pipeline)
         self.work = work
         self._pipeline = pipeline
@@ -205,38 +208,38 @@ def plugin_name(pipeline: str) -> str:
     return f"dask-hpc-in-situ-{pipeline}"
 
 
-def hold(order: Order, blocks: Sequence[xr.Dataset], root: None = None) -> Held:
+def hold(order: TaskOrder, blocks: Sequence[xr.Dataset], root: None = None) -> HeldBlocks:
     """Blocks of the state that a pipeline begins with. They come of ``root`` as far as Dask knows."""
-    return Held({number: frozen(block) for number, block in zip(order.blocks, blocks, strict=True)})
+    return HeldBlocks({number: frozen(block) for number, block in zip(order.blocks, blocks, strict=True)})
 
 
-def step(order: Order, *given: Any) -> Held:
+def step(order: TaskOrder, *given: Any) -> HeldBlocks:
     """The next iteration of some blocks."""
-    work, held = _work(order), [one for one in given if isinstance(one, Held)]
+    work, held = _work(order), [one for one in given if isinstance(one, HeldBlocks)]
     blocks, edges = _merged(held)
 
     def advance() -> dict[int, xr.Dataset]:
         return {number: _advanced(work, order.iteration, number, blocks, edges) for number in order.blocks}
 
     found, record = measured("step", order, (blocks, list(edges.values())), advance)
-    return Held(found, records=(*_parcels(held), record))
+    return HeldBlocks(found, records=(*_parcels(held), record))
 
 
-def carry(order: Order, *given: Any) -> Held:
+def carry(order: TaskOrder, *given: Any) -> HeldBlocks:
     """The same iteration of some blocks, perhaps on another worker than before."""
-    held = [one for one in given if isinstance(one, Held)]
+    held = [one for one in given if isinstance(one, HeldBlocks)]
     blocks, _ = _merged(held)
     found, record = measured("carry", order, None, lambda: {one: frozen(blocks[one]) for one in order.blocks})
-    return Held(found, records=(*_parcels(held), record))
+    return HeldBlocks(found, records=(*_parcels(held), record))
 
 
-def copied(held: Held) -> Held:
+def copied(held: HeldBlocks) -> HeldBlocks:
     """What another worker holds, here, too."""
-    return Held({number: frozen(block) for number, block in held.blocks.items()})
+    return HeldBlocks({number: frozen(block) for number, block in held.blocks.items()})
 
 
 def _advanced(
-    work: Work,
+    work: PipelineWork,
     iteration: int,
     number: int,
     blocks: Mapping[int, xr.Dataset],
@@ -258,25 +261,25 @@ def _advanced(
         return frozen(trimmed(found.compute(scheduler="sync"), grid.sizes(number), margins))
 
 
-def parcel(order: Order, *given: Any) -> Held:
+def parcel(order: TaskOrder, *given: Any) -> HeldBlocks:
     """What another worker needs of the blocks here. Edges are copied: they are small, and must not keep what
     they are cut from alive."""
-    work, (blocks, _) = _work(order), _merged(one for one in given if isinstance(one, Held))
+    work, (blocks, _) = _work(order), _merged(one for one in given if isinstance(one, HeldBlocks))
     blocks |= taken(given, order.blocks)
 
-    def pack() -> Held:
+    def pack() -> HeldBlocks:
         edges = {
             (number, offset): edge(blocks[number], offset, work.halo).copy(deep=True)
             for number, offset in order.edges
         }
-        return Held({number: wanted(blocks[number], order.variables) for number in order.blocks}, edges)
+        return HeldBlocks({number: wanted(blocks[number], order.variables) for number in order.blocks}, edges)
 
     found, record = measured("parcel", order, None, pack)
     found.records = (record,)
     return found
 
 
-def spill(order: Order, held: Held) -> Filed:
+def spill(order: TaskOrder, held: HeldBlocks) -> FiledBlocks:
     """What an analysis will look at when there is time, in files on this worker."""
     worker = get_worker()
     number = [*_work(order).analyses].index(order.analysis)
@@ -284,9 +287,9 @@ def spill(order: Order, held: Held) -> Filed:
     return file_away(folder(worker, order.pipeline), f"{number}-{order.iteration}", seen)
 
 
-def analyse(order: Order, *given: Any) -> Outcome:
+def analyse(order: TaskOrder, *given: Any) -> AnalysisOutcome:
     """An analysis of some blocks, each for itself, or of all of them as one Dataset."""
-    work, held = _work(order), [one for one in given if isinstance(one, Held)]
+    work, held = _work(order), [one for one in given if isinstance(one, HeldBlocks)]
     analysis, (blocks, _) = work.analyses[order.analysis], _merged(held)
     blocks |= {number: frozen(block) for number, block in taken(given, order.blocks).items()}
     seen = {number: wanted(blocks[number], analysis.variables) for number in order.blocks}
@@ -303,10 +306,10 @@ def analyse(order: Order, *given: Any) -> Outcome:
         return found
 
     values, record = measured("analysis", order, seen, look)
-    return Outcome(values, (*_parcels(held), record))
+    return AnalysisOutcome(values, (*_parcels(held), record))
 
 
-def combine(order: Order, *given: Outcome) -> Outcome:
+def combine(order: TaskOrder, *given: AnalysisOutcome) -> AnalysisOutcome:
     """The results of all blocks, in order, as one."""
     analysis = _work(order).analyses[order.analysis]
     by_block = {number: value for one in given for number, value in one.values.items()}
@@ -317,30 +320,30 @@ def combine(order: Order, *given: Outcome) -> Outcome:
             return results if analysis.combine is None else analysis.combine(results)
 
     value, record = measured("combine", order, results, unite)
-    return Outcome({None: value}, (*(record for one in given for record in one.records), record))
+    return AnalysisOutcome({None: value}, (*(record for one in given for record in one.records), record))
 
 
-def report(*given: Any) -> tuple[Record, ...]:
+def report(*given: Any) -> tuple[TaskRecord, ...]:
     """What some tasks of this worker measured; what else is given is only waited for."""
-    return tuple(record for one in given if isinstance(one, Held) for record in one.records)
+    return tuple(record for one in given if isinstance(one, HeldBlocks) for record in one.records)
 
 
-def records(outcome: Outcome) -> tuple[Record, ...]:
+def records(outcome: AnalysisOutcome) -> tuple[TaskRecord, ...]:
     """What the tasks of an analysis measured."""
     return outcome.records
 
 
-def value(outcome: Outcome) -> Any:
+def value(outcome: AnalysisOutcome) -> Any:
     """What an analysis answered for the whole."""
     return outcome.values[None]
 
 
-def array_of(held: Held, block: int, name: Hashable) -> Any:
+def array_of(held: HeldBlocks, block: int, name: Hashable) -> Any:
     """One variable of one block."""
     return held.blocks[block].variables[name].values
 
 
-def outline(held: Held, block: int) -> tuple[xr.Dataset, dict[Hashable, tuple[Any, ...]]]:
+def outline(held: HeldBlocks, block: int) -> tuple[xr.Dataset, dict[Hashable, tuple[Any, ...]]]:
     """The coordinates of a block with an index; of everything else dimensions, shape, type, attributes, and
     whether it is a coordinate."""
     whole = held.blocks[block]
@@ -371,7 +374,7 @@ def frozen(block: xr.Dataset) -> xr.Dataset:
 
 
 def _merged(
-    held: Iterable[Held],
+    held: Iterable[HeldBlocks],
 ) -> tuple[dict[int, xr.Dataset], dict[tuple[int, Offset], xr.Dataset]]:
     blocks: dict[int, xr.Dataset] = {}
     edges: dict[tuple[int, Offset], xr.Dataset] = {}
@@ -381,17 +384,17 @@ def _merged(
     return blocks, edges
 
 
-def _parcels(held: Iterable[Held]) -> list[Record]:
+def _parcels(held: Iterable[HeldBlocks]) -> list[TaskRecord]:
     """Records of parcels travel on with what they were for; those of steps are reported."""
     made = [one.records[-1] for one in held if one.records]
     return [record for record in made if record.part == "parcel"]
 
 
-def _work(order: Order) -> Work:
+def _work(order: TaskOrder) -> PipelineWork:
     plugin = get_worker().plugins.get(plugin_name(order.pipeline))
     if plugin is None:
         raise RuntimeError(f"pipeline {order.pipeline} has ended")
-    found: Work = plugin.work
+    found: PipelineWork = plugin.work
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob, Ready
-from dask_hpc.lanes.reads import Measured, intensity, reads
+from dask_hpc.lanes.reads import MeasuredCost, intensity, reads
 from dask_hpc.model.io import Kind, LaneView, Mix, NodeMix
 from dask_hpc.planning.moves.leaving import Opening, place
 
@@ -124,7 +124,7 @@ class Head(NamedTuple):
     key: Hashable
 
 
-class Room:
+class SlotRoom:
     """The slots of all workers, or of a confined job's, in this turn."""
 
     def __init__(self, scheduler: Any, job: LiveJob | None) -> None:
@@ -168,7 +168,7 @@ class Pairing:
         self._reads_on.clear()
 
     def address(
-        self, strategy: Any, head: Head, task: Any, rival: Any, confined: LiveJob | None, room: Room
+        self, strategy: Any, head: Head, task: Any, rival: Any, confined: LiveJob | None, room: SlotRoom
     ) -> str | None:
         """Where the read goes, perhaps after some of its rivals; None if all slots are for them."""
         scheduler = self._scheduler
@@ -207,7 +207,7 @@ class Pairing:
 
     def _kind(self, task: Any, waiting: int) -> Kind:
         name = compat.prefix(task)
-        measured = Measured(*compat.measured(self._scheduler, name))
+        measured = MeasuredCost(*compat.measured(self._scheduler, name))
         share = intensity(name, compat.is_producer(task), measured)
         seconds = compat.average_duration(self._scheduler, name)
         return Kind(share, waiting, _UNKNOWN if seconds is None else seconds)
@@ -216,7 +216,7 @@ class Pairing:
 def is_read(scheduler: Any, task: Any) -> bool:
     """Whether a task reads, by what is known now."""
     name = compat.prefix(task)
-    return reads(name, compat.is_producer(task), Measured(*compat.measured(scheduler, name)))
+    return reads(name, compat.is_producer(task), MeasuredCost(*compat.measured(scheduler, name)))
 
 
 #: tasks that pass in one turn of the event loop
@@ -254,7 +254,7 @@ class Passage:
         """As many reads as limits and slots allow; whether it is to be called again, as there are so many.
         ``only_before_roots``: not after root tasks that wait for the same slots."""
         self.wants_slots = False
-        rooms: dict[LiveJob | None, Room] = {}
+        rooms: dict[LiveJob | None, SlotRoom] = {}
         is_root = compat.RootRule(self._scheduler, compat.all_threads(self._scheduler))
         full: set[LiveJob | None] = set()
         left = PORTION
@@ -267,7 +267,7 @@ class Passage:
                 self._back_to_dask(head, task)
                 continue
             if confined not in rooms:
-                rooms[confined] = Room(self._scheduler, confined)
+                rooms[confined] = SlotRoom(self._scheduler, confined)
             address = self._address(head, task, confined, rooms[confined], only_before_roots)
             if address is None:
                 full.add(head.job)
@@ -280,7 +280,7 @@ class Passage:
         return not left
 
     def _address(
-        self, head: Head, task: Any, confined: LiveJob | None, room: Room, only_before_roots: bool
+        self, head: Head, task: Any, confined: LiveJob | None, room: SlotRoom, only_before_roots: bool
     ) -> str | None:
         """Where a read goes, if it is its turn."""
         if room.free <= room.others:

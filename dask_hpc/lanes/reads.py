@@ -39,7 +39,7 @@ _READERS = frozenset(
 _BEGINNINGS = ("readparquet", "readcsv", "fromparquet")
 
 
-class Measured(NamedTuple):
+class MeasuredCost(NamedTuple):
     """What tasks of one name have cost."""
 
     tasks: int
@@ -47,7 +47,7 @@ class Measured(NamedTuple):
     waiting: float
 
 
-def reads(name: str, is_producer: bool, measured: Measured | None = None) -> bool:
+def reads(name: str, is_producer: bool, measured: MeasuredCost | None = None) -> bool:
     """Whether tasks of that name (Dask's prefix of their keys) read."""
     if measured is not None and measured.tasks >= ENOUGH:
         busy = measured.computing + measured.waiting
@@ -58,7 +58,7 @@ def reads(name: str, is_producer: bool, measured: Measured | None = None) -> boo
     return is_producer or _is_reader(name)
 
 
-def intensity(name: str, is_producer: bool, measured: Measured) -> float:
+def intensity(name: str, is_producer: bool, measured: MeasuredCost) -> float:
     """The share of its time that such a task does not compute: measured, or all or nothing."""
     busy = measured.computing + measured.waiting
     if measured.tasks >= ENOUGH and busy > 0:

@@ -40,7 +40,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Holding:
     """What there is now."""
 
     holders: Mapping[Hashable, Sequence[str]]
@@ -154,7 +154,7 @@ class Redistribution:
         self._obj, self._arrays = None, []
         return new
 
-    def _decide(self, seen: _Seen) -> None:
+    def _decide(self, seen: _Holding) -> None:
         """The plan: the first one, or one that keeps the nodes of the last, as far as they are there."""
         by_worker = [array.blocks(seen.holders) for array in self._arrays]
         arrays = [seen.on_nodes(blocks) for blocks in by_worker]
@@ -179,12 +179,12 @@ class Redistribution:
         self._places = list(within_nodes(by_worker, plan, seen.workers))
         self._now = plan
 
-    def _is_possible(self, seen: _Seen) -> bool:
+    def _is_possible(self, seen: _Holding) -> bool:
         able = {worker for workers in seen.workers.values() for worker in workers}
         wanted = {worker for there in self._places for workers in there.values() for worker in workers}
         return wanted <= able
 
-    async def _look(self) -> _Seen:
+    async def _look(self) -> _Holding:
         futures = [future for array in self._arrays for future in array.futures.values()]
         await wait_for(self.client, futures)
         keys = [future.key for future in futures]
@@ -198,7 +198,7 @@ class Redistribution:
             there = workers.setdefault(node_of.get(address, address), [])
             if address not in there:
                 there.append(address)
-        return _Seen(
+        return _Holding(
             dict(zip(keys, found["holders"], strict=True)),
             dict(zip(keys, found["sizes"], strict=True)),
             node_of,
@@ -206,7 +206,7 @@ class Redistribution:
             found["asked"],
         )
 
-    async def _carry(self, run: str, seen: _Seen, progress: Progress | None) -> None:
+    async def _carry(self, run: str, seen: _Holding, progress: Progress | None) -> None:
         total = self._now.bytes_moved + sum(
             nbytes(chunk) for plan in self._now.arrays if plan.cuts for chunk in plan.chunks
         )

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dask_hpc
-from dask_hpc.bridge.grid import Asked, Grid, asked_by, key_of
+from dask_hpc.bridge.grid import Asked, StreamGrid, asked_by, key_of
 
 sizes = st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=6), min_size=1, max_size=3)
 
@@ -19,7 +19,7 @@ loaded = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @loaded
 @given(sizes, st.integers(1, 9))
 def test_neighbours_are_together_and_workers_equally_used(chunks, many):
-    grid = Grid.declare([sum(one) for one in chunks], chunks)
+    grid = StreamGrid.declare([sum(one) for one in chunks], chunks)
     workers = [f"w{i}" for i in range(many)]
     places = [grid.place(index, workers) for index in grid.indices()]
     assert places == sorted(places, key=workers.index)  # contiguous
@@ -32,17 +32,17 @@ def test_neighbours_are_together_and_workers_equally_used(chunks, many):
 @loaded
 @given(sizes)
 def test_it_travels(chunks):
-    grid = Grid.declare([sum(one) for one in chunks], chunks, "f4", when_slow="skip", lost_after="none")
-    assert Grid.read(grid.as_plain()) == grid and grid.lost_after == inf
+    grid = StreamGrid.declare([sum(one) for one in chunks], chunks, "f4", when_slow="skip", lost_after="none")
+    assert StreamGrid.read(grid.as_plain()) == grid and grid.lost_after == inf
     for index in grid.indices():
         assert grid.read_index(list(index)) == index
         assert grid.block_shape(index) == tuple(one[i] for one, i in zip(chunks, index, strict=True))
 
 
 def test_one_size_for_all_blocks():
-    assert Grid.declare(10, 4).chunks == ((4, 4, 2),)
-    assert Grid.declare((10, 3), (4, 3)).chunks == ((4, 4, 2), (3,))
-    assert Grid.declare((10, 3), ((1, 9), 1)).chunks == ((1, 9), (1, 1, 1))
+    assert StreamGrid.declare(10, 4).chunks == ((4, 4, 2),)
+    assert StreamGrid.declare((10, 3), (4, 3)).chunks == ((4, 4, 2), (3,))
+    assert StreamGrid.declare((10, 3), ((1, 9), 1)).chunks == ((1, 9), (1, 1, 1))
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_one_size_for_all_blocks():
 )
 def test_bad_input(given, words):
     with pytest.raises(dask_hpc.InputError, match=words):
-        Grid.declare(**{"shape": 16, "chunks": 4} | given)
+        StreamGrid.declare(**{"shape": 16, "chunks": 4} | given)
 
 
 def test_bad_input_on_the_wire():
-    for plain in (None, {}, {"shape": (4,)}, Grid.declare(4, 2).as_plain() | {"more": 1}):
+    for plain in (None, {}, {"shape": (4,)}, StreamGrid.declare(4, 2).as_plain() | {"more": 1}):
         with pytest.raises(dask_hpc.InputError):
-            Grid.read(plain)
+            StreamGrid.read(plain)
 
 
 @loaded
@@ -94,4 +94,4 @@ def test_keys_say_what_is_asked(step, index):
 def test_other_keys_ask_nothing():
     for key in ("x", ("x", 0), 5, (5, 0), ("external-x", 0), ("external-a/b/c", 0), ("external-a/b/1", "x")):
         assert asked_by(key) is None
-    assert np.dtype(Grid.declare(4, 2, np.float32).dtype) == np.float32
+    assert np.dtype(StreamGrid.declare(4, 2, np.float32).dtype) == np.float32

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dask_hpc.bridge.producer import Kept
+from dask_hpc.bridge.producer import KeptSteps
 
 # On a loaded machine a single draw may take a second.
 loaded = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -13,7 +13,7 @@ loaded = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @loaded
 @given(most=st.integers(0, 4), taken=st.lists(st.booleans(), max_size=20), blocks=st.integers(1, 3))
 def test_the_last_steps_that_were_taken_are_kept(most, taken, blocks):
-    kept = Kept(most)
+    kept = KeptSteps(most)
     block = np.empty(3)
     for step, is_taken in enumerate(taken):
         for i in range(blocks):
@@ -33,7 +33,7 @@ def test_the_last_steps_that_were_taken_are_kept(most, taken, blocks):
 
 
 def test_memory_is_used_again():
-    kept, block = Kept(2), np.zeros(3)
+    kept, block = KeptSteps(2), np.zeros(3)
     seen = set()
     for step in range(10):
         kept.add("t", step, (0,), block)
@@ -43,7 +43,7 @@ def test_memory_is_used_again():
 
 
 def test_what_was_found_does_not_change():
-    kept = Kept(1)
+    kept = KeptSteps(1)
     kept.add("t", 0, (0,), np.zeros(3))
     found = kept.find("t", 0, (0,))
     for step in range(1, 5):

@@ -1,6 +1,6 @@
 """What a pipeline keeps of itself."""
 
-from dask_hpc.in_situ.client.job import Diary
+from dask_hpc.in_situ.client.job import PipelineDiary
 from dask_hpc.model.in_situ import Partition, Phases
 
 FIRST = Partition("async", 4, 1, ("front",), (), Phases(0.4, 0.5, 0))
@@ -9,7 +9,7 @@ MEASURED = Phases(0.5, 0.5, 0.5)
 
 
 def test_an_iteration_is_beside_the_plan_it_ran_under_not_beside_that_for_those_to_come():
-    diary = Diary("heat", "1", ["front"], "wait")
+    diary = PipelineDiary("heat", "1", ["front"], "wait")
     assert diary.partition is None and diary.status()["partition"] is None
     diary.change(1, FIRST, "as declared")
     for iteration in range(1, 7):
@@ -22,7 +22,7 @@ def test_an_iteration_is_beside_the_plan_it_ran_under_not_beside_that_for_those_
 
 
 def test_what_is_expected_of_the_newest_partition_may_be_said_later():
-    diary = Diary("heat", "1", ["front"], "wait")
+    diary = PipelineDiary("heat", "1", ["front"], "wait")
     diary.change(1, FIRST, "guessed")
     diary.add(1, 0.6, MEASURED)
     diary.expect(SECOND)

@@ -15,9 +15,9 @@ from distributed.utils_test import async_poll_for, gen_cluster
 
 import dask_hpc
 from dask_hpc import dask as compat
-from dask_hpc.in_situ.client.orders import Orders
+from dask_hpc.in_situ.client.iteration import Orders
 from dask_hpc.in_situ.client.steering import look
-from dask_hpc.in_situ.worker import Held
+from dask_hpc.in_situ.worker import HeldBlocks
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.in_situ import Partition, Phases
 from dask_hpc.planning.in_situ.places import make_places
@@ -73,7 +73,7 @@ async def run(pipe, iterations):
 
 def held_on(*workers):
     """What a pipeline holds on workers."""
-    return [one for worker in workers for one in worker.data.values() if isinstance(one, Held)]
+    return [one for worker in workers for one in worker.data.values() if isinstance(one, HeldBlocks)]
 
 
 async def is_clean(s, *workers):

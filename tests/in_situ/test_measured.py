@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from dask_hpc.in_situ.client.measured import (
     SIMULATION,
-    Cost,
+    Fetched,
     Measurements,
-    Move,
-    Observed,
+    ObservedIteration,
+    PartCost,
     Timing,
     cost,
     fitted,
@@ -55,7 +55,7 @@ def test_a_granularity_is_a_share_and_fewer_blocks_spread_no_better(count, nodes
 
 
 parts = st.just(0.0) | st.floats(0.1, 10)
-costs = st.builds(Cost, parts, parts, st.integers(1, 50), st.just(0.0), parts)
+costs = st.builds(PartCost, parts, parts, st.integers(1, 50), st.just(0.0), parts)
 
 
 @settings(deadline=None)
@@ -70,24 +70,24 @@ def test_fitted_costs_take_the_time_that_was_measured(found, cores, seconds):
 
 @pytest.mark.parametrize("seconds", [0.1 + 0.01 * step for step in range(200)])
 def test_rounding_makes_no_share_less_than_nothing(seconds):
-    after = fitted({"a": Cost(0.1, 0.0, 3, 0.0, 1.7), "b": Cost(0.3, 0.0, 1, 0.0, 0.9)}, 3, seconds)
+    after = fitted({"a": PartCost(0.1, 0.0, 3, 0.0, 1.7), "b": PartCost(0.3, 0.0, 1, 0.0, 0.9)}, 3, seconds)
     assert all(one.stays >= 0 and 0 <= one.serial <= 1 for one in after.values())
 
 
 def test_what_tasks_do_not_explain_does_not_spread():
-    after = fitted({"a": Cost(4.0, 0.0, 3), "b": Cost(0.0, 1.0, 1)}, 4, 6.0)
+    after = fitted({"a": PartCost(4.0, 0.0, 3), "b": PartCost(0.0, 1.0, 1)}, 4, 6.0)
     assert after["a"].stays == pytest.approx(3.0) and after["b"].stays == pytest.approx(2.0)
     assert after["a"].spreads == 4.0
 
 
 def test_time_that_tasks_waited_is_theirs():
-    after = fitted({"a": Cost(1.0, 0.0, 3, 0.0, 3.0), "b": Cost(0.0, 1.0, 1)}, 1, 4.5)
+    after = fitted({"a": PartCost(1.0, 0.0, 3, 0.0, 3.0), "b": PartCost(0.0, 1.0, 1)}, 1, 4.5)
     assert after["a"].time == pytest.approx(3.5) and after["a"].serial == 0
     assert after["b"].time == pytest.approx(1.0)
 
 
 def test_wholes_that_ran_side_by_side_spread_together():
-    after = fitted({"a": Cost(0.0, 1.0, 1), "b": Cost(0.0, 1.0, 1)}, 2, 1.0)
+    after = fitted({"a": PartCost(0.0, 1.0, 1), "b": PartCost(0.0, 1.0, 1)}, 2, 1.0)
     assert sum(one.time for one in after.values()) == pytest.approx(2.0)
     assert all(one.serial == pytest.approx(0) for one in after.values())
 
@@ -98,7 +98,7 @@ def observed(scale=1.0, moves=()):
         *blocks("in", *[0.25 * scale] * 4),
         Timing("out", "w", 2 * scale, 2 * scale, blocks=0, memory=100),
     ]
-    return Observed(timings, moves, Phases(4.5 * scale, 1.5 * scale, 2.5 * scale))
+    return ObservedIteration(timings, moves, Phases(4.5 * scale, 1.5 * scale, 2.5 * scale))
 
 
 def test_the_planners_formula_gives_what_was_measured():
@@ -108,7 +108,7 @@ def test_the_planners_formula_gives_what_was_measured():
     (before,) = found.analyses(["out"])
     assert before.time == 9  # as declared
     for scale in (1.0, 1.0, 50.0, 1.0, 1.0):  # one of them stumbled
-        found.add(observed(scale, [Move("out", 1000, 0.1)]), MACHINE, partition)
+        found.add(observed(scale, [Fetched("out", 1000, 0.1)]), MACHINE, partition)
     assert found.phases == Phases(4.5, 1.5, 2.5)
     assert found.count == 5
     assert on(1, found.simulation) == pytest.approx(4.5)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.lanes.reads import ENOUGH, Measured, file_system, reads, rule_of
+from dask_hpc.lanes.reads import ENOUGH, MeasuredCost, file_system, reads, rule_of
 
 
 @pytest.mark.parametrize(
@@ -35,15 +35,15 @@ def test_a_read_like_name_is_no_read(name):
 @pytest.mark.parametrize(
     ("name", "is_producer", "measured", "expected"),
     [
-        ("inc", False, Measured(ENOUGH, 1, 9), True),
-        ("inc", False, Measured(ENOUGH - 1, 1, 9), False),
-        ("open_dataset", False, Measured(ENOUGH, 9, 1), False),
-        ("open_dataset", False, Measured(ENOUGH - 1, 9, 1), True),
-        ("mean_chunk", True, Measured(ENOUGH, 9, 1), False),
-        ("mean_chunk", True, Measured(ENOUGH, 6, 4), True),
-        ("mean_chunk", False, Measured(ENOUGH, 6, 4), False),
-        ("mean_chunk", True, Measured(ENOUGH, 0, 0), True),
-        ("mean_chunk", False, Measured(ENOUGH, 0, 0), False),
+        ("inc", False, MeasuredCost(ENOUGH, 1, 9), True),
+        ("inc", False, MeasuredCost(ENOUGH - 1, 1, 9), False),
+        ("open_dataset", False, MeasuredCost(ENOUGH, 9, 1), False),
+        ("open_dataset", False, MeasuredCost(ENOUGH - 1, 9, 1), True),
+        ("mean_chunk", True, MeasuredCost(ENOUGH, 9, 1), False),
+        ("mean_chunk", True, MeasuredCost(ENOUGH, 6, 4), True),
+        ("mean_chunk", False, MeasuredCost(ENOUGH, 6, 4), False),
+        ("mean_chunk", True, MeasuredCost(ENOUGH, 0, 0), True),
+        ("mean_chunk", False, MeasuredCost(ENOUGH, 0, 0), False),
         ("mean_chunk", True, None, True),
     ],
 )
@@ -57,14 +57,14 @@ seconds = st.floats(0, 1e6)
 
 @given(names, st.booleans(), st.integers(0, ENOUGH - 1), seconds, seconds)
 def test_few_measurements_say_nothing(name, is_producer, tasks, computing, waiting):
-    assert reads(name, is_producer, Measured(tasks, computing, waiting)) == reads(name, is_producer)
+    assert reads(name, is_producer, MeasuredCost(tasks, computing, waiting)) == reads(name, is_producer)
 
 
 @given(names, st.booleans(), st.integers(ENOUGH, 10**6), seconds, seconds, seconds)
 def test_more_waiting_never_makes_it_compute(name, is_producer, tasks, computing, waiting, more):
-    if reads(name, is_producer, Measured(tasks, computing, waiting)):
+    if reads(name, is_producer, MeasuredCost(tasks, computing, waiting)):
         enough = computing + waiting > 0 or more == 0
-        assert reads(name, is_producer, Measured(tasks, computing, waiting + more)) or not enough
+        assert reads(name, is_producer, MeasuredCost(tasks, computing, waiting + more)) or not enough
 
 
 @given(names, st.booleans())

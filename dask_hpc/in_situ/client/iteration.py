@@ -1,4 +1,5 @@
-"""The tasks of one iteration: which they are, where they run, and what waits for what.
+"""One iteration: what is asked before it (``Orders``), told after it (``Finished``), and its tasks: which
+they are, where they run, and what waits for what.
 
 1. A worker's blocks are stepped in as many tasks as it has cores for that, its analyses in situ run in as
    many rows of tasks as it has helper cores; a task of a row waits for the one before, also for that of the
@@ -14,20 +15,74 @@
 5. A whole analysis in situ runs on one of the simulation's workers, to which the blocks of the others go.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from secrets import token_hex
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import dask
 from distributed import Client, Future
 
 from dask_hpc.in_situ import worker as tasks
 from dask_hpc.in_situ.blocks import Offset
-from dask_hpc.in_situ.client.orders import Orders
-from dask_hpc.in_situ.worker import Order, Work, plugin_name
-from dask_hpc.planning.in_situ.places import SimulationPlace
+from dask_hpc.in_situ.worker import PipelineWork, TaskOrder, TaskRecord, plugin_name
+from dask_hpc.planning.in_situ.places import Places, SimulationPlace
+
+#: by analysis, the iterations whose run has not ended, each with what ends with it (without an error)
+Running = Mapping[str, Mapping[int, "asyncio.Future[None]"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """How one iteration runs: where, and the analyses that are done."""
+
+    places: Places
+    analyses: frozenset[str]
+    #: those of them whose data wait in files until the run before has ended
+    spilled: frozenset[str] = frozenset()
+    #: workers that have nothing to do, each with its node
+    idle: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def workers(self) -> frozenset[str]:
+        """All that may be used."""
+        return self.places.addresses | {address for address, _ in self.idle}
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """An iteration that is done, with all of its analyses."""
+
+    iteration: int
+    orders: Orders
+    #: of every task: steps, parcels, analyses and combines
+    records: tuple[TaskRecord, ...]
+    #: by the client's clock: when it was submitted, when its last step was known to be done, and its last
+    #: analysis
+    submitted: float
+    stepped: float
+    ended: float
+    results: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Steering(Protocol):
+    """What the loop asks, on the client's event loop, one question at a time."""
+
+    def look_again(self) -> None:
+        """Workers are gone: which nodes there are is to be looked at before the next orders."""
+
+    async def orders(self, iteration: int, home: Mapping[int, str], running: Running) -> Orders:
+        """How this iteration is to run; ``home`` is where the blocks are (empty before the first).
+
+        Asked once per iteration, in order, before it is submitted; the step of the iteration before may still
+        run. To wait here is what holds the simulation back: for the analyses of the last iteration
+        but one, or there is a third iteration of the state in memory. Places that differ from the last
+        take effect with this iteration: its blocks move with its steps."""
+
+    async def finished(self, done: Finished) -> None:
+        """An iteration is done. They come in order, too."""
 
 
 class Group(NamedTuple):
@@ -82,7 +137,7 @@ class Submitter:
     """Submits iterations of one pipeline, each on what the one before left."""
 
     def __init__(
-        self, client: Client, pipeline: str, work: Work, annotations: Mapping[str, Any] | None = None
+        self, client: Client, pipeline: str, work: PipelineWork, annotations: Mapping[str, Any] | None = None
     ) -> None:
         self._client = client
         self._pipeline = pipeline
@@ -141,8 +196,8 @@ class _Builder:
         rows = {row: future for row, future in before.rows.items() if row[0] in self._rows}
         self.made = Submitted(iteration, orders, rows=rows, latest=dict(before.latest))
 
-    def order(self, side: str, blocks: Iterable[int] = (), analysis: str = "", **rest: Any) -> Order:
-        return Order(self._pipeline, self.made.iteration, side, tuple(blocks), analysis, **rest)
+    def order(self, side: str, blocks: Iterable[int] = (), analysis: str = "", **rest: Any) -> TaskOrder:
+        return TaskOrder(self._pipeline, self.made.iteration, side, tuple(blocks), analysis, **rest)
 
     # the simulation
 

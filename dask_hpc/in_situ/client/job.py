@@ -113,7 +113,7 @@ _WORDS = 500  # characters of a reason
 _PACE = 0.2  # seconds between two messages, if there is no news
 
 
-class Diary:
+class PipelineDiary:
     """Of one pipeline, bounded."""
 
     def __init__(self, name: str, id: str, analyses: Sequence[str], when_slow: str) -> None:

@@ -26,9 +26,16 @@ from distributed import Client, Future
 
 from dask_hpc import dask as compat
 from dask_hpc.in_situ import worker as tasks
-from dask_hpc.in_situ.client.iteration import Group, Submitted, Submitter
-from dask_hpc.in_situ.client.loop import Loop
-from dask_hpc.in_situ.client.orders import Finished, Orders, Running, Steering
+from dask_hpc.in_situ.client.iteration import (
+    Finished,
+    Group,
+    Orders,
+    Running,
+    Steering,
+    Submitted,
+    Submitter,
+)
+from dask_hpc.in_situ.client.loop import IterationLoop
 
 _LOOK = 0.25  # seconds between two looks at which workers are there
 _NOT_LOST = "whose state was not lost"
@@ -38,7 +45,7 @@ class WorkersKilledError(RuntimeError):
     """Workers die one after the other in one iteration."""
 
 
-class Kept:
+class KeptState:
     """A state whose groups of blocks are held, each with its copies (none yet after a loss)."""
 
     def __init__(self, of: Submitted, copies: Sequence[Sequence[Future]] = ()) -> None:
@@ -51,14 +58,14 @@ class Kept:
         return all(copy.status == "finished" for some in self.copies for copy in some)
 
 
-class Keeping:
+class StateKeeper:
     """Submits iterations, and keeps every ``every``th of them until the next is kept."""
 
     def __init__(self, submitter: Submitter, every: int | None) -> None:
         self._submitter = submitter
         self._every = every
         #: the last that is complete, and one that perhaps is not yet
-        self.kept: deque[Kept] = deque()
+        self.kept: deque[KeptState] = deque()
 
     def submit(self, iteration: int, orders: Orders, before: Submitted, again: bool = False) -> Submitted:
         """All tasks of an iteration, and copies of its state if it is to be kept."""
@@ -73,11 +80,11 @@ class Keeping:
         if len(self.kept) == 2 and self.kept[1].is_done and self.kept[1].of.iteration <= first:
             self.kept.popleft()
 
-    def _keep(self, one: Submitted, orders: Orders) -> Kept:
+    def _keep(self, one: Submitted, orders: Orders) -> KeptState:
         """A state with copies on the node where it is, and on another if there is one. On its own node, too:
         when a copy has fetched its data, Dask has them twice and drops one or the other (ReduceReplicas),
         so that what the step made may be left on the node of that copy alone."""
-        kept = Kept(one)
+        kept = KeptState(one)
         kept.of.bring_to(orders)
         node_of = {place.address: place.node for place in orders.places.simulation}
         node_of |= {place.address: place.node for place in orders.places.staging}
@@ -92,13 +99,13 @@ class Keeping:
         return kept
 
 
-class Lasting:
+class LastingLoop:
     """Iterations up to ``last``, whoever comes and goes."""
 
     def __init__(
         self,
         client: Client,
-        submitter: Keeping,
+        submitter: StateKeeper,
         steering: Steering,
         before: Submitted,
         last: int,
@@ -116,7 +123,7 @@ class Lasting:
         self._ready: deque[Finished] = deque()
         #: how often workers were lost with what they held since an iteration was done
         self._losses = 0
-        self._loop = Loop(client, submitter, steering, before, last)
+        self._loop = IterationLoop(client, submitter, steering, before, last)
 
     @property
     def newest(self) -> Submitted:
@@ -129,7 +136,7 @@ class Lasting:
         return self._loop.is_done
 
     async def close(self) -> None:
-        """Stop, as ``Loop.close``."""
+        """Stop, as ``IterationLoop.close``."""
         self._submitter.kept.clear()
         await self._loop.close()
 
@@ -195,7 +202,7 @@ class Lasting:
                 if future.key not in kept:
                     future.release()
         steering = OnlyNew(self._steering, first)
-        self._loop = Loop(self._client, self._submitter, steering, before, self._last, again)
+        self._loop = IterationLoop(self._client, self._submitter, steering, before, self._last, again)
 
     def _count_loss(self, names: str, first: int, is_lost: bool) -> None:
         self._losses = 0 if self._ready else self._losses + is_lost
@@ -211,7 +218,7 @@ class Lasting:
         """What to begin again from, whether its analyses are to be done again, and how that is called."""
         newest = under_way[0] if under_way else self._loop.newest
         complete = [await self._there(kept.of, kept.copies) for kept in self._submitter.kept]
-        self._submitter.kept = deque(Kept(one) for one in complete if one is not None)
+        self._submitter.kept = deque(KeptState(one) for one in complete if one is not None)
         if newest.groups and newest.iteration <= first and (found := await self._there(newest, ())):
             return found, newest.iteration == first, _NOT_LOST
         for kept in reversed(self._submitter.kept):

@@ -19,10 +19,9 @@ import xarray as xr
 from distributed import CancelledError, Client, Future, wait
 
 from dask_hpc.in_situ import worker as tasks
-from dask_hpc.in_situ.blocks import Grid, cut, join, rebuilt
-from dask_hpc.in_situ.client.iteration import Group, Submitted, parts
-from dask_hpc.in_situ.client.orders import Finished, Orders, Steering
-from dask_hpc.in_situ.worker import Held, Order, Outcome, Record, outline
+from dask_hpc.in_situ.blocks import BlockGrid, cut, join, rebuilt
+from dask_hpc.in_situ.client.iteration import Finished, Group, Orders, Steering, Submitted, parts
+from dask_hpc.in_situ.worker import AnalysisOutcome, HeldBlocks, TaskOrder, TaskRecord, outline
 from dask_hpc.planning.in_situ.places import Places
 
 _LYING = 2  # finished iterations that wait for the user before the simulation waits, too
@@ -35,7 +34,7 @@ class Submitting(Protocol):
         """All tasks of an iteration."""
 
 
-class Loop:
+class IterationLoop:
     """Iterations ``first`` to ``last`` of a pipeline, from the state that ``before`` left."""
 
     def __init__(
@@ -192,11 +191,11 @@ class Loop:
         reports = await self._gather(one.reports.values())
         stepped = monotonic()
         plain = {name: future for name, future in one.outcomes.items() if name not in one.kept}
-        outcomes: list[Outcome] = await self._gather(plain.values())
+        outcomes: list[AnalysisOutcome] = await self._gather(plain.values())
         kept = await self._gather(records for _, records in one.kept.values())
         results = {name: one.values[None] for name, one in zip(plain, outcomes, strict=True)}
         results |= {name: future for name, (future, _) in one.kept.items()}
-        measured: list[Record] = [record for some in (*reports, *kept) for record in some]
+        measured: list[TaskRecord] = [record for some in (*reports, *kept) for record in some]
         measured += [record for outcome in outcomes for record in outcome.records]
         return Finished(
             iteration=one.iteration,
@@ -225,7 +224,9 @@ class Loop:
         return found
 
 
-async def lay(client: Client, pipeline: str, state: xr.Dataset, grid: Grid, places: Places) -> list[Group]:
+async def lay(
+    client: Client, pipeline: str, state: xr.Dataset, grid: BlockGrid, places: Places
+) -> list[Group]:
     """Bring every block to its worker: what is in memory is sent there, what Dask is to compute is computed
     by the workers that simulate.
 
@@ -243,7 +244,7 @@ async def lay(client: Client, pipeline: str, state: xr.Dataset, grid: Grid, plac
     for place in places.simulation:
         for some in parts(place.blocks, place.step_cores):
             blocks = [cut(state, grid, block) for block in some]
-            order = Order(pipeline, 0, "simulation", tuple(some))
+            order = TaskOrder(pipeline, 0, "simulation", tuple(some))
             if state.chunks:
                 future = client.compute(
                     dask.delayed(tasks.hold)(order, blocks, root), workers=[place.address]
@@ -256,7 +257,7 @@ async def lay(client: Client, pipeline: str, state: xr.Dataset, grid: Grid, plac
     return groups
 
 
-async def lazy(client: Client, grid: Grid, groups: Sequence[Group]) -> xr.Dataset:
+async def lazy(client: Client, grid: BlockGrid, groups: Sequence[Group]) -> xr.Dataset:
     """The state as it is now. Its data stay where they are, as Dask arrays; coordinates with an index are
     here."""
     holder = {block: group for group in groups for block in group.blocks}
@@ -280,7 +281,7 @@ async def lazy(client: Client, grid: Grid, groups: Sequence[Group]) -> xr.Datase
     return rebuilt(like, found)
 
 
-def _assembled(blocks: np.ndarray, grid: Grid, dims: Sequence[Any]) -> da.Array:
+def _assembled(blocks: np.ndarray, grid: BlockGrid, dims: Sequence[Any]) -> da.Array:
     """One Dask array of the blocks of a variable, along the dimensions that it has."""
     for axis, dim in reversed(list(enumerate(grid.dims))):
         if dim not in dims:
@@ -298,5 +299,5 @@ def _assembled(blocks: np.ndarray, grid: Grid, dims: Sequence[Any]) -> da.Array:
     return along(blocks, 0)
 
 
-def _there(held: Held) -> None:
+def _there(held: HeldBlocks) -> None:
     """Nothing: a task that needs what it is given to be there."""

@@ -14,8 +14,8 @@ from math import ceil, inf
 from statistics import median
 from typing import NamedTuple
 
-from dask_hpc.in_situ.client.orders import Finished
-from dask_hpc.in_situ.worker import Record
+from dask_hpc.in_situ.client.iteration import Finished
+from dask_hpc.in_situ.worker import TaskRecord
 from dask_hpc.model.in_situ import Analysis, EqualNodes, Partition, Phases, Simulation
 
 #: the part of an iteration that is no analysis
@@ -39,7 +39,7 @@ class Timing(NamedTuple):
     memory: int = 0
 
 
-class Move(NamedTuple):
+class Fetched(NamedTuple):
     """What an analysis in transit fetched from the simulation's nodes."""
 
     part: str
@@ -47,16 +47,16 @@ class Move(NamedTuple):
     seconds: float
 
 
-class Observed(NamedTuple):
+class ObservedIteration(NamedTuple):
     """One iteration."""
 
     timings: Sequence[Timing]
-    moves: Sequence[Move]
+    moves: Sequence[Fetched]
     #: from the beginning of each to its end, waiting for one another not included
     phases: Phases
 
 
-class Cost(NamedTuple):
+class PartCost(NamedTuple):
     """Seconds on one core of what spreads over more and of what does not, tasks, and bytes."""
 
     spreads: float
@@ -93,7 +93,7 @@ def granularity(blocks: int, nodes: int, cores: int) -> float:
     return min(1.0, max(0.0, above / below)) if below else 0.0
 
 
-def cost(timings: Sequence[Timing], machine: EqualNodes) -> Cost:
+def cost(timings: Sequence[Timing], machine: EqualNodes) -> PartCost:
     """What one part of one iteration costs by its tasks alone."""
     divided = sum(one.busy for one in timings if one.blocks)
     alone = sum(one.busy for one in timings if not one.blocks)
@@ -101,10 +101,10 @@ def cost(timings: Sequence[Timing], machine: EqualNodes) -> Cost:
     share = granularity(blocks, machine.count, machine.cores) if blocks else 0.0
     memory = float(sum(one.memory for one in timings))
     idle = sum(max(0.0, one.wall - one.busy) for one in timings)
-    return Cost((1 - share) * divided, share * divided + alone, len(timings), memory, idle)
+    return PartCost((1 - share) * divided, share * divided + alone, len(timings), memory, idle)
 
 
-def fitted(costs: Mapping[str, Cost], cores: float, seconds: float) -> dict[str, Cost]:
+def fitted(costs: Mapping[str, PartCost], cores: float, seconds: float) -> dict[str, PartCost]:
     """The same costs, such that together they take these seconds on so many cores.
 
     Of time that is missing, tasks that waited (for a file, a lock, a core) are given what they waited first,
@@ -129,7 +129,7 @@ def fitted(costs: Mapping[str, Cost], cores: float, seconds: float) -> dict[str,
     }
 
 
-def _longer(costs: Mapping[str, Cost], cores: float, missing: float) -> dict[str, Cost]:
+def _longer(costs: Mapping[str, PartCost], cores: float, missing: float) -> dict[str, PartCost]:
     waited = {name: _with_idle(one) for name, one in costs.items()}
     idle = _together(waited, cores) - _together(costs, cores)
     share = min(1.0, missing / idle) if idle else 0.0
@@ -146,13 +146,13 @@ def _longer(costs: Mapping[str, Cost], cores: float, missing: float) -> dict[str
     }
 
 
-def _with_idle(one: Cost) -> Cost:
+def _with_idle(one: PartCost) -> PartCost:
     """As if what its tasks waited were work like theirs."""
     serial = one.serial if one.time else 1.0
     return one._replace(spreads=one.spreads + (1 - serial) * one.idle, stays=one.stays + serial * one.idle)
 
 
-def _together(costs: Mapping[str, Cost], cores: float) -> float:
+def _together(costs: Mapping[str, PartCost], cores: float) -> float:
     return sum(one.stays + one.spreads / cores for one in costs.values())
 
 
@@ -162,8 +162,8 @@ class Measurements:
     def __init__(self, declared: Iterable[Analysis] = ()) -> None:
         #: what analyses are said to cost, until they were measured
         self._declared = {one.name: one for one in declared}
-        self._iterations: deque[Observed] = deque(maxlen=WINDOW)
-        self._costs: dict[str, Cost] = {}
+        self._iterations: deque[ObservedIteration] = deque(maxlen=WINDOW)
+        self._costs: dict[str, PartCost] = {}
         self._moved: dict[str, int] = {}
         #: bytes per second that a staging node fetched; inf as long as none did
         self.bandwidth = inf
@@ -175,7 +175,7 @@ class Measurements:
         self._iterations.clear()
         self.count = 0
 
-    def add(self, one: Observed, machine: EqualNodes, partition: Partition) -> None:
+    def add(self, one: ObservedIteration, machine: EqualNodes, partition: Partition) -> None:
         """One more iteration was measured under the partition in force."""
         self._iterations.append(one)
         self.count += 1
@@ -188,7 +188,7 @@ class Measurements:
         self.bandwidth = median(rates) if rates else self.bandwidth
         costs = [self._costs_in(seen, machine) for seen in self._iterations]
         known = {part: [seen[part] for seen in costs if part in seen] for seen in costs for part in seen}
-        medians = {part: Cost(*map(median, zip(*found, strict=True))) for part, found in known.items()}
+        medians = {part: PartCost(*map(median, zip(*found, strict=True))) for part, found in known.items()}
         phases = self.phases
         assert phases is not None
         moving = sum(self._moved.get(name, 0) for name in partition.in_transit) / self.bandwidth
@@ -216,7 +216,7 @@ class Measurements:
     @property
     def simulation(self) -> Simulation:
         """The simulation as measured; it costs nothing as long as it was not."""
-        known = self._costs.get(SIMULATION, Cost(0.0, 0.0))
+        known = self._costs.get(SIMULATION, PartCost(0.0, 0.0))
         return Simulation(time=known.time, memory=known.memory, serial=known.serial)
 
     def analyses(self, names: Iterable[str]) -> tuple[Analysis, ...]:
@@ -233,7 +233,7 @@ class Measurements:
         return Analysis(name=name, time=known.time, memory=memory, moved=moved, serial=known.serial)
 
     @staticmethod
-    def _costs_in(one: Observed, machine: EqualNodes) -> dict[str, Cost]:
+    def _costs_in(one: ObservedIteration, machine: EqualNodes) -> dict[str, PartCost]:
         by_part: dict[str, list[Timing]] = {}
         for timing in one.timings:
             by_part.setdefault(timing.part, []).append(timing)
@@ -254,7 +254,7 @@ def cores_of(part: str, machine: EqualNodes, partition: Partition) -> float:
 _LOOKS = ("analysis", "combine")
 
 
-class Span(NamedTuple):
+class BusySpan(NamedTuple):
     """Seconds of some clock."""
 
     start: float
@@ -272,7 +272,7 @@ class Observer:
         #: by staging worker, until when it was busy with earlier iterations
         self._until: dict[str, float] = {}
 
-    def observe(self, done: Finished) -> Observed:
+    def observe(self, done: Finished) -> ObservedIteration:
         """An iteration is done, the one after the last that was observed."""
         places = done.orders.places
         inside = [one for one in done.records if one.part in _LOOKS and one.side == "in situ"]
@@ -284,15 +284,15 @@ class Observer:
         self._stepped, self._held = done.stepped, in_situ
         timings = [self._timing(one) for one in done.records if one.part not in ("parcel", "carry")]
         moves = _moves(done.records, moving, max(1, len({place.node for place in places.staging})))
-        return Observed(timings, moves, Phases(step, in_situ, in_transit))
+        return ObservedIteration(timings, moves, Phases(step, in_situ, in_transit))
 
-    def _staged(self, records: Sequence[Record]) -> tuple[float, float]:
+    def _staged(self, records: Sequence[TaskRecord]) -> tuple[float, float]:
         """Seconds in which the busiest staging worker was busy, and how long of it nothing ran there."""
         left: dict[str, float] = {}
         for one in records:
             if one.part == "parcel":
                 left[one.name] = max(left.get(one.name, one.stop), one.stop)
-        by_worker: dict[str, list[Record]] = {}
+        by_worker: dict[str, list[TaskRecord]] = {}
         for one in records:
             if one.part in _LOOKS and one.side == "in transit":
                 by_worker.setdefault(one.worker, []).append(one)
@@ -300,21 +300,21 @@ class Observer:
         for worker, ran in by_worker.items():
             until = self._until.get(worker, float("-inf"))
             spans = [
-                Span(min(one.start, max(until, left.get(one.name, left.get("", one.start)))), one.stop)
+                BusySpan(min(one.start, max(until, left.get(one.name, left.get("", one.start)))), one.stop)
                 for one in ran
             ]
             busy = total(spans)
-            found.append((busy, busy - total([Span(one.start, one.stop) for one in ran])))
+            found.append((busy, busy - total([BusySpan(one.start, one.stop) for one in ran])))
             self._until[worker] = max(until, *(one.stop for one in ran))
         return max(found)
 
-    def _timing(self, one: Record) -> Timing:
+    def _timing(self, one: TaskRecord) -> Timing:
         blocks = 0 if one.part == "combine" or one.name in self._wholes else len(one.blocks)
         part = SIMULATION if one.part == "step" else one.name
         return Timing(part, one.worker, one.wall, one.cpu, blocks, one.bytes_in + one.bytes_out)
 
 
-def total(spans: Iterable[Span]) -> float:
+def total(spans: Iterable[BusySpan]) -> float:
     """Seconds that at least one of them covers."""
     seconds, until = 0.0, float("-inf")
     for span in sorted(spans):
@@ -323,15 +323,15 @@ def total(spans: Iterable[Span]) -> float:
     return seconds
 
 
-def spans_by_worker(records: Iterable[Record]) -> Iterable[list[Span]]:
+def spans_by_worker(records: Iterable[TaskRecord]) -> Iterable[list[BusySpan]]:
     """When each worker was busy with these."""
-    by_worker: dict[str, list[Span]] = {}
+    by_worker: dict[str, list[BusySpan]] = {}
     for one in records:
-        by_worker.setdefault(one.worker, []).append(Span(one.start, one.stop))
+        by_worker.setdefault(one.worker, []).append(BusySpan(one.start, one.stop))
     return by_worker.values()
 
 
-def _moves(records: Iterable[Record], seconds: float, staging: int) -> list[Move]:
+def _moves(records: Iterable[TaskRecord], seconds: float, staging: int) -> list[Fetched]:
     """By analysis, what left the simulation's nodes for it. A parcel for several is the first one's: it is
     moved once for all of them."""
     sizes: dict[str, int] = {}
@@ -339,4 +339,6 @@ def _moves(records: Iterable[Record], seconds: float, staging: int) -> list[Move
         if one.part == "parcel":
             sizes[one.name] = sizes.get(one.name, 0) + one.bytes_out
     together = sum(sizes.values())
-    return [Move(name, size, staging * seconds * size / together) for name, size in sizes.items() if together]
+    return [
+        Fetched(name, size, staging * seconds * size / together) for name, size in sizes.items() if together
+    ]

@@ -18,12 +18,11 @@ from distributed import Client
 from dask_hpc.in_situ.analysis import InSituAnalysis, Wishes, make_analysis, read_analyses
 from dask_hpc.in_situ.blocks import make_grid, make_halo
 from dask_hpc.in_situ.client.iteration import Submitted, Submitter
-from dask_hpc.in_situ.client.job import Diary, PipelineJob, read_request
-from dask_hpc.in_situ.client.lasting import Keeping, Lasting
+from dask_hpc.in_situ.client.job import PipelineDiary, PipelineJob, read_request
+from dask_hpc.in_situ.client.lasting import LastingLoop, StateKeeper
 from dask_hpc.in_situ.client.loop import lay, lazy
-from dask_hpc.in_situ.client.orders import SIDES, AsSaid, OneSide
-from dask_hpc.in_situ.client.steering import Auto, Steered
-from dask_hpc.in_situ.worker import InSituPlugin, Work, plugin_name
+from dask_hpc.in_situ.client.steering import SIDES, AsSaid, Auto, OneSide, Steered
+from dask_hpc.in_situ.worker import InSituPlugin, PipelineWork, plugin_name
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.in_situ import MODES, Partition, PipelineStatus
 from dask_hpc.planning.in_situ.back_pressure import Skipped, read_wish
@@ -100,7 +99,7 @@ class InSituPipeline:
             raise InputError("name", f"found {shown(name)}", "words")
         state, grid = make_grid(state, chunks, whole=list(halo or {}) if isinstance(halo, Mapping) else ())
         found = read_analyses(analyses, state)
-        self._work = Work(step, found, grid, make_halo(grid, {} if halo is None else halo, boundary))
+        self._work = PipelineWork(step, found, grid, make_halo(grid, {} if halo is None else halo, boundary))
         self._placement = _read_placement(placement, found)
         self._strategy = _strategy(self._placement, mode)
         self._slow = read_wish(when_slow, stall)
@@ -117,7 +116,7 @@ class InSituPipeline:
         self._is_gone = False
         self._last: Submitted | None = None
         self._is_running = False
-        self._diary = Diary(name, self.id, list(found), self._slow.what or "wait")
+        self._diary = PipelineDiary(name, self.id, list(found), self._slow.what or "wait")
         self._steering: Auto | None = None
 
     def __repr__(self) -> str:
@@ -206,7 +205,7 @@ class InSituPipeline:
             raise RuntimeError("the pipeline was left early: its state is gone")
         return self._initial
 
-    async def _open(self, iterations: int) -> Lasting:
+    async def _open(self, iterations: int) -> LastingLoop:
         if self._is_running:
             raise RuntimeError("the pipeline is running already")
         client = self._the_client()
@@ -222,9 +221,11 @@ class InSituPipeline:
             steering.begin(self.iteration + iterations, self._job)
             if before is None:
                 before = await self._laid()
-            submitter = Keeping(Submitter(client, self.id, self._work, self._annotations), self._keep_every)
+            submitter = StateKeeper(
+                Submitter(client, self.id, self._work, self._annotations), self._keep_every
+            )
             last = before.iteration + iterations
-            return Lasting(client, submitter, steering, before, last, self._laid, self._diary.tell)
+            return LastingLoop(client, submitter, steering, before, last, self._laid, self._diary.tell)
         except BaseException:
             await self._close(None)
             raise
@@ -251,7 +252,7 @@ class InSituPipeline:
     def _annotations(self) -> dict[str, Any]:
         return {} if self._job is None else self._job.annotations
 
-    async def _close(self, loop: Lasting | None) -> None:
+    async def _close(self, loop: LastingLoop | None) -> None:
         """A run is over, or could not begin."""
         if loop is not None:
             await loop.close()

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, inf
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 import dask.config
 from dask.utils import parse_bytes
@@ -19,11 +19,11 @@ from distributed import Client
 from dask_hpc import config
 from dask_hpc.cluster.request import is_managed
 from dask_hpc.in_situ.analysis import InSituAnalysis
-from dask_hpc.in_situ.client.job import Diary, PipelineJob
+from dask_hpc.in_situ.client.iteration import Finished, Orders, Running
+from dask_hpc.in_situ.client.job import PipelineDiary, PipelineJob
 from dask_hpc.in_situ.client.measured import Measurements, Observer
-from dask_hpc.in_situ.client.orders import Finished, Orders, Running
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.in_situ import EqualNodes, Partition, PartitionProblem, PipelineView
+from dask_hpc.model.in_situ import EqualNodes, Mode, Partition, PartitionProblem, PipelineView
 from dask_hpc.model.node import Nodes
 from dask_hpc.model.plan import Placement
 from dask_hpc.planning.in_situ.back_pressure import BackPressure, Deed, Skipped, Slow, SlowWish
@@ -32,7 +32,7 @@ from dask_hpc.planning.in_situ.places import PipelineNode, Places, make_places
 from dask_hpc.policy import Policy
 
 
-class Machine:
+class PipelineMachine:
     """Nodes by name, as the scheduler has them, and what they have in common."""
 
     def __init__(self, nodes: tuple[PipelineNode, ...], memory: float, bandwidth: float) -> None:
@@ -41,7 +41,7 @@ class Machine:
         self._bandwidth = bandwidth
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Machine) and self.nodes == other.nodes
+        return isinstance(other, PipelineMachine) and self.nodes == other.nodes
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -63,7 +63,7 @@ async def look(
     bandwidth: float,
     allotted: Collection[str] | None = None,
     leaving: Collection[str] = (),
-) -> Machine:
+) -> PipelineMachine:
     """The nodes now, of workers that run and are not leaving; those that are allotted, if not all are. None
     at all is an ``InputError``."""
     identity = await client.scheduler.identity(n_workers=-1)
@@ -84,7 +84,7 @@ async def look(
     memory = min(
         sum(workers[one]["memory_limit"] or float("inf") for one, _ in node.workers) for node in nodes
     )
-    return Machine(nodes, memory, bandwidth)
+    return PipelineMachine(nodes, memory, bandwidth)
 
 
 def _nodes(
@@ -123,7 +123,7 @@ class Steered:
 class Auto:
     """Steering by measurement. Goes on where it was when a pipeline is run again."""
 
-    def __init__(self, client: Client, steered: Steered, diary: Diary) -> None:
+    def __init__(self, client: Client, steered: Steered, diary: PipelineDiary) -> None:
         self._client = client
         self._steered = steered
         self._diary = diary
@@ -138,7 +138,7 @@ class Auto:
         self._observer = Observer(wholes)
         self._measured = Measurements(one.declared(name) for name, one in steered.analyses.items())
         self._pressure = BackPressure(self._rules())
-        self._machine: Machine | None = None
+        self._machine: PipelineMachine | None = None
         self._job: PipelineJob | None = None
         #: names of the job's nodes, and workers that are leaving, when the machine was looked at
         self._allotted: frozenset[str] | None = None
@@ -246,7 +246,7 @@ class Auto:
         self._diary.tell("nodes-changed", "; ".join(words) or "workers of its nodes changed")
         return True
 
-    async def _found(self, allotted: frozenset[str] | None) -> Machine:
+    async def _found(self, allotted: frozenset[str] | None) -> PipelineMachine:
         """The nodes. A job's may be on their way out, all of them: then it will get others, or wait."""
         bandwidth = parse_bytes(dask.config.get("distributed.scheduler.bandwidth", "100 MB"))
         while True:
@@ -355,3 +355,50 @@ class Auto:
         said = SlowWish(getattr(strategy, "when_slow", None), getattr(strategy, "stall", None))
         said = self._steered.slow.over(said)
         return {name: one.slow.over(said).rule() for name, one in self._steered.analyses.items()}
+
+
+# what decides where there is no policy to do so
+
+SIDES = ("in situ", "in transit")
+
+
+class OneSide:
+    """All analyses in situ on a quarter of the cores of every node, or in transit on a quarter of the nodes;
+    at least one, at most all but one."""
+
+    concern: ClassVar[str] = "placement"
+    name: ClassVar[str] = "one-side"
+
+    def __init__(self, side: str, mode: Mode) -> None:
+        self._side = side
+        self._mode = mode
+
+    def decide(self, view: PipelineView, memory: Any) -> tuple[Placement | None, Any]:
+        """Another partition only if there are other nodes."""
+        new = self._partition(replace(view.problem, mode=self._mode))
+        if new.runs_like(view.partition):
+            return None, None
+        return Placement(view.name, new, f"all analyses {self._side}, as asked for"), None
+
+    def _partition(self, problem: PartitionProblem) -> Partition:
+        count, cores = problem.nodes.count, problem.nodes.cores
+        names = [one.name for one in problem.analyses]
+        if self._side == "in situ" or not names or count == 1:
+            return placed(problem, count, max(1, cores // 4) if names else 0, names)
+        return placed(problem, count - max(1, count // 4), 0, ())
+
+
+class AsSaid:
+    """The partition that the user made, on whatever nodes there are."""
+
+    concern: ClassVar[str] = "placement"
+    name: ClassVar[str] = "as-said"
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    def decide(self, view: PipelineView, memory: Any) -> tuple[Placement | None, Any]:
+        """That partition, once."""
+        if view.partition is not None:
+            return None, None
+        return Placement(view.name, self._partition, "the partition that was asked for"), None
