@@ -14,26 +14,19 @@ from dask_hpc.examples.checkpoint import LosesAll
 from dask_hpc.examples.in_situ import CORES, NODES, SLOW, SLOWER, SlowAnalysis
 from dask_hpc.examples.jobs import Competition, JobsExample, MovingCorridor
 from dask_hpc.model.in_situ import hear_partition
+from dask_hpc.model.story import Kind, Word
 from dask_hpc.model.units import count_nodes, show_bounds, show_duration, show_large
-from dask_hpc.view import Held, gantt_svg, table
+from dask_hpc.view import Held, course_html, gantt_svg, past, table
 from dask_hpc.view.checkpoint import Mark as Death
 from dask_hpc.view.checkpoint import copies_svg, course_svg
 from dask_hpc.view.field import FieldPicture, field_html
 from dask_hpc.view.in_situ import COLOURS, NAMES, heard, partition_svg, phases_svg
-from dask_hpc.view.page import Kind, Mark, power_curve, timeline_html, timeline_script
 from dask_hpc.view.terminal import IterationBars, Line, LineChart
 
 _TOLD = 6  # of the newest decisions
 _BAR = 16  # characters of the longest bar
 _OF_JOBS = ("blue", "yellow", "red", "green", "cyan")
 _HEADS = ("job", "nodes", "priority", "submitted", "started", "predicted", "ended", "sizes it had")
-_KINDS: Mapping[str, Kind] = {
-    "start": "more",
-    "grow": "more",
-    "shrink": "less",
-    "hand-over": "less",
-    "hold": "hold",
-}
 _SIGNS: Mapping[Kind, tuple[str, str]] = {
     "more": ("▲", "green"),
     "less": ("▼", "yellow"),
@@ -155,7 +148,8 @@ def _events(run: Competition) -> str:
 
 
 def _kind(row: Mapping[str, Any]) -> Kind:
-    return _KINDS.get(row["decision"], "other")
+    word = Word.read(row["decision"])
+    return word.kind if word else "other"
 
 
 def _chart(run: MovingCorridor) -> LineChart:
@@ -199,34 +193,17 @@ def _sizes(run: MovingCorridor) -> Table:
 
 
 def _timeline(run: MovingCorridor) -> str:
+    samples = [
+        (one.time, one.watts, one.lower, one.upper, *(one.forecast or (one.watts, one.watts)))
+        for one in run.points
+    ]
     marks = []
     for row in run.for_power():
         said = f"{row['decision']} {run.names.get(row['job'], '')}: {run.named(row['reason'])}"
-        marks.append(Mark(row["time"] - run.zero, _kind(row), said))
-    curve = power_curve(
-        [one.time for one in run.points],
-        [one.watts for one in run.points],
-        band=run.band,
-        forecast=[(one.time, *(one.forecast or (one.watts, one.watts))) for one in run.points],
-        outside=_outside(run),
-        marks=marks,
-        name=run.MADE_UP,
-    )
-    nodes = {node: str(number) for number, node in enumerate(run.nodes)}
-    return timeline_script() + timeline_html(held(run, nodes), len(nodes), run.seconds, [curve])
-
-
-def _outside(run: MovingCorridor) -> Iterator[tuple[float, float]]:
-    """From the first sample outside to the next one inside."""
-    since = None
-    for one in run.points:
-        if since is None and not one.is_inside:
-            since = one.time
-        elif since is not None and one.is_inside:
-            yield since, one.time
-            since = None
-    if since is not None:
-        yield since, run.points[-1].time
+        marks.append((row["time"] - run.zero, _kind(row), said))
+    nodes = {node: f"node {number}" for number, node in enumerate(run.nodes)}
+    course = past(held(run, nodes), list(nodes.values()), run.seconds, samples=samples, marks=marks)
+    return f"<p>Power: {escape(run.MADE_UP)}.</p>{course_html(course)}"
 
 
 # -- the plate -------------------------------------------------------------------------------------------

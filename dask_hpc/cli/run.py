@@ -3,7 +3,7 @@
 import re
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from dask_hpc.cluster.request import MOST_NODES
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.units import show_duration
 from dask_hpc.policy import Policy
-from dask_hpc.view.course import Allotments, Span
+from dask_hpc.view.course import spans
 
 
 class RunCommand(click.Command):
@@ -88,7 +88,7 @@ def nodes_over_time(rows: Iterable[Mapping[str, Any]], start: float, end: float)
     """The mean number of nodes held, in ``_WIDTH`` equal parts of the time."""
     step = max(end - start, 1e-9) / _WIDTH
     used = [0.0] * _WIDTH
-    for span in _spans(rows):
+    for span in spans(rows):
         began, over = (span.start - start) / step, ((span.end or end) - start) / step
         for part in range(max(0, int(began)), min(_WIDTH, int(over) + 1)):
             used[part] += max(0.0, min(over, part + 1) - max(began, part))
@@ -98,18 +98,11 @@ def nodes_over_time(rows: Iterable[Mapping[str, Any]], start: float, end: float)
 def most_nodes(rows: Iterable[Mapping[str, Any]]) -> int:
     """The most nodes held at one time, however short that was."""
     changes = []
-    for span in _spans(rows):
+    for span in spans(rows):
         changes.append((span.start, 1))
         if span.end is not None:
             changes.append((span.end, -1))
     return max(accumulate(change for _, change in sorted(changes)), default=0)
-
-
-def _spans(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
-    allotments = Allotments(length=1_000_000)
-    for row in rows:
-        allotments.add(row["time"], row["decision"], row["job"], row["nodes"], row["reason"])
-    return allotments.spans()
 
 
 def picture(used: list[float]) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from dask._task_spec import Task
 from distributed.scheduler import heartbeat_interval
+from tornado.web import Application, RequestHandler
 
 from dask_hpc.dask.tasks import UNFINISHED
 
@@ -31,36 +32,37 @@ def dashboard_of(scheduler: Any) -> Any:
 
 
 def add_pages(
-    scheduler: Any, pages: Mapping[str, Callable[..., None]], unlisted: Collection[str] = ()
+    scheduler: Any,
+    pages: Mapping[str, tuple[type[RequestHandler], Mapping[str, Any]]],
+    listed: Iterable[str],
 ) -> Any:
-    """Serve these Bokeh documents, by path, beside Dask's own, and list them as Dask's own are listed, but
-    for those that are to be unlisted.
+    """Serve these pages, by path, beside Dask's own: what answers, and what it is initialized with. Those
+    that are ``listed`` are so as Dask's own are: in its menus, and for the JupyterLab extension.
 
-    A page is called with scheduler, template variables and document. Answers what ``remove_pages`` needs;
-    None if the dashboard is off. Needs Bokeh, which is there if the dashboard is on.
+    Answers what ``remove_pages`` needs; None if the dashboard is off. Listing needs Bokeh, which is there if
+    the dashboard is on.
     """
     dask_pages = dashboard_of(scheduler)
     if dask_pages is None:
         return None
-    from distributed.dashboard.core import BokehApplication
+    from bokeh.application import Application as Document
+    from bokeh.server.contexts import ApplicationContext
     from distributed.dashboard.scheduler import template_variables
 
+    prefix = dask_pages.prefix.rstrip("/")
+    ours = Application([(prefix + path, handler, given) for path, (handler, given) in pages.items()])
+    ours.listed = tuple(listed)
     variables = template_variables(scheduler)
-    ours = BokehApplication(pages, scheduler, prefix=dask_pages.prefix, template_variables=variables)
-    scheduler.http_application.add_application(ours)
-    ours.initialize(scheduler.loop)
-    ours.start()
-    for path, context in ours.applications.items():
-        # Only looked at for lists of what there is, such as individual-plots.json.
-        dask_pages.applications[path] = context
+    for path in ours.listed:
+        # An empty document: only looked at for lists of what there is, such as individual-plots.json.
+        dask_pages.applications[path] = ApplicationContext(Document(), url=path)
         word = path.strip("/")
-        if path in unlisted:
-            continue
         if word.startswith("individual-"):
             name = word.removeprefix("individual-").replace("-", " ").title()
             variables["plots"].append({"url": word, "name": name.replace("Hpc", "HPC")})
         else:
             variables["pages"].append(word)
+    scheduler.http_application.add_application(ours)
     return ours
 
 
@@ -69,20 +71,19 @@ def remove_pages(scheduler: Any, ours: Any) -> None:
     from distributed.dashboard.scheduler import template_variables
 
     variables, dask_pages = template_variables(scheduler), dashboard_of(scheduler)
-    words = {path.strip("/") for path in ours.applications}
+    words = {path.strip("/") for path in ours.listed}
     variables["pages"][:] = [page for page in variables["pages"] if page not in words]
     variables["plots"][:] = [plot for plot in variables["plots"] if plot["url"] not in words]
-    for path in ours.applications:
+    for path in ours.listed:
         dask_pages.applications.pop(path, None)
-    ours.stop()
     scheduler.http_application.applications.remove(ours)
 
 
-def page_template() -> tuple[Any, Any]:
-    """Template and theme of Dask's own pages."""
-    from distributed.dashboard.components.scheduler import BOKEH_THEME, env
+def listed_pages(scheduler: Any) -> list[str]:
+    """The pages of the dashboard's menu, as they are called in an address."""
+    from distributed.dashboard.scheduler import template_variables
 
-    return env.get_template("simple.html"), BOKEH_THEME
+    return list(template_variables(scheduler)["pages"])
 
 
 def is_connected(scheduler: Any, client: str) -> bool:

@@ -3,14 +3,110 @@
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import islice
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.units import count_nodes
+
+#: what a row does to who holds which node: the job has the nodes that it names from then on, or none; the
+#: nodes that it names come, or go; everybody leaves everything
+Effect = Literal["", "has", "leaves", "come", "go", "all leave"]
+#: what a decision does about power: more of it is drawn, less, or something is kept from working
+Kind = Literal["more", "less", "hold", "other"]
+
+
+class Word(StrEnum):
+    """What a row of the story says that happened, how it is drawn, and what readers make of it."""
+
+    sign: str
+    effect: Effect
+    kind: Kind
+
+    def __new__(cls, word: str, sign: str = "·", effect: Effect = "", kind: Kind = "other") -> "Word":
+        one = str.__new__(cls, word)
+        one._value_, one.sign, one.effect, one.kind = word, sign, effect, kind
+        return one
+
+    # jobs
+    SUBMIT = "submit", "+"
+    START = "start", "▶", "has", "more"
+    GROW = "grow", "▲", "has", "more"
+    SHRINK = "shrink", "▼", "has", "less"
+    HAND_OVER = "hand-over", "▼", "", "less"
+    RESIZE = "resize", "◆"
+    REQUEST = "request"
+    INTERRUPT = "interrupt", "■"
+    REQUEUE = "requeue", "↩", "leaves"
+    WITHDRAW = "withdraw", "↩", "leaves"
+    CANCEL = "cancel", "✕", "leaves"
+    END = "end", "■", "leaves"
+    REJECT = "reject", "✕"
+    LOST = "lost", "!"
+    RESCUE = "rescue", "↺"
+    TASK_WAITS = "task-waits"
+    IO_LIMIT = "io-limit"
+    WALLTIME = "walltime", "◷"
+    OVERSTAY = "overstay", "◷"
+    IGNORED = "ignored"
+    # nodes
+    NODE_JOINED = "node-joined", "●", "come"
+    NODE_LEFT = "node-left", "○", "go"
+    WORKER_ENDS = "worker-ends", "○"
+    LEAVE = "leave", "○"
+    FAREWELL = "farewell", "○"
+    DRAIN = "drain", "○"
+    NOT_RETIRED = "not-retired", "!"
+    NOT_MOVED = "not-moved", "!"
+    SPREAD_WAITS = "spread-waits"
+    MORE_NODES = "more-nodes", "●"
+    SUBMIT_UNITS = "submit-units", "+"
+    GIVE_BACK = "give-back", "○"
+    BRIDGE = "bridge"
+    HOLD = "hold", "‖", "", "hold"
+    HOLD_ENDS = "hold-ends", "▹"
+    HOLD_REFUSED = "hold-refused", "!"
+    RELEASE = "release", "▹"
+    # power
+    CAP = "cap", "▽"
+    CORRIDOR = "corridor", "≈"
+    NEW_CORRIDOR = "new-corridor", "≈"
+    CORRIDOR_REFUSED = "corridor-refused", "!"
+    FORECAST = "forecast", "≈"
+    POWER_DOUBT = "power-doubt", "!"
+    POWER_TRUST = "power-trust", "≈"
+    # in situ
+    PIPELINE = "pipeline", "◧"
+    PLACEMENT = "placement", "◧"
+    SKIPPED = "skipped", "↷"
+    RECOVERED = "recovered", "↺"
+    NODES_CHANGED = "nodes-changed", "●"
+    # checkpoints
+    COMMIT = "commit", "⇉"
+    RECOVERY = "recovery", "↺"
+    AGENTS = "agents", "◉"
+    IDLE_AGENT = "idle-agent", "◉"
+    STORE = "store", "▤"
+    DIRECT = "direct", "▤"
+    INTERVAL = "interval", "◷"
+    # control
+    POLICY = "policy", "◇"
+    PAUSE = "pause", "‖"
+    RESUME = "resume", "▹"
+    WARNING = "warning", "!"
+    ERROR = "error", "!"
+    OFF = "off", "!", "all leave"
+    CLOSED = "closed", "!", "all leave"
+
+    @classmethod
+    def read(cls, decision: str) -> "Word | None":
+        """The word of a row; None for one that only newer versions know."""
+        return cls(decision) if decision in cls._value2member_map_ else None
+
 
 _MOST = 3  # alternatives that are told; a queue of thousands is no explanation
 

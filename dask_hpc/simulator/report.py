@@ -1,18 +1,13 @@
 """Simulation results as one self-contained HTML page."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
 
-from dask_hpc.model.plan import Plan, Resize, Start
-from dask_hpc.model.units import count_nodes, show_duration, show_large
 from dask_hpc.simulator.in_situ.run import pipelines_html
 from dask_hpc.simulator.result import METRICS, Result, shown_metric
-from dask_hpc.view import Section, html_page, table
-from dask_hpc.view.page import Curve, Kind, Mark, power_curve, timeline_html, timeline_script
+from dask_hpc.view import Section, course_html, html_page, table
 
-#: rows of the decision table; a browser shows no more of them with pleasure
-_MOST_DECISIONS = 2_000
+_MOST_JOBS = 200  # that are over, or not, in a table
 #: metrics that are only worth a line if they are not zero everywhere
 _IF_ANY = {"killed", "cancelled", "rejected", "unfinished", "resizes", "moved_bytes", "restarts",
            "lost_node_hours", "commits", "commit_time", "commit_bytes", "mean_transfer", "placements",
@@ -34,9 +29,7 @@ def report_page(results: Sequence[Result]) -> str:
     first = results[0]
     sections = [Section("Comparison", _comparison(results))]
     for result in results:
-        sections.append(
-            Section(result.policy.name, timeline_script() * (result is first) + _pictures(result))
-        )
+        sections.append(Section(result.policy.name, _pictures(result)))
     title = f"{first.workload} on {first.nodes:,} nodes"
     names = ", ".join(result.policy.name for result in results)
     lead = f"{len(first.record.id):,} jobs, simulated under {names}."
@@ -58,84 +51,23 @@ def _comparison(results: Sequence[Result]) -> str:
 
 
 def _pictures(result: Result) -> str:
-    trace = result.trace
+    trace, course = result.trace, result.course()
     time, busy = trace["time"].values.tolist(), trace["busy_nodes"].values
-    held = result.held
-    end = max((one.end for one in held), default=1.0)
     curves = [
-        Curve("busy nodes", "", time, busy.tolist(), float(result.nodes)),
-        Curve("waiting jobs", "", time, trace["waiting_jobs"].values.tolist()),
+        ("busy nodes", "", busy.tolist(), result.nodes),
+        ("waiting jobs", "", trace["waiting_jobs"].values.tolist(), 0),
     ]
-    if result.has_power:
-        curves.insert(0, _power_curve(result))
-    elif result.platform.active_power:
-        curves.append(Curve("power", "kW", time, (_power(result, busy) / 1000.0).tolist()))
-    policy = f"<details><summary>The policy</summary><pre>{escape(result.policy.to_yaml())}</pre></details>"
-    pipelines = pipelines_html(result.pipelines)
-    return timeline_html(held, result.nodes, end, curves) + pipelines + _decisions(result) + policy
-
-
-def _power_curve(result: Result) -> Curve:
-    """As it was followed, with the corridor and what was done about it."""
-    power = result.power
-    time = power.time.tolist()
-    bounds = zip(time, power.lower.tolist(), power.upper.tolist(), strict=True)
-    return power_curve(
-        time,
-        power.watts.tolist(),
-        band=list(bounds) if power.has_corridor else (),
-        outside=power.violations,
-        marks=list(_marks(result)),
-    )
-
-
-def _marks(result: Result) -> Iterator[Mark]:
-    """What was done for the sake of power."""
-    sizes: dict[str, int] = {}
-    for plan in result.story:
-        changes: tuple[Start | Resize, ...] = (*plan.starts, *plan.resizes)
-        for one in changes:
-            before = sizes.get(one.job, 0) if isinstance(one, Resize) else 0
-            sizes[one.job] = one.nodes
-            if one.job in plan.for_power:
-                kind: Kind = "more" if one.nodes > before else "less"
-                change = (
-                    f"from {before} to {count_nodes(one.nodes)}" if before else f"on {count_nodes(one.nodes)}"
-                )
-                yield Mark(plan.time, kind, f"{one.job} {change}: {one.reason}")
-        for decision, _, reason in _levers(plan):
-            yield Mark(plan.time, "hold" if decision == "hold" else "other", f"{decision}: {reason}")
-
-
-def _levers(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """What else a plan says about power: decision, nodes, reason."""
-    if plan.hold is not None:
-        yield "hold", str(plan.hold.nodes), plan.hold.reason
-    if plan.cap is not None:
-        watts = "" if plan.cap.watts is None else f", {show_large(plan.cap.watts, 'W')} a node"
-        yield "cap", "-", f"{plan.cap.threads:.0%} of the threads{watts}: {plan.cap.reason}"
-    if plan.release is not None:
-        yield "give-back", str(plan.release.nodes), plan.release.reason
-    if plan.verdict is not None:
-        yield "corridor", "-", str(plan.verdict)
-
-
-def _power(result: Result, busy: Any) -> Any:
-    """Watts, with the platform's powers for all jobs."""
     platform = result.platform
-    return platform.idle_power * platform.nodes + busy * (platform.active_power - platform.idle_power)
-
-
-def _decisions(result: Result) -> str:
-    rows = []
-    for plan in result.story:
-        when = show_duration(plan.time)
-        rows += [(when, "interrupt", one.job, "-", one.reason) for one in plan.interrupts]
-        rows += [(when, "start", one.job, str(one.nodes), one.reason) for one in plan.starts]
-        rows += [(when, "resize", one.job, str(one.nodes), one.reason) for one in plan.resizes]
-        rows += [(when, decision, "-", nodes, reason) for decision, nodes, reason in _levers(plan)]
-    rows += [(show_duration(h.time), h.decision, h.job, "-", h.reason) for h in result.story.happenings]
-    left_out = len(rows) - _MOST_DECISIONS
-    note = f"<p>The first {left_out:,} decisions are left out.</p>" if left_out > 0 else ""
-    shown = table(("time", "decision", "job", "nodes", "why"), rows[-_MOST_DECISIONS:])
-    return f"<details><summary>{len(rows):,} decisions and their reasons</summary>{note}{shown}</details>"
+    if not result.has_power and platform.active_power:  # the platform's powers for all jobs
+        more = busy * (platform.active_power - platform.idle_power)
+        watts = platform.idle_power * platform.nodes + more
+        curves.append(("power", "kW", (watts / 1000.0).round(3).tolist(), 0))
+    over = [job for job in course["jobs"] if job["state"] == "done"]
+    newest = sorted(over, key=lambda job: job["ended"] or 0.0)[-_MOST_JOBS:]
+    course["jobs"] = [job for job in course["jobs"] if job["state"] != "done"][:_MOST_JOBS] + newest
+    course["curves"] = [
+        {"name": name, "unit": unit, "time": time, "value": value, "top": top}
+        for name, unit, value, top in curves
+    ]
+    policy = f"<details><summary>The policy</summary><pre>{escape(result.policy.to_yaml())}</pre></details>"
+    return course_html(course) + pipelines_html(result.pipelines) + policy

@@ -1,6 +1,6 @@
 """The answer of a simulation: metrics, jobs, trace and story."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, isfinite
@@ -12,16 +12,16 @@ import xarray as xr
 
 from dask_hpc.display import mimebundle
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.job import runs
-from dask_hpc.model.story import Story
-from dask_hpc.model.units import show_duration, show_large
+from dask_hpc.model.plan import Plan, Resize, Start
+from dask_hpc.model.story import Kind, Story, Word
+from dask_hpc.model.units import count_nodes, show_duration, show_large
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.in_situ.run import PipelineRun, PipelineRuns
 from dask_hpc.simulator.job_commits import CommitsOfJobs
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.power_trace import PowerRecord, PowerTrace, power_trace
 from dask_hpc.simulator.record import STATES, Record
-from dask_hpc.view.page import Held
+from dask_hpc.view import Held, past
 
 #: jobs shorter than this do not dominate the slowdown
 SLOWDOWN_THRESHOLD = 10.0
@@ -162,25 +162,18 @@ def course_of(result: "Result") -> dict[str, Any]:
     end = float(max(jobs["end"].max(), jobs["submit"].max())) if len(jobs) else 0.0
     held = _held(result)
     names = sorted({node for one in held for node in one.nodes}, key=_natural)
-    numbers = {name: number for number, name in enumerate(names)}
-    return {
-        "head": {
-            "time": end,
-            "policy": result.policy.name,
-            "state": "simulated",
-            "version": 0,
-            "undo": 0,
-            "errors": 0,
-            "lost": 0,
-            "count": 0,
-        },
-        "nodes": {"names": names, "gone": []},
-        "changes": list(_changes(held, numbers)),
-        "samples": list(_samples(result)),
-        "order": {str(job): number for number, job in enumerate(jobs["id"])},
-        "jobs": [_job(row) for row in jobs.itertuples(index=False)],
-        "story": list(_story(result))[-_MOST_ROWS:],
-    }
+    return past(
+        held,
+        names,
+        end,
+        policy=result.policy.name,
+        order=jobs["id"],
+        jobs=[_job(row) for row in jobs.itertuples(index=False)],
+        story=sorted(_story(result), key=lambda row: row[0])[-_MOST_ROWS:],
+        samples=_samples(result),
+        marks=list(_marks(result)),
+        outside=[] if not result.has_power else [list(one) for one in result.power.violations],
+    )
 
 
 def _held(result: "Result") -> list[Any]:
@@ -190,17 +183,6 @@ def _held(result: "Result") -> list[Any]:
 def _natural(name: str) -> tuple[int, str]:
     digits = "".join(filter(str.isdigit, name))
     return int(digits or 0), name
-
-
-def _changes(held: list[Any], numbers: dict[str, int]) -> Any:
-    found = []
-    for one in held:
-        nodes = runs(numbers[node] for node in one.nodes)
-        found.append((one.start, 1, one.job, nodes, one.note))
-        if isfinite(one.end):
-            found.append((one.end, 0, None, nodes, ""))  # ends come before what begins at the same time
-    for time, _, job, nodes, note in sorted(found, key=lambda one: one[:2]):
-        yield [time, job, nodes, note]
 
 
 def _samples(result: "Result") -> Any:
@@ -234,13 +216,46 @@ def _job(row: Any) -> dict[str, Any]:
     }
 
 
-def _story(result: "Result") -> Any:
-    number = 0
+def _story(result: "Result") -> Iterator[tuple[float, str, str, int, str]]:
     for plan in result.story:
-        for decision, ones in (("start", plan.starts), ("resize", plan.resizes)):
-            for one in ones:
-                yield [number, plan.time, decision, one.job, one.nodes, one.reason]
-                number += 1
+        for word, ones in ((Word.START, plan.starts), (Word.RESIZE, plan.resizes)):
+            yield from ((plan.time, str(word), one.job, one.nodes, one.reason) for one in ones)
+        for one in plan.interrupts:
+            yield plan.time, str(Word.INTERRUPT), one.job, 0, one.reason
+        for word, nodes, reason in _levers(plan):
+            yield plan.time, str(word), "", nodes, reason
+    for row in result.story.happenings:
+        yield row.time, row.decision, row.job, 0, row.reason
+
+
+def _marks(result: "Result") -> Iterator[tuple[float, Kind, str]]:
+    """What was done for the sake of power."""
+    sizes: dict[str, int] = {}
+    for plan in result.story:
+        changes: tuple[Start | Resize, ...] = (*plan.starts, *plan.resizes)
+        for one in changes:
+            before = sizes.get(one.job, 0) if isinstance(one, Resize) else 0
+            sizes[one.job] = one.nodes
+            if one.job in plan.for_power:
+                kind: Kind = "more" if one.nodes > before else "less"
+                nodes = count_nodes(one.nodes)
+                change = f"from {before} to {nodes}" if before else f"on {nodes}"
+                yield plan.time, kind, f"{one.job} {change}: {one.reason}"
+        for word, _, reason in _levers(plan):
+            yield plan.time, word.kind, f"{word}: {reason}"
+
+
+def _levers(plan: Plan) -> Iterator[tuple[Word, int, str]]:
+    """What else a plan says about power: decision, nodes, reason."""
+    if plan.hold is not None:
+        yield Word.HOLD, plan.hold.nodes, plan.hold.reason
+    if plan.cap is not None:
+        watts = "" if plan.cap.watts is None else f", {show_large(plan.cap.watts, 'W')} a node"
+        yield Word.CAP, 0, f"{plan.cap.threads:.0%} of the threads{watts}: {plan.cap.reason}"
+    if plan.release is not None:
+        yield Word.GIVE_BACK, plan.release.nodes, plan.release.reason
+    if plan.verdict is not None:
+        yield Word.CORRIDOR, 0, str(plan.verdict)
 
 
 _MOST_SHOWN = 5_000  # jobs: with more, a notebook's page would be sent tens of megabytes

@@ -2,33 +2,33 @@
 
 Each answer of the feed is taken in and gives back what is new in it, as plain data that a browser can draw;
 ``whole`` is everything that is remembered, for somebody who opens his eyes later. Nodes are numbered in the
-order in which they joined, and said as runs of numbers: [[0, 3], [7, 7]] are five nodes.
+order in which they joined, and said as runs of numbers: [[0, 3], [7, 7]] are five nodes. ``past`` is the
+same of a run that is over.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 from dask_hpc.model.job import runs
+from dask_hpc.model.story import Word
+from dask_hpc.policy import Policy
 
-_TAKES = ("start", "grow", "shrink")  # the row names all nodes that the job holds now
-_LEAVES = ("end", "requeue", "withdraw")
-_ALL_LEAVE = ("off", "closed")
+#: how the words of the story are drawn
+SIGNS = {str(word): word.sign for word in Word}
 
 
-def moved(holders: Mapping[str, str], decision: str, job: str, nodes: Iterable[str]) -> dict[str, str | None]:
-    """The nodes that change hands by a row of the story, and who has them then; None for nobody."""
-    if decision in _TAKES:
-        has_now = dict.fromkeys(nodes, job)
-        left = [node for node, holder in holders.items() if holder == job and node not in has_now]
-        return dict.fromkeys(left) | {n: job for n in has_now if holders.get(n) != job}
-    if decision in _LEAVES:
-        return dict.fromkeys(node for node, holder in holders.items() if holder == job)
-    if decision == "node-left":
-        return dict.fromkeys(node for node in nodes if node in holders)
-    return dict.fromkeys(holders) if decision in _ALL_LEAVE else {}
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job held some nodes from one time to another. ``note`` shows when pointed at."""
+
+    job: str
+    nodes: Sequence[str]
+    start: float
+    end: float
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,47 +42,99 @@ class Span:
     reason: str
 
 
-class Allotments:
-    """The spans, of those that are over the newest ``length``."""
+def moved(holders: Mapping[str, str], decision: str, job: str, nodes: Iterable[str]) -> dict[str, str | None]:
+    """The nodes that change hands by a row of the story, and who has them then; None for nobody."""
+    word = Word.read(decision)
+    match word.effect if word else "":
+        case "has":
+            now = dict.fromkeys(nodes, job)
+            left = [node for node, holder in holders.items() if holder == job and node not in now]
+            return dict.fromkeys(left) | {n: job for n in now if holders.get(n) != job}
+        case "leaves":
+            return dict.fromkeys(node for node, holder in holders.items() if holder == job)
+        case "go":
+            return dict.fromkeys(node for node in nodes if node in holders)
+        case "all leave":
+            return dict.fromkeys(holders)
+    return {}
 
-    def __init__(self, length: int = 5_000) -> None:
-        self.over: deque[Span] = deque(maxlen=length)
-        self.held: dict[str, Span] = {}
-        #: since when the nodes that are there have been there
-        self.joined: dict[str, float] = {}
 
-    def add(self, time: float, decision: str, job: str, nodes: Iterable[str], reason: str) -> None:
-        """The next row of the story."""
-        nodes = tuple(nodes)
-        holders = {node: span.job for node, span in self.held.items()}
-        for node, holder in moved(holders, decision, job, nodes).items():
-            if node in self.held:
-                self.over.append(replace(self.held.pop(node), end=time))
+def spans(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
+    """Who held which node when, by the rows of a story; those that go on come last."""
+    held: dict[str, Span] = {}
+    for row in rows:
+        holders = {node: span.job for node, span in held.items()}
+        for node, holder in moved(holders, row["decision"], row["job"], row["nodes"]).items():
+            if node in held:
+                yield replace(held.pop(node), end=row["time"])
             if holder is not None:
-                self.held[node] = Span(node, holder, time, None, reason)
-        if decision == "node-joined":
-            self.joined.update((node, time) for node in nodes)
-        elif decision == "node-left":
-            for node in nodes:
-                self.joined.pop(node, None)
-
-    def spans(self) -> Iterator[Span]:
-        """All of them, those that are over first."""
-        yield from self.over
-        yield from self.held.values()
+                held[node] = Span(node, holder, row["time"], None, row["reason"])
+    yield from held.values()
 
 
-_CHANGES, _SAMPLES, _ROWS, _DONE = 20_000, 7_200, 2_000, 500
+def past(
+    held: Iterable[Held],
+    nodes: Sequence[str],
+    end: float,
+    *,
+    policy: str = "",
+    order: Iterable[str] = (),
+    jobs: Iterable[Mapping[str, Any]] = (),
+    story: Iterable[tuple[float, str, str, int, str]] = (),
+    samples: Iterable[Sequence[Any]] = (),
+    **more: Any,
+) -> dict[str, Any]:
+    """A run that is over, as ``Course.whole`` gives one that goes on. ``order`` are all jobs, each of which
+    has its colour by its place; rows of the story are time, decision, job, number of nodes, reason."""
+    held = list(held)
+    numbers = {name: number for number, name in enumerate(nodes)}
+    changes: list[tuple[float, int, str | None, Any, str]] = []
+    for one in held:
+        where = runs(numbers[node] for node in one.nodes)
+        changes.append((one.start, 1, one.job, where, one.note))
+        if isfinite(one.end):
+            changes.append((one.end, 0, None, where, ""))  # ends come before what begins at the same time
+    head = {"time": end, "policy": policy, "state": "simulated", "version": 0, "undo": 0, "errors": 0}
+    ids = [str(job) for job in order] or list(dict.fromkeys(one.job for one in held))
+    return _finite(
+        {
+            "head": head | {"lost": 0, "count": 0},
+            "nodes": {"names": list(nodes), "gone": []},
+            "changes": [
+                [time, job, where, note]
+                for time, _, job, where, note in sorted(changes, key=lambda one: one[:2])
+            ],
+            "samples": list(samples),
+            "order": {job: number for number, job in enumerate(ids)},
+            "jobs": list(jobs),
+            "story": [[number, *row] for number, row in enumerate(story)],
+            "signs": SIGNS,
+            **more,
+        }
+    )
+
+
+def corridor_of(in_force: Mapping[str, Any]) -> list[list[float | None]]:
+    """The steps of the corridor that a policy in force has: from when on, not below, not above."""
+    power = Policy.parse(in_force["policy"], name=in_force["name"]).power
+    steps = () if power is None else power.corridor.steps
+    return [[time, lower, None if upper == inf else upper] for time, lower, upper in steps]
+
+
+_CHANGES, _SAMPLES, _ROWS, _DONE, _MARKS = 20_000, 7_200, 2_000, 500, 500
 
 #: of a job, for those who look often: what a table or a tip says of it
 _SAID = (
     "id", "name", "state", "kind", "min_nodes", "max_nodes", "asks", "submitted", "started", "ended",
     "progress", "expected_end", "mtct", "unfinished_tasks", "finished_tasks", "compute", "transfer",
-    "walltime", "reason", "waiting_because", "requested",
+    "walltime", "reason", "waiting_because", "requested", "cancelled",
 )  # fmt: skip
 
+_HEAD = ("time", "policy", "version", "undo", "state", "errors", "lost", "resizes")
+_PARTS = ("in_force", "power_now", "checkpoint", "pipelines", "holds", "lanes")
+
 #: and in brief, what does not change all the time
-_BRIEF = ("id", "name", "state", "asks", "submitted", "waiting_because")
+_BRIEF = ("id", "name", "state", "cancelled", "asks", "submitted", "waiting_because")
 
 
 class Course:
@@ -100,7 +152,10 @@ class Course:
         self.order: dict[str, int] = {}
         #: parts of the status that somebody asked for
         self.parts: dict[str, Any] = {}
+        #: time, watts, lower and upper bound, least and most that is forecast, uncertainty, doubt
         self.samples: deque[list[Any]] = deque(maxlen=_SAMPLES)
+        #: what was done for the sake of power: time, kind, what
+        self.marks: deque[list[Any]] = deque(maxlen=_MARKS)
         #: rows of the story: number, time, decision, job, number of nodes, reason
         self.story: deque[list[Any]] = deque(maxlen=_ROWS)
         #: time, job or None, runs of nodes, reason
@@ -141,12 +196,15 @@ class Course:
                 new["jobs"] = jobs
             if turned:
                 new["turned"] = turned
-        for part in ("in_force", "power_now", "checkpoint", "pipelines", "holds"):
+        for part in _PARTS:
             if part in answer and self.parts.get(part) != (found := _finite(answer[part])):
                 self.parts[part] = new[part] = found
-        self.head = {
-            key: answer[key] for key in ("time", "policy", "version", "undo", "state", "errors", "lost")
-        } | {"count": self.head.get("count", 0) + 1}
+        if "in_force" in new:
+            self.parts["corridor"] = new["corridor"] = corridor_of(new["in_force"])
+        self.head = {key: answer[key] for key in _HEAD} | {
+            "allotted": len(self._holders),
+            "count": self.head.get("count", 0) + 1,
+        }
         return {"head": self.head, **new}
 
     def whole(self) -> dict[str, Any]:
@@ -162,7 +220,9 @@ class Course:
                 *self._changes,
             ],
             "samples": list(self.samples),
+            "marks": list(self.marks),
             "story": list(self.story),
+            "signs": SIGNS,
             "order": self.order,
             "jobs": list(self.jobs.values()),
             "turned": [_brief(job) for job in self.jobs.values()],
@@ -174,10 +234,14 @@ class Course:
         return {"names": list(self.numbers), "gone": runs(gone)}
 
     def _read_story(self, found: Mapping[str, Any], new: dict[str, Any]) -> None:
-        changes, told = [], []
+        changes, told, marks = [], [], []
         for number, row in enumerate(found["rows"], start=found["first"]):
-            time, decision, job, nodes, reason = row
+            time, decision, job, nodes, reason, is_for_power = row
             told.append([number, time, decision, job, len(nodes), reason])
+            if is_for_power:
+                word = Word.read(decision)
+                kind = word.kind if word else "other"
+                marks.append([time, kind, f"{decision} {job}: {reason}" if job else f"{decision}: {reason}"])
             if job and job not in self.order:
                 self._give_number(job, new)
             if decision == "node-joined":
@@ -196,6 +260,9 @@ class Course:
         if told:
             self.story.extend(told)
             new["story"] = told
+        if marks:
+            self.marks.extend(marks)
+            new["marks"] = marks
         if changes:
             self._remember(changes)
             new["changes"] = changes

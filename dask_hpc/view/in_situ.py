@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from math import floor, inf, isfinite, log10
 from typing import Any, NamedTuple
 
-from dask_hpc.model.in_situ import Partition, PartitionProblem, Phases
+from dask_hpc.model.in_situ import Partition, PartitionProblem, Phases, hear_partition
 from dask_hpc.model.units import count_nodes, show_bytes, show_duration, show_large
 
 #: Okabe and Ito's blue, orange and green: the simulation, in situ, in transit
@@ -453,3 +453,75 @@ def _text(x: float, y: float, words: str, more: str = "") -> str:
 
 def _cut(words: str) -> str:
     return words if len(words) <= _LETTERS else words[: _LETTERS - 1] + "…"
+
+
+_CHANGES = 12  # of a pipeline, the newest ones
+
+
+def pipelines_html(pipelines: Iterable[Mapping[str, Any]]) -> str:
+    """Panels of what pipelines told their cluster, those that run first: who computes what where, how long it
+    takes, what changed."""
+    shown = sorted(pipelines, key=lambda one: one["state"] != "running")
+    return "".join(map(_pipeline, shown))
+
+
+def _pipeline(one: Mapping[str, Any]) -> str:
+    of = "" if one["iterations"] is None else f" of {one['iterations']}"
+    heading = (
+        f"{escape(one['name'])} <span>{escape(one['state'])}, {one['iteration']}{of} iterations done</span>"
+    )
+    partition = ""
+    if one["partition"] is not None:
+        partition = partition_svg(
+            hear_partition(one["partition"]), len(one["nodes"]), one["cores"], width=460
+        )
+    changes = {change["iteration"]: change["reason"] for change in one["changes"]}
+    iterations = phases_svg(heard(one["history"]), changes, last=_nearby(one), width=700)
+    return (
+        f'<div class="pipeline"><h3>{heading}</h3><div class="sides">'
+        f"<div>{partition}{_analyses(one)}</div>"
+        f'<div class="wide">{iterations}{_changes(one["changes"])}</div></div></div>'
+    )
+
+
+def _nearby(one: Mapping[str, Any]) -> int | None:
+    """Room for all iterations of one that runs, unless those to come squeeze those that are done."""
+    last = one["iterations"] if one["state"] == "running" else None
+    return last if last is not None and last <= 3 * one["iteration"] else None
+
+
+def _analyses(one: Mapping[str, Any]) -> str:
+    """Where each runs, and what it did not look at."""
+    places = {
+        name: part for part in ("in_situ", "in_transit") for name in (one["partition"] or {}).get(part, ())
+    }
+    rows = []
+    for name in one["analyses"]:
+        part = places.get(name)
+        where = f'<i class="part" style="background:{COLOURS[part]}"></i>{NAMES[part]}' if part else "-"
+        rows.append(f"<tr><td>{escape(name)}</td><td>{where}</td><td>{_skipped(one, name)}</td></tr>")
+    return (
+        f"<table><tr><th>analysis</th><th>runs</th><th>skipped</th></tr>{''.join(rows)}</table>"
+        if rows
+        else ""
+    )
+
+
+def _skipped(one: Mapping[str, Any], name: str) -> str:
+    found = one["skipped"].get(name)
+    if not found or not found["count"]:
+        return "none"
+    newest = ", ".join(map(str, found["newest"]))
+    return f'<span title="newest: {newest}">{found["count"]} iterations ({escape(found["how"])})</span>'
+
+
+def _changes(changes: Iterable[Mapping[str, Any]]) -> str:
+    """The newest first."""
+    rows = "".join(
+        f'<tr><td class="n">{one["iteration"]}</td>'
+        f'<td class="n">{show_duration(one["partition"]["expected"])}</td>'
+        f"<td>{escape(one['reason'])}</td></tr>"
+        for one in list(changes)[: -_CHANGES - 1 : -1]
+    )
+    heads = '<th class="n">from iteration</th><th class="n">planned</th><th>divided, because</th>'
+    return f"<table><tr>{heads}</tr>{rows}</table>" if rows else ""

@@ -1,16 +1,14 @@
-"""One self-contained HTML page: no network, readable in light and dark."""
+"""Self-contained HTML pages, readable in light and dark and without a network, and SVG pictures for them."""
 
-import json
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from html import escape
-from math import inf, log10
-from pathlib import Path
-from typing import Any, Literal
+from math import log10
+from typing import Any
 
-from dask_hpc.model.units import show_duration, show_large
+from dask_hpc.model.units import show_duration
+from dask_hpc.view.course import Held
+from dask_hpc.view.kit import script, shown, style
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; }
@@ -26,11 +24,17 @@ td.number, th.number { width: 1%; text-align: right; white-space: nowrap;
 .scroll { max-height: 30rem; overflow: auto; }
 .gantt { border: 1px solid var(--line); border-radius: 6px; background: var(--soft); }
 details summary { cursor: pointer; margin: .7rem 0; }
-.timeline { position: relative; } .timeline canvas { width: 100%; display: block; touch-action: pan-y; }
-.tip { position: absolute; pointer-events: none; background: Canvas; border: 1px solid var(--line);
-  padding: .3rem .5rem; border-radius: 4px; font-size: 12px; white-space: pre-wrap; max-width: 24rem; }
 pre { background: var(--soft); padding: .7rem; border-radius: 6px; overflow: auto; }
+.sides { display: flex; flex-wrap: wrap; gap: 18px; } .sides > div { flex: 1 1 320px; }
+.sides > div.wide { flex: 2 1 520px; }
+.dask-hpc-board { max-width: none; margin: 0; padding: 0 14px 14px; }
+.dask-hpc-board nav { display: flex; flex-wrap: wrap; gap: 4px 16px; margin: 0 -14px 10px; padding: 7px 14px;
+  border-bottom: 1px solid var(--line); font-size: 13px; }
+.dask-hpc-board nav a { color: inherit; text-decoration: none; opacity: .8; }
+.dask-hpc-board nav a:hover { text-decoration: underline; }
 """
+#: what draws a run that is over, from the top down
+_VIEWS = ("allotment_map", "corridor_chart", "curves", "jobs_table", "story_view")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +48,36 @@ class Section:
 def html_page(title: str, lead: str, sections: Iterable[Section]) -> str:
     """The page. ``title``, ``lead`` and section titles are plain text, bodies are HTML."""
     parts = [f"<section><h2>{escape(one.title)}</h2>{one.body}</section>" for one in sections]
+    code = script(*_VIEWS) if any("daskHpc.show(" in one.body for one in sections) else ""
+    body = f'<h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>{code}{"".join(parts)}'
+    return _page(title, f"<body>{body}</body>", style() if code else "")
+
+
+def board_page(title: str, links: Iterable[str], body: str) -> str:
+    """A page as wide as the window, with links to others of the same server above."""
+    nav = "".join(f'<a href="{escape(one)}">{escape(one.title().replace("Hpc", "HPC"))}</a>' for one in links)
+    nav = f"<nav>{nav}</nav>" if nav else ""
+    return _page(title, f'<body class="dask-hpc-board">{nav}{body}</body>', style())
+
+
+def _page(title: str, body: str, more: str) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
-        f'<body><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>{"".join(parts)}</body></html>\n'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}{more}</style></head>'
+        f"{body}</html>\n"
     )
+
+
+def course_html(course: Mapping[str, Any]) -> str:
+    """A run that is over, for a section of a page: what there is to draw, in views that move together."""
+    there = {
+        "allotment_map": course["nodes"]["names"],
+        "corridor_chart": course["samples"],
+        "curves": course.get("curves"),
+        "jobs_table": course["jobs"],
+        "story_view": course["story"],
+    }
+    return shown([view for view in _VIEWS if there[view]], course)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -78,17 +107,6 @@ _COLOURS = (
 _WHITE_INK = {"#0072b2"}
 _LEFT, _RIGHT, _TOP, _BOTTOM = 96, 28, 8, 26
 _LETTER = 6.6  # width of a character at 11 px
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A job held some nodes from one time to another. ``note`` shows when pointed at."""
-
-    job: str
-    nodes: Sequence[str]
-    start: float
-    end: float
-    note: str = ""
 
 
 def gantt_svg(
@@ -173,153 +191,3 @@ def _bars(one: Held, place: dict[str, int], scale: float, row: int, colour: str)
 
 def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else "…" + text[1 - length :]
-
-
-#: what was done: brings more of the curve's quantity, or less, or keeps something from working
-Kind = Literal["more", "less", "hold", "other"]
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Something that was done about a curve. ``text`` shows when pointed at."""
-
-    time: float
-    kind: Kind
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """A quantity that changes in steps. ``top`` is where its axis at least reaches.
-
-    One that has a ``band`` to stay in is drawn larger, with what is outside in another colour.
-    """
-
-    name: str
-    unit: str
-    time: Sequence[float]
-    value: Sequence[float]
-    top: float = 0.0
-    #: from which time on which bounds hold; ``inf`` is no upper bound, 0 no lower one
-    band: Sequence[tuple[float, float, float]] = ()
-    #: what was forecast when: the least and the most over the time to come
-    forecast: Sequence[tuple[float, float, float]] = ()
-    #: from when to when it counted as outside, and what to say of that
-    outside: Sequence[tuple[float, float, str]] = ()
-    marks: Sequence[Mark] = ()
-
-
-def timeline_html(held: Iterable[Held], nodes: int, end: float, curves: Iterable[Curve] = ()) -> str:
-    """The element and its data; the page has to hold ``timeline_script`` once, before it."""
-    held = list(held)
-    jobs = {name: index for index, name in enumerate(dict.fromkeys(one.job for one in held))}
-    data: dict[str, Any] = {
-        "nodes": nodes,
-        "end": end,
-        "jobs": list(jobs),
-        "spans": [
-            [jobs[one.job], _short(one.start), _short(one.end), _ranges(one.nodes), one.note] for one in held
-        ],
-        "curves": [_plain(curve) for curve in curves],
-    }
-    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    return (
-        '<div class="timeline"><noscript>These pictures need JavaScript.</noscript></div>'
-        f"<script>timeline(document.currentScript.previousElementSibling, {text})</script>"
-    )
-
-
-@cache
-def timeline_script() -> str:
-    """The code, to be put into the page."""
-    return f"<script>{Path(__file__).with_name('timeline.js').read_text(encoding='utf-8')}</script>"
-
-
-def _plain(curve: Curve) -> dict[str, Any]:
-    return {
-        "name": curve.name,
-        "unit": curve.unit,
-        "time": [_short(t) for t in curve.time],
-        "value": [_short(v) for v in curve.value],
-        "top": curve.top,
-        "band": [[_short(t), _short(low), _short(high)] for t, low, high in curve.band],
-        "forecast": [[_short(t), _short(least), _short(most)] for t, least, most in curve.forecast],
-        "outside": [[_short(start), _short(end), text] for start, end, text in curve.outside],
-        "marks": [[_short(mark.time), mark.kind, mark.text] for mark in curve.marks],
-    }
-
-
-def _ranges(nodes: Sequence[str]) -> list[int]:
-    """Numbered nodes as first, last, first, last, ..."""
-    found: list[int] = []
-    for node in sorted(map(int, nodes)):
-        if found and node == found[-1] + 1:
-            found[-1] = node
-        else:
-            found += [node, node]
-    return found
-
-
-def _short(value: float) -> float | None:
-    if value == inf:  # JSON knows no infinity
-        return None
-    return int(value) if float(value).is_integer() else round(float(value), 3)
-
-
-_SCALES = ((2e6, 1e6, "MW"), (2e3, 1e3, "kW"), (0.0, 1.0, "W"))
-
-#: (from time, lower, upper) in watts
-Steps = Sequence[tuple[float, float, float]]
-
-
-def power_curve(
-    time: Sequence[float],
-    watts: Sequence[float],
-    *,
-    band: Steps = (),
-    forecast: Steps = (),
-    outside: Iterable[tuple[float, float]] = (),
-    marks: Sequence[Mark] = (),
-    name: str = "power",
-) -> Curve:
-    """All powers in watts. Bounds may be repeated; of ``outside``, what is said is found here."""
-    bounds = [bound for _, lower, upper in band for bound in (lower, upper) if bound < inf]
-    highest = max([*watts, *bounds], default=0.0)
-    scale, unit = next((scale, unit) for least, scale, unit in _SCALES if highest >= least)
-    return Curve(
-        name,
-        unit,
-        time,
-        [value / scale for value in watts],
-        band=[(when, lower / scale, upper / scale) for when, lower, upper in _changes(band)],
-        forecast=[(when, least / scale, most / scale) for when, least, most in forecast],
-        outside=[(start, end, _said(start, end, time, watts, band)) for start, end in outside],
-        marks=marks,
-    )
-
-
-def _changes(band: Steps) -> Steps:
-    """The steps that change anything."""
-    return [
-        step
-        for number, step in enumerate(band)
-        if not number or tuple(step[1:]) != tuple(band[number - 1][1:])
-    ]
-
-
-def _said(start: float, end: float, time: Sequence[float], watts: Sequence[float], band: Steps) -> str:
-    """For how long it was outside, and how far at most."""
-    above = below = 0.0
-    steps = [step[0] for step in band]
-    for when in {start, *_between(time, start, end), *_between(steps, start, end)} if band and time else ():
-        value = watts[max(bisect_right(time, when) - 1, 0)]
-        _, lower, upper = band[max(bisect_right(steps, when) - 1, 0)]
-        above, below = max(above, value - upper), max(below, lower - value)
-    parts = [
-        f"up to {show_large(by, 'W')} {where}" for by, where in ((above, "above"), (below, "below")) if by
-    ]
-    return f"outside for {show_duration(end - start)}" + (f", {' and '.join(parts)}" if parts else "")
-
-
-def _between(times: Sequence[float], start: float, end: float) -> Sequence[float]:
-    return times[bisect_right(times, start) : bisect_left(times, end)]

@@ -3,8 +3,6 @@
 import json
 import re
 
-import pytest
-
 from dask_hpc import Policy
 from dask_hpc.model.job import Job
 from dask_hpc.model.power import Corridor
@@ -25,34 +23,34 @@ def page(policy):
     ]
     result = simulate(Workload("two", jobs), 8, Policy.load(policy), platform=MACHINE, allotments=True)
     text = report_page([result])
-    data = json.loads(re.search(r"previousElementSibling, (.*?)\)</script>", text)[1])
-    return text, {curve["name"]: curve for curve in data["curves"]}, result
+    course = json.loads(re.search(r"previousElementSibling, (.*?)\)</script>", text)[1])["course"]
+    return text, course, result
 
 
 def test_a_run_that_kept_its_corridor():
-    text, curves, result = page("power-corridor-queue-aware")
-    power = curves["power"]
-    assert power["band"][:2] == [[0, 100, 440], [200, 100, 900]] and power["unit"] == "W"
-    assert not power["outside"] and not result.power.violations
-    (mark,) = (mark for mark in power["marks"] if mark[1] == "more")
+    _, course, result = page("power-corridor-queue-aware")
+    bounds = [sample[2:4] for sample in course["samples"]]
+    assert bounds[0] == [100, 440] and bounds[-1] == [100, 900]
+    assert not course["outside"] and not result.power.violations
+    (mark,) = (mark for mark in course["marks"] if mark[1] == "more")
     assert mark[0] == 0 and mark[2].startswith("b on 2 nodes: ")
-    told = [happening for happening in text.split("<tr>") if "<td>corridor</td>" in happening]
+    told = [row for row in course["story"] if row[2] == "corridor"]
     assert len(told) == sum(plan.verdict is not None for plan in result.story)
 
 
 def test_one_that_left_it():
-    text, curves, result = page("easy-backfill")
-    power = curves["power"]
-    assert len(power["outside"]) == len(result.power.violations) == 1 and not power["marks"]
-    start, end, said = power["outside"][0]
-    assert (start, end) == pytest.approx(result.power.violations[0]) and "above" in said
+    text, course, result = page("easy-backfill")
+    assert course["outside"] == [list(one) for one in result.power.violations] and not course["marks"]
+    assert len(course["outside"]) == 1
     assert text.index("violations") < text.index("makespan")
 
 
 def test_without_a_corridor_power_is_a_plain_curve():
     jobs = Workload("one", [Arrival(Job(id="a", nodes=2, submitted=0.0), 300.0)])
     followed = Platform(8, idle_power=10.0, active_power=100.0, metering=Metering())
-    for platform, unit in ((followed, "W"), (Platform(8, idle_power=10.0, active_power=100.0), "kW")):
-        result = simulate(jobs, 8, "easy-backfill", platform=platform, allotments=True)
-        text = report_page([result])
-        assert f'"name":"power","unit":"{unit}"' in text and '"band":[[' not in text
+    result = simulate(jobs, 8, "easy-backfill", platform=followed, allotments=True)
+    assert all(sample[2:4] == [0.0, None] for sample in result.course()["samples"])
+    assert '"name":"power"' not in report_page([result])
+    plain = Platform(8, idle_power=10.0, active_power=100.0)
+    result = simulate(jobs, 8, "easy-backfill", platform=plain, allotments=True)
+    assert '"name":"power","unit":"kW"' in report_page([result])

@@ -5,47 +5,57 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.view.course import Allotments
+from dask_hpc.model.story import Word
+from dask_hpc.view.course import moved, spans
 
 JOBS = st.sampled_from("abc")
 SOME_NODES = st.lists(st.sampled_from("1234"), unique=True, max_size=4)
 ROWS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["start", "grow", "shrink"]), JOBS, SOME_NODES),
-        st.tuples(st.sampled_from(["end", "requeue", "withdraw"]), JOBS, st.just([])),
+        st.tuples(st.sampled_from(["end", "requeue", "withdraw", "cancel"]), JOBS, st.just([])),
         st.tuples(st.sampled_from(["node-left", "node-joined"]), st.just(""), SOME_NODES),
         st.tuples(st.sampled_from(["off", "submit", "policy", "unheard-of"]), JOBS, SOME_NODES),
     )
 )
 
 
+def rows_of(rows):
+    return [
+        {"time": float(time), "decision": decision, "job": job, "nodes": nodes, "reason": decision}
+        for time, (decision, job, nodes) in enumerate(rows)
+    ]
+
+
 @given(ROWS)
 def test_spans(rows):
-    allotments, holder, there = Allotments(), {}, {}
-    for time, (decision, job, nodes) in enumerate(rows):
-        allotments.add(float(time), decision, job, nodes, decision)
+    holder = {}
+    for decision, job, nodes in rows:
         if decision in ("start", "grow", "shrink"):
             holder = {n: j for n, j in holder.items() if j != job} | dict.fromkeys(nodes, job)
-        elif decision in ("end", "requeue", "withdraw"):
+        elif decision in ("end", "requeue", "withdraw", "cancel"):
             holder = {n: j for n, j in holder.items() if j != job}
         elif decision == "node-left":
             holder = {n: j for n, j in holder.items() if n not in nodes}
-            there = {n: t for n, t in there.items() if n not in nodes}
-        elif decision == "node-joined":
-            there |= dict.fromkeys(nodes, float(time))
         elif decision == "off":
             holder = {}
-        assert {node: span.job for node, span in allotments.held.items()} == holder
-    assert allotments.joined == there
+    found = list(spans(rows_of(rows)))
+    assert {span.node: span.job for span in found if span.end is None} == holder
     for node in "1234":
-        spans = [span for span in allotments.spans() if span.node == node]
-        for one, following in pairwise(spans):
+        held = [span for span in found if span.node == node]
+        for one, following in pairwise(held):
             assert one.start <= one.end <= following.start
-        assert all(span.end is None for span in spans[-1:]) == (node in holder or not spans)
+        assert all(span.end is None for span in held[-1:]) == (node in holder or not held)
 
 
-def test_the_oldest_spans_are_forgotten():
-    allotments = Allotments(length=3)
-    for number in range(10):
-        allotments.add(number, "start", str(number), ["n"], "")
-    assert [span.job for span in allotments.spans()] == ["6", "7", "8", "9"]
+def test_a_running_job_that_is_cancelled_gives_its_nodes_back():
+    assert moved({"a": "x", "b": "y"}, "cancel", "x", ()) == {"a": None}
+
+
+def test_words_say_what_they_do_to_nodes():
+    effects = {effect: {str(word) for word in Word if word.effect == effect} for effect in ("has", "leaves")}
+    assert effects == {
+        "has": {"start", "grow", "shrink"},
+        "leaves": {"end", "requeue", "withdraw", "cancel"},
+    }
+    assert Word.read("unheard-of") is None and Word.read("start") is Word.START

@@ -1,20 +1,18 @@
 """The page on which things can be changed: it opens with its address only, and refuses what others refuse."""
 
+import json
 from importlib.util import find_spec
-from types import SimpleNamespace
 
 import pytest
 from distributed.utils_test import gen_cluster
+from served_page import get
 from small_cluster import plugin_of
+from tornado.httpclient import HTTPClientError
 
 import dask_hpc
 
 if not find_spec("bokeh"):
     pytest.skip("Bokeh is not installed", allow_module_level=True)
-
-from bokeh.document import Document
-
-from dask_hpc.view.dashboard.control import Form, control_page
 
 shown = gen_cluster(
     client=True,
@@ -24,27 +22,26 @@ shown = gen_cluster(
 dark = gen_cluster(client=True, nthreads=[("", 1)])
 
 
-def opened(plugin, token, given):
-    """The document of a browser that came with these arguments."""
-    document = Document()
-    request = SimpleNamespace(arguments=given)
-    document._session_context = lambda: SimpleNamespace(request=request)
-    control_page(plugin, token, plugin.scheduler, {}, document)
-    return " ".join(model.text for model in document.models if type(model).__name__ == "Div")
-
-
 @shown
 async def test_only_who_has_the_address_gets_in(c, s, *workers):
     async with await dask_hpc.manage(c, "fcfs") as m:
         address = await m.control_page()
         token = address.rpartition("=")[2]
         assert address.startswith("http://127.0.0.1:") and "/hpc-control?token=" in address
-        plugin = plugin_of(s)
-        assert len(token) >= 20 and token == plugin._dashboard.token
-        assert "policy <b>fcfs</b>" in opened(plugin, token, {"token": [token.encode()]})
-        for wrong in ({}, {"token": [b""]}, {"token": [token[:-1].encode()]}, {"token": [b"x" * 22]}):
-            assert "manager.control_page()" in opened(plugin, token, wrong)
-    assert not any("hpc-control" in page for page in s.http_application.applications[0].applications)
+        assert len(token) >= 20 and token == plugin_of(s)._dashboard.token
+        assert '"control_page"' in await get(s, f"/hpc-control?token={token}")
+        for wrong in ("", "?token=", f"?token={token[:-1]}", f"?token={'x' * 22}"):
+            page = await get(s, f"/hpc-control{wrong}")
+            assert "manager.control_page()" in page and token not in page and "daskHpc" not in page
+            sent = json.dumps({"token": wrong.rpartition("=")[2], "asked": {"action": "pause"}})
+            with pytest.raises(HTTPClientError, match="403"):
+                await get(s, "/hpc-control", method="POST", body=sent)
+        for body in ("", "[]", "{}", '"x"'):
+            with pytest.raises(HTTPClientError, match="400"):
+                await get(s, "/hpc-control", method="POST", body=body)
+        assert (await m.status())["state"] == "on"
+    with pytest.raises(HTTPClientError, match="404"):
+        await get(s, f"/hpc-control?token={token}")
 
 
 @dark
@@ -56,18 +53,20 @@ async def test_without_a_dashboard_there_is_no_page(c, s, a):
 @shown
 async def test_changes_and_refusals(c, s, *workers):
     async with await dask_hpc.manage(c, "power-corridor") as m:
-        form = Form(plugin_of(s))
-        form.upper.value = "900 W"
-        form.do(changes=form.bounds)
+        token = plugin_of(s)._dashboard.token
+
+        async def ask(**asked):
+            sent = json.dumps({"token": token, "asked": asked})
+            return json.loads(await get(s, "/hpc-control", method="POST", body=sent))
+
+        before = (await m.set())["policy"]
+        assert "in force" in (await ask(changes={"power.upper": "900 W"}))["done"]
         assert "upper: 900 W" in (await m.set())["policy"]
-        assert "at most 900 W" in form.state.text and "in force" in form.message.text
-        form.upper.value = "<b>much</b>"
-        form.do(changes=form.bounds)
-        assert "power.upper" in form.message.text and "<b>much" not in form.message.text
+        assert "power.upper" in (await ask(changes={"power.upper": "much"}))["problem"]
+        assert "asked" in (await ask(other=1))["problem"]
         assert "upper: 900 W" in (await m.set())["policy"]
-        form.do(action="undo")
-        assert "upper: none" in (await m.set())["policy"] or "900" not in (await m.set())["policy"]
-        form.do(action="pause")
-        assert form.pause.label == "Resume" and "paused" in form.state.text
-        form.do(policy="fcfs")
-        assert "no power strategy" in form.state.text and (await m.set())["name"] == "fcfs"
+        await ask(action="undo")
+        assert (await m.set())["policy"] == before
+        assert "paused" in (await ask(action="pause"))["done"]
+        await ask(policy="fcfs")
+        assert (await m.set())["name"] == "fcfs"

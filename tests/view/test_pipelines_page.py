@@ -4,18 +4,13 @@ from importlib.util import find_spec
 
 import pytest
 from distributed.utils_test import gen_cluster
+from served_page import fed, until_fed
 from tornado.httpclient import AsyncHTTPClient
 
 import dask_hpc
 from dask_hpc.cluster.request import ask
 from dask_hpc.model.in_situ import Partition, Phases, tell_iteration, tell_partition
-
-if not find_spec("bokeh"):
-    pytest.skip("Bokeh is not installed", allow_module_level=True)
-
-from bokeh.document import Document
-
-from dask_hpc.view.dashboard.pipelines import pipelines_html
+from dask_hpc.view.in_situ import pipelines_html
 
 FIRST = Partition("async", 3, 1, ("front", "spectrum"), (), Phases(0.5, 0.4, 0))
 SECOND = Partition("async", 2, 1, ("front",), ("spectrum",), Phases(0.8, 0.1, 0.7))
@@ -70,33 +65,17 @@ def test_those_that_run_come_first_and_one_that_has_just_begun_is_shown():
 
 
 def test_no_pipeline_yet():
-    assert "No pipeline has run yet" in pipelines_html([])
-
-
-def opened(s, path):
-    application = next(a for a in s.http_application.applications if path in getattr(a, "applications", {}))
-    document = Document()
-    application.applications[path].application.initialize_document(document)
-    return document
-
-
-def panel(document):
-    divs = (one for one in document.models if type(one).__name__ == "Div")
-    return next(one for one in divs if "pipeline" in one.text.lower())
+    assert pipelines_html([]) == ""
 
 
 @shown
-async def test_the_page_follows_what_is_told(c, s, *workers):
+async def test_the_feed_of_the_page_has_its_picture(c, s, *workers):
+    pytest.importorskip("bokeh")
     async with await dask_hpc.manage(c):
-        alone = opened(s, "/individual-hpc-pipelines")
-        assert "No pipeline has run yet" in panel(alone).text and panel(alone).visible
-        beside = opened(s, "/hpc")
-        assert not panel(beside).visible
+        first = await fed(s)
+        assert first["whole"]["drawn_pipelines"] == ""
         await ask(c, "hpc_pipeline", id="1", client_id=c.id, status=heat())
-        for document in (alone, beside):
-            for callback in document.session_callbacks:
-                callback.callback()
-            assert "12 of 20 iterations" in panel(document).text and panel(document).visible
+        await until_fed(s, lambda whole: "12 of 20 iterations" in whole["drawn_pipelines"])
         page = await AsyncHTTPClient().fetch(f"http://127.0.0.1:{s.http_server.port}/metrics")
         if find_spec("prometheus_client"):
             assert 'dask_hpc_pipeline_iterations_total{pipeline="heat"' in page.body.decode()

@@ -2,17 +2,20 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from test_allotments import ROWS
+from test_allotments import ROWS, rows_of
 
 from dask_hpc.view import course as course_module
-from dask_hpc.view.course import Allotments, Course
+from dask_hpc.view.course import Course, spans
 
-HEAD = {"policy": "fcfs", "version": 0, "undo": 0, "state": "on", "errors": 0, "lost": 0}
+HEAD = {"policy": "fcfs", "version": 0, "undo": 0, "state": "on", "errors": 0, "lost": 0, "resizes": 0}
 
 
 def answers(rows, sizes):
     """As the feed would give them, so many rows at a time."""
-    told = [(float(time), decision, job, nodes, decision) for time, (decision, job, nodes) in enumerate(rows)]
+    told = [
+        (float(time), decision, job, nodes, decision, False)
+        for time, (decision, job, nodes) in enumerate(rows)
+    ]
     first = 0
     for size in [*sizes, len(told)]:
         part = told[first : first + size]
@@ -41,20 +44,22 @@ def replayed(found, holders=None):
 
 @given(ROWS, st.lists(st.integers(1, 5), max_size=5))
 def test_pieces_make_the_whole(rows, sizes):
-    course, allotments, holders = Course(), Allotments(), {}
-    for time, (decision, job, nodes) in enumerate(rows):
-        allotments.add(float(time), decision, job, nodes, decision)
+    course, holders, held = Course(), {}, list(spans(rows_of(rows)))
     for answer in answers(rows, sizes):
         new = course.add(answer)
         holders, _ = replayed(new, holders)
     names = list(course.numbers)
     assert {names[n]: job for n, (_, job) in holders.items()} == dict(course.holders)
-    assert dict(course.holders) == {node: span.job for node, span in allotments.held.items()}
-    assert set(course.there) == set(allotments.joined)
-    again, spans = replayed(course.whole())
+    assert dict(course.holders) == {span.node: span.job for span in held if span.end is None}
+    there = set()
+    for decision, _, nodes in rows:
+        there |= set(nodes) if decision == "node-joined" else set()
+        there -= set(nodes) if decision == "node-left" else set()
+    assert set(course.there) == there
+    again, over = replayed(course.whole())
     assert again == holders
-    expected = sorted((course.numbers[s.node], s.job, s.start, s.end) for s in allotments.over)
-    assert sorted(spans) == expected
+    expected = sorted((course.numbers[s.node], s.job, s.start, s.end) for s in held if s.end is not None)
+    assert sorted(over) == expected
     assert [row[0] for row in course.story] == list(range(len(rows)))
 
 

@@ -13,17 +13,29 @@ from dask_hpc.view import kit
 from dask_hpc.view.kit import module, style
 
 HERE = Path(kit.__file__).parent
-WIDGETS = sorted(path.stem for path in HERE.glob("*.js"))
+VIEWS = sorted(path.stem for path in HERE.glob("*.js"))
 PYTHON = Path(dask_hpc_widgets.__file__).parent
 NAMES = re.compile(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", re.MULTILINE)
 
 
-def test_every_widget_has_its_python_file():
-    assert WIDGETS
-    assert [name for name in WIDGETS if not (PYTHON / f"{name}.py").exists()] == []
+def test_every_widget_has_its_view():
+    used = {
+        name for path in PYTHON.glob("*.py") for name in re.findall(r'module\("(\w+)"\)', path.read_text())
+    }
+    on_pages = {"control_page", "curves", "lanes", "pipelines"}
+    assert used and used | on_pages == set(VIEWS)
 
 
-@pytest.mark.parametrize("name", WIDGETS)
+@pytest.mark.skipif(not shutil.which("node"), reason="needs node")
+def test_views_on_a_page_do_not_meet(tmp_path):
+    code = re.fullmatch(r"<script>(.*)</script>", kit.script(*VIEWS), re.DOTALL)[1]
+    assert "</script" not in code and "import {" not in code and "export " not in code
+    path = tmp_path / "page.js"
+    path.write_text(code)
+    subprocess.run(["node", "--check", str(path)], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("name", VIEWS)
 def test_a_module_is_complete_and_has_no_name_twice(name):
     text = module(name)
     assert not re.search(r"^import ", text, re.MULTILINE)
@@ -31,14 +43,14 @@ def test_a_module_is_complete_and_has_no_name_twice(name):
     assert [one for one, count in Counter(NAMES.findall(text)).items() if count > 1] == []
 
 
-@pytest.mark.parametrize("name", WIDGETS)
+@pytest.mark.parametrize("name", VIEWS)
 def test_nothing_comes_from_a_network(name):
     for text in (module(name), style()):
         assert not re.search(r"https?://(?!www\.w3\.org/)|@import|importScripts|new Worker", text)
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="needs node")
-@pytest.mark.parametrize("name", WIDGETS)
+@pytest.mark.parametrize("name", VIEWS)
 def test_a_module_is_valid(name, tmp_path):
     path = tmp_path / "module.mjs"
     path.write_text(module(name))

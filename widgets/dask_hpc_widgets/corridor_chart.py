@@ -21,20 +21,9 @@ class CorridorChart(View):
     _esm = module("corridor_chart")
     _css = style()
     parts: ClassVar[tuple[str, ...]] = ("power",)
-    draws = frozenset({"samples", "corridor", "power_now"})
+    draws = frozenset({"samples", "marks", "corridor", "power_now"})
 
     height = traitlets.Int(240, help="pixels").tag(sync=True)
-
-    def shown(self, news: dict[str, Any]) -> dict[str, Any]:
-        """With the corridor of the policy in force."""
-        if "in_force" not in news:
-            return news
-        in_force = news["in_force"]
-        power = Policy.parse(in_force["policy"], name=in_force["name"]).power
-        steps = () if power is None else power.corridor.steps
-        return news | {
-            "corridor": [[time, lower, None if upper == inf else upper] for time, lower, upper in steps]
-        }
 
     def lines(self, whole: Mapping[str, Any]) -> Iterable[str]:
         """Power now and its bounds."""

@@ -16,7 +16,7 @@ class StoryView(View):
 
     _esm = module("story_view")
     _css = style()
-    draws = frozenset({"story", "turned"})
+    draws = frozenset({"story", "turned", "signs"})
 
     height = traitlets.Int(360, help="pixels").tag(sync=True)
     #: what is searched for

@@ -26,7 +26,7 @@ from dask_hpc.model.story import Story
 from dask_hpc.policy import Policy
 from dask_hpc.power.scheduler.status import PowerTrace
 from dask_hpc.power.scheduler.watch import PowerWatch
-from dask_hpc.view.dashboard.page import Dashboard
+from dask_hpc.view.dashboard import Dashboard
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class HpcPlugin(SchedulerPlugin):
         self._handlers = self.calls.by_name()
         compat.add_handlers(scheduler, self._handlers)
         self._end_following = compat.follow_submitters(scheduler)
-        self._dashboard = Dashboard(self)
+        self._dashboard = Dashboard(self.scheduler, self.calls)
         self._dashboard.open()
         metrics.register(self)
         if not is_dry:

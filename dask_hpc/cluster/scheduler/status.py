@@ -164,7 +164,7 @@ def _power_in_the_way(control: "ControlLoop", job: LiveJob) -> str:
 
 
 #: what of the status one may ask for besides
-PARTS = ("power", "checkpoint", "pipelines", "holds", "nodes")
+PARTS = ("power", "checkpoint", "pipelines", "holds", "lanes", "nodes")
 _MOST = 2_000  # rows or samples in one answer: who is far behind asks again
 
 
@@ -173,8 +173,9 @@ def feed(plugin: "HpcPlugin", state: str, story: Any, power: Any, jobs: Any, par
     ``jobs`` is the time of its last look at jobs: the answer has those that are not done, and those that
     have ended since; all of them for -1, none for None. ``parts`` of the status are given whole.
 
-    Of a row of the story: time, decision, job, nodes, reason; of a sample: time, watts, lower and upper bound
-    (None if there is none), least and most that is forecast (None if nothing is)."""
+    Of a row of the story: time, decision, job, nodes, reason, whether it was for the sake of power; of a
+    sample: time, watts, lower and upper bound (None if there is none), least and most that is forecast (None
+    if nothing is), uncertainty, and why it is not to be trusted if so."""
     read_number("story", story)
     read_number("power", power)
     if jobs is not None and not is_number(jobs, -inf, inf):
@@ -192,9 +193,10 @@ def feed(plugin: "HpcPlugin", state: str, story: Any, power: Any, jobs: Any, par
         "state": state,
         "errors": plugin.errors,
         "lost": plugin.lost,
+        "resizes": plugin.story.counts["grow"] + plugin.story.counts["shrink"],
         "story": {
             "first": first,
-            "rows": [(row.time, row.decision, row.job, row.nodes, row.reason) for row in rows[:_MOST]],
+            "rows": [_row(plugin.story, row) for row in rows[:_MOST]],
         },
         "power": {
             "first": max(power, trace.count - len(trace.samples)),
@@ -209,9 +211,15 @@ def _newer(plugin: "HpcPlugin", since: float) -> Iterator[Any]:
     return (job for job in plugin.control.jobs.values() if job.state != "done" or (job.ended or 0.0) >= since)
 
 
-def _sample(one: Sample) -> tuple[float | None, ...]:
+def _row(story: Story, row: Happening) -> tuple[Any, ...]:
+    why = story.explanation(row)
+    return row.time, row.decision, row.job, row.nodes, row.reason, why is not None and why.is_for_power
+
+
+def _sample(one: Sample) -> tuple[float | str | None, ...]:
     least, most = (None, None) if one.forecast is None else (one.forecast.least, one.forecast.most)
-    return one.time, one.watts, one.lower, one.upper if isfinite(one.upper) else None, least, most
+    upper = one.upper if isfinite(one.upper) else None
+    return one.time, one.watts, one.lower, upper, least, most, one.uncertainty, one.doubt
 
 
 def _parts(plugin: "HpcPlugin", parts: Iterable[str]) -> Iterator[tuple[str, Any]]:
@@ -225,6 +233,8 @@ def _parts(plugin: "HpcPlugin", parts: Iterable[str]) -> Iterator[tuple[str, Any
             yield part, plugin.pipelines.as_status()
         elif part == "holds":
             yield part, control.holds.as_status()["holds"]
+        elif part == "lanes":
+            yield part, control.gate.waves.lanes.as_status()
         elif part == "nodes":
             yield part, list(control.indices.nodes)
         else:

@@ -168,8 +168,14 @@ export class Picture {
     if (!this.names.length) return this.isOver ? "not recorded: simulate(..., allotments=True)" : "no node yet";
     const running = new Set([...this.segments.open].map((one) => one.job));
     const there = this.names.length - this.gone.size;
+    if (this.isOver) return `${countOf(there, "node")}, ${showDuration(this.now)}`;
     return `${countOf(there, "node")}, ${countOf(running.size, "job")} running, ${this.waiting.length} waiting`;
   }
+}
+
+/** Pixels for so many nodes where nobody says how many there are to be. */
+function heightFor(nodes) {
+  return clamp(nodes * 20 + TOP + BOTTOM, 140, 420);
 }
 
 function range(first, last) {
@@ -250,6 +256,7 @@ function axes(picture, context, width, floor, x, y, theme) {
 }
 
 function queue(picture) {
+  if (picture.isOver) return [];
   const waiting = picture.waiting;
   if (!waiting.length) return [h("div", { class: "dh-note" }, "No job waits.")];
   return [
@@ -276,22 +283,25 @@ function render({ model, el }) {
   const back = h("button", { onclick: reset, hidden: true }, "Follow the present");
   const plot = h("div", { class: "dh-plot" });
   const side = h("div", { class: "dh-queue dh-scroll", "aria-label": "Jobs that wait", tabindex: "0" });
-  side.style.maxHeight = `${model.get("height")}px`;
+  const height = model.get("height") ?? heightFor(model.get("course")?.nodes?.names.length ?? 16);
+  side.style.maxHeight = `${height}px`;
   claim(el, "dh-allotments");
   el.append(
     h("h3", {}, "Who holds which node", note, back),
     h("div", { class: "dh-split" }, plot, side),
   );
   const canvas = new Canvas(plot, (...where) => paint(picture, ...where), {
-    height: model.get("height"),
+    height,
     label: "Nodes over time",
   });
   const tip = new Tip(plot);
   let brush = null;
-  let sideSeen = 0;
+  let sideSeen = -Infinity;
   let painted = 0;
 
   function changed(isSeen = true) {
+    // other views of a page show the same time
+    if (model.get("window") !== picture.chosen) model.set("window", picture.chosen);
     if (isSeen) {
       canvas.repaint();
       painted = picture.now;
@@ -300,6 +310,8 @@ function render({ model, el }) {
     if (performance.now() - sideSeen > 400) {
       sideSeen = performance.now();
       note.textContent = model.get("problem") || picture.summary;
+      side.hidden = picture.isOver;
+      side.parentElement.classList.toggle("dh-whole", picture.isOver);
       canvas.element.setAttribute("aria-label", `Nodes over time: ${picture.summary}`);
       fill(side, queue(picture));
     }
@@ -307,7 +319,7 @@ function render({ model, el }) {
 
   function reset() {
     picture.reset();
-    sideSeen = 0;
+    sideSeen = -Infinity;
     changed();
   }
 
@@ -330,7 +342,7 @@ function render({ model, el }) {
     const place = at(event);
     if (brush && place && (Math.abs(place.time - brush.time) > 0 || place.node !== brush.node)) {
       picture.select(brush, place);
-      sideSeen = 0;
+      sideSeen = -Infinity;
       changed();
     }
     brush = null;
@@ -359,7 +371,7 @@ function render({ model, el }) {
     if (!deeds[event.key]) return;
     event.preventDefault();
     deeds[event.key]();
-    sideSeen = 0;
+    sideSeen = -Infinity;
     changed();
   });
 
@@ -370,11 +382,18 @@ function render({ model, el }) {
     const pixels = (canvas.width - LEFT) * devicePixelRatio;
     changed(isWhole || "nodes" in news || hasMoved(picture.window, picture.now - painted, pixels));
   });
+  const moved = () => {
+    if (picture.chosen === model.get("window")) return;
+    picture.chosen = model.get("window");
+    changed();
+  };
   const complain = () => changed(false);
+  model.on("change:window", moved);
   model.on("change:problem", complain);
   return () => {
     end();
     model.off("change:problem", complain);
+    model.off("change:window", moved);
     canvas.remove();
   };
 }

@@ -6,6 +6,45 @@ import { claim, fill, h, tellWhatCame } from "./shared/page.js";
 import { countOf, showDuration, showLarge } from "./shared/units.js";
 
 const MOST_NODES = 64;
+const MOST_PROTECTED = 30;
+
+/** How checkpoints are, as [value, name, is it bad]. */
+export function figuresOf(found) {
+  const { protected: kept, agents, store, counts, levels } = found;
+  const [keys, copied] = [sum(kept.map((one) => one.keys)), sum(kept.map((one) => one.copied))];
+  const figures = [[`${copied} of ${keys}`, "protected results have a copy", false]];
+  for (const [name, level] of Object.entries(levels)) {
+    if (!level.copies && name !== "partner") continue;
+    const where = name === "partner" ? "on other nodes" : `of them on ${name}`;
+    figures.push([showLarge(level.nbytes, "B"), `${countOf(level.copies, "copy", "copies")} ${where}`, false]);
+  }
+  const [budget, used] = [sum(agents.map((one) => one.budget)), sum(agents.map((one) => one.used))];
+  if (budget > 0) figures.push([`${Math.round((used / budget) * 100)} %`, `of ${showLarge(budget, "B")} that agents may use`, used > 0.9 * budget]);
+  const last = found.last_commit;
+  if (last) {
+    const same = last.unchanged ? `, ${showLarge(last.unchanged, "B")} unchanged` : "";
+    figures.push([`${showDuration(Math.round(last.ago))} ago`, `last commit: ${showDuration(last.seconds)}, ${showLarge(last.moved, "B")} moved${same}`, false]);
+  }
+  const due = kept.map((one) => one.next_due).filter((one) => typeof one === "number");
+  if (due.length) figures.push([showDuration(Math.round(Math.max(0, Math.min(...due)))), "until the next commit", false]);
+  if (store.problem) figures.push(["no store", `it cannot be used: ${store.problem}`, true]);
+  else if (store.waiting) figures.push([showLarge(store.waiting, "B"), "on their way to the store", false]);
+  if (found.exposed) figures.push([String(found.exposed), "results have copies on their own node only", true]);
+  if (counts.unrecovered) figures.push([String(counts.unrecovered), "results without an intact copy", true]);
+  return figures;
+}
+
+/** In words, what happened so far. */
+export function happened(counts) {
+  return [
+    countOf(counts.commits, "commit"),
+    `${showLarge(counts.moved, "B")} moved`,
+    counts.unchanged ? `${showLarge(counts.unchanged, "B")} unchanged` : "",
+    counts.failed ? `${countOf(counts.failed, "copy", "copies")} not made` : "",
+    `${countOf(counts.recoveries, "recovery", "recoveries")} of ${countOf(counts.recovered, "result")}`,
+    counts.damaged ? `${countOf(counts.damaged, "copy", "copies")} unreadable` : "",
+  ].filter(Boolean).join(", ");
+}
 
 /** Bytes of each node: its own protected results, and copies of those of other nodes, by their node. */
 export function bars(nodes) {
@@ -29,19 +68,23 @@ function sum(values) {
 }
 
 function render({ model, el }) {
+  const isFixed = Boolean(model.get("readonly"));
   const said = h("div", { role: "status", "aria-live": "polite", class: "dh-note" });
   const body = h("div");
   claim(el, "dh-checkpoints");
   el.append(h("h3", {}, "Checkpoints"), said, body);
 
   function show(found) {
+    el.hidden = Boolean(model.get("beside")) && !found;
     if (!found) return fill(body, h("div", { class: "dh-note" }, "Nothing is protected: dask_hpc.protect(x, name=\"x\") keeps copies of x on other nodes."));
     const numbers = new Map(found.nodes.map((one, i) => [one.name, i]));
     fill(body,
+      h("div", { class: "dh-row" }, figuresOf(found).map(([value, name, isBad]) => h("span", { class: `dh-card${isBad ? " dh-bad" : ""}` }, h("b", {}, value), ` ${name}`))),
+      h("div", { class: "dh-note" }, happened(found.counts)),
       h("table", { "aria-label": "protected results" },
         h("thead", {}, h("tr", {}, ["name", "copied", "last commit", "next due", "levels", ""].map((one) => h("th", {}, one)))),
-        h("tbody", {}, found.protected.map(protectedRow))),
-      h("h3", {}, "Copies by node", h("small", {}, `${countOf(found.levels.partner.copies, "copy").replace("copys", "copies")}, ${showLarge(found.levels.partner.nbytes, "B")}${found.exposed ? `; ${found.exposed} only beside their result` : ""}`)),
+        h("tbody", {}, found.protected.slice(-MOST_PROTECTED).toReversed().flatMap(protectedRow))),
+      h("h3", {}, "Copies by node", h("small", {}, `${countOf(found.levels.partner?.copies ?? 0, "copy", "copies")}, ${showLarge(found.levels.partner?.nbytes ?? 0, "B")}${found.exposed ? `; ${found.exposed} only beside their result` : ""}`)),
       h("div", { role: "list", "aria-label": "copies by node" }, bars(found.nodes).slice(0, MOST_NODES).map((one) => bar(one, numbers))),
       found.nodes.length > MOST_NODES ? h("div", { class: "dh-note" }, `and ${found.nodes.length - MOST_NODES} more nodes`) : null,
       found.versions.length ? versions(found.versions) : null);
@@ -49,13 +92,14 @@ function render({ model, el }) {
 
   function protectedRow(one) {
     const last = one.last_commit;
-    return h("tr", { "data-name": one.name },
+    const row = h("tr", { "data-name": one.name },
       h("td", {}, one.name),
-      h("td", {}, h("progress", { max: "1", value: String(coverage(one)), "aria-label": `${one.name}: ${Math.round(coverage(one) * 100)} % has copies` })),
+      h("td", {}, h("progress", { max: "1", value: String(coverage(one)), "aria-label": `${one.name}: ${Math.round(coverage(one) * 100)} % has copies` }), h("div", { class: coverage(one) < 1 ? "dh-bad" : "dh-note" }, `${one.copied} of ${one.keys}, ${showLarge(one.nbytes, "B")}`)),
       h("td", {}, last ? `${showDuration(last.ago)} ago, ${showLarge(last.moved, "B")} in ${showDuration(last.seconds)}` : "none yet"),
       h("td", {}, one.next_due === null ? "-" : typeof one.next_due === "number" ? showDuration(one.next_due) : String(one.next_due)),
       h("td", {}, Object.entries(one.every ?? {}).map(([level, every]) => h("div", {}, `${level}: every ${typeof every === "number" ? showDuration(every) : every}`))),
-      h("td", {}, h("button", { onclick: () => model.send({ do: "unprotect", name: one.name }) }, "Unprotect")));
+      h("td", {}, isFixed ? null : h("button", { onclick: () => model.send({ do: "unprotect", name: one.name }) }, "Unprotect")));
+    return one.why ? [row, h("tr", {}, h("td", { colspan: "6", class: "dh-note" }, one.why))] : [row];
   }
 
   function bar(one, numbers) {
@@ -80,7 +124,7 @@ function render({ model, el }) {
   const end = follow(model, (news, isWhole) => {
     if (isWhole || "checkpoint" in news) show(news.checkpoint ?? null);
   });
-  const quiet = tellWhatCame(model, said);
+  const quiet = isFixed ? () => {} : tellWhatCame(model, said);
   return () => {
     end();
     quiet();

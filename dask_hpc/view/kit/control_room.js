@@ -1,28 +1,46 @@
 // The line above all views: how the cluster is, and what one can do about it at any time.
 
-import { follow, forget } from "./shared/course.js";
+import { ENDED, follow, forget, stateOf } from "./shared/course.js";
 import { claim, fill, h, tellWhatCame } from "./shared/page.js";
-import { countOf, showClock, showLarge } from "./shared/units.js";
+import { countOf, showBounds, showClock, showDuration, showLarge } from "./shared/units.js";
 
 /** What is said of a cluster: [value, name, is it bad]. */
 export function figures(news) {
   const { head, jobs, nodes, power } = news;
   if (!head) return [["…", "waits for the cluster", false]];
+  if (head.state === "simulated") {
+    const over = [[head.policy, "policy", false], [nodes, "nodes", false], [showDuration(head.time), "in all", false]];
+    return head.policy ? over : over.slice(1);
+  }
   const off = head.state === "off";
   const found = [
     [head.policy, "policy", false],
     [head.state, "control", off],
     [showClock(head.time), "since control began", false],
-    [nodes, nodes === 1 ? "node" : "nodes", false],
+    head.allotted === undefined
+      ? [nodes, nodes === 1 ? "node" : "nodes", false]
+      : [`${head.allotted} of ${nodes}`, "nodes allotted", false],
     [jobs.running, "running", false],
     [jobs.waiting, "waiting", false],
   ];
-  if (power) {
-    const bad = power.is_outside && power.is_steered;
-    found.push([showLarge(power.watts, "W"), bad ? "power, outside its corridor" : `power, ${power.source}`, bad]);
-  }
+  if (jobs.failed) found.push([jobs.failed, "failed", true]);
+  if (news.holds?.length) found.push([news.holds.length, "workers on hold", false]);
+  if (head.resizes) found.push([head.resizes, "resizes", false]);
+  if (power) found.push(...powerFigures(power));
   if (head.errors) found.push([head.errors, "errors", true]);
   if (head.lost) found.push([head.lost, head.lost === 1 ? "result lost" : "results lost", true]);
+  return found;
+}
+
+function powerFigures(power) {
+  const doubt = power.uncertainty ? ` \u00b1 ${showLarge(power.uncertainty, "W")}` : "";
+  const bad = power.is_outside && power.is_steered;
+  const found = [[showLarge(power.watts, "W"), `power, ${power.source}${doubt}`, bad]];
+  if (!power.is_steered || (!(power.lower > 0) && power.upper === null)) return found;
+  found.push([showBounds(power.lower, power.upper, "W"), "power corridor", false]);
+  if (power.doubt) found.push(["careful", `power cannot be trusted: ${power.doubt}`, true]);
+  else if (power.verdict && !power.verdict.is_kept) found.push(["cannot be kept", power.verdict.reason, true]);
+  else found.push([bad ? "outside" : "inside", `the corridor; violations: ${power.violations}`, bad]);
   return found;
 }
 
@@ -37,6 +55,7 @@ export class Headline {
     this.head = null;
     this.nodes = 0;
     this.power = null;
+    this.holds = [];
   }
 
   add(news) {
@@ -45,15 +64,16 @@ export class Headline {
       const gone = news.nodes.gone.reduce((sum, [first, last]) => sum + last - first + 1, 0);
       this.nodes = news.nodes.names.length - gone;
     }
-    for (const job of news.jobs ?? []) this.states.set(job.id, job.state);
-    forget(this.states, 1000, (state) => state === "done");
+    for (const job of news.jobs ?? []) this.states.set(job.id, stateOf(job));
+    forget(this.states, 1000, (state) => ENDED.has(state));
+    if (news.holds) this.holds = news.holds;
     if (news.power_now !== undefined) this.power = news.power_now;
   }
 
   get jobs() {
     const states = [...this.states.values()];
     const count = (state) => states.filter((one) => one === state).length;
-    return { running: count("running"), waiting: count("waiting") };
+    return { running: count("running"), waiting: count("waiting"), failed: count("failed") };
   }
 }
 
@@ -79,7 +99,7 @@ function render({ model, el }) {
     const isPaused = headline.head?.state === "paused";
     pause.textContent = isPaused ? "Resume" : "Pause";
     pause.dataset.does = isPaused ? "resume" : "pause";
-    pause.hidden = undo.hidden = headline.head?.state === "simulated";
+    pause.hidden = undo.hidden = headline.head?.state === "simulated" || Boolean(model.get("readonly"));
     undo.disabled = !headline.head?.undo;
     undo.title = `Back to what was before the last change; ${countOf(headline.head?.undo ?? 0, "step")} back at most`;
   });

@@ -1,25 +1,35 @@
 // A row for each job, and buttons for what can be done about it in its state.
 
 import { Numbering, colourOf } from "./shared/colours.js";
-import { follow, forget } from "./shared/course.js";
+import { ENDED, follow, forget, stateOf } from "./shared/course.js";
 import { claim, fill, h, tellWhatCame } from "./shared/page.js";
-import { showDuration } from "./shared/units.js";
+import { countOf, showDuration } from "./shared/units.js";
 
-const ORDER = { running: 0, waiting: 1, done: 2 };
-const MOST_DONE = 20;
+const ORDER = { running: 0, waiting: 1 };
+const [MOST_DONE, MOST_OF_PAST] = [20, 200];
 const EVERY = 500;
 /** Name, and whether it is of numbers. */
 const COLUMNS = [["job"], ["state"], ["nodes", true], ["progress"], ["left", true], ["efficiency", true]];
 
 /** Jobs in the order in which people look for them: running, waiting, then the newest that are done. */
-export function sorted(jobs) {
+export function sorted(jobs, most = MOST_DONE) {
   const found = [...jobs].sort(
     (a, b) =>
-      ORDER[a.state] - ORDER[b.state] ||
-      (a.state === "done" ? b.ended - a.ended : a.submitted - b.submitted),
+      (ORDER[a.state] ?? 2) - (ORDER[b.state] ?? 2) ||
+      (isOver(a) ? b.ended - a.ended : a.submitted - b.submitted),
   );
-  const done = found.filter((job) => job.state === "done");
-  return [...found.filter((job) => job.state !== "done"), ...done.slice(0, MOST_DONE)];
+  return [...found.filter((job) => !isOver(job)), ...found.filter(isOver).slice(0, most)];
+}
+
+function isOver(job) {
+  return ENDED.has(stateOf(job));
+}
+
+/** How much of a job is done, from 0 to 1; null as long as nobody knows. One that failed is as far as it came. */
+export function share(job) {
+  const state = stateOf(job);
+  if (state === "done") return 1;
+  return state === "failed" || state === "cancelled" ? (job.progress ?? 0) : job.progress;
 }
 
 /** "2 of 1 to 4", "3". */
@@ -44,9 +54,9 @@ export function left(job, now) {
 }
 
 /** What can be done about it now: [what, text, hint, more]; nothing in a cluster that is over. */
-export function deeds(job, isOver) {
+export function deeds(job, isFixed) {
   const found = [];
-  if (isOver) return found;
+  if (isFixed || isOver(job)) return found;
   if (job.state === "running" && ["malleable", "evolving"].includes(job.kind)) {
     if (job.nodes > job.min_nodes) found.push(["resize", "\u2212", "ask for one node less", { nodes: -1 }]);
     if (job.nodes < job.max_nodes) found.push(["resize", "+", "ask for one node more", { nodes: 1 }]);
@@ -56,7 +66,7 @@ export function deeds(job, isOver) {
     const isHeld = (job.waiting_because ?? "").startsWith("held:");
     found.push(isHeld ? ["release", "Release", "it may start again", {}] : ["hold", "Hold", "it is not to start", {}]);
   }
-  if (job.state !== "done") found.push(["cancel", "Cancel", "stop it; what it has done stays", {}]);
+  found.push(["cancel", "Cancel", "stop it; what it has done stays", {}]);
   return found;
 }
 
@@ -67,11 +77,12 @@ function render({ model, el }) {
   const body = h("tbody");
   const table = h("div", { class: "dh-scroll", tabindex: "0", "aria-label": "Jobs" },
     h("table", {}, h("thead", {}, h("tr", {}, COLUMNS.map(([name, isNumber]) => h("th", { class: isNumber ? "dh-n" : "" }, name)))), body));
-  table.style.maxHeight = `${model.get("height")}px`;
+  table.style.maxHeight = `${model.get("height") ?? 360}px`;
   claim(el, "dh-jobs");
   el.append(h("h3", {}, "Jobs"), said, table);
   let now = 0;
-  let isOver = false;
+  let isFixed = Boolean(model.get("readonly"));
+  let isPast = false;
   let seen = 0;
   let timer = 0;
   /** The job that will be cancelled when the button is pressed again. */
@@ -81,27 +92,29 @@ function render({ model, el }) {
     timer = 0;
     seen = performance.now();
     const focused = document.activeElement?.dataset?.deed;
-    const rows = sorted(jobs.values());
-    fill(body, rows.length ? rows.flatMap(row) : h("tr", {}, h("td", { colspan: "6", class: "dh-note" }, "No job yet: with dask_hpc.job(...) submits one.")));
+    const rows = sorted(jobs.values(), isPast ? MOST_OF_PAST : MOST_DONE);
+    fill(body, rows.length ? rows.flatMap(row) : h("tr", {}, h("td", { colspan: "6", class: "dh-note" }, "No job yet: with dask_hpc.job(...) submits one, and dask-hpc run. Work outside of jobs runs as in plain Dask and is not shown here.")));
     if (focused) body.querySelector(`[data-deed="${CSS.escape(focused)}"]`)?.focus();
   }
 
   function row(job) {
     const chip = h("i", { class: "dh-chip" });
     chip.style.background = colourOf(numbering.of(job.id));
-    const share = job.state === "done" ? 1 : job.progress;
-    const well = efficiency(job);
+    const [state, part, well] = [stateOf(job), share(job), efficiency(job)];
+    const since = job.started ?? job.submitted;
+    const percent = `${Math.round((part ?? 0) * 100)} %`;
+    const tasks = job.unfinished_tasks ? countOf(job.unfinished_tasks, "task left", "tasks left") : null;
     return [
       h("tr", { "data-job": job.id, class: "dh-first" },
         h("td", { title: job.id }, chip, h("b", {}, job.name)),
-        h("td", {}, job.state),
+        h("td", { class: state === "failed" ? "dh-bad" : "" }, state, h("div", { class: "dh-note" }, showDuration((isOver(job) ? job.ended : now) - since))),
         h("td", { class: "dh-n" }, sizeOf(job)),
-        h("td", {}, share === null ? "-" : h("progress", { max: "1", value: String(share), title: `${Math.round(share * 100)} %`, "aria-label": `${job.name}: ${Math.round(share * 100)} %` })),
+        h("td", {}, part === null ? "-" : h("progress", { max: "1", value: String(part), title: percent, "aria-label": `${job.name}: ${percent}` }), h("div", { class: "dh-note" }, tasks)),
         h("td", { class: "dh-n" }, showDuration(left(job, now))),
         h("td", { class: "dh-n" }, well === null ? "-" : `${Math.round(well * 100)} %`)),
       h("tr", {}, h("td", { colspan: "6" }, h("div", { class: "dh-row dh-second" },
         h("span", { class: "dh-note" }, job.waiting_because ?? job.reason),
-        h("span", { class: "dh-row" }, deeds(job, isOver).map((one) => button(job, one)))))),
+        h("span", { class: "dh-row" }, deeds(job, isFixed).map((one) => button(job, one)))))),
     ];
   }
 
@@ -134,14 +147,15 @@ function render({ model, el }) {
     if (isWhole) jobs.clear();
     if (news.head) {
       now = news.head.time;
-      isOver = news.head.state === "simulated";
+      isPast = news.head.state === "simulated";
+      isFixed ||= isPast;
     }
     numbering.add(news);
     for (const job of news.jobs ?? []) jobs.set(job.id, job);
     forget(jobs);
     if (isWhole || news.jobs) soon();
   });
-  const quiet = tellWhatCame(model, said);
+  const quiet = model.get("readonly") ? () => {} : tellWhatCame(model, said);
   return () => {
     end();
     shown.disconnect();

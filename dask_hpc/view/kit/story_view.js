@@ -40,8 +40,10 @@ function render({ model, el }) {
   const opened = new Map();
   let timer = 0;
   let seen = 0;
+  let signs = {};
+  let isOver = false;
   const search = h("input", {
-    type: "search", placeholder: "search: job, decision, reason", "aria-label": "search the story", value: model.get("search"),
+    type: "search", placeholder: "search: job, decision, reason", "aria-label": "search the story", value: model.get("search") ?? "",
     oninput: () => {
       model.set("search", search.value);
       model.save_changes();
@@ -50,7 +52,7 @@ function render({ model, el }) {
   });
   const note = h("small");
   const list = h("div", { class: "dh-scroll dh-story-rows", tabindex: "0", role: "list", "aria-label": "The story, newest first" });
-  list.style.maxHeight = `${model.get("height")}px`;
+  list.style.maxHeight = `${model.get("height") ?? 360}px`;
   claim(el, "dh-story");
   el.append(h("h3", {}, "Story", note), search, list);
 
@@ -70,8 +72,8 @@ function render({ model, el }) {
     const chip = job ? h("i", { class: "dh-chip" }) : null;
     if (chip) chip.style.background = colourOf(numbering.of(job));
     return h("div", { class: "dh-line", role: "listitem" },
-      h("button", { class: "dh-plain", "data-number": String(number), "aria-expanded": String(opened.has(number)), onclick: () => toggle(number) },
-        h("span", { class: "dh-n" }, showClock(time)), " ", h("b", {}, decision), " ", chip, nameOf(job), nodes ? ` \u00b7 ${countOf(nodes, "node")}` : ""),
+      h("button", { class: "dh-plain", "data-number": String(number), "aria-expanded": String(opened.has(number)), disabled: isOver, onclick: () => toggle(number) },
+        h("span", { class: "dh-n" }, showClock(time)), " ", h("b", {}, `${signs[decision] ?? "\u00b7"} ${decision}`), " ", chip, nameOf(job), nodes ? ` \u00b7 ${countOf(nodes, "node")}` : ""),
       h("div", { class: "dh-note" }, reason),
       opened.has(number) ? detail(number) : null);
   }
@@ -109,6 +111,8 @@ function render({ model, el }) {
     if (isWhole) rows = [];
     for (const job of news.jobs ?? []) names.set(job.id, job.name);
     numbering.add(news);
+    if (news.signs) signs = news.signs;
+    if (news.head) isOver = news.head.state === "simulated";
     if (news.story) rows.push(...news.story);
     if (rows.length > KEPT) rows.splice(0, rows.length - KEPT);
     if (isWhole || news.story || news.jobs) soon();

@@ -15,6 +15,9 @@ export class Canvas {
     parent.append(this.element);
     this.sizes = new ResizeObserver(() => this.repaint());
     this.sizes.observe(this.element);
+    this.light = matchMedia("(prefers-color-scheme: dark)");
+    this.turned = () => this.repaint();
+    this.light.addEventListener("change", this.turned);
   }
 
   get width() {
@@ -57,6 +60,7 @@ export class Canvas {
   remove() {
     cancelAnimationFrame(this.waits);
     this.sizes.disconnect();
+    this.light.removeEventListener("change", this.turned);
     this.element.remove();
   }
 }

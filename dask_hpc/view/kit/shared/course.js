@@ -35,8 +35,17 @@ export class Order {
   }
 }
 
-/** Forget the oldest jobs that are done, so that a page that is open for weeks does not grow. */
-export function forget(jobs, most = 1000, isDone = (job) => job.state === "done") {
+/** States of jobs that are over. */
+export const ENDED = new Set(["done", "failed", "cancelled"]);
+
+/** How a job is, or how it ended: one whose tasks raised has failed. */
+export function stateOf(job) {
+  if (job.state !== "done") return job.state;
+  return job.cancelled ? "cancelled" : job.outcome ?? (job.failed ? "failed" : "done");
+}
+
+/** Forget the oldest jobs that are over, so that a page that is open for weeks does not grow. */
+export function forget(jobs, most = 1000, isDone = (job) => ENDED.has(stateOf(job))) {
   for (const [id, job] of jobs) {
     if (jobs.size <= most) return;
     if (isDone(job)) jobs.delete(id);

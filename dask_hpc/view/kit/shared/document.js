@@ -48,37 +48,43 @@ export class Reader {
     this.url = url;
     this.get = get;
     this.count = -1;
+    this.isLost = false;
   }
 
   /** Answer what a view asks for: as a widget's Python side does. */
   async hear(message, model) {
     if (message.do === "whole") this.count = -1;
-    if (message.do !== "why") return;
-    try {
-      model.tell("msg:custom", { why: message.number, row: await this.get(`${this.url}?why=${message.number}`) });
-    } catch {
-      model.tell("msg:custom", { why: message.number, row: null });
+    else if (message.do === "why") {
+      const row = await this.get(`${this.url}?why=${message.number}`).catch(() => null);
+      model.tell("msg:custom", { why: message.number, row });
+    } else if (message.do === "set") {
+      const asked = { token: model.get("token"), asked: message.asked };
+      const found = await this.get(model.get("control"), asked).catch((error) => ({ problem: error.message }));
+      model.set("done", found.done ?? "");
+      model.set("problem", found.problem ?? "");
     }
   }
 
   async look(model) {
     try {
       const found = await this.get(`${this.url}?count=${this.count}`);
-      if (model.get("problem")) model.set("problem", "");
+      if (this.isLost) model.set("problem", "");
+      this.isLost = false;
       if (found.whole) model.tell("msg:custom", { whole: found.whole });
       for (const news of found.news ?? []) model.tell("msg:custom", { news });
       this.count = found.count;
     } catch (error) {
       this.count = -1;
+      this.isLost = true;
       model.set("problem", error.message);
     }
   }
 }
 
-async function getJson(url) {
+async function getJson(url, sent) {
   let answer;
   try {
-    answer = await fetch(url, { cache: "no-store" });
+    answer = await fetch(url, sent ? { method: "POST", body: JSON.stringify(sent) } : { cache: "no-store" });
   } catch {
     throw new Error("closed: the scheduler does not answer");
   }
@@ -90,7 +96,7 @@ async function getJson(url) {
 /** One after the other, those views are put into an element; given.course is drawn, or given.feed followed. */
 export function show(root, given) {
   const reader = given.feed ? new Reader(given.feed, getJson) : null;
-  const traits = { ...given, course: given.course ?? {}, readonly: true };
+  const traits = { ...given, course: given.course ?? {}, readonly: true, beside: given.views.length > 1 };
   const model = new Model(traits, (...asked) => reader?.hear(...asked));
   for (const name of given.views) {
     const el = h("div", { class: "dh-view" });

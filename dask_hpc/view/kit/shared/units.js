@@ -44,8 +44,16 @@ export function showClock(seconds) {
   return `${h ? `${h}:${two(m)}` : m}:${two(s)}${rest}`;
 }
 
-export function countOf(number, word) {
-  return `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
+export function countOf(number, word, more = `${word}s`) {
+  return `${number.toLocaleString("en")} ${number === 1 ? word : more}`;
+}
+
+/** "1.7 kW to 2 kW", "at most 2 kW", "at least 1 kW", "no bounds"; null is no upper bound, 0 no lower one. */
+export function showBounds(lower, upper, unit) {
+  const [low, high] = [lower > 0, upper !== null && upper !== undefined];
+  if (low && high) return `${showLarge(lower, unit)} to ${showLarge(upper, unit)}`;
+  if (high) return `at most ${showLarge(upper, unit)}`;
+  return low ? `at least ${showLarge(lower, unit)}` : "no bounds";
 }
 
 /** Round values from low to high, about so many. */

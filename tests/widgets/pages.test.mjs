@@ -1,0 +1,120 @@
+// What is on pages besides what widgets show: figures of checkpoints, file systems, power; who reads a feed.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Headline, figures } from "../../dask_hpc/view/kit/control_room.js";
+import { figuresOf, happened } from "../../dask_hpc/view/kit/checkpoint_view.js";
+import { given } from "../../dask_hpc/view/kit/control_page.js";
+import { valueAt } from "../../dask_hpc/view/kit/curves.js";
+import { rowsOf } from "../../dask_hpc/view/kit/lanes.js";
+import { Model, Reader } from "../../dask_hpc/view/kit/shared/document.js";
+import { showBounds } from "../../dask_hpc/view/kit/shared/units.js";
+
+const COUNTS = { commits: 3, copies: 9, moved: 5e6, unchanged: 0, failed: 0, recoveries: 1, recovered: 4, unrecovered: 0, damaged: 1 };
+const LAST = { ago: 3.2, seconds: 0.5, moved: 2e6, unchanged: 1e6 };
+
+function checkpoint(changed = {}) {
+  return {
+    protected: [{ keys: 4, copied: 3, nbytes: 3e6, last_commit: LAST, name: "u", next_due: 7.4 }],
+    levels: { partner: { copies: 4, nbytes: 4e6 }, disk: { copies: 1, nbytes: 1e6 } },
+    agents: [{ budget: 1e9, used: 4e6 }],
+    store: { waiting: 0, problem: "" },
+    last_commit: LAST,
+    counts: COUNTS,
+    exposed: 0,
+    ...changed,
+  };
+}
+
+test("figures of checkpoints say what is protected, where copies are and when the next is due", () => {
+  assert.deepEqual(figuresOf(checkpoint()), [
+    ["3 of 4", "protected results have a copy", false],
+    ["4 MB", "4 copies on other nodes", false],
+    ["1 MB", "1 copy of them on disk", false],
+    ["0 %", "of 1 GB that agents may use", false],
+    ["3 s ago", "last commit: 0.5 s, 2 MB moved, 1 MB unchanged", false],
+    ["7 s", "until the next commit", false],
+  ]);
+  assert.equal(happened(COUNTS), "3 commits, 5 MB moved, 1 recovery of 4 results, 1 copy unreadable");
+  const waits = figuresOf(checkpoint({ store: { waiting: 2e6, problem: "" } }));
+  assert.deepEqual(waits.at(-1), ["2 MB", "on their way to the store", false]);
+});
+
+test("what is not safe is bad", () => {
+  const store = { waiting: 5, problem: "full" };
+  const bad = figuresOf(checkpoint({ exposed: 2, counts: { ...COUNTS, unrecovered: 1 }, store })).filter((one) => one[2]);
+  assert.deepEqual(bad.map((one) => one[0]), ["no store", "2", "1"]);
+  const bare = { protected: [], levels: {}, agents: [], last_commit: null };
+  assert.deepEqual(figuresOf(checkpoint(bare)), [["0 of 0", "protected results have a copy", false]]);
+});
+
+test("file systems with most reads come first, twenty at most", () => {
+  const lane = { file_system: "/scratch", limit: 4, in_flight: 3, waiting: 20, done: 7, reads_per_second: 12.345, reason: "served best" };
+  const other = { ...lane, file_system: "s3://b", limit: null, reads_per_second: null, done: 9 };
+  assert.deepEqual(rowsOf([lane, other]), [
+    ["s3://b", "3 (no limit)", "20", "9", "-", "served best"],
+    ["/scratch", "3 (at most 4)", "20", "7", "12.3", "served best"],
+  ]);
+  assert.equal(rowsOf(Array(99).fill(lane)).length, 20);
+});
+
+test("figures of power", () => {
+  const head = { policy: "p", state: "on", time: 7, allotted: 2 };
+  const power = { is_steered: true, watts: 1830, source: "measured", uncertainty: 20, lower: 1700, upper: null, is_outside: false, verdict: null, doubt: "", violations: 2 };
+  const told = (changed) => {
+    const line = new Headline();
+    line.add({ head, nodes: { names: ["a", "b", "c"], gone: [] }, power_now: changed && { ...power, ...changed } });
+    return figures(line).slice(6).map((one) => [...one.slice(0, 2), one[2] ? "bad" : ""].join("|"));
+  };
+  assert.deepEqual(told(null), []);
+  assert.deepEqual(told({ is_steered: false }), ["1.83 kW|power, measured \u00b1 20 W|"]);
+  assert.deepEqual(told({}).slice(1), ["at least 1.7 kW|power corridor|", "inside|the corridor; violations: 2|"]);
+  assert.deepEqual(told({ upper: 1800, is_outside: true }), [
+    "1.83 kW|power, measured \u00b1 20 W|bad", "1.7 kW to 1.8 kW|power corridor|", "outside|the corridor; violations: 2|bad",
+  ]);
+  assert.equal(told({ verdict: { is_kept: false, reason: "no work" } }).at(-1), "cannot be kept|no work|bad");
+  assert.equal(told({ doubt: "frozen" }).at(-1), "careful|power cannot be trusted: frozen|bad");
+});
+
+test("bounds in words", () => {
+  assert.deepEqual(
+    [[0, null], [5, null], [0, 2000], [1700, 2000]].map((bounds) => showBounds(...bounds, "W")),
+    ["no bounds", "at least 5 W", "at most 2 kW", "1.7 kW to 2 kW"],
+  );
+  assert.deepEqual(given(" 1 kW ", ""), { "power.lower": "1 kW" });
+});
+
+test("a curve has the value of its last step", () => {
+  const curve = { time: [0, 10], value: [4, 0] };
+  assert.deepEqual([-1, 0, 9, 10, 99].map((time) => valueAt(curve, time)), [undefined, 4, 4, 0, 0]);
+});
+
+test("a reader of a feed goes on where it was, and says what is wrong", async () => {
+  const [told, asked] = [[], []];
+  const answers = [{ count: 3, whole: { head: 3 } }, { count: 5, news: [{ head: 4 }, { head: 5 }] }, new Error("closed"), { count: 9, whole: { head: 9 } }];
+  const reader = new Reader("hpc-feed", async (url) => {
+    asked.push(url);
+    const next = answers.shift();
+    if (next instanceof Error) throw next;
+    return next;
+  });
+  const model = new Model({}, (...what) => reader.hear(...what));
+  model.on("msg:custom", (message) => told.push(message));
+  await reader.look(model);
+  await reader.look(model);
+  await reader.look(model);
+  assert.equal(model.get("problem"), "closed");
+  await reader.look(model);
+  assert.equal(model.get("problem"), "");
+  assert.deepEqual(asked.map((url) => url.split("=")[1]), ["-1", "3", "5", "-1"]);
+  assert.deepEqual(told, [{ whole: { head: 3 } }, { news: { head: 4 } }, { news: { head: 5 } }, { whole: { head: 9 } }]);
+});
+
+test("what was refused stays said while the feed goes on", async () => {
+  const reader = new Reader("hpc-feed", async (url, sent) => (sent ? { problem: `no ${sent.asked.policy}`, token: sent.token } : { count: 1, news: [] }));
+  const model = new Model({ token: "t", control: "hpc-control" }, (...what) => reader.hear(...what));
+  await reader.hear({ do: "set", asked: { policy: "x" } }, model);
+  await reader.look(model);
+  assert.equal(model.get("problem"), "no x");
+});
