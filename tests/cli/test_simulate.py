@@ -78,7 +78,7 @@ def test_trace_as_a_zarr_store_is_replaced_but_nothing_else_is(run, tmp_path):
 def test_report_is_one_page_with_pictures_and_reasons(run, tmp_path):
     assert run("w.yaml", "--policy", "fcfs", "--policy", "easy-backfill", "--report", "r.html").exit_code == 0
     page = (tmp_path / "r.html").read_text()
-    assert page.count("<script>timeline(") == 2 and "decisions and their reasons" in page
+    assert page.count("<script>daskHpc.show(") == 2 and page.count('"story_view"') == 2
     assert "first in the queue" in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")
 
 
