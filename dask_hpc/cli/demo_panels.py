@@ -118,10 +118,10 @@ def held(run: JobsExample, names: Mapping[str, str]) -> list[Held]:
         found.append(Held(jobs[row["job"]], nodes, row["time"] - run.zero, time - run.zero, why))
 
     for row in run.story:
-        changes = row["decision"] in ("start", "grow", "shrink")
-        if (changes or row["decision"] in ("end", "requeue", "cancel")) and row["job"] in since:
+        word = Word.read(row["decision"])
+        if word and word.effect in ("has", "leaves") and row["job"] in since:
             ends(since.pop(row["job"]), row["time"])
-        if changes and row["job"] in jobs:
+        if word and word.effect == "has" and row["job"] in jobs:
             since[row["job"]] = row
     for row in since.values():
         ends(row, run.status["time"])
