@@ -1,5 +1,7 @@
 """The one exception for bad input: what was found, where, and what is allowed."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from reprlib import Repr
 from typing import Any
 
@@ -32,6 +34,15 @@ class InputError(ValueError):
     def in_file(self, file: str) -> "InputError":
         """The same complaint, about this file."""
         return InputError(self.where, self.found, self.allowed, file)
+
+
+@contextmanager
+def within(where: str) -> Iterator[None]:
+    """What is complained about inside is said to be at ``where``."""
+    try:
+        yield
+    except InputError as error:
+        raise (error.at(where) if where else error) from None
 
 
 def one_line(text: str) -> str:

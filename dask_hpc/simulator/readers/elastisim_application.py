@@ -25,7 +25,7 @@ from dask_hpc.simulator.amount import Arguments, Expression, Fixed
 from dask_hpc.simulator.application import Amount, Application, Phase, Task
 from dask_hpc.simulator.readers.elastisim_platform import ElastisimPlatform
 from dask_hpc.simulator.readers.safe_json import flag, need
-from dask_hpc.simulator.readers.yaml_platform import MOST_ITERATIONS
+from dask_hpc.simulator.readers.yaml_application import MOST_ITERATIONS
 
 VECTOR_PATTERNS = ("all_ranks", "total", "uniform", "root_only", "even_ranks", "odd_ranks", "vector")
 MATRIX_PATTERNS = (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.simulator.platform import Platform
-from dask_hpc.simulator.readers.safe_json import read_file
+from dask_hpc.simulator.readers.values import read_file
 
 _LIMIT = 20_000_000  # bytes
 _MOST_NODES = 10_000_000

@@ -6,21 +6,9 @@ from typing import Any, NoReturn
 
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.safe_yaml import check_keys
+from dask_hpc.simulator.readers.values import read_file
 
 _LIMIT = 200_000_000  # bytes
-
-
-def read_file(path: Path, limit: int) -> bytes:
-    """At most ``limit`` bytes of it."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(one_line(str(path)), f"cannot be read: {reason}") from None
-    if len(data) > limit:
-        raise InputError(one_line(str(path)), f"more than {limit:,} bytes", "a smaller file")
-    return data
 
 
 def read_json(path: Path) -> Any:
