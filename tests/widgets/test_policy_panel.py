@@ -3,6 +3,7 @@
 import pytest
 from conftest import hear, until
 from dask_hpc_widgets import PolicyPanel
+from dask_hpc_widgets import view as view_module
 
 from dask_hpc import InputError, Policy
 
@@ -74,6 +75,23 @@ def test_refused_applied_undone(busy):
     assert panel.name == "fcfs" and panel.difference
     hear(panel, do="reset")
     assert panel.name == "easy-backfill" and not panel.difference
+    panel.close()
+
+
+def test_apply_sends_what_was_edited_and_nothing_else(busy, monkeypatch):
+    monkeypatch.setattr(view_module, "_UNHEARD", 0.0)  # nobody looks, as for 30 s
+    busy.set("power-corridor", **{"power.upper": "1 kW"})
+    panel = PolicyPanel(busy)
+    until(lambda: panel.policy.power is not None)
+    busy.set(**{"power.upper": "2 kW"})
+    assert hear(panel, do="edit", path="queue.bias", value=0.75)["problem"] == ""
+    until(lambda: "upper: 2 kW" in panel.yaml)  # it follows, edited or not
+    assert [path for path, _, _ in panel.difference] == ["queue.bias"]
+    panel._end()  # what it does not hear of is not taken back either
+    busy.set(**{"power.upper": "3 kW"})
+    hear(panel, do="apply")
+    in_force = busy.set()["policy"]
+    assert "upper: 3 kW" in in_force and "bias: 0.75" in in_force
     panel.close()
 
 

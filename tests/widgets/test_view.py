@@ -108,6 +108,10 @@ def test_jobs_are_held_resized_and_cancelled(busy):
     until(lambda: len({j["name"]: j for j in busy.status()["jobs"]}["runs"]["nodes"]) == 2)
     assert "1 results" in hear(table, do="protect", job=ids["runs"])["done"]
     assert "cancelled" in hear(table, do="cancel", job=ids["waits"])["done"]
+    until(lambda: len(busy.watch.course.holders) == 2)
+    hear(table, do="cancel", job=ids["runs"])
+    until(lambda: not busy.watch.course.holders)  # the map shows its nodes as nobody's
+    until(lambda: busy.watch.course.jobs[ids["runs"]]["cancelled"])
     table.close()
 
 

@@ -41,8 +41,11 @@ class PolicyPanel(View):
 
     def __init__(self, source: Any = None, policy: Any = None, **traits: Any) -> None:
         choices = Policy.choices()
+        #: the policy in force, what people changed of it, and the policy that makes
         self._base = self._edited = Policy.load(policy or "easy-backfill")
-        self._is_edited = policy is not None
+        self._edits: dict[str, Any] = {}
+        #: whether what is edited is another policy, which does not follow the one in force
+        self._is_other = policy is not None
         self._one_at_a_time = Lock()
         self.set_trait("names", Policy.names())
         self.set_trait(
@@ -63,13 +66,12 @@ class PolicyPanel(View):
     def edit(self, **changes: Any) -> None:
         """Change parameters by key path, as ``Policy.with_``: all or none; ``InputError`` if refused."""
         self._edited = self._edited.with_(**changes)
-        self._is_edited = True
+        self._edits |= changes
         self._show()
 
     def choose(self, policy: Any) -> None:
         """Edit another policy: a ready-made one by name, a file, or a ``Policy``."""
-        self._edited = Policy.load(policy)
-        self._is_edited = True
+        self._edited, self._edits, self._is_other = Policy.load(policy), {}, True
         self.set_trait("refused", {})
         self._show()
 
@@ -77,15 +79,18 @@ class PolicyPanel(View):
         """Nothing of the course is drawn here."""
         return {}
 
-    def shown(self, news: dict[str, Any]) -> dict[str, Any]:
-        """Only what is in force matters here."""
-        if "in_force" in news:
-            in_force = news["in_force"]
-            self._base = Policy.parse(in_force["policy"], name=in_force["name"])
-            if not self._is_edited:
-                self._edited = self._base
-            self._show()
-        return {}
+    def take(self, news: Mapping[str, Any]) -> None:
+        """Follow what is in force: edits are made to that, whatever others change meanwhile."""
+        if "in_force" not in news:
+            return
+        in_force = news["in_force"]
+        self._base = Policy.parse(in_force["policy"], name=in_force["name"])
+        if not self._is_other:
+            try:
+                self._edited = self._base.with_(**self._edits) if self._edits else self._base
+            except InputError:  # it has nothing that could be edited so: what was edited stays as it was
+                self._is_other = True
+        self._show()
 
     async def do_choose(self, asked: Mapping[str, Any]) -> str:
         """Edit another ready-made policy."""
@@ -107,21 +112,27 @@ class PolicyPanel(View):
 
     async def do_reset(self, asked: Mapping[str, Any]) -> str:
         """Back to the policy in force."""
-        self._edited, self._is_edited = self._base, False
-        self.set_trait("refused", {})
+        self._edited = self._base
+        self._forget_edits()
         self._show()
         return "as in force"
 
     async def do_apply(self, asked: Mapping[str, Any]) -> str:
-        """Put it in force."""
-        found = await self._awaited.set(self._edited)
-        self._is_edited = False
+        """Put it in force: another policy as a whole, else only what was edited."""
+        if self._is_other:
+            found = await self._awaited.set(self._edited)
+        else:
+            edited = _flat(self._edited)
+            found = await self._awaited.set(
+                **{path: edited[path] for path, _ in _changes(self._base, self._edited)}
+            )
+        self._forget_edits()
         return f"{found['name']} is in force"
 
     async def do_undo(self, asked: Mapping[str, Any]) -> str:
         """Back to what was in force before; edits are dropped."""
-        self._is_edited = False
-        self.set_trait("refused", {})
+        self._edited = self._base
+        self._forget_edits()
         return await super().do_undo(asked)
 
     async def do_save(self, asked: Mapping[str, Any]) -> str:
@@ -137,6 +148,10 @@ class PolicyPanel(View):
         except OSError as error:
             raise InputError("save", f"{path}: {error.strerror}", "a file that can be written") from None
         return f"saved as {path}"
+
+    def _forget_edits(self) -> None:
+        self._edits, self._is_other = {}, False
+        self.set_trait("refused", {})
 
     def _show(self) -> None:
         """Bring what the front end sees up to date."""

@@ -42,7 +42,7 @@ class View(anywidget.AnyWidget):
     #: parts of the status it shows
     parts: ClassVar[tuple[str, ...]] = ()
     #: what of the news it draws besides the head and the order of jobs; "turned" are jobs in brief, told only
-    #: when their state changes
+    #: when their state changes; a view that draws nothing of them is sent none
     draws: ClassVar[frozenset[str]] = frozenset()
 
     #: all that is remembered of what is over; what is live is asked for by each front end that opens, as
@@ -77,14 +77,13 @@ class View(anywidget.AnyWidget):
     def drawn(self, news: dict[str, Any]) -> dict[str, Any]:
         """News without what this view does not draw: it would cost the page time and memory."""
         always = ("head", "order")
-        found = {k: value for k, value in self.shown(news).items() if k in self.draws or k in always}
+        found = {k: value for k, value in news.items() if k in self.draws or k in always}
         if "turned" in found:
             found["jobs"] = found.pop("turned")
         return found
 
-    def shown(self, news: dict[str, Any]) -> dict[str, Any]:
-        """News as the front end wants them."""
-        return news
+    def take(self, news: Mapping[str, Any]) -> None:
+        """Something is new, whether anybody looks or not."""
 
     def close(self) -> None:
         """Follow the cluster no more, and leave the page."""
@@ -97,6 +96,9 @@ class View(anywidget.AnyWidget):
     def _tell(self, news: dict[str, Any]) -> None:
         if "problem" in news:
             self.problem = news["problem"]
+        self.take(news)
+        if not self.draws:
+            return
         if "problem" in news and "head" in news:
             self._tell_all()  # the watch does so after a problem, of a course that may be another one
         elif not self._falls_behind(news.get("head", {}).get("count", 0)):

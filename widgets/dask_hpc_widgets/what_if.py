@@ -56,10 +56,6 @@ class WhatIf(View):
         self.set_trait("shown_metrics", [[name, *words] for name, words in SHOWN.items()])
         super().__init__(source, **traits)
 
-    def shown(self, news: dict[str, Any]) -> dict[str, Any]:
-        """Nothing of the course is drawn here."""
-        return {"head": news["head"]} if "head" in news else {}
-
     def readable(self) -> str:
         """A line for each policy."""
         if not self.rows:

@@ -1,6 +1,6 @@
 // A policy as a form: a control for each parameter, as its declaration asks for it.
 
-import { claim, fill, h } from "./shared/page.js";
+import { claim, fill, h, tellOfLooks } from "./shared/page.js";
 import { clamp } from "./shared/scale.js";
 
 const STEPS = 200;
@@ -179,7 +179,9 @@ function render({ model, el }) {
   model.on(seen, soon);
   model.on("change:problem change:done", heard);
   show();
+  const quiet = tellOfLooks(model, () => null);
   return () => {
+    quiet();
     cancelAnimationFrame(waits);
     model.off(seen, soon);
     model.off("change:problem change:done", heard);
