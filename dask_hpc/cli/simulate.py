@@ -190,7 +190,7 @@ def simulate(
             _write_trace(results, trace_path)
         if report_path is not None:
             report_path.write_text(report_page(results), encoding="utf-8")
-    for note in loaded.notes:
+    for note in (*loaded.notes, *(note for result in results for note in result.notes)):
         click.echo(f"note: {note}", err=True)
     if as_json:
         click.echo(json.dumps(_as_data(loaded, results), indent=2))

@@ -10,7 +10,7 @@ from dask_hpc.model.errors import InputError
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.built_in.ours import synthetic_day
-from dask_hpc.simulator.machine import Machine, machine_from
+from dask_hpc.simulator.machine import Machine, left_out, machine_from
 from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform
 from dask_hpc.simulator.power import check_powers
 from dask_hpc.simulator.power_trace import PowerTrace
@@ -131,6 +131,7 @@ def simulate(
         workload = load_workload(workload)
     policy = Policy.load(policy)
     record = Record(allotments=allotments)
+    notes: list[str] = []
     if snapshot is not None:
         name = "what if"
         machine = machine_from(snapshot, policy, platform, record)
@@ -138,7 +139,9 @@ def simulate(
     else:
         name = workload.name if isinstance(workload, Workload) else "workload"
         platform = platform_for(workload, nodes, platform)
-        check_powers(workload, platform, policy)
+        if isinstance(workload, Workload):  # jobs that stream are not looked at
+            check_powers(workload, platform, policy)
+            notes = left_out(policy, platform, workload)
         machine = Machine(platform, policy, record)
         until = horizon
     # What exists already is not garbage of ours: not looking through it again and again saves a tenth.
@@ -147,4 +150,4 @@ def simulate(
         machine.run(workload, progress, until)
     finally:
         gc.unfreeze()
-    return Result(name, machine.platform, policy, machine.story, record)
+    return Result(name, machine.platform, policy, machine.story, record, tuple(notes))

@@ -25,7 +25,7 @@ from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.power import SitePower, is_followed, with_tick
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.service import MachineService
-from dask_hpc.simulator.workload import Arrival
+from dask_hpc.simulator.workload import Arrival, Workload
 
 #: seconds for a job of which nothing is known, on a machine of which nothing is known
 _UNKNOWN = 600.0
@@ -55,6 +55,19 @@ class Machine(Engine):
         if is_followed(platform, policy):
             services.append(SitePower(platform, policy.power, record, corridor))
         super().__init__(platform, policy, record, story=story, services=services)
+
+
+def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str]:
+    """A line for each part of a policy that has nothing to go by on this machine with these jobs."""
+    lines = policy.without_body("simulator")
+    if policy.failure is not None and platform.failures is None:
+        lines.append(
+            f"{policy.name}: failure: {policy.failure.name} does nothing: no node of this machine fails"
+        )
+    is_by_io = "io-aware" in (policy.queue.name, policy.malleability and policy.malleability.name)
+    if is_by_io and all(arrival.job.io_intensity is None for arrival in workload):
+        lines.append(f"{policy.name}: io-aware has nothing to go by: no job says its io_intensity, or phases")
+    return lines
 
 
 def machine_from(

@@ -295,11 +295,10 @@ def is_followed(platform: Platform, policy: Policy) -> bool:
     return policy.power is not None or platform.metering is not None
 
 
-def check_powers(workload: object, platform: Platform, policy: Policy) -> None:
-    """Complain about a corridor on a machine of which nobody says what it draws. Jobs that stream are not
-    looked at."""
+def check_powers(workload: Workload, platform: Platform, policy: Policy) -> None:
+    """Complain about a corridor on a machine of which nobody says what it draws."""
     strategy = policy.power
-    if strategy is None or platform.has_powers or not isinstance(workload, Workload):
+    if strategy is None or platform.has_powers:
         return
     is_asked = strategy.follow or _is_bounded(strategy.corridor)
     if is_asked and all(arrival.job.power is None for arrival in workload):

@@ -270,6 +270,8 @@ class Result:
     policy: Policy
     story: Story
     record: Record
+    #: parts of the policy that had nothing to go by here, one line each
+    notes: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> int:
@@ -387,12 +389,13 @@ class Result:
         lines = [
             f"<{self.workload} on {self.nodes} nodes under {self.policy.name}: {len(self.record.id)} jobs"
         ]
+        lines += [f"  note: {note}" for note in self.notes]
         lines += [f"  {name.replace('_', ' ')}: {shown_metric(name, v)}" for name, v in self.metrics.items()]
         return "\n".join(lines) + ">"
 
     def __getstate__(self) -> dict[str, Any]:
         # Cached frames are made again on demand.
-        fields = ("workload", "platform", "policy", "story", "record")
+        fields = ("workload", "platform", "policy", "story", "record", "notes")
         return {name: self.__dict__[name] for name in fields}
 
 

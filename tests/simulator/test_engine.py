@@ -137,3 +137,28 @@ def test_synthetic_load_is_what_was_asked_for():
     jobs = list(synthetic_day(20_000, 256, load=0.7, seed=2))
     work = sum(a.job.nodes * a.runtime for a in jobs)
     assert 0.6 < work / (256 * jobs[-1].job.submitted) < 0.8
+
+
+@pytest.mark.parametrize(
+    ("policy", "workload", "note"),
+    [
+        ("io-lanes", "builtin:ten-jobs", "io: io-lanes does nothing in the simulator"),
+        ("checkpoint-agents", "builtin:ten-jobs", "checkpoint: agents does nothing in the simulator"),
+        ("node-stealing", "builtin:ten-jobs", "no node of this machine fails"),
+        ("io-aware", "builtin:ten-jobs", "no job says its io_intensity"),
+        ("node-stealing", "builtin:node-stealing", ""),
+        ("io-aware", "builtin:io-intensity?jobs=5", ""),
+        ("elastic", "builtin:ten-jobs", ""),
+    ],
+)
+def test_what_a_policy_cannot_do_here_is_said(policy, workload, note):
+    result = simulate(workload, policy=policy)
+    assert len(result.notes) == bool(note)
+    assert all(note in one and note in repr(result) for one in result.notes)
+
+
+def test_a_size_of_the_cluster_is_no_matter_of_a_simulated_machine():
+    policy = Policy.load("fcfs").with_(**{"size.target_duration": "1 min"})
+    assert "size: demand does nothing" in simulate("builtin:ten-jobs", policy=policy).notes[0]
+    assert Policy.load("fcfs").without_body("cluster") == []
+    assert "failure: node-stealing" in Policy.load("node-stealing").without_body("cluster")[0]
