@@ -20,7 +20,6 @@ def files(request, tmp_path):
 
 
 def test_write_read_list_delete(files):
-    files.check()
     assert files.names() == [] and files.names("none") == []
     assert files.write("a/b/c", [b"12", memoryview(b"345"), bytearray()]) == 5
     assert files.read("a/b/c") == b"12345" and files.size("a/b/c") == 5
@@ -117,7 +116,29 @@ def test_the_third_time(tmp_path):
 def test_where_nothing_can_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(Trouble) as told:
-        Files(f"{tmp_path}/file/s").check()
+        Files(f"{tmp_path}/file/s").write("a", [b""])
     assert told.value.errno == errno.ENOTDIR and str(tmp_path) in told.value.strerror
     with pytest.raises(Trouble, match="Protocol not known"):
-        Files("nosuch://a/b").check()
+        Files("nosuch://a/b").write("a", [b""])
+
+
+def test_a_file_is_on_disk_before_it_has_its_name_and_its_folder_after(tmp_path, monkeypatch):
+    told = []
+
+    def said(what, call):
+        def hears(*args):
+            told.append((what, os.readlink(f"/proc/self/fd/{args[0]}") if what == "sync" else args[1]))
+            return call(*args)
+
+        return hears
+
+    monkeypatch.setattr(os, "fsync", said("sync", os.fsync))
+    monkeypatch.setattr(os, "replace", said("name", os.replace))
+    Files(str(tmp_path)).write("a/b", [b"1"])
+    folder = str(tmp_path / "a")
+    (parent, (what, new), named, synced) = told
+    assert parent == ("sync", str(tmp_path)) and what == "sync" and new.startswith(f"{folder}/.new-b")
+    assert named == ("name", f"{folder}/b") and synced == ("sync", folder)
+    told.clear()
+    Files(str(tmp_path), lasting=False).write("a/c", [b"1"])
+    assert told == [("name", f"{folder}/c")]

@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays, scalar_dtypes
 
+from dask_hpc.checkpoint.store import value as store_value
 from dask_hpc.checkpoint.worker import rescue
 from dask_hpc.checkpoint.worker.rescue import Store, Unreadable, is_content_key, may_be_stored
 
@@ -48,7 +50,7 @@ def test_arrays_come_back_bit_for_bit_without_pickle(tmp_path_factory, value, or
     value = np.asarray(value, order=order)
     store.write(KEY, value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rescue.pickle, "loads", None)
+        patch.setattr(store_value.pickle, "loads", None)
         found = store.read(KEY)
     assert (found.dtype, found.shape, found.tobytes()) == (value.dtype, value.shape, value.tobytes())
     assert found.flags.writeable and found.flags.f_contiguous == value.flags.f_contiguous
@@ -94,7 +96,7 @@ def test_nothing_foreign_is_unpickled(store, tmp_path):
     with pytest.raises(Unreadable):
         store.read(KEY)
     path(store, KEY).unlink()
-    with pytest.raises(Unreadable, match="No such file"):
+    with pytest.raises(Unreadable, match="not there"):
         store.read(KEY)
 
 
@@ -181,3 +183,13 @@ def test_what_is_no_directory_is_an_oserror(tmp_path, where):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError):
         Store(str(tmp_path / where), "run").open()
+
+
+def test_files_of_the_first_format_are_read(tmp_path):
+    """Written by the release before this format."""
+    with ZipFile(Path(__file__).parent / "first_format.zip") as archive:
+        archive.extractall(tmp_path)
+    (tmp_path / "results" / rescue._KEY_FILE).chmod(0o600)
+    store = Store(str(tmp_path / "results"), "run-2")
+    assert len(store.open()) == 2 and store.read(f"inc-{TOKEN}") == {"a": [1, (2,)]}
+    assert (store.read((f"ones-{TOKEN}", 0)) == np.arange(6.0).reshape(2, 3)).all()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from zipfile import ZipFile
 
 import dask.array as da
 import numpy as np
@@ -140,3 +141,22 @@ def test_values_of_every_node_follow_their_rules(client, tmp_path):
     assert fewer["dt"] == 0.5 and fewer["n"] == 2 and fewer["kept"] == 7.0
     assert list(fewer["rank"].values()) == [0, 1]
     assert dask_hpc.restore("run", str(tmp_path), item="dt", nodes=1, on_resize={"dt": "constant"})[0] == 7.0
+
+
+def test_versions_of_the_first_release_are_read_and_go_on(client, tmp_path):
+    with ZipFile(Path(__file__).parent / "first_format.zip") as archive:
+        archive.extractall(tmp_path)
+    dataset = xr.Dataset(
+        {"u": (("t", "x"), np.arange(12.0).reshape(3, 4))}, {"x": list("abcd")}, {"title": "first"}
+    )
+    for version, step, dt in ((1, 3, 0.5), (2, 4, 0.25)):
+        found, meta = dask_hpc.restore(
+            "run", str(tmp_path / "plain"), version, on_resize={"rank": "constant"}
+        )
+        xr.testing.assert_identical(found["u"].compute(), dataset)
+        assert (meta.step, found["dt"], found["rank"]) == (step, dt, {"a": 1})
+    found, _ = dask_hpc.restore("run", str(tmp_path / "secret"), key=KEY)
+    xr.testing.assert_identical(found["u"].compute(), dataset)
+    chunked = dataset.chunk(t=2, x=3)
+    save(client, str(tmp_path / "plain"), "run", {"u": chunked}, services=Services("always"))
+    assert links(tmp_path / "plain") == 2 * (4 + 1)

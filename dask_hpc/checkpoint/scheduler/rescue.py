@@ -40,9 +40,7 @@ class Rescue:
         try:
             self._names = store.open()
         except OSError as error:
-            what = error.strerror or str(error)
-            where = error.filename or store.directory
-            self._tell("rescue", one_line(f"hpc.rescue: {where}: {what}; nothing is stored"))
+            self._tell("rescue", one_line(f"hpc.rescue: {error.strerror or error}; nothing is stored"))
         else:
             self.store = store
             self._loader = compat.Portable(compat.pickled(Loader(store)))

@@ -4,8 +4,6 @@ On a local or mounted file system a file is written under another name, flushed 
 its folder is flushed. Other stores (any fsspec URL: object stores, memory) put a file as a whole by
 themselves. A file that is the same as one that is there already is a second name for it where file systems
 have such (hard links), else a copy made by the store.
-
-Workers get this module by value: it imports nothing of ours but its neighbour.
 """
 
 import os
@@ -34,10 +32,11 @@ class Missing(Trouble):
 class Files:
     """The files below one folder, which may be a path or any URL that fsspec knows. Paths are relative,
     with slashes. Every method may raise ``Trouble``. ``lasting`` files outlive a crash of the machine, others
-    that of the process only."""
+    that of the process only; ``is_private``: nobody else may read them."""
 
-    def __init__(self, root: str, *, lasting: bool = True) -> None:
+    def __init__(self, root: str, *, lasting: bool = True, is_private: bool = False) -> None:
         self._lasting = lasting
+        self._modes = (0o700, 0o600) if is_private else (0o777, 0o666)
         self.root = os.path.abspath(root) if is_local(root) else root.rstrip("/")
         self.is_local = is_local(root)
         if root.startswith("file://"):
@@ -68,12 +67,10 @@ class Files:
                 return len(body)
             folder, name = os.path.split(target)
             if make_folder:
-                _make_folder(folder)
+                self._make_folder(folder)
             new = os.path.join(folder, f"{UNFINISHED}{name}-{token_hex(4)}")
             try:
-                with open(
-                    os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb", buffering=0
-                ) as file:
+                with self._new(new) as file:
                     reach(f"{point}-begun")
                     size = 0
                     for frame in frames:
@@ -121,8 +118,8 @@ class Files:
         with _told(target):
             try:
                 if self.is_local:
-                    _make_folder(os.path.dirname(target))
-                    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+                    self._make_folder(os.path.dirname(target))
+                    with self._new(target) as file:
                         file.write(body)
                 elif self._fs.exists(target):
                     return False
@@ -151,7 +148,7 @@ class Files:
             if not self.is_local:
                 self._fs.cp_file(source, target)
                 return
-            _make_folder(os.path.dirname(target))
+            self._make_folder(os.path.dirname(target))
             with suppress(FileNotFoundError):
                 os.unlink(target)
             try:
@@ -206,18 +203,16 @@ class Files:
                 if name.startswith(UNFINISHED) and os.path.isdir(one):
                     shutil.rmtree(one, onerror=_only_gone)
 
-    def check(self) -> None:
-        """Whether files can be written here at all."""
-        name = f"{UNFINISHED}probe-{token_hex(4)}"
-        target = self.path(name)
-        with _told(self.root):
-            if not self.is_local:
-                self._fs.pipe_file(target, b"")
-                self._fs.rm_file(target)
-                return
-            _make_folder(self.root)
-            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            os.unlink(target)
+    def _new(self, path: str) -> Any:
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, self._modes[1])
+        return open(opened, "wb", buffering=0)
+
+    def _make_folder(self, folder: str) -> None:
+        if not os.path.isdir(folder):
+            self._make_folder(os.path.dirname(folder))
+            with suppress(FileExistsError):
+                os.mkdir(folder, self._modes[0])
+            _sync_folder(os.path.dirname(folder))
 
     @property
     def _fs(self) -> Any:
@@ -253,14 +248,6 @@ def _write_all(file: Any, frame: Any) -> int:
     while written < view.nbytes:
         written += file.write(view[written:])
     return written
-
-
-def _make_folder(folder: str) -> None:
-    if not os.path.isdir(folder):
-        _make_folder(os.path.dirname(folder))
-        with suppress(FileExistsError):
-            os.mkdir(folder)
-        _sync_folder(os.path.dirname(folder))
 
 
 def _sync_folder(folder: str) -> None:

@@ -1,41 +1,46 @@
 """A store of results on a shared directory: written when the last worker that has them must go, and read
 when they are needed again, by the same cluster or by the next one.
 
-One file per result, named by a hash of its key, written under another name, flushed to disk and renamed: a
-file is there as a whole or not at all. It starts with a line that says what it is and ends with a keyed hash
-(blake2b) of all before, so a damaged file is told apart from a good one, and a file of somebody else from one
-of ours. The hash's key lies in the directory, readable for its owner alone, and is not used if it belongs to
-another user or others may read it. Nothing is unpickled before the hash was found right: whoever can make us
-unpickle something could write as us already. Plain numpy arrays are not pickled at all.
+One file per result, named by a hash of its key: a line that says what it is, the value as in any store
+(``store.value``), and a keyed hash (blake2b) of all before, so a damaged file is told apart from a good one,
+and a file of somebody else from one of ours. The hash's key lies in the directory, readable for its owner
+alone, and is not used if it belongs to another user or others may read it. Nothing is unpickled before the
+hash was found right: whoever can make us unpickle something could write as us already.
 
 A key with a content token in it (keys of collections, of ``submit`` with ``pure=True``) means the same result
 in every cluster, and a changed input has another key. Any other key means something in one cluster only: its
 file has a name that nobody else looks for, and goes when control ends. The files of content keys stay until
 the user deletes them.
-
-Workers get this module by value: it imports nothing of ours.
 """
 
 import json
 import os
 import re
 import stat
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import Path
+from io import BytesIO
+from itertools import accumulate, pairwise
 from secrets import token_bytes, token_hex
-from typing import Any, BinaryIO
+from typing import Any
 
+import numpy as np
 from distributed import Reschedule, get_worker
 from distributed.protocol import pickle
+
+from dask_hpc.checkpoint.store.files import Files, Trouble
+from dask_hpc.checkpoint.store.value import decode, encode
 
 UNREADABLE = "hpc-unreadable"  # of the events that say a file could not be read
 _KEY_FILE = ".hpc-rescue-key"
 _SUFFIX = ".result"
-_FORMAT = "dask-hpc result 1"
+_FORMAT, _FIRST_FORMAT = "dask-hpc result 2", "dask-hpc result 1"
 _TRIES = 3  # at a file that cannot be read
 _DIGEST = 32  # bytes
+_ALIGNED = 64  # bytes
+_LONGEST_LINE = 100_000  # that says what is in a file
 _TOKEN = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 #: tasks of Dask's shuffles do more than their results tell
 _SHUFFLES = ("shuffle", "p2p")
@@ -59,29 +64,25 @@ def may_be_stored(key: Hashable) -> bool:
 
 @dataclass(frozen=True)
 class Store:
-    """The results in one directory. ``run`` tells one cluster from another."""
+    """The results in one directory. ``run`` tells one cluster from another. Raises ``OSError``."""
 
     directory: str
     run: str
 
     def open(self) -> set[str]:
         """Make the directory ours if it is new. Gives the names of the files in it: the one listing."""
-        os.makedirs(self.directory, mode=0o700, exist_ok=True)
-        path = Path(self.directory, _KEY_FILE)
-        if not path.exists():
-            new = Path(self.directory, f"{_KEY_FILE}.{token_hex(8)}")
-            self._write_file(new, lambda file: file.write(token_bytes(_DIGEST)))
-            try:
-                os.link(new, path)  # whole at once; the first of several wins
-            except FileExistsError:
-                pass
-            finally:
-                new.unlink()
+        files = self._files
+        if _KEY_FILE not in files.names():
+            new = f"{_KEY_FILE}.{token_hex(8)}"
+            files.write(new, [token_bytes(_DIGEST)])
+            with suppress(FileExistsError):
+                os.link(files.path(new), files.path(_KEY_FILE))  # whole at once; the first of several wins
+            files.delete(new)
         self._secret()
-        probe = Path(self.directory, f".{token_hex(8)}")
-        self._write_file(probe, lambda file: file.write(b"can be written"))
-        probe.unlink()
-        return {entry.name for entry in os.scandir(self.directory) if entry.name.endswith(_SUFFIX)}
+        probe = f".{token_hex(8)}"
+        files.write(probe, [b"can be written"])
+        files.delete(probe)
+        return {name for name in files.names() if name.endswith(_SUFFIX)}
 
     def name(self, key: Hashable) -> str:
         """The file of that key."""
@@ -90,104 +91,66 @@ class Store:
 
     def write(self, key: Hashable, value: Any) -> int:
         """Store a result. Gives the size of its file in bytes."""
-        path = Path(self.directory, self.name(key))
-        new = path.with_name(f".{path.name}.{token_hex(8)}")
-        secret = self._secret()
-        try:
-            size = self._write_file(new, lambda file: _Signed(file, secret).dump(key, value))
-            os.replace(new, path)
-        except BaseException:
-            new.unlink(missing_ok=True)
-            raise
-        self._sync_directory()
-        return size
+        signed = blake2b(key=self._secret(), digest_size=_DIGEST)
+        encoded = encode(value)
+        frames: list[Any] = [_padded(json.dumps(encoded.head).encode()), *encoded.frames]
+        told = {"format": _FORMAT, "key": repr(key), "sizes": [memoryview(one).nbytes for one in frames]}
+        frames.insert(0, _padded(json.dumps(told).encode()))
+        for frame in frames:
+            signed.update(frame)
+        return self._files.write(self.name(key), [*frames, signed.digest()])
 
     def read(self, key: Hashable) -> Any:
         """The result of that key, or ``Unreadable``."""
-        path = Path(self.directory, self.name(key))
+        name = self.name(key)
         try:
             secret = self._secret()
-            content = memoryview(path.read_bytes())
+            content = memoryview(self._files.load(name))
         except OSError as error:
-            raise Unreadable(f"{path.name}: {error.strerror or error}") from None
+            raise Unreadable(f"{name}: {error.strerror or error}") from None
         body, digest = content[:-_DIGEST], content[-_DIGEST:]
         if blake2b(body, key=secret, digest_size=_DIGEST).digest() != digest:
-            raise Unreadable(f"{path.name}: damaged, or not written by us")
-        head, _, _ = bytes(body[:100_000]).partition(b"\n")
-        told = json.loads(head)
-        if told.get("format") != _FORMAT or told.get("key") != repr(key):
-            raise Unreadable(f"{path.name}: holds something else")
-        return _load(told["kind"], body[len(head) + 1 :])
+            raise Unreadable(f"{name}: damaged, or not written by us")
+        line, _, _ = bytes(body[:_LONGEST_LINE]).partition(b"\n")
+        at, told = len(line) + 1, json.loads(line)
+        if told.get("format") not in (_FORMAT, _FIRST_FORMAT) or told.get("key") != repr(key):
+            raise Unreadable(f"{name}: holds something else")
+        if told["format"] == _FIRST_FORMAT:
+            return _read_first(told["kind"], body[at:])
+        ends = [*accumulate(told["sizes"], initial=at)]
+        head, *frames = (body[begin:end] for begin, end in pairwise(ends))
+        return decode(json.loads(bytes(head)), frames, may_unpickle=True)
 
     def delete(self, key: Hashable) -> None:
         """The result is not kept any longer."""
-        Path(self.directory, self.name(key)).unlink(missing_ok=True)
+        self._files.delete(self.name(key))
+
+    @property
+    def _files(self) -> Files:
+        return Files(self.directory, is_private=True)
 
     def _secret(self) -> bytes:
-        path = Path(self.directory, _KEY_FILE)
+        path = self._files.path(_KEY_FILE)
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             found = os.fstat(file.fileno())
             if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-                raise PermissionError(13, "its key must belong to this user, and to nobody else", str(path))
+                raise Trouble(13, f"{path}: its key must belong to this user, and to nobody else", path)
             secret = file.read()
         if len(secret) != _DIGEST:
-            raise PermissionError(13, "its key is damaged", str(path))
+            raise Trouble(13, f"{path}: its key is damaged", path)
         return secret
 
-    @staticmethod
-    def _write_file(path: Path, write: Callable[[BinaryIO], Any]) -> int:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-            return file.tell()
 
-    def _sync_directory(self) -> None:
-        directory = os.open(self.directory, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+def _padded(line: bytes) -> bytes:
+    """What comes after it begins where an array may."""
+    return line + b" " * (-(len(line) + 1) % _ALIGNED) + b"\n"
 
 
-class _Signed:
-    """Writes to a file and hashes what it writes."""
-
-    def __init__(self, file: BinaryIO, secret: bytes) -> None:
-        self._file = file
-        self._hash = blake2b(key=secret, digest_size=_DIGEST)
-
-    def write(self, data: Any) -> int:
-        """As of a file."""
-        self._hash.update(data)
-        return self._file.write(data)
-
-    def dump(self, key: Hashable, value: Any) -> None:
-        """The whole file."""
-        kind = "array" if _is_plain_array(value) else "pickle"
-        self.write(json.dumps({"format": _FORMAT, "key": repr(key), "kind": kind}).encode() + b"\n")
-        if kind == "array":
-            import numpy
-
-            numpy.lib.format.write_array(self, value, allow_pickle=False)
-        else:
-            self.write(pickle.dumps(value))
-        self._file.write(self._hash.digest())
-
-
-def _is_plain_array(value: Any) -> bool:
-    kind = type(value)
-    return kind.__module__ == "numpy" and kind.__name__ == "ndarray" and not value.dtype.hasobject
-
-
-def _load(kind: str, body: memoryview) -> Any:
-    if kind != "array":
-        return pickle.loads(body)
-    from io import BytesIO
-
-    import numpy
-
-    return numpy.lib.format.read_array(BytesIO(body), allow_pickle=False)
+def _read_first(kind: str, body: memoryview) -> Any:
+    """What is in a file of the first format: an array as numpy writes it, or a pickle."""
+    if kind == "array":
+        return np.lib.format.read_array(BytesIO(body), allow_pickle=False)
+    return pickle.loads(body)
 
 
 @dataclass(frozen=True)
