@@ -5,8 +5,8 @@ from made_up_tree import MadeUpTree
 
 from dask_hpc.power.model import PowerModel
 from dask_hpc.power.worker.caps import NodeCap, PackageCaps
+from dask_hpc.power.worker.meters import Rapl
 from dask_hpc.power.worker.node_meter import NodeMeter
-from dask_hpc.power.worker.rapl import Rapl
 
 LIMIT = "intel-rapl:0/constraint_0_power_limit_uw"
 

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 from made_up_tree import SPAN, MadeUpTree, denying
 
 from dask_hpc.power.model import PowerModel
-from dask_hpc.power.worker.meters import Hwmon
+from dask_hpc.power.worker.meters import Hwmon, Rapl
 from dask_hpc.power.worker.node_meter import NodeMeter, ThisNode
-from dask_hpc.power.worker.rapl import Rapl
 from dask_hpc.power.worker.sensors import SensorRow
 
 MODEL = PowerModel(100, 400, 20, 80)

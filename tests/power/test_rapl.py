@@ -3,7 +3,7 @@
 import pytest
 from made_up_tree import SPAN, MadeUpTree, denying
 
-from dask_hpc.power.worker.rapl import Rapl
+from dask_hpc.power.worker.meters import Rapl
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from dask_hpc.model.node import Nodes
 from dask_hpc.model.power import Corridor, PowerView
 from dask_hpc.policy import Policy
 from dask_hpc.power.scheduler.corridor_source import CorridorSource
-from dask_hpc.power.scheduler.forecasting import Forecasting
+from dask_hpc.power.scheduler.forecasts import LiveForecasts
 from dask_hpc.power.scheduler.job_power import JobPowers, default_path
 from dask_hpc.power.scheduler.meters import Meter, NodeUse, SimulatedMeter, WorkerMeter
 from dask_hpc.power.scheduler.sight import NodeReading, Sight, in_doubt, total
@@ -85,7 +85,7 @@ class PowerWatch:
         self.sight: Sight | None = None
         self.source: CorridorSource | None = None
         self._meters = worker_meters(scheduler, self._count_error)
-        self._forecasting: Forecasting | None = None
+        self._forecasting: LiveForecasts | None = None
         self._timer: Any = None
         #: when the next look is
         self._due = 0.0
@@ -162,7 +162,7 @@ class PowerWatch:
         control = self._control
         if is_wanted and self._forecasting is None:
             period = control.settings["power-interval"]
-            self._forecasting = Forecasting(control.tell, control.count_error, period=period)
+            self._forecasting = LiveForecasts(control.tell, control.count_error, period=period)
         elif self._forecasting is not None and not is_wanted:
             self._forecasting.close()
             self._forecasting = None

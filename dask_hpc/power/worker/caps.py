@@ -12,8 +12,8 @@ from contextlib import suppress
 from distributed import WorkerPlugin
 
 from dask_hpc.model.errors import InputError, shown
+from dask_hpc.power.worker.meters import POWERCAP
 from dask_hpc.power.worker.node_meter import NodePower
-from dask_hpc.power.worker.rapl import PLACE
 from dask_hpc.power.worker.sensors import OneProcess, read_text, why_not
 
 _LIMIT = "constraint_0_power_limit_uw"
@@ -30,7 +30,7 @@ class PackageCaps:
     """Caps all packages of this node alike. One process of a machine at a time can."""
 
     def __init__(self, root: str = "/", write: "Write | None" = None, one: str = "dask-hpc-cap") -> None:
-        self._place = os.path.join(root, PLACE)
+        self._place = os.path.join(root, POWERCAP)
         self._write = write or write_text
         self._one = OneProcess(one)
         #: by file, as they were before us

@@ -1,9 +1,10 @@
-"""Sensors of power that Linux shows under ``/sys/class/hwmon``; the ACPI power meter is the whole node's."""
+"""The sensors of power that a node may have: RAPL, hwmon, IPMI and NVML."""
 
 import os
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -12,13 +13,155 @@ from dask_hpc.power.worker.sensors import (
     EnergyCounter,
     OneProcess,
     Read,
+    SensorKind,
     SensorRow,
+    number,
     read_text,
     why_not,
 )
 
-PLACE = "sys/class/hwmon"
-_DOUBT = 0.05  # of the watts, where a sensor does not say how accurate it is
+POWERCAP = "sys/class/powercap"
+# Share of the watts, as half-width of a 95 % interval. Intel gives none; comparisons with other meters find a
+# few per cent for packages and up to a fifth for memory (Desrochers and others, MEMSYS 2016).
+_RAPL_DOUBT: dict[Covers, float] = {"processor": 0.05, "memory": 0.2, "node": 0.05, "other": 0.2}
+# Watts that a zone cannot exceed for longer than an instant, if its limits do not say more.
+_RAPL_BOUND: dict[Covers, float] = {"processor": 1000.0, "memory": 500.0, "node": 5000.0, "other": 1000.0}
+_SLACK = 1.5  # peaks above the limit that a zone has
+_LEAST_BOUND = 250.0  # watts: a small limit may be a cap that somebody set, not what the zone can do
+_CONSTRAINTS = 4  # long term, short term and peaks
+_SECOND = "intel-rapl-mmio:"
+_RIGHTS = "as root: chmod a+r {}/*/energy_uj (a tmpfiles.d or udev rule keeps it over a boot)"
+
+
+class Rapl(SensorKind):
+    """Energy counters of processors and memory, as Linux shows them under ``/sys/class/powercap``.
+
+    Zones are called ``intel-rapl:0`` (a package, also on AMD's processors), ``intel-rapl:0:1`` (a part of it)
+    and so on. A package counts its cores and what is on the chip; memory (``dram``) is beside it, though it
+    lies under it in the tree; ``psys`` counts the whole node, so it is not added to the packages. Laptops
+    show a package a second time as ``intel-rapl-mmio:0``. Kernels since 5.10 let only root read the counters,
+    because they tell of other people's work as well.
+    """
+
+    def __init__(self, root: str = "/", read: Read = read_text) -> None:
+        self._place = os.path.join(root, POWERCAP)
+        self._read = read
+        #: by name of the folder; None of those that count no energy
+        self._zones: dict[str, _Zone | None] = {}
+        #: by sensor: what was there once and is missed
+        self._gone: dict[str, SensorRow] = {}
+
+    def sense(self, now: float, use: float) -> list[SensorRow]:
+        """All zones now."""
+        try:
+            names = {name for name in os.listdir(self._place) if ":" in name}
+        except OSError as error:
+            names = set()
+            if not self._zones and not self._gone:
+                return [self._nothing(why_not(error, self._place))]
+        for name in self._zones.keys() - names:
+            self._lose(name)
+        rows = [row for name in sorted(names, key=_order) if (row := self._zone(name, now, use))]
+        return rows + list(self._gone.values()) or [self._nothing(f"no zone with a counter in {self._place}")]
+
+    def _nothing(self, problem: str) -> SensorRow:
+        fix = "modprobe intel_rapl_msr (Intel, AMD); virtual machines rarely have it"
+        return SensorRow("rapl", "", "processor", problem=problem, fix=fix)
+
+    def _lose(self, name: str) -> None:
+        zone = self._zones.pop(name)
+        if zone is not None and not zone.within and not self._twin(zone):  # else it is not missed
+            self._gone[zone.sensor] = SensorRow(
+                "rapl", zone.sensor, zone.covers, problem="it has disappeared"
+            )
+
+    def _zone(self, name: str, now: float, use: float) -> SensorRow | None:
+        path = os.path.join(self._place, name, "energy_uj")
+        try:
+            if name not in self._zones:
+                self._zones[name] = zone = self._discover(name)
+                self._gone.pop(zone.sensor if zone else "", None)
+        except OSError:  # it has gone while we looked
+            return None
+        zone = self._zones[name]
+        if zone is None:
+            return None
+        row = SensorRow("rapl", zone.sensor, zone.covers, within=zone.within or self._twin(zone))
+        try:
+            energy = float(self._read(path)) / 1e6
+        except (OSError, ValueError) as error:
+            zone.counter.lose()
+            fix = _RIGHTS.format(self._place) if isinstance(error, PermissionError) else ""
+            return row._replace(problem=why_not(error, path), fix=fix)
+        watts, problem = zone.counter.look(now, energy, use)
+        return row._replace(
+            watts=watts, uncertainty=_RAPL_DOUBT[zone.covers] * (watts or 0.0), problem=problem
+        )
+
+    def _discover(self, name: str) -> "_Zone | None":
+        """What a zone is; None if it is no counter of energy."""
+        folder = os.path.join(self._place, name)
+        files = set(os.listdir(folder))
+        if "energy_uj" not in files:
+            return None
+        label = self._read(os.path.join(folder, "name")).strip()
+        span = number(self._read, os.path.join(folder, "max_energy_range_uj"))
+        parent = name.rpartition(":")[0]
+        is_nested = ":" in parent
+        covers = _covers(label, is_nested)
+        sensor, within = label, ""
+        if is_nested:
+            above = self._zones.get(parent)
+            package = above.sensor if above else parent
+            sensor = f"{package} {label}"
+            within = "" if covers == "memory" else package
+        elif name.startswith(_SECOND):
+            sensor = f"{label} (mmio)"
+        counter = EnergyCounter(span / 1e6 if span else None, self._bound(folder, files, covers))
+        return _Zone(label, sensor, covers, within, counter)
+
+    def _twin(self, zone: "_Zone") -> str:
+        """The package that this zone shows a second time, if it does."""
+        if zone.sensor != f"{zone.label} (mmio)":
+            return ""
+        return zone.label if any(one and one.sensor == zone.label for one in self._zones.values()) else ""
+
+    def _bound(self, folder: str, files: set[str], covers: Covers) -> float:
+        limits = [
+            number(self._read, os.path.join(folder, f"constraint_{which}_{what}"))
+            for which in range(_CONSTRAINTS)
+            for what in ("power_limit_uw", "max_power_uw")
+            if f"constraint_{which}_{what}" in files
+        ]
+        most = max((limit for limit in limits if limit), default=0.0) / 1e6
+        return max(_LEAST_BOUND, _SLACK * most) if most else _RAPL_BOUND[covers]
+
+
+@dataclass
+class _Zone:
+    label: str
+    sensor: str
+    covers: Covers
+    within: str
+    counter: EnergyCounter
+
+
+def _covers(label: str, is_nested: bool) -> Covers:
+    if label == "psys":
+        return "node"
+    if label.startswith("dram"):
+        return "memory"
+    return "other" if is_nested else "processor"
+
+
+def _order(name: str) -> tuple[bool, str, list[int]]:
+    """Packages before their parts, and what is mapped into memory last."""
+    kind, *numbers = name.split(":")
+    return kind.endswith("mmio"), kind, [int(one) if one.isdecimal() else -1 for one in numbers]
+
+
+HWMON = "sys/class/hwmon"
+_HWMON_DOUBT = 0.05  # of the watts, where a sensor does not say how accurate it is
 _CHANNELS = 32
 #: what the sensors of these drivers speak of; nobody knows it of all others, so those are shown and not used
 _COVERS: dict[str, Covers] = {
@@ -33,11 +176,11 @@ _COVERS: dict[str, Covers] = {
 _TOTAL = {"corsairpsu": "power total"}
 
 
-class Hwmon:
-    """All power sensors under ``root``."""
+class Hwmon(SensorKind):
+    """All power sensors that Linux shows under ``/sys/class/hwmon``; ACPI's is the whole node's."""
 
     def __init__(self, root: str = "/", read: Read = read_text) -> None:
-        self._place = os.path.join(root, PLACE)
+        self._place = os.path.join(root, HWMON)
         self._read = read
 
     def sense(self, now: float, use: float) -> list[SensorRow]:
@@ -92,21 +235,20 @@ class Hwmon:
         try:
             return float(self._read(f"{path}_accuracy").strip().rstrip("%")) / 100
         except (OSError, ValueError):
-            return _DOUBT
+            return _HWMON_DOUBT
 
 
 _COMMAND = ("dcmi", "power", "reading")
 _ANSWER = re.compile(r"Instantaneous power reading:\s*(\d+)\s*Watts")
 _EVERY = 10.0  # seconds between questions: an answer costs a process, and the controller is slow
-_AGAIN = 300.0  # seconds until the next question after one that failed
-_DOUBT_OF_IPMI = 0.05  # of the watts
+_IPMI_AGAIN = 300.0  # seconds until the next question after one that failed
+_IPMI_DOUBT = 0.05  # of the watts
 _DEVICES = ("dev/ipmi0", "dev/ipmi/0", "dev/ipmidev/0")
 
 
-class Ipmi:
-    """Asks every ten seconds, and answers the same in between; blocks while it asks, for ``patience``
-    seconds at most.
-    """
+class Ipmi(SensorKind):
+    """The node's management controller. Asks every ten seconds, and answers the same in between; blocks while
+    it asks, for ``patience`` seconds at most."""
 
     def __init__(
         self,
@@ -126,7 +268,7 @@ class Ipmi:
         """What the controller said last."""
         if now >= self._next:
             self._last = self._ask()
-            self._next = now + (_AGAIN if self._last.watts is None else _EVERY)
+            self._next = now + (_IPMI_AGAIN if self._last.watts is None else _EVERY)
         return [self._last]
 
     def _ask(self) -> SensorRow:
@@ -159,20 +301,20 @@ class Ipmi:
         if watts <= 0:
             words = (told.stderr or told.stdout).strip().splitlines() or ["it says nothing"]
             return row._replace(problem=f"{self._command}: {words[0]}")
-        return row._replace(watts=watts, uncertainty=_DOUBT_OF_IPMI * watts)
+        return row._replace(watts=watts, uncertainty=_IPMI_DOUBT * watts)
 
     def close(self) -> None:
         """Let another process ask."""
         self._one.release()
 
 
-_DOUBT_OF_NVML = 0.05  # of the watts; NVIDIA says so of its boards
-_BOUND = 3000.0  # watts that a board cannot exceed
-_AGAIN_OF_NVML = 300.0  # seconds until the next try where there is none
+_NVML_DOUBT = 0.05  # of the watts; NVIDIA says so of its boards
+_GPU_BOUND = 3000.0  # watts that a board cannot exceed
+_NVML_AGAIN = 300.0  # seconds until the next try where there is none
 
 
-class Nvml:
-    """All GPUs. ``library`` is what to import; ``root`` is not used, a driver has no file tree."""
+class Nvml(SensorKind):
+    """GPUs of NVIDIA's. ``library`` is what to import; ``root`` is not used, a driver has no file tree."""
 
     def __init__(self, root: str = "/", library: str = "pynvml") -> None:
         self._library = library
@@ -188,7 +330,7 @@ class Nvml:
                 return self._nothing
             problem, fix = self._open()
             if problem:
-                self._next = now + _AGAIN_OF_NVML
+                self._next = now + _NVML_AGAIN
                 self._nothing = [SensorRow("nvml", "", "gpu", problem=problem, fix=fix)]
                 return self._nothing
         return [gpu.sense(self._nvml, now) for gpu in self._gpus]
@@ -225,7 +367,7 @@ class _Gpu:
     def __init__(self, index: int, handle: Any) -> None:
         self._row = SensorRow("nvml", f"gpu-{index}", "gpu")
         self._handle = handle
-        self._energy: EnergyCounter | None = EnergyCounter(None, _BOUND)
+        self._energy: EnergyCounter | None = EnergyCounter(None, _GPU_BOUND)
 
     def sense(self, nvml: Any, now: float) -> SensorRow:
         try:
@@ -234,7 +376,7 @@ class _Gpu:
                 watts = nvml.nvmlDeviceGetPowerUsage(self._handle) / 1e3
         except nvml.NVMLError as error:
             return self._row._replace(problem=str(error))
-        return self._row._replace(watts=watts, uncertainty=_DOUBT_OF_NVML * watts)
+        return self._row._replace(watts=watts, uncertainty=_NVML_DOUBT * watts)
 
     def _mean(self, nvml: Any, now: float) -> float | None:
         """Since the last look, from the counter of energy that newer boards have."""

@@ -16,8 +16,7 @@ from math import sqrt
 
 from dask_hpc.model.power import Reading, Source
 from dask_hpc.power.model import PowerModel, calibrate
-from dask_hpc.power.worker.meters import Hwmon, Ipmi, Nvml
-from dask_hpc.power.worker.rapl import Rapl
+from dask_hpc.power.worker.meters import Hwmon, Ipmi, Nvml, Rapl
 from dask_hpc.power.worker.sensors import Busy, Processors, SensorKind, SensorRow
 
 # What a busy server's power goes into: 61 % processors, 18 % memory, the rest boards, disks, network, fans
@@ -70,9 +69,7 @@ class NodeMeter:
     def close(self) -> None:
         """Let go of what the meters hold."""
         for meter in self.meters:
-            close = getattr(meter, "close", None)
-            if close is not None:
-                close()
+            meter.close()
 
     def _sense(self, meter: SensorKind, now: float, use: float) -> Sequence[SensorRow]:
         try:

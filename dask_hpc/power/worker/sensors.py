@@ -1,10 +1,10 @@
-"""What one sensor says at one instant, and what every meter can do."""
+"""What sensors of a node are made of: what one says, energy counters, and how busy the processors are."""
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import psutil
 
@@ -30,15 +30,16 @@ class SensorRow(NamedTuple):
     within: str = ""
 
 
-class SensorKind(Protocol):
-    """A kind of sensor. Never raises; where it finds none it says why, in one row without watts. One that
-    holds something has a method ``close`` as well.
-    """
+class SensorKind:
+    """A kind of sensor. Never raises; where it finds none it says why, in one row without watts."""
 
-    def sense(self, now: float, use: float) -> list[SensorRow]:
+    def sense(self, now: float, use: float) -> Sequence[SensorRow]:
         """All of them now (seconds of a clock that only goes forward), the processors having been busy for
         this share of the time since the last look."""
-        ...
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of what it holds."""
 
 
 #: the text of a file, or an OSError
@@ -144,7 +145,7 @@ _FROZEN = 3.0  # seconds without a change, and
 _WORKING = 0.02  # of the processors at work, make a counter frozen
 
 
-class Power(NamedTuple):
+class CountedPower(NamedTuple):
     """Watts since the look before, or why they are not known."""
 
     watts: float | None
@@ -160,14 +161,14 @@ class EnergyCounter:
         self._then: float | None = None
         self._energy = 0.0
         self._unchanged = 0.0
-        self._last = Power(None, "")
+        self._last = CountedPower(None, "")
 
-    def look(self, now: float, energy: float, use: float) -> Power:
+    def look(self, now: float, energy: float, use: float) -> CountedPower:
         """What the counter says now, in joules. ``use`` (0 to 1) is how busy the processors were since the
         look before."""
         if self._then is None:
             self._then, self._energy = now, energy
-            self._last = Power(None, "this is the first look, power needs two")
+            self._last = CountedPower(None, "this is the first look, power needs two")
             return self._last
         seconds = now - self._then
         if seconds < _TOO_SOON:
@@ -182,23 +183,23 @@ class EnergyCounter:
         self._then = None
         self._unchanged = 0.0
 
-    def _judge(self, seconds: float, difference: float, use: float) -> Power:
+    def _judge(self, seconds: float, difference: float, use: float) -> CountedPower:
         most = self._bound * seconds
         if self._span is not None:
             if difference < 0:
                 difference += self._span
             if difference + self._span <= most + _STEP:
-                return Power(None, f"it may have wrapped more than once in {seconds:.3g} s")
+                return CountedPower(None, f"it may have wrapped more than once in {seconds:.3g} s")
         if difference == 0:
             self._unchanged += seconds
             if self._unchanged >= _FROZEN and use >= _WORKING:
                 still = f"{self._unchanged:.3g} s while the processors worked"
-                return Power(None, f"frozen: it has not changed for {still}")
-            return Power(None, f"it has not changed for {self._unchanged:.3g} s")
+                return CountedPower(None, f"frozen: it has not changed for {still}")
+            return CountedPower(None, f"it has not changed for {self._unchanged:.3g} s")
         self._unchanged = 0.0
         if not 0 < difference <= most + _STEP:
-            return Power(None, "it jumped: it was set back, or wrapped more than once")
-        return Power(difference / seconds)
+            return CountedPower(None, "it jumped: it was set back, or wrapped more than once")
+        return CountedPower(difference / seconds)
 
 
 class OneProcess:

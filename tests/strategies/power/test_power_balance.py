@@ -36,6 +36,8 @@ def test_who_is_in_doubt_may_draw_what_working_nodes_do(snapshot, balance):
     assert balance.at_worst("a") == JOB
     wary = Balance.of(snapshot, snapshot.power, is_wary=True)
     assert wary.at_worst("a") == PowerRange(60, 110) and wary.peak == 4 * 110 + 160 + 20
+    wary.view.jobs["a"] = PowerRange(60, 200)
+    assert wary.at_worst("a") == PowerRange(60, 200)
 
 
 def test_what_is_given_up_is_drawn_until_it_is_gone(balance):
@@ -43,6 +45,14 @@ def test_what_is_given_up_is_drawn_until_it_is_gone(balance):
     assert balance.planned == PowerRange(180 + 80 + 30 + 4, 300 + 160 + 30 + 8) and balance.peak == 588
     balance.book("a", 3, 5)
     assert balance.peak == 588 + 2 * 100 - 2 * 10
+
+
+def test_what_draws_less_than_an_idle_node_is_not_counted_on(balance):
+    """To give up such nodes means more power at once; as long as it may draw more, it does not."""
+    for most, peak in ((20, 588), (8, 588 + 10 - 8)):
+        balance.view.jobs["a"] = PowerRange(5, most)
+        balance.book("a", 4, 3)
+        assert balance.peak == peak
 
 
 def test_a_job_grows_as_far_as_its_most_fits(balance):
@@ -75,5 +85,8 @@ def test_bounds_to_come_leave_room_for_the_smallest_sizes_at_their_most(snapshot
     assert coming.admits(rigid("r", 3, power=new), 3)  # 270 W of 500 - 88 - 90
     assert not coming.admits(rigid("r", 4, power=new), 4)
     assert coming.admits(rigid("r", 4, power=new, walltime=40), 4)  # gone by then
+    for most, fits in ((332, True), (333, False)):
+        balance.view.jobs["s"] = PowerRange(5, most)
+        assert coming.admits(rigid("s", 1), 1) == fits
     coming.book(rigid("r", 1, power=new), 1)
     assert not coming.admits(rigid("r", 3, power=new), 3)

@@ -2,27 +2,30 @@
 
 A fit takes a second of processor time and holds Python's lock for most of it, so a thread alone would
 delay the loop by much more than the few milliseconds that it may. Hence a thread that only talks to a
-process of low priority (``forecast_process.py``): JSON lines both ways, nothing is unpickled. Until that
+process of low priority (``main``): JSON lines both ways, nothing is unpickled. Until that
 process has an answer, and whenever it has none that is new enough, the last value answers, here, with an
 interval of its own.
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
 from time import monotonic, thread_time
-from typing import Any
+from typing import IO, Any
 
 from dask_hpc.model.power import PowerRange
 from dask_hpc.planning.forecast.forecaster import LEAST_ERRORS, Forecast, Forecaster
 
-_SCRIPT = Path(__file__).with_name("forecast_process.py")
+_MODULE = "dask_hpc.power.scheduler.forecasts"
 _DEATHS = 3  # of the process, after which we do without it
 _NEW_FOR = 5  # periods: an older forecast is not used
 _PATIENCE = 60.0  # seconds without an answer after which the process is taken to hang
@@ -32,7 +35,7 @@ _ALONE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS"
 Samples = list[tuple[float, float]]
 
 
-class Forecasting:
+class LiveForecasts:
     """Takes samples of power as they come; ``latest`` is what is known of the coming ones.
 
     All methods are for the scheduler's loop and cost it a fraction of a millisecond. ``tell`` and
@@ -178,12 +181,11 @@ class _Link:
                 if self._is_closing:
                     return
                 self._process = subprocess.Popen(
-                    [sys.executable or "", "-P", str(_SCRIPT), *self._arguments],
+                    [sys.executable or "", "-P", "-m", _MODULE, *self._arguments],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
-                    env={name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
-                    | _ALONE,
+                    env=_environment(),
                 )
             with self._process:
                 try:
@@ -211,6 +213,13 @@ class _Link:
             self.longest = max(self.longest, thread_time() - began)
 
 
+def _environment() -> dict[str, str]:
+    """Of the process: it finds our package where we did."""
+    found = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"} | _ALONE
+    paths = [found["PYTHONPATH"]] if found.get("PYTHONPATH") else []
+    return found | {"PYTHONPATH": os.pathsep.join([*paths, str(Path(__file__).parents[3])])}
+
+
 def _read(answer: Any) -> tuple[int, Forecast | None]:
     if "error" in answer:
         raise RuntimeError(answer["error"])
@@ -220,3 +229,46 @@ def _read(answer: Any) -> tuple[int, Forecast | None]:
             found[name] = tuple(found[name])
         found = Forecast(**{**found, "range": PowerRange(*found["range"])})
     return answer["fits"], found
+
+
+# the process
+
+
+def main(given: str, samples: IO[str], answers: IO[str]) -> None:
+    """Samples come in, a line each time, and forecasts go out; it ends when its input does, so it never
+    outlives the scheduler. ``given`` are the parameters of a ``Forecaster``, and in ``retrain`` the seconds
+    between fits. A line in is a list of (time, watts); a line out is what is known after them, or the error
+    that ends all."""
+    try:
+        for answer in forecasts(given, samples):
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+    except Exception as error:
+        answers.write(json.dumps({"error": f"{type(error).__name__}: {error}"}) + "\n")
+        answers.flush()
+
+
+def forecasts(given: str, samples: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """An answer to each line of samples."""
+    parameters: dict[str, Any] = json.loads(given)
+    retrain = parameters.pop("retrain")
+    forecaster = Forecaster(**parameters)
+    fitted_at, fits = -inf, 0
+    for line in samples:
+        for time, watts in json.loads(line):
+            forecaster.add(time, watts)
+        found = forecaster.forecast()
+        yield {"fits": fits, "forecast": found and asdict(found)}
+        # The next samples wait while models are fitted, and are answered all at once.
+        is_enough = len(forecaster.values) >= 2 * (forecaster.horizon + LEAST_ERRORS)
+        if is_enough and time - fitted_at >= retrain:
+            forecaster.refit()
+            fitted_at, fits = time, fits + 1
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; it is meant for the scheduler
+    os.nice(10)
+    protocol = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints is no answer
+    main(sys.argv[1], sys.stdin, protocol)

@@ -13,9 +13,8 @@ import pytest
 from distributed.utils_test import async_poll_for, gen_test
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.power.scheduler import forecasting as module
-from dask_hpc.power.scheduler.forecast_process import forecasts, main
-from dask_hpc.power.scheduler.forecasting import Forecasting
+from dask_hpc.power.scheduler import forecasts as module
+from dask_hpc.power.scheduler.forecasts import LiveForecasts, forecasts, main
 
 
 def watts(second):
@@ -25,12 +24,12 @@ def watts(second):
 
 
 class Told:
-    """A ``Forecasting``, what it told, and the errors it counted."""
+    """A ``LiveForecasts``, what it told, and the errors it counted."""
 
     def __init__(self, **parameters):
         self.reasons, self.errors = [], []
         self.second = 0
-        self.forecasting = Forecasting(
+        self.forecasting = LiveForecasts(
             lambda decision, reason: self.reasons.append(reason),
             lambda where, error: self.errors.append(error),
             **parameters,
@@ -188,7 +187,7 @@ def test_bad_parameters():
 def test_the_process_ends_with_its_input():
     given = json.dumps({"horizon": 5, "retrain": 60})
     done = subprocess.run(
-        [sys.executable, "-P", str(module._SCRIPT), given], input=b"[[0, 1]]\n[[1, 2]]\n", capture_output=True
+        [sys.executable, "-m", module.__name__, given], input=b"[[0, 1]]\n[[1, 2]]\n", capture_output=True
     )
     assert [json.loads(line) for line in done.stdout.splitlines()] == [{"fits": 0, "forecast": None}] * 2
     assert done.returncode == 0
