@@ -62,9 +62,10 @@ def _pictures(result: Result) -> str:
         more = busy * (platform.active_power - platform.idle_power)
         watts = platform.idle_power * platform.nodes + more
         curves.append(("power", "kW", (watts / 1000.0).round(3).tolist(), 0))
-    over = [job for job in course["jobs"] if job["state"] == "done"]
+    over = [job for job in course["jobs"] if job["state"] not in ("running", "waiting")]
     newest = sorted(over, key=lambda job: job["ended"] or 0.0)[-_MOST_JOBS:]
-    course["jobs"] = [job for job in course["jobs"] if job["state"] != "done"][:_MOST_JOBS] + newest
+    going_on = [job for job in course["jobs"] if job["state"] in ("running", "waiting")]
+    course["jobs"] = going_on[:_MOST_JOBS] + newest
     course["curves"] = [
         {"name": name, "unit": unit, "time": time, "value": value, "top": top}
         for name, unit, value, top in curves

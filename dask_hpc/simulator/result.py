@@ -198,7 +198,7 @@ def _job(row: Any) -> dict[str, Any]:
     return {
         "id": str(row.id),
         "name": str(row.id),
-        "state": {"running": "running", "waiting": "waiting"}.get(str(row.state), "done"),
+        "state": "done" if row.state == "completed" else str(row.state),
         "kind": "rigid",
         "asks": int(row.nodes),
         "min_nodes": int(row.nodes),

@@ -127,14 +127,14 @@ _CHANGES, _SAMPLES, _ROWS, _DONE, _MARKS = 20_000, 7_200, 2_000, 500, 500
 _SAID = (
     "id", "name", "state", "kind", "min_nodes", "max_nodes", "asks", "submitted", "started", "ended",
     "progress", "expected_end", "mtct", "unfinished_tasks", "finished_tasks", "compute", "transfer",
-    "walltime", "reason", "waiting_because", "requested", "cancelled",
+    "walltime", "reason", "waiting_because", "requested", "cancelled", "failed",
 )  # fmt: skip
 
 _HEAD = ("time", "policy", "version", "undo", "state", "errors", "lost", "resizes")
 _PARTS = ("in_force", "power_now", "checkpoint", "pipelines", "holds", "lanes")
 
 #: and in brief, what does not change all the time
-_BRIEF = ("id", "name", "state", "cancelled", "asks", "submitted", "waiting_because")
+_BRIEF = ("id", "name", "state", "cancelled", "failed", "asks", "submitted", "waiting_because")
 
 
 class Course:
@@ -310,14 +310,14 @@ class Course:
         """Those of which anything has changed, and in brief those that have turned into something else."""
         changed, turned = [], []
         for row in rows:
-            said = {key: row[key] for key in _SAID} | {"nodes": len(row["nodes"])}
+            said = {key: row.get(key) for key in _SAID} | {"nodes": len(row["nodes"])}
             before = self.jobs.get(said["id"])
             if before != said:
                 if before is None or _brief(before) != _brief(said):
                     turned.append(_brief(said))
                 self.jobs[said["id"]] = said
                 changed.append(said)
-        done = [one for one, row in self.jobs.items() if row["state"] == "done"]
+        done = [one for one, row in self.jobs.items() if row["state"] not in ("running", "waiting")]
         for one in done[: max(0, len(done) - _DONE)]:
             del self.jobs[one]
         return changed, turned

@@ -3,7 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { deeds, efficiency, left, sizeOf, sorted } from "../../dask_hpc/view/kit/jobs_table.js";
+import { figures, Headline } from "../../dask_hpc/view/kit/control_room.js";
+import { Picture } from "../../dask_hpc/view/kit/allotment_map.js";
+import { deeds, efficiency, left, share, sizeOf, sorted } from "../../dask_hpc/view/kit/jobs_table.js";
+import { stateOf } from "../../dask_hpc/view/kit/shared/course.js";
 
 const job = (given) => ({
   state: "running", kind: "malleable", nodes: 2, asks: 2, min_nodes: 1, max_nodes: 4, submitted: 0, started: 10,
@@ -39,4 +42,17 @@ test("size, efficiency and what is left", () => {
   assert.equal(left(job({ progress: 0.5 }), 30), 20);
   assert.equal(left(job({ expected_end: 50 }), 30), 20);
   assert.equal(left(job({ state: "waiting" }), 30), null);
+});
+
+test("a job that failed or was cancelled is not done, in any view", () => {
+  const failed = job({ id: "f", name: "f", state: "done", failed: 4, ended: 3 });
+  const other = job({ id: "c", name: "c", state: "done", cancelled: true, progress: 0.25, ended: 3 });
+  assert.deepEqual([failed, other, job({ state: "done" }), job()].map(stateOf), ["failed", "cancelled", "done", "running"]);
+  assert.deepEqual([failed, other, job({ state: "done" }), job()].map(share), [0, 0.25, 1, null]);
+  assert.equal(share(job({ state: "killed", progress: null })), 0);
+  assert.deepEqual(deeds(failed), []);
+  const [picture, line] = [new Picture(), new Headline()];
+  for (const view of [picture, line]) view.add({ head: { time: 5, state: "on", policy: "p" }, jobs: [failed, other] });
+  assert.deepEqual(["f", "c"].map((one) => picture.nameOf(one)), ["f (failed)", "c (cancelled)"]);
+  assert.ok(figures(line).some(([value, name, isBad]) => value === 1 && name === "failed" && isBad));
 });

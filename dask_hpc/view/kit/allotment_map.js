@@ -2,7 +2,7 @@
 
 import { Canvas } from "./shared/canvas.js";
 import { Numbering, colourOf, inkOn, patternOf } from "./shared/colours.js";
-import { follow, forget } from "./shared/course.js";
+import { follow, forget, stateOf } from "./shared/course.js";
 import { Tip, claim, fill, h } from "./shared/page.js";
 import { clamp, hasMoved, linear, shifted, zoomed } from "./shared/scale.js";
 import { Segments } from "./shared/segments.js";
@@ -140,8 +140,12 @@ export class Picture {
     this.length = this.isOver ? Infinity : SHOWN;
   }
 
+  /** Its name, and how it ended if not well. */
   nameOf(job) {
-    return this.jobs.get(job)?.name ?? job;
+    const known = this.jobs.get(job);
+    if (!known) return job;
+    const state = stateOf(known);
+    return ["running", "waiting", "done"].includes(state) ? known.name : `${known.name} (${state})`;
   }
 
   get waiting() {

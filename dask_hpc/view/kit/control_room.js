@@ -1,6 +1,6 @@
 // The line above all views: how the cluster is, and what one can do about it at any time.
 
-import { ENDED, follow, forget, stateOf } from "./shared/course.js";
+import { follow, forget, isEnd, stateOf } from "./shared/course.js";
 import { claim, fill, h, tellWhatCame } from "./shared/page.js";
 import { countOf, showBounds, showClock, showDuration, showLarge } from "./shared/units.js";
 
@@ -65,7 +65,7 @@ export class Headline {
       this.nodes = news.nodes.names.length - gone;
     }
     for (const job of news.jobs ?? []) this.states.set(job.id, stateOf(job));
-    forget(this.states, 1000, (state) => ENDED.has(state));
+    forget(this.states, 1000, isEnd);
     if (news.holds) this.holds = news.holds;
     if (news.power_now !== undefined) this.power = news.power_now;
   }

@@ -1,7 +1,7 @@
 // A row for each job, and buttons for what can be done about it in its state.
 
 import { Numbering, colourOf } from "./shared/colours.js";
-import { ENDED, follow, forget, stateOf } from "./shared/course.js";
+import { follow, forget, isEnd, stateOf } from "./shared/course.js";
 import { claim, fill, h, tellWhatCame } from "./shared/page.js";
 import { countOf, showDuration } from "./shared/units.js";
 
@@ -22,14 +22,14 @@ export function sorted(jobs, most = MOST_DONE) {
 }
 
 function isOver(job) {
-  return ENDED.has(stateOf(job));
+  return isEnd(stateOf(job));
 }
 
 /** How much of a job is done, from 0 to 1; null as long as nobody knows. One that failed is as far as it came. */
 export function share(job) {
   const state = stateOf(job);
   if (state === "done") return 1;
-  return state === "failed" || state === "cancelled" ? (job.progress ?? 0) : job.progress;
+  return isEnd(state) ? (job.progress ?? 0) : job.progress;
 }
 
 /** "2 of 1 to 4", "3". */
@@ -107,7 +107,7 @@ function render({ model, el }) {
     return [
       h("tr", { "data-job": job.id, class: "dh-first" },
         h("td", { title: job.id }, chip, h("b", {}, job.name)),
-        h("td", { class: state === "failed" ? "dh-bad" : "" }, state, h("div", { class: "dh-note" }, showDuration((isOver(job) ? job.ended : now) - since))),
+        h("td", { class: ["failed", "killed"].includes(state) ? "dh-bad" : "" }, state, h("div", { class: "dh-note" }, showDuration((isOver(job) ? job.ended : now) - since))),
         h("td", { class: "dh-n" }, sizeOf(job)),
         h("td", {}, part === null ? "-" : h("progress", { max: "1", value: String(part), title: percent, "aria-label": `${job.name}: ${percent}` }), h("div", { class: "dh-note" }, tasks)),
         h("td", { class: "dh-n" }, showDuration(left(job, now))),

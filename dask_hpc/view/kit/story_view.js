@@ -1,7 +1,7 @@
 // Decisions and events, newest first, with a search and the whole reason of any row.
 
 import { Numbering, colourOf } from "./shared/colours.js";
-import { follow } from "./shared/course.js";
+import { follow, stateOf } from "./shared/course.js";
 import { claim, fill, h } from "./shared/page.js";
 import { countOf, showClock } from "./shared/units.js";
 
@@ -36,6 +36,7 @@ export function reasons(row) {
 function render({ model, el }) {
   let rows = [];
   const names = new Map();
+  const failed = new Set();
   const numbering = new Numbering();
   const opened = new Map();
   let timer = 0;
@@ -70,10 +71,11 @@ function render({ model, el }) {
 
   function line([number, time, decision, job, nodes, reason]) {
     const chip = job ? h("i", { class: "dh-chip" }) : null;
+    const isBad = decision === "end" && failed.has(job);
     if (chip) chip.style.background = colourOf(numbering.of(job));
     return h("div", { class: "dh-line", role: "listitem" },
       h("button", { class: "dh-plain", "data-number": String(number), "aria-expanded": String(opened.has(number)), disabled: isOver, onclick: () => toggle(number) },
-        h("span", { class: "dh-n" }, showClock(time)), " ", h("b", {}, `${signs[decision] ?? "\u00b7"} ${decision}`), " ", chip, nameOf(job), nodes ? ` \u00b7 ${countOf(nodes, "node")}` : ""),
+        h("span", { class: "dh-n" }, showClock(time)), " ", h("b", { class: isBad ? "dh-bad" : "" }, `${signs[decision] ?? "\u00b7"} ${decision}${isBad ? ", failed" : ""}`), " ", chip, nameOf(job), nodes ? ` \u00b7 ${countOf(nodes, "node")}` : ""),
       h("div", { class: "dh-note" }, reason),
       opened.has(number) ? detail(number) : null);
   }
@@ -109,7 +111,10 @@ function render({ model, el }) {
 
   const end = follow(model, (news, isWhole) => {
     if (isWhole) rows = [];
-    for (const job of news.jobs ?? []) names.set(job.id, job.name);
+    for (const job of news.jobs ?? []) {
+      names.set(job.id, job.name);
+      if (stateOf(job) === "failed") failed.add(job.id);
+    }
     numbering.add(news);
     if (news.signs) signs = news.signs;
     if (news.head) isOver = news.head.state === "simulated";

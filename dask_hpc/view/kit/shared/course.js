@@ -35,17 +35,21 @@ export class Order {
   }
 }
 
-/** States of jobs that are over. */
-export const ENDED = new Set(["done", "failed", "cancelled"]);
+const GO_ON = new Set(["running", "waiting"]);
 
-/** How a job is, or how it ended: one whose tasks raised has failed. */
+/** How a job is, or how it ended: one whose tasks raised has failed, whatever else it has done. */
 export function stateOf(job) {
   if (job.state !== "done") return job.state;
-  return job.cancelled ? "cancelled" : job.outcome ?? (job.failed ? "failed" : "done");
+  return job.cancelled ? "cancelled" : job.failed ? "failed" : "done";
+}
+
+/** Whether a job in that state is over. */
+export function isEnd(state) {
+  return !GO_ON.has(state);
 }
 
 /** Forget the oldest jobs that are over, so that a page that is open for weeks does not grow. */
-export function forget(jobs, most = 1000, isDone = (job) => ENDED.has(stateOf(job))) {
+export function forget(jobs, most = 1000, isDone = (job) => isEnd(stateOf(job))) {
   for (const [id, job] of jobs) {
     if (jobs.size <= most) return;
     if (isDone(job)) jobs.delete(id);
