@@ -94,7 +94,17 @@ def past(
         changes.append((one.start, 1, one.job, where, one.note))
         if isfinite(one.end):
             changes.append((one.end, 0, None, where, ""))  # ends come before what begins at the same time
-    head = {"time": end, "policy": policy, "state": "simulated", "version": 0, "undo": 0, "errors": 0}
+    samples = list(samples)
+    begin = min([one.start for one in held] + [sample[0] for sample in samples[:1]], default=0.0)
+    head = {
+        "begin": begin,
+        "time": end,
+        "policy": policy,
+        "state": "simulated",
+        "version": 0,
+        "undo": 0,
+        "errors": 0,
+    }
     ids = [str(job) for job in order] or list(dict.fromkeys(one.job for one in held))
     return _finite(
         {
@@ -104,7 +114,7 @@ def past(
                 [time, job, where, note]
                 for time, _, job, where, note in sorted(changes, key=lambda one: one[:2])
             ],
-            "samples": list(samples),
+            "samples": samples,
             "order": {job: number for number, job in enumerate(ids)},
             "jobs": list(jobs),
             "story": [[number, *row] for number, row in enumerate(story)],

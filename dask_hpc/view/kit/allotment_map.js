@@ -46,6 +46,7 @@ export class Picture {
     if (news.head?.state === "simulated") {
       this.isOver = true;
       this.length = Infinity;
+      this.since = news.head.begin;
     }
     if (news.nodes) {
       this.names = news.nodes.names;
@@ -60,7 +61,8 @@ export class Picture {
   }
 
   get begin() {
-    return Math.min(this.segments.first, this.isOver ? this.now : 0); // a live one begins at 0, idle
+    // a live one begins at 0, idle
+    return this.since ?? Math.min(this.segments.first, this.isOver ? this.now : 0);
   }
 
   get window() {

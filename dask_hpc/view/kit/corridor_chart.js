@@ -49,6 +49,7 @@ export class Power {
     if (news.head?.state === "simulated") {
       this.length = Infinity;
       this.isOver = true;
+      this.begin = news.head.begin ?? 0;
     }
     if (news.outside) this.outside = news.outside;
     if (news.marks) {
@@ -70,7 +71,7 @@ export class Power {
   /** Now, and the time shown before and after it. */
   get window() {
     if (this.chosen) return this.chosen;
-    if (this.isOver) return [Math.min(0, this.samples[0]?.[0] ?? 0), this.now];
+    if (this.isOver) return [this.begin, this.now];
     const past = Math.min(this.length, Math.max(20, this.now - (this.samples[0]?.[0] ?? this.now)));
     return [this.now - past, this.now + past * (AHEAD / (1 - AHEAD))];
   }

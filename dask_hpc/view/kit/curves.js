@@ -51,10 +51,10 @@ function paint(curve, [from, to], end, context, width, height, theme) {
 }
 
 function render({ model, el }) {
-  let end = 1;
+  let [begin, end] = [0, 1];
   let canvases = [];
   claim(el, "dh-curves");
-  const seen = () => model.get("window") ?? [0, end];
+  const seen = () => model.get("window") ?? [begin, end];
 
   function add(curve) {
     const plot = h("div", { class: "dh-plot" });
@@ -76,7 +76,7 @@ function render({ model, el }) {
   model.on("change:window", moved);
   const quiet = follow(model, (news) => {
     if (!news.curves) return;
-    end = news.head.time;
+    [begin, end] = [news.head.begin ?? 0, news.head.time];
     for (const one of canvases) one.remove();
     el.replaceChildren();
     canvases = news.curves.map(add);
