@@ -96,19 +96,12 @@ def past(
             changes.append((one.end, 0, None, where, ""))  # ends come before what begins at the same time
     samples = list(samples)
     begin = min([one.start for one in held] + [sample[0] for sample in samples[:1]], default=0.0)
-    head = {
-        "begin": begin,
-        "time": end,
-        "policy": policy,
-        "state": "simulated",
-        "version": 0,
-        "undo": 0,
-        "errors": 0,
-    }
+    head = {"begin": begin, "time": end, "policy": policy, "state": "simulated", "count": 0}
+    head |= dict.fromkeys(("version", "undo", "errors", "lost"), 0)
     ids = [str(job) for job in order] or list(dict.fromkeys(one.job for one in held))
     return _finite(
         {
-            "head": head | {"lost": 0, "count": 0},
+            "head": head,
             "nodes": {"names": list(nodes), "gone": []},
             "changes": [
                 [time, job, where, note]
@@ -320,7 +313,7 @@ class Course:
         """Those of which anything has changed, and in brief those that have turned into something else."""
         changed, turned = [], []
         for row in rows:
-            said = {key: row.get(key) for key in _SAID} | {"nodes": len(row["nodes"])}
+            said: dict[str, Any] = {key: row.get(key) for key in _SAID} | {"nodes": len(row["nodes"])}
             before = self.jobs.get(said["id"])
             if before != said:
                 if before is None or _brief(before) != _brief(said):

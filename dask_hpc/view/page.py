@@ -28,8 +28,8 @@ pre { background: var(--soft); padding: .7rem; border-radius: 6px; overflow: aut
 .sides { display: flex; flex-wrap: wrap; gap: 18px; } .sides > div { flex: 1 1 320px; }
 .sides > div.wide { flex: 2 1 520px; }
 .dask-hpc-board { max-width: none; margin: 0; padding: 12px 14px; }
-.dask-hpc-board nav { display: flex; flex-wrap: wrap; gap: 4px 16px; margin: -12px -14px 10px; padding: 7px 14px;
-  border-bottom: 1px solid var(--line); font-size: 13px; }
+.dask-hpc-board nav { display: flex; flex-wrap: wrap; gap: 4px 16px; margin: -12px -14px 10px;
+  padding: 7px 14px; border-bottom: 1px solid var(--line); font-size: 13px; }
 .dask-hpc-board nav a { color: inherit; text-decoration: none; opacity: .8; }
 .dask-hpc-board nav a:hover { text-decoration: underline; }
 """
