@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Any
 
 import dask.array as da
@@ -14,7 +13,7 @@ from distributed import Client
 from dask_hpc import dask as compat
 from dask_hpc.bridge.grid import Asked, StreamGrid, check_name, check_step, key_of, layer_name, seconds
 from dask_hpc.bridge.scheduler import BridgePlugin
-from dask_hpc.bridge.worker import NAME, Take
+from dask_hpc.bridge.worker import NAME, take
 from dask_hpc.cluster.request import ask
 from dask_hpc.model.errors import InputError, shown
 
@@ -62,7 +61,6 @@ class BridgeReader:
         self._stream = stream
         self.name = stream.rpartition(".")[0]
         self._grid = grid
-        self._take = compat.Portable(compat.pickled(Take()))
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -108,23 +106,13 @@ class BridgeReader:
     def __enter__(self) -> "BridgeReader":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     async def __aenter__(self) -> "BridgeReader":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._close()
 
     def _blocks(self, variable: str, step: int) -> da.Array:
@@ -132,7 +120,7 @@ class BridgeReader:
         tasks = {}
         for index in self._grid.indices():
             key = key_of(Asked(self._stream, variable, step, index))
-            tasks[key] = compat.alone(key, self._take, self._stream, variable, step, index)
+            tasks[key] = compat.alone(key, take, self._stream, variable, step, index)
         graph = HighLevelGraph.from_collections(name, tasks)
         return da.Array(graph, name, self._grid.chunks, dtype=np.dtype(self._grid.dtype))
 

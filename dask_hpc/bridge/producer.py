@@ -12,7 +12,6 @@ from math import inf
 from secrets import token_hex
 from threading import Lock
 from time import monotonic
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -76,7 +75,8 @@ class EventLoop:
     """Runs coroutines until it is stopped."""
 
     def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -100,14 +100,8 @@ class EventLoop:
             self._thread.join()
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        rest = asyncio.all_tasks(self._loop)
-        for task in rest:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+        with self._runner:  # cancels what is left
+            self._loop.run_forever()
 
 
 _SLICE = 30.0  # seconds for which a worker is asked at most whether there is room, before it is asked again
@@ -162,6 +156,8 @@ class Bridge:
         self._grid = StreamGrid.declare(shape, chunks, dtype, names, most_steps, when_slow, lost_after, job)
         self._stall = seconds("stall", stall)
         self._timeout = seconds("timeout", timeout)
+        #: as asyncio has it
+        self._patience = None if self._timeout == inf else self._timeout
         self._rank = f"{socket.gethostname()}-{os.getpid()}-{token_hex(2)}" if rank is None else _rank(rank)
         if type(size) is not int or size < 0:
             raise InputError("bridge: size", f"found {shown(size)}", "a whole number")
@@ -268,12 +264,7 @@ class Bridge:
     def __enter__(self) -> "Bridge":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # the scheduler
@@ -284,7 +275,7 @@ class Bridge:
         self._pool = ConnectionPool(connection_args=self._security)
         await self._pool.start()
         try:
-            async with asyncio.timeout(None if self._timeout == inf else self._timeout):
+            async with asyncio.timeout(self._patience):
                 await self._declare()
                 self._comm = await connect(self._address, timeout=self._timeout, **self._security)
                 self.messages["scheduler"] += 1
@@ -338,7 +329,7 @@ class Bridge:
 
     async def _disconnect(self) -> None:
         if self._repeating:
-            await asyncio.wait(self._repeating, timeout=None if self._timeout == inf else self._timeout)
+            await asyncio.wait(self._repeating, timeout=self._patience)
         for task in (self._listening, *self._repeating):
             task.cancel()
         with suppress(OSError):
@@ -374,7 +365,7 @@ class Bridge:
     async def _new_routes(self, without: str) -> None:
         """Wait until the scheduler knows that a worker is gone, or that there is one."""
         try:
-            async with asyncio.timeout(None if self._timeout == inf else self._timeout):
+            async with asyncio.timeout(self._patience):
                 while not self._workers or without in self._workers:
                     if self._listening.done():
                         raise InputError(f"bridge {self.name}", f"the cluster at {self._address} is gone")

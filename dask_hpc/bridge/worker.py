@@ -1,9 +1,6 @@
 """The worker's half of a bridge: blocks that came from producers lie here until the consumers have had them.
 
-Travels by value, to workers that cannot import dask_hpc, together with ``compat/worker_calls``: imports
-nothing else but numpy, the standard library and distributed.
-
-1. A block goes into the mailbox as it came, and ``Take`` gives Dask the very same array: nothing is copied.
+1. A block goes into the mailbox as it came, and ``take`` gives Dask the very same array: nothing is copied.
 2. The scheduler hears of blocks in one message for each variable and step, when all that this worker is to
    have of them are there; of those that come otherwise (a producer lags, or the routes have just changed) a
    moment after the first, ``linger`` seconds.
@@ -24,12 +21,12 @@ from typing import Any
 import numpy as np
 from distributed import WorkerPlugin, get_worker
 
-from dask_hpc.dask.workers import add_calls, hear, hear_no_more, remove_calls
+from dask_hpc import dask as compat
+from dask_hpc.bridge.grid import asked_by
 
 logger = logging.getLogger(__name__)
 
 NAME = "dask-hpc-bridge"
-_PREFIX = "external-"
 _REMEMBERED = 1000  # steps that were given up, and why
 
 THERE, TAKEN, CONSUMED = "there", "taken", "consumed"
@@ -139,8 +136,8 @@ class Mailbox(WorkerPlugin):
             "hpc_bridge_room": self.room,
             "hpc_bridge_report": self.report,
         }
-        add_calls(worker, self._calls)
-        hear(worker, self.name, self.tell)
+        compat.add_calls(worker, self._calls)
+        compat.hear(worker, self.name, self.tell)
         self._saying: set[asyncio.Task[Any]] = set()
         self._say(worker.scheduler.hpc_bridge_ready(address=worker.address))
 
@@ -148,7 +145,7 @@ class Mailbox(WorkerPlugin):
         """The worker closes, or the last bridge is closed."""
         for saying in self._saying:
             saying.cancel()
-        remove_calls(worker, self._calls)
+        compat.remove_calls(worker, self._calls)
         for stream in list(self.shelves):
             self._forget(stream)
 
@@ -290,7 +287,7 @@ class Mailbox(WorkerPlugin):
         consumers have had already; that the stream is closed, or if it has no name, that there are no streams
         any more."""
         if closed and not stream:
-            hear_no_more(self._worker, self.name)
+            compat.hear_no_more(self._worker, self.name)
         elif closed:
             self._forget(stream)
         if closed:
@@ -341,28 +338,21 @@ class Mailbox(WorkerPlugin):
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         """A task of this worker changed its state."""
-        if finish not in ("released", "forgotten") or type(key) is not tuple or type(key[0]) is not str:
+        asked = asked_by(key) if finish in ("released", "forgotten") else None
+        shelf = None if asked is None else self.shelves.get(asked.stream)
+        if asked is None or shelf is None:
             return
-        if not key[0].startswith(_PREFIX):
-            return
-        stream, *what = key[0].removeprefix(_PREFIX).rsplit("/", 2)
-        shelf = self.shelves.get(stream)
-        if shelf is None:
-            return
-        variable, step = what
-        block = shelf.steps.get(int(step), {}).get((variable, key[1:]))
+        block = shelf.steps.get(asked.step, {}).get((asked.variable, asked.block))
         if block is not None and block.state == TAKEN:
             block.state = CONSUMED if start == "memory" else THERE
-            self._change(stream, shelf)
+            self._change(asked.stream, shelf)
 
 
-class Take:
+def take(stream: str, variable: str, step: int, index: tuple[int, ...]) -> Any:
     """The work of a task that waits for a block: take it out of the mailbox of the worker where it runs."""
-
-    def __call__(self, stream: str, variable: str, step: int, index: tuple[int, ...]) -> Any:
-        boxes = [plugin for name, plugin in list(get_worker().plugins.items()) if name.startswith(f"{NAME}-")]
-        for box in boxes:
-            if stream in box.shelves or box is boxes[-1]:
-                return box.take(stream, variable, step, tuple(index))
-        name = stream.rpartition(".")[0]
-        raise LookupError(f"step {step} of {variable} will not come: bridge {name} is closed")
+    boxes = [plugin for plugin in list(get_worker().plugins.values()) if isinstance(plugin, Mailbox)]
+    for box in boxes:
+        if stream in box.shelves or box is boxes[-1]:
+            return box.take(stream, variable, step, tuple(index))
+    name = stream.rpartition(".")[0]
+    raise LookupError(f"step {step} of {variable} will not come: bridge {name} is closed")
