@@ -1,5 +1,5 @@
 """The agents of a cluster for whoever has copies made: what each said last and was promised since, which of
-them an item has, and how many nodes there are to be for their sake.
+them an item has, how many nodes there are to be for their sake, and what they have on disk.
 
 A heartbeat may be seconds old when blocks are dealt. What was dealt meanwhile is in our own books: what the
 catalogue says an agent has, and what is on its way to it.
@@ -17,8 +17,9 @@ from weakref import WeakKeyDictionary
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.catalogue import Dealing
-from dask_hpc.checkpoint.scheduler.context import Context, holders
+from dask_hpc.checkpoint.scheduler.context import Calls, Context, holders
 from dask_hpc.checkpoint.scheduler.diary import Tally
+from dask_hpc.checkpoint.scheduler.placement import Placement
 from dask_hpc.checkpoint.worker.agent import METRIC, NAME, Agent
 from dask_hpc.model.checkpoint import AgentNode, ItemAgents
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
@@ -337,6 +338,100 @@ class AgentChoice:
             return 0
         of_one = sum(node.budget for node in nodes) / len({node.domain for node in nodes})
         return 1 + ceil(used / (self.rule.low * of_one)) if of_one else 1
+
+
+_RETURN = 20.0  # seconds in which an agent that died is followed by another, if at all
+
+
+@dataclass
+class OnDisk:
+    """What came of writing copies: contents that are on a disk now, bytes of those, and what went wrong."""
+
+    there: set[str]
+    nbytes: int
+    seconds: float
+    problem: str
+
+
+class Disks:
+    """Which copies are on the disks of agents. ``wake`` is set when one is not waited for any longer."""
+
+    def __init__(self, calls: Calls, placement: Placement) -> None:
+        self._calls = calls
+        self._placement = placement
+        self._catalogue = placement.catalogue
+        self.wake = asyncio.Event()
+        #: by agent, what it has on disk
+        self._on: dict[str, set[str]] = {}
+        #: contents on disks of agents that died, and until when they may come back
+        self._until: dict[str, float] = {}
+        self._came = asyncio.Event()
+
+    async def keep(self, keys: Iterable[Hashable]) -> OnDisk:
+        """Have agents write the copies of these keys' blocks to their disks."""
+        by_agent: dict[str, set[str]] = {}
+        for key in keys:
+            content, agents = self._catalogue.where(key)
+            for agent in agents:
+                by_agent.setdefault(agent, set()).add(content)
+        began = monotonic()
+        found = OnDisk(set(), 0, 0.0, "")
+        await asyncio.gather(*(self._keep(agent, theirs, found) for agent, theirs in by_agent.items()))
+        found.seconds = monotonic() - began
+        return found
+
+    async def _keep(self, agent: str, contents: set[str], found: OnDisk) -> None:
+        known = self._on.setdefault(agent, set())
+        known.intersection_update(self._catalogue.on(agent))
+        found.there |= contents & known
+        if not (new := sorted(contents - known)):
+            return
+        try:
+            said = await self._calls.call(agent, "hpc_agent_keep", contents=new)
+        except OSError as error:  # it has gone, and its copies are made again elsewhere
+            found.problem = str(error)
+            return
+        if said is None:  # its agent has gone
+            return
+        known.update(said["disk"])
+        found.there.update(said["disk"])
+        there = self._catalogue.contents
+        found.nbytes += sum(there[one].nbytes for one in said["disk"] if one in there)
+        for content, why in said["trouble"].items():
+            found.problem = f"{content[:16]} is not on {agent}'s disk: {why}"
+
+    def agent_is_gone(self, agent: str) -> None:
+        """It has died, or left for good."""
+        theirs = self._on.pop(agent, set()) & self._catalogue.on(agent).keys()
+        if theirs:
+            until = monotonic() + _RETURN
+            self._until.update(dict.fromkeys(theirs, until))
+            asyncio.get_running_loop().call_later(_RETURN, self._give_up, theirs)
+
+    def _give_up(self, contents: set[str]) -> None:
+        now = monotonic()
+        gone = [one for one in contents if self._until.get(one, now + 1) <= now]
+        for one in gone:
+            del self._until[one]
+        self._came.set()
+        self._placement.look_at(gone)
+        self.wake.set()
+
+    def agent_has(self, contents: Iterable[str]) -> None:
+        """An agent has come, with these copies."""
+        for content in contents:
+            self._until.pop(content, None)
+        self._came.set()
+
+    def may_return(self, content: str) -> bool:
+        """Whether a copy is on the disk of an agent that may come back."""
+        return content in self._until
+
+    async def returned(self, content: str) -> None:
+        """Until that is decided."""
+        while content in self._until:
+            self._came.clear()
+            await self._came.wait()
 
 
 _PATIENCE_OF_DEPLOYMENT = 5.0  # seconds that workers have to give back their agents

@@ -18,9 +18,9 @@ from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
+from dask_hpc.checkpoint.scheduler.agents import Disks
 from dask_hpc.checkpoint.scheduler.context import Context, holders, node_names
-from dask_hpc.checkpoint.scheduler.copies import CopyKeeper, CopyMaker, Disks, Made
-from dask_hpc.checkpoint.scheduler.placement import Placement
+from dask_hpc.checkpoint.scheduler.copies import CopyKeeper
 from dask_hpc.checkpoint.scheduler.schedule import Failures
 from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
 from dask_hpc.checkpoint.scheduler.versions import COMING, NEWEST, WRITING, Series, Version
@@ -104,16 +104,12 @@ class Commits:
     def __init__(
         self,
         context: Context,
-        placement: Placement,
-        maker: CopyMaker,
         keeper: CopyKeeper,
         disks: Disks,
         queue: StoreQueue,
         failures: Failures,
     ) -> None:
         self._context = context
-        self._placement = placement
-        self._maker = maker
         self._keeper = keeper
         self._disks = disks
         self._queue = queue
@@ -314,7 +310,9 @@ class Commits:
             missing = [key for key in keys if not self._context.catalogue.where(key)[1]]
             if not missing or is_direct:
                 break
-            made = await self._copy(version, missing, like)
+            wanted = ((key, 1) for key in missing)
+            made = await self._keeper.commit(version.name, wanted, version.keys.values(), like)
+            await self._keeper.set_apart(missing)
             series.measured(PARTNER, made.seconds, made.moved)
             version.moved, took = version.moved + made.moved, took + made.seconds
             why = next(iter(made.failed), why)
@@ -334,13 +332,6 @@ class Commits:
         series.commits += 1
         series.seconds += version.seconds
         return ""
-
-    async def _copy(self, version: Version, keys: list[Hashable], like: dict[Hashable, str]) -> Made:
-        orders = self._placement.orders(((key, 1) for key in keys), like)
-        made = await self._maker.make(orders, version.name, version.keys.values())
-        self._keeper.committed(version.name, made)
-        await self._keeper.set_apart(keys)
-        return made
 
     def _count(self, series: Series, version: Version, keys: list[Hashable]) -> None:
         """What the copies are, and that the version needs them."""

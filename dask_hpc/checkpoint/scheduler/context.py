@@ -1,7 +1,7 @@
 """What all parts of the controller share: the scheduler, the books, the story, and work beside all else."""
 
 import asyncio
-from collections.abc import Coroutine, Hashable
+from collections.abc import Coroutine, Hashable, Iterable
 from typing import Any, Protocol
 
 from dask_hpc import dask as compat
@@ -41,32 +41,44 @@ def node_names(context: Context) -> list[str]:
     return sorted({context.nodes.node_of(address) for address in running})
 
 
+class HasGone(ConnectionError):
+    """A worker that was asked, or that is needed for the answer."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address} has gone")
+        self.address = address
+
+
 class Calls:
     """What is asked of workers now."""
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
-        self._calls: dict[str, set[asyncio.Future[Any]]] = {}
+        #: and the workers that are needed for the answer
+        self._calls: dict[asyncio.Future[Any], set[str]] = {}
 
-    async def call(self, address: str, name: str, **what: Any) -> Any:
-        """The worker's answer. Raises ``OSError`` if it cannot be had."""
-        if compat.worker_status(self._scheduler, address) is None:
-            raise ConnectionError(f"{address} has gone")
+    async def call(self, address: str, name: str, *, needs: Iterable[str] = (), **what: Any) -> Any:
+        """The worker's answer, for which it needs others. Raises ``OSError`` if it cannot be had, at once if
+        one of them goes: Dask would try for long to reach it."""
+        if self._is_gone(address):
+            raise HasGone(address)
         call = asyncio.ensure_future(getattr(self._scheduler.rpc(address), name)(**what))
-        self._calls.setdefault(address, set()).add(call)
+        self._calls[call] = {address, *needs}
         try:
             await asyncio.wait([call])
             if call.cancelled():
-                raise ConnectionError(f"{address} has gone")
+                gone = next((one for one in self._calls[call] if self._is_gone(one)), address)
+                raise HasGone(gone)
             return call.result()
         finally:
             call.cancel()
-            theirs = self._calls.get(address, set())
-            theirs.discard(call)
-            if not theirs:
-                self._calls.pop(address, None)
+            del self._calls[call]
 
     def worker_is_gone(self, address: str) -> None:
-        """Nobody waits for its answers any longer."""
-        for call in self._calls.pop(address, ()):
-            call.cancel()
+        """Nobody waits for its answers any longer, nor for those of who needs it."""
+        for call, needed in self._calls.items():
+            if address in needed:
+                call.cancel()
+
+    def _is_gone(self, address: str) -> bool:
+        return compat.worker_status(self._scheduler, address) is None

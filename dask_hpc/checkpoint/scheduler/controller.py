@@ -18,11 +18,11 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_hpc import config
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.scheduler.agents import AgentChoice, Agents, send_agents, take_agents_away
+from dask_hpc.checkpoint.scheduler.agents import AgentChoice, Agents, Disks, send_agents, take_agents_away
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
 from dask_hpc.checkpoint.scheduler.commits import Commits
 from dask_hpc.checkpoint.scheduler.context import Calls
-from dask_hpc.checkpoint.scheduler.copies import CopyKeeper, CopyMaker, Disks
+from dask_hpc.checkpoint.scheduler.copies import CopyKeeper, CopyMaker
 from dask_hpc.checkpoint.scheduler.diary import Diary
 from dask_hpc.checkpoint.scheduler.placement import Placement
 from dask_hpc.checkpoint.scheduler.protections import Protections
@@ -116,10 +116,11 @@ class Controller(SchedulerPlugin):
         self.keeper = CopyKeeper(
             self, self.placement, self.agents, self.choice, self.recipes, self.maker, self.disks, self.storing
         )
-        shared = self.placement, self.maker, self.keeper, self.disks
-        self.protections = Protections(self, *shared, self.storing, self.failures)
+        self.protections = Protections(
+            self, self.placement, self.keeper, self.disks, self.storing, self.failures
+        )
         self.protected = self.protections.names
-        self.commits = Commits(self, *shared, self.queue, self.failures)
+        self.commits = Commits(self, self.keeper, self.disks, self.queue, self.failures)
         self._look = Look(self, self.agents, self.protected, self.commits, self.queue)
 
     def stop(self) -> None:
@@ -157,7 +158,6 @@ class Controller(SchedulerPlugin):
         self.agents.gone(worker)
         self.disks.agent_is_gone(worker)
         self.calls.worker_is_gone(worker)
-        self.maker.worker_is_gone(worker)
         self.diary.worker_is_gone(worker)
         self.failures.nodes(len(self.nodes))
         self.keeper.look_at(self.catalogue.lost(worker))

@@ -13,13 +13,13 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from time import monotonic, perf_counter, thread_time
+from time import perf_counter, thread_time
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.scheduler.agents import AgentChoice, Agents
+from dask_hpc.checkpoint.scheduler.agents import AgentChoice, Agents, Disks
 from dask_hpc.checkpoint.scheduler.catalogue import Dealing
-from dask_hpc.checkpoint.scheduler.context import Calls, Context
+from dask_hpc.checkpoint.scheduler.context import Calls, Context, HasGone
 from dask_hpc.checkpoint.scheduler.diary import Tally
 from dask_hpc.checkpoint.scheduler.placement import Drops, Order, Placement, Steps
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
@@ -49,16 +49,6 @@ class Made(Tally):
         self.left.append(order)
 
 
-@dataclass(eq=False)
-class _Question:
-    """What an agent was asked for and has not answered: from which workers it is to have it, and what it was
-    told to drop meanwhile."""
-
-    agent: str
-    sources: set[str]
-    dropped: set[str]
-
-
 class CopyMaker:
     """Has agents take copies, and drop them."""
 
@@ -81,7 +71,6 @@ class CopyMaker:
         self._in_flight = 0.0
         self._has_left = asyncio.Event()
         self._has_ended = asyncio.Event()
-        self._asking: dict[asyncio.Future[list[dict[str, Any]]], _Question] = {}
         #: seconds of its processor in which the scheduler could do nothing else, at worst
         self.longest_pause = 0.0
 
@@ -141,9 +130,6 @@ class CopyMaker:
                 await self._drop_from(agent, unneeded)
 
     async def _drop_from(self, agent: str, contents: list[str]) -> None:
-        for question in self._asking.values():
-            if question.agent == agent:
-                question.dropped.update(contents)
         self._agents.promise(agent, 1.0)
         try:
             with suppress(OSError):
@@ -151,12 +137,6 @@ class CopyMaker:
         finally:
             self._agents.promise(agent, -1.0)
             self._placement.dropped(agent, contents)
-
-    def worker_is_gone(self, address: str) -> None:
-        """Nobody waits for an agent that tries to have something from there: that takes half a minute."""
-        for asking, question in self._asking.items():
-            if address in question.sources:
-                asking.cancel()
 
     def close(self) -> None:
         """Nothing is kept in memory for this any longer."""
@@ -249,35 +229,34 @@ class CopyMaker:
         blocks = [block for _, block in questions if block is not None]
         if not blocks:
             return []
-        if compat.worker_status(self._scheduler, agent) is None:  # Dask would try for long to reach it
-            return [(order, {"silent": "it has gone"}) for order in asked]
-        asking = asyncio.ensure_future(self._transfer(agent, blocks))
-        dropped = self._placement.being_dropped(agent)
-        self._asking[asking] = _Question(agent, {block["source"] for block in blocks}, dropped)
+        doubted = self._placement.asks(agent)
         try:
             async with asyncio.timeout(_PATIENCE + sum(order.nbytes for order in asked) / _SLOWEST):
-                await asyncio.wait([asking])
-            if asking.cancelled():
-                return [(order, {"error": "whoever had it is gone"}) for order in asked]
-            found = asking.result()
+                found = await self._transfer(agent, blocks)
         except (OSError, TimeoutError) as error:
+            if isinstance(error, HasGone) and error.address != agent:
+                return [(order, {"error": "whoever had it is gone"}) for order in asked]
             self._agents.is_silent(agent)
             return [(order, {"silent": one_line(str(error))}) for order in asked]
         finally:
-            asking.cancel()
-            del self._asking[asking]
+            self._placement.answers(agent, doubted)
         self._agents.answers(agent)
         doubtful = {"error": "it was told to drop it"}
-        said = (doubtful if one.get("content") in dropped else one for one in found)
+        said = (doubtful if one.get("content") in doubted else one for one in found)
         return list(zip(asked, said, strict=True))
 
     async def _transfer(self, agent: str, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """As the strategy in force says; what one worker of a host gathers it sends."""
         rule = self._choice.rule
-        if rule.transfer == "pull" and rule.gather == "worker":
-            said: list[dict[str, Any]] = await self._scheduler.rpc(agent).hpc_agent_take(blocks=blocks)
-            return said
-        return await pushed(self._calls, agent, blocks, self._host_of if rule.gather == "host" else str)
+        if rule.transfer == "push" or rule.gather == "host":
+            host_of = self._host_of if rule.gather == "host" else str
+            return await pushed(self._calls, agent, blocks, host_of)
+        sources = {block["source"] for block in blocks}
+        said: list[dict[str, Any]] | None
+        said = await self._calls.call(agent, "hpc_agent_take", needs=sources, blocks=blocks)
+        if said is None:
+            raise ConnectionError("it has no agent")
+        return said
 
     def _note(
         self, agent: str, order: Order, said: Mapping[str, Any], dealing: Dealing, made: Made
@@ -319,7 +298,8 @@ async def pushed(
         theirs = [blocks[place] for place in places]
         sender = theirs[0]["source"]
         try:
-            said = await calls.call(sender, "hpc_agent_send", blocks=theirs, to=agent)
+            sources = {agent, *(block["source"] for block in theirs)}
+            said = await calls.call(sender, "hpc_agent_send", needs=sources, blocks=theirs, to=agent)
             error = {"error": f"{sender} has no agent"}
         except OSError as wrong:
             said, error = None, {"error": one_line(str(wrong))}
@@ -348,7 +328,7 @@ class CopyKeeper:
         choice: AgentChoice,
         recipes: Recipes,
         maker: CopyMaker,
-        disks: "Disks",
+        disks: Disks,
         stored: Container[Hashable],
     ) -> None:
         self._context = context
@@ -397,16 +377,24 @@ class CopyKeeper:
             self._placement.in_memory(key)
             self._wake.set()
 
-    def committed(self, item: str, made: Made) -> None:
-        """Copies of what is protected under a name were made."""
+    async def commit(
+        self,
+        item: str,
+        wanted: Iterable[tuple[Hashable, int]],
+        keys: Iterable[Hashable],
+        like: Mapping[Hashable, str] | None = None,
+        is_for_wishes: bool = False,
+    ) -> Made:
+        """Have copies made of what of an item is in memory: see ``Placement.orders`` and ``CopyMaker.make``.
+        Of wishes, what nobody took is tried again later."""
+        made = await self._maker.make(self._placement.orders(wanted, like), item, keys, is_for_wishes)
         self._choice.committed(item, made, made.seconds)
         self._context.diary.committed(item, made, made.seconds)
-
-    def sees_to(self, made: Made) -> None:
-        """What nobody took is tried again later."""
-        self.look_at([order.content for order in made.left if order.content])
-        if owed := [order.key for order in made.left if order.key is not None and not order.content]:
-            self.owes(owed)
+        if is_for_wishes:
+            self.look_at([order.content for order in made.left if order.content])
+            if owed := [order.key for order in made.left if order.key is not None and not order.content]:
+                self.owes(owed)
+        return made
 
     def owes(self, keys: Iterable[Hashable]) -> None:
         """These were to be copied, and nobody took them."""
@@ -574,97 +562,3 @@ class CopyKeeper:
         left = f"; for {len(made.left)} there is no room" if made.left else ""
         moved = f"{made.copies} copies from {len(leaving)} agents"
         self._context.tell("drain", f"{moved} that leave are on others now{left}")
-
-
-_RETURN = 20.0  # seconds in which an agent that died is followed by another, if at all
-
-
-@dataclass
-class OnDisk:
-    """What came of writing copies: contents that are on a disk now, bytes of those, and what went wrong."""
-
-    there: set[str]
-    nbytes: int
-    seconds: float
-    problem: str
-
-
-class Disks:
-    """Which copies are on the disks of agents. ``wake`` is set when one is not waited for any longer."""
-
-    def __init__(self, calls: Calls, placement: Placement) -> None:
-        self._calls = calls
-        self._placement = placement
-        self._catalogue = placement.catalogue
-        self.wake = asyncio.Event()
-        #: by agent, what it has on disk
-        self._on: dict[str, set[str]] = {}
-        #: contents on disks of agents that died, and until when they may come back
-        self._until: dict[str, float] = {}
-        self._came = asyncio.Event()
-
-    async def keep(self, keys: Iterable[Hashable]) -> OnDisk:
-        """Have agents write the copies of these keys' blocks to their disks."""
-        by_agent: dict[str, set[str]] = {}
-        for key in keys:
-            content, agents = self._catalogue.where(key)
-            for agent in agents:
-                by_agent.setdefault(agent, set()).add(content)
-        began = monotonic()
-        found = OnDisk(set(), 0, 0.0, "")
-        await asyncio.gather(*(self._keep(agent, theirs, found) for agent, theirs in by_agent.items()))
-        found.seconds = monotonic() - began
-        return found
-
-    async def _keep(self, agent: str, contents: set[str], found: OnDisk) -> None:
-        known = self._on.setdefault(agent, set())
-        known.intersection_update(self._catalogue.on(agent))
-        found.there |= contents & known
-        if not (new := sorted(contents - known)):
-            return
-        try:
-            said = await self._calls.call(agent, "hpc_agent_keep", contents=new)
-        except OSError as error:  # it has gone, and its copies are made again elsewhere
-            found.problem = str(error)
-            return
-        if said is None:  # its agent has gone
-            return
-        known.update(said["disk"])
-        found.there.update(said["disk"])
-        there = self._catalogue.contents
-        found.nbytes += sum(there[one].nbytes for one in said["disk"] if one in there)
-        for content, why in said["trouble"].items():
-            found.problem = f"{content[:16]} is not on {agent}'s disk: {why}"
-
-    def agent_is_gone(self, agent: str) -> None:
-        """It has died, or left for good."""
-        theirs = self._on.pop(agent, set()) & self._catalogue.on(agent).keys()
-        if theirs:
-            until = monotonic() + _RETURN
-            self._until.update(dict.fromkeys(theirs, until))
-            asyncio.get_running_loop().call_later(_RETURN, self._give_up, theirs)
-
-    def _give_up(self, contents: set[str]) -> None:
-        now = monotonic()
-        gone = [one for one in contents if self._until.get(one, now + 1) <= now]
-        for one in gone:
-            del self._until[one]
-        self._came.set()
-        self._placement.look_at(gone)
-        self.wake.set()
-
-    def agent_has(self, contents: Iterable[str]) -> None:
-        """An agent has come, with these copies."""
-        for content in contents:
-            self._until.pop(content, None)
-        self._came.set()
-
-    def may_return(self, content: str) -> bool:
-        """Whether a copy is on the disk of an agent that may come back."""
-        return content in self._until
-
-    async def returned(self, content: str) -> None:
-        """Until that is decided."""
-        while content in self._until:
-            self._came.clear()
-            await self._came.wait()

@@ -101,8 +101,10 @@ class Placement:
         #: keys that somebody has copied right now, and how many messages each of their blocks is in
         self.claimed: set[Hashable] = set()
         self._sent: Counter[Hashable] = Counter()
-        #: by agent, what it is being told to drop; by content, agents that took it for nothing
+        #: by agent, what it is being told to drop, and for each question to it what it was told to meanwhile
         self._dropping: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._asking: defaultdict[str, list[set[str]]] = defaultdict(list)
+        #: by content, agents that took it for nothing
         self._leftovers: Drops = {}
 
     def wanted(self, key: Hashable) -> int:
@@ -400,18 +402,26 @@ class Placement:
         return by_agent
 
     def drops(self, agent: str, contents: Iterable[str]) -> list[str]:
-        """An agent is about to hear that it may drop these. Those that it may by now; what it says meanwhile
-        that it has of them is not believed."""
+        """An agent is about to hear that it may drop these. Those that it may by now."""
         found = [one for one in contents if one not in self.catalogue.on(agent)]
         self._dropping[agent].update(found)
+        for doubted in self._asking.get(agent, ()):
+            doubted.update(found)
         return found
 
     def dropped(self, agent: str, contents: Iterable[str]) -> None:
         """It has heard."""
         self._dropping[agent] -= Counter(contents)
-        if not self._dropping[agent]:
-            del self._dropping[agent]
 
-    def being_dropped(self, agent: str) -> set[str]:
-        """What an agent is being told to drop."""
-        return set(self._dropping.get(agent, ()))
+    def asks(self, agent: str) -> set[str]:
+        """An agent is asked for copies. What of the answer is not to be believed, as it is told to drop that
+        meanwhile."""
+        doubted = set(self._dropping[agent])
+        self._asking[agent].append(doubted)
+        return doubted
+
+    def answers(self, agent: str, doubted: set[str]) -> None:
+        """It has answered, or will not."""
+        self._asking[agent] = [one for one in self._asking[agent] if one is not doubted]
+        if not self._asking[agent] and not self._dropping[agent]:
+            del self._asking[agent], self._dropping[agent]

@@ -15,8 +15,9 @@ from time import monotonic
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
+from dask_hpc.checkpoint.scheduler.agents import Disks
 from dask_hpc.checkpoint.scheduler.context import Context, holders
-from dask_hpc.checkpoint.scheduler.copies import CopyKeeper, CopyMaker, Disks
+from dask_hpc.checkpoint.scheduler.copies import CopyKeeper
 from dask_hpc.checkpoint.scheduler.placement import Placement
 from dask_hpc.checkpoint.scheduler.schedule import Failures, Schedule
 from dask_hpc.checkpoint.scheduler.storing import StoredResults
@@ -40,7 +41,6 @@ class Protections:
         self,
         context: Context,
         placement: Placement,
-        maker: CopyMaker,
         keeper: CopyKeeper,
         disks: Disks,
         storing: StoredResults,
@@ -48,7 +48,6 @@ class Protections:
     ) -> None:
         self._context = context
         self._placement = placement
-        self._maker = maker
         self._keeper = keeper
         self._disks = disks
         self._storing = storing
@@ -221,10 +220,7 @@ class Protections:
             if version is None or self.names.get(protected.name) is not protected:
                 return
             wanted = ((key, self._placement.wanted(key)) for key in version.to_copy())
-            orders = self._placement.orders(wanted)
-            made = await self._maker.make(orders, protected.name, protected.keys, True)
-            self._keeper.committed(protected.name, made)
-            self._keeper.sees_to(made)
+            made = await self._keeper.commit(protected.name, wanted, protected.keys, is_for_wishes=True)
             if made.copies:
                 schedule.measured(PARTNER, made.seconds, made.moved)
             await self._keeper.set_apart(version.to_copy())

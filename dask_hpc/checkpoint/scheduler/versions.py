@@ -100,7 +100,6 @@ class Series:
 
     def __init__(self, context: Context, failures: Failures, name: str, client: str, number: int = 0) -> None:
         self._context = context
-        self._failures = failures
         self.name = name
         self.client = client
         self.number = number
@@ -117,8 +116,8 @@ class Series:
         self.newest: dict[str, int] = {}
         self.levels: tuple[str, ...] = ()
         #: when commits to which level are due, and what they cost; or whether each goes to all
-        self.schedule: Schedule | None = None
-        self.is_each = False
+        self.schedule = Schedule((), {}, 0.0, failures)
+        self.is_each = True
         #: since when versions go to the store past the agents, if so, and why; when agents were tried last,
         #: and what that cost
         self._direct: Direct | None = None
@@ -129,32 +128,30 @@ class Series:
 
     def said(self, levels: Sequence[str], every: Every | None, nbytes: float) -> None:
         """What the program wants. Without ``every`` each of its commits goes to all levels."""
-        known, wanted = self.schedule, every or {}
-        if known is None or (known.levels, known.every) != (tuple(levels), wanted):
-            self.schedule = Schedule(levels, wanted, nbytes, self._failures)
+        wanted = every or {}
+        if (self.schedule.levels, self.schedule.every) != (tuple(levels), wanted):
+            self.schedule = Schedule(levels, wanted, nbytes, self.schedule.failures)
         self.levels, self.is_each = tuple(levels), every is None
 
     async def plan(self) -> None:
         """Anew, if costs, failures or the number of nodes have changed."""
-        if self.schedule is not None and not self.is_each:
+        if not self.is_each:
             found = await self.schedule.plan(max(1, len(self._context.nodes)))
             if found is not None:
                 self._context.tell("interval", f"{self.name}: {found.reason}")
 
     def is_due(self, level: str) -> bool:
         """Whether the version that is committed now goes to that level. It is taken to get there."""
-        if level not in self.levels or self.schedule is None:
-            return False
-        return self.is_each or self.schedule.is_due(level)
+        return level in self.levels and (self.is_each or self.schedule.is_due(level))
 
     def done(self, level: str) -> None:
         """A version goes there."""
-        if self.schedule is not None and level in self.levels:
+        if level in self.levels:
             self.schedule.done([level])
 
     def measured(self, level: str, seconds: float, nbytes: float) -> None:
         """What it cost."""
-        if self.schedule is not None and nbytes and level in self.levels:
+        if nbytes and level in self.levels:
             self.schedule.measured(level, seconds, nbytes)
 
     def has(self, version: Version, level: str) -> None:
@@ -170,7 +167,7 @@ class Series:
         if PARTNER not in self.levels:
             return True
         known, costs = self._direct, self.schedule
-        if known is None or costs is None or STORE not in self.levels:
+        if known is None or STORE not in self.levels:
             return False
         if (now := monotonic()) < known.again_at:
             return True
@@ -200,8 +197,7 @@ class Series:
 
     def as_plain(self, store_problem: str) -> dict[str, Any]:
         """What is told. ``every`` and ``due_in``: seconds by level, if that is planned; and why."""
-        schedule = self.schedule
-        planned = schedule.planned if schedule is not None else None
+        planned = self.schedule.planned
         complete, coming, waiting = (
             None if one is None else one.as_plain() for one in (self.complete, self.coming, self.waiting)
         )
@@ -217,7 +213,7 @@ class Series:
             "versions": self.newest,
             "levels": list(self.levels),
             "every": dict(planned.every) if planned is not None else None,
-            "due_in": schedule.due_in() if schedule is not None and planned is not None else {},
+            "due_in": self.schedule.due_in() if planned is not None else {},
             "why": planned.reason if planned is not None else "",
             "direct": self.why_direct,
             "disk_problem": self.disk_problem if DISK in self.levels else "",
