@@ -170,8 +170,7 @@ class Commits:
         series.number += 1
         keys = {(label, place): key for label, place, key in blocks}
         nodes = tuple(node_names(self._context))
-        version = Version(name, series.number, step, token, nodes, json.loads(items), keys, store)
-        version.series = series
+        version = Version(series, name, series.number, step, token, nodes, json.loads(items), keys, store)
         version.holds.add(COMING)
         series.unsettled = {n: one for n, one in series.unsettled.items() if not one.settled.is_set()}
         series.unsettled[version.number] = version
@@ -280,7 +279,7 @@ class Commits:
         finally:
             if not version.holds > {COMING}:
                 series.failed += 1
-                self._context.tell("commit", one_line(f"{version.name} at {version.step}: {version.problem}"))
+                self._context.tell("commit", one_line(f"{series.called(version)}: {version.problem}"))
             if WRITING not in version.holds:
                 version.settled.set()
             self._queue.let_go(version, COMING)
@@ -364,7 +363,7 @@ class Commits:
             series.has(version, DISK)
             found.problem = ""
         if found.problem and not series.disk_problem:
-            self._context.tell("commit", one_line(f"{series.name} at {version.step}: {found.problem}"))
+            self._context.tell("commit", one_line(f"{series.called(version)}: {found.problem}"))
         series.disk_problem = found.problem
 
     def _write(self, version: Version) -> None:

@@ -142,7 +142,6 @@ class StoreQueue:
         try:
             while (version := queue.waiting) is not None:
                 queue.writing, queue.waiting = version, None
-                begun = monotonic()
                 problem = await self._try(version)
                 queue.writing = None
                 if problem:
@@ -151,9 +150,8 @@ class StoreQueue:
                     pause = min(2 * pause, _LONGEST)
                     continue
                 if queue.problem:
-                    self._context.tell("store", f"{version.called} is stored: it works again")
+                    self._context.tell("store", f"{version.origin.called(version)} is stored: it works again")
                 queue.problem, pause = "", _FIRST
-                version.stored(monotonic() - begun)
                 self._done(version, "")
         finally:
             queue.is_running = False
@@ -161,11 +159,13 @@ class StoreQueue:
     def _failed(self, queue: _Queue, version: Version, problem: str) -> None:
         """Try again later, unless a newer one has come; whoever waits hears of it now."""
         if not queue.problem:
-            self._context.tell("store", one_line(f"{version.called} is not stored: {problem}"))
+            self._context.tell(
+                "store", one_line(f"{version.origin.called(version)} is not stored: {problem}")
+            )
         queue.problem = version.problem = problem
         version.settled.set()
         if queue.waiting is None:
-            queue.waiting = version.again()
+            queue.waiting = version.origin.again(version)
         if queue.waiting is not version:
             self._done(version, problem)
 
@@ -203,7 +203,7 @@ class StoreQueue:
         patience = self.patience(store)
         commit = await patience.call(begin, store, version.name, described, services)
         try:
-            version.prepare(commit)
+            version.origin.prepare(version, commit)
             await self._sample(commit, version)
             blocks = await self._write_blocks(commit, version)
             rules = {label: item["on_resize"] for label, item in version.items.items()}
@@ -213,7 +213,7 @@ class StoreQueue:
             with suppress(OSError):
                 await patience.call(abandon, commit)
             raise _first(errors) from None
-        version.written(manifest, monotonic() - begun)
+        version.origin.stored(version, manifest, monotonic() - begun)
 
     async def _sample(self, commit: Commit, version: Version) -> None:
         """Have looked whether it pays to compress, where the blocks are."""

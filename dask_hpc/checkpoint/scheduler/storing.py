@@ -8,9 +8,8 @@ stored of it is loaded by tasks that have not begun. Any other key has a place t
 
 import asyncio
 import json
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from hashlib import blake2b
 from time import monotonic
 from typing import Any
@@ -46,12 +45,15 @@ class _Stored:
 
 @dataclass
 class _Name:
+    """A name's versions there."""
+
+    home: "StoredResults"
     protected: Protected
     settings: dict[str, Any]
     #: by place
     index: dict[str, _Stored] = field(default_factory=dict)
     by_content: dict[str, _Stored] = field(default_factory=dict)
-    coming: "Results | None" = None
+    coming: Version | None = None
     number: int = 0
     timer: asyncio.TimerHandle | None = None
     is_told: bool = False
@@ -61,35 +63,26 @@ class _Name:
         """How it is called there."""
         return self.protected.name + SUFFIX
 
+    # as a version's origin
 
-@dataclass(eq=False)
-class Results(Version):
-    """What a name means, on its way to the store."""
-
-    ended: Callable[[Manifest, float], None] = lambda manifest, seconds: None
-    anew: Callable[[], "Results | None"] = lambda: None
-    #: what is stored, by the agents' names of contents
-    known: dict[str, _Stored] = field(default_factory=dict)
-
-    @property
-    def called(self) -> str:
+    def called(self, version: Version) -> str:
         """As in the story."""
-        return self.name
+        return self.in_store
 
-    def again(self) -> "Results | None":
+    def again(self, version: Version) -> Version | None:
         """With what is there by now: what was lost meanwhile cannot be written."""
-        return self.anew()
+        return self.home.version(self)
 
-    def prepare(self, commit: Commit) -> None:
+    def prepare(self, version: Version, commit: Commit) -> None:
         """What is stored under another key keeps its file."""
-        meta = self.items[_LABEL]["meta"]["contents"]
+        contents = version.items[_LABEL]["meta"]["contents"]
         for (_, place), spec in commit.specs.items():
-            if "old" not in spec and (known := self.known.get(meta[place])) is not None:
+            if "old" not in spec and (known := self.by_content.get(contents[place])) is not None:
                 spec["old"] = {"version": known.version, **known.block.as_plain()}
 
-    def written(self, manifest: Manifest, seconds: float) -> None:
+    def stored(self, version: Version, manifest: Manifest, seconds: float) -> None:
         """It is in the store."""
-        self.ended(manifest, seconds)
+        self.home.is_there(self, version, manifest, seconds)
 
 
 class StoredResults:
@@ -111,7 +104,7 @@ class StoredResults:
             known.protected, known.settings = protected, settings
             return
         self.close(protected.name)
-        name = self._names[protected.name] = _Name(protected, settings)
+        name = self._names[protected.name] = _Name(self, protected, settings)
         self._context.do(self._find(name))
 
     def close(self, name: str) -> None:
@@ -272,12 +265,12 @@ class StoredResults:
         return [key for key in keys if self._context.catalogue.where(key)[1] or holders(self._context, key)]
 
     def _write(self, name: _Name) -> None:
-        version = self._version(name)
+        version = self.version(name)
         if version is not None:
             name.protected.schedule.done([STORE])
             self._queue.flush(version)
 
-    def _version(self, name: _Name) -> Results | None:
+    def version(self, name: _Name) -> Version | None:
         """Of all that is there now."""
         if self._names.get(name.protected.name) is not name:
             return None
@@ -287,7 +280,8 @@ class StoredResults:
         contents = {place: self._context.catalogue.where(key)[0] for place, key in keys.items()}
         meta = {"keys": {place: repr(key) for place, key in keys.items()}, "contents": contents}
         name.number += 1
-        version = Results(
+        version = Version(
+            name,
             name.in_store,
             name.number,
             0,
@@ -296,10 +290,7 @@ class StoredResults:
             {_LABEL: {"kind": RESULTS, "meta": meta, "on_resize": "constant"}},
             {(_LABEL, place): key for place, key in keys.items()},
             name.settings,
-            known=name.by_content,
         )
-        version.ended = partial(self._is_there, name, version)
-        version.anew = partial(self._version, name)
         version.holds.add(WRITING)
         for content in filter(None, contents.values()):
             nbytes = self._context.catalogue.contents[content].nbytes
@@ -308,7 +299,8 @@ class StoredResults:
         name.coming = version
         return version
 
-    def _is_there(self, name: _Name, version: Results, manifest: Manifest, seconds: float) -> None:
+    def is_there(self, name: _Name, version: Version, manifest: Manifest, seconds: float) -> None:
+        """A version of it is in the store."""
         if name.coming is version:
             name.coming = None
         self._learn(name, manifest)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic, time
-from typing import Any
+from typing import Any, Protocol
 
 from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
@@ -22,11 +22,28 @@ from dask_hpc.strategies.checkpoint.when import Every
 COMING, NEWEST, WRITING = "coming", "newest", "writing"
 
 
+class Origin(Protocol):
+    """Whose versions go to a store."""
+
+    def called(self, version: "Version") -> str:
+        """As in the story."""
+
+    def again(self, version: "Version") -> "Version | None":
+        """What to write if this could not be written."""
+
+    def prepare(self, version: "Version", commit: Commit) -> None:
+        """It is about to be written."""
+
+    def stored(self, version: "Version", manifest: Manifest, seconds: float) -> None:
+        """The store has it, so long after its turn came."""
+
+
 @dataclass(eq=False)
 class Version:
     """One that may go to a store. ``keys`` are those of its blocks, by label and place; ``items`` tells what
     they are."""
 
+    origin: Origin
     name: str
     number: int
     step: int
@@ -47,8 +64,6 @@ class Version:
     holds: set[str] = field(default_factory=set)
     #: set when there is no more to come
     settled: asyncio.Event = field(default_factory=asyncio.Event)
-    #: of which program
-    series: "Series | None" = None
 
     @property
     def pins(self) -> str:
@@ -59,27 +74,6 @@ class Version:
     def owner(self) -> Hashable:
         """Of its contents, in the catalogue."""
         return ("version of a checkpoint", self.name, self.number)
-
-    @property
-    def called(self) -> str:
-        """As in the story."""
-        return f"{self.name} at {self.step}"
-
-    def again(self) -> "Version | None":
-        """What to write if this could not be written."""
-        return self
-
-    def prepare(self, commit: Commit) -> None:
-        """It is about to be written."""
-
-    def written(self, manifest: Manifest, seconds: float) -> None:
-        """It is in the store; to write it took so long."""
-
-    def stored(self, seconds: float) -> None:
-        """The store has it, so long after its turn came."""
-        if self.series is not None:
-            self.series.has(self, STORE)
-            self.series.measured(STORE, seconds, self.nbytes or 1)
 
     def as_plain(self) -> dict[str, Any]:
         """What is told about it."""
@@ -158,6 +152,24 @@ class Series:
         """All of a version is there."""
         version.levels.append(level)
         self.newest[level] = version.step
+
+    # as a version's origin
+
+    def called(self, version: Version) -> str:
+        """As in the story."""
+        return f"{self.name} at {version.step}"
+
+    def again(self, version: Version) -> Version:
+        """The same is tried again."""
+        return version
+
+    def prepare(self, version: Version, commit: Commit) -> None:
+        """Nothing else is known of what is stored."""
+
+    def stored(self, version: Version, manifest: Manifest, seconds: float) -> None:
+        """The store has it."""
+        self.has(version, STORE)
+        self.measured(STORE, seconds, version.nbytes or 1)
 
     # past the agents
 
