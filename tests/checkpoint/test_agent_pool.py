@@ -40,16 +40,16 @@ async def test_agents_follow_the_nodes_that_hold_the_data(c, s, *workers):
     async with await dask_hpc.manage(c, policy="checkpoint-agents-rigid") as manager:
         await manager.set(**changes)
         first = await protected(c, workers[:1], 6)
-        choosing = s.plugins[NAME].choice
-        assert choosing.known["x"].agents == 1
+        choice = s.plugins[NAME].choice
+        assert choice.known["x"].agents == 1
         known = s.plugins[NAME].catalogue
         assert len({agent for f in first for agent in known.where(f.key)[1]}) == 1
         second = await protected(c, workers[:3], 6, first=100)
-        assert choosing.known["x"].agents == 3
+        assert choice.known["x"].agents == 3
         assert len({agent for f in second for agent in known.where(f.key)[1]}) in (2, 3)
         await manager.set(**{"checkpoint.resize": "rigid"})
         await protected(c, workers[:2], 6, first=200)
-        assert choosing.known["x"].agents == 2, "none may be without a node"
+        assert choice.known["x"].agents == 2, "none may be without a node"
 
 
 @cluster4

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dask_hpc.checkpoint.scheduler.catalogue import Catalogue, Dealing
+from dask_hpc.checkpoint.scheduler.catalogue import Catalogue, Dealer
 from dask_hpc.checkpoint.scheduler.placement import Placement
 from dask_hpc.model.checkpoint import AgentNode
 
@@ -70,12 +70,12 @@ class Copies(RuleBasedStateMachine):
             )
             for one, budget in self.cluster.room.items()
         ]
-        dealing = Dealing(room)
+        dealer = Dealer(room)
         for order in orders:
             if order is None:
                 continue
             had = set(self.placement.catalogue.contents[order.content].where) if order.content else set()
-            found = self.placement.deal(order, dealing)
+            found = self.placement.deal(order, dealer)
             assert len(found) == len(set(found)) <= order.copies
             assert not had & set(found), "where it is already"
             for agent in found:

@@ -209,7 +209,7 @@ def test_a_store_out_of_reach_is_told_once_and_tried_again(tmp_path):
         assert [one[0] for one in await c.gather(x)] == list(range(4)) and len(ran) == 4
         assert len([one for one in told(s, "store") if "not stored" in one]) == 1
         root.unlink()
-        await async_poll_for(lambda: controller(s).storing.as_plain("it")["stored"] == 4, 20)
+        await async_poll_for(lambda: controller(s).stored.as_plain("it")["stored"] == 4, 20)
         assert len([one for one in told(s, "store") if "works again" in one]) == 1
         assert not controller(s).errors
 
@@ -257,8 +257,8 @@ def test_each_interval_has_its_own(tmp_path):
                     break
                 await controller(s).protections.commit("u")
             if step == 0:
-                await async_poll_for(lambda: controller(s).storing.as_plain("u")["stored"] == 1, 10)
-        assert controller(s).storing.as_plain("u")["stored"] == 0
+                await async_poll_for(lambda: controller(s).stored.as_plain("u")["stored"] == 1, 10)
+        assert controller(s).stored.as_plain("u")["stored"] == 0
         assert found["every"]["store"] == 3600
         assert (await stored(c, "u"))["stored"] == 1, "who waits does so for all levels"
 

@@ -11,7 +11,7 @@ from distributed import Client, default_client, futures_of
 from dask_hpc import config
 from dask_hpc.checkpoint.levels import LEVELS, STORE
 from dask_hpc.checkpoint.scheduler.controller import NAME, Controller, ask
-from dask_hpc.checkpoint.scheduler.storing import SUFFIX
+from dask_hpc.checkpoint.scheduler.stored_results import SUFFIX
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.manifest import check_name
 from dask_hpc.checkpoint.store.restore import read_key

@@ -16,7 +16,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.scheduler.catalogue import Dealing
+from dask_hpc.checkpoint.scheduler.catalogue import Dealer
 from dask_hpc.checkpoint.scheduler.context import Calls, Context, holders
 from dask_hpc.checkpoint.scheduler.diary import Tally
 from dask_hpc.checkpoint.scheduler.placement import Placement
@@ -244,13 +244,13 @@ class AgentChoice:
         """The strategy in force: that of the policy, if the cluster is managed and it has one."""
         return getattr(getattr(self._control, "policy", None), "checkpoint", None) or _DEFAULT
 
-    def dealing(self, item: str, keys: Iterable[Hashable]) -> Dealing:
+    def dealer(self, item: str, keys: Iterable[Hashable]) -> Dealer:
         """How blocks of an item, which has these keys, are dealt now; those of no item go to all agents by
         turns."""
         able = self._agents.able(self._watts())
         nodes = self.rule.order(able)
         if not item or not able:
-            return Dealing(nodes)
+            return Dealer(nodes)
         some = list(islice(keys, _SAMPLE))
         domains, nbytes = self._data(some)
         known = self.known.get(item)
@@ -261,7 +261,7 @@ class AgentChoice:
         self.known[item] = now
         count = max(1, min(now.agents, len(able)))
         self._had[item] = count
-        return Dealing(nodes, self.rule.slots(count, able, nbytes / count, domains))
+        return Dealer(nodes, self.rule.slots(count, able, nbytes / count, domains))
 
     def committed(self, item: str, tally: Tally, seconds: float) -> None:
         """A commit of an item is over."""

@@ -136,7 +136,7 @@ class Catalogue:
             self._unneeded[content] = None
 
 
-class Dealing:
+class Dealer:
     """``agents`` are ranked, the best first. ``slots`` names those that an item has, each as often as it is
     to be dealt a share; all of them if it is empty."""
 

@@ -30,7 +30,7 @@ from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.checkpoint.scheduler.schedule import Failures
 from dask_hpc.checkpoint.scheduler.status import Look
 from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
-from dask_hpc.checkpoint.scheduler.storing import StoredResults
+from dask_hpc.checkpoint.scheduler.stored_results import StoredResults
 from dask_hpc.checkpoint.worker.agent import SAYS
 from dask_hpc.model.errors import one_line
 from dask_hpc.model.node import Nodes
@@ -112,12 +112,12 @@ class Controller(SchedulerPlugin):
         self.maker = CopyMaker(self, self.placement, self.agents, self.choice, self.recipes, self.calls)
         self.disks = Disks(self.calls, self.placement)
         self.queue = StoreQueue(self, self.maker, self.calls, settings["writers"], settings["bandwidth"])
-        self.storing = StoredResults(self, self.recipes, self.queue)
+        self.stored = StoredResults(self, self.recipes, self.queue)
         self.keeper = CopyKeeper(
-            self, self.placement, self.agents, self.choice, self.recipes, self.maker, self.disks, self.storing
+            self, self.placement, self.agents, self.choice, self.recipes, self.maker, self.disks, self.stored
         )
         self.protections = Protections(
-            self, self.placement, self.keeper, self.disks, self.storing, self.failures
+            self, self.placement, self.keeper, self.disks, self.stored, self.failures
         )
         self.protected = self.protections.names
         self.commits = Commits(self, self.keeper, self.disks, self.queue, self.failures)
@@ -140,7 +140,7 @@ class Controller(SchedulerPlugin):
         self._end_following()
         self.keeper.close()
         self.protections.close()
-        self.storing.close_all()
+        self.stored.close_all()
         for task in self._work:
             task.cancel()
 
@@ -175,7 +175,7 @@ class Controller(SchedulerPlugin):
         if len(self.recipes) and any(key in self.recipes for key in tasks):
             asyncio.get_running_loop().call_soon(compat.forget_unneeded, scheduler, list(tasks))
         self.commits.graph_arrives(tasks)
-        self.storing.graph_arrives(tasks)
+        self.stored.graph_arrives(tasks)
 
     @guarded
     def _task_moves(self, key: Hashable, start: str, finish: str) -> None:
@@ -212,7 +212,7 @@ class Controller(SchedulerPlugin):
         for name in list(self.protected):
             self.choice.forget(name)
         self.protections.restart()
-        self.storing.close_all()
+        self.stored.close_all()
         self.placement.restart()
         self.maker.close()
         self.recipes.restart()
@@ -256,29 +256,29 @@ class Controller(SchedulerPlugin):
         settings of one, if it is one of the levels."""
         await self.protections.protect(name, keys, copies, levels, every)
         if store is not None and name in self.protected:
-            self.storing.open(self.protected[name], store)
+            self.stored.open(self.protected[name], store)
         else:
-            self.storing.close(name)
+            self.stored.close(name)
         return self.protected_now(name)
 
     async def unprotect(self, name: str) -> None:
         """They are plain results again."""
         if name in self.protected:
             self.choice.forget(name)
-            self.storing.close(name)
+            self.stored.close(name)
             await self.protections.unprotect(name)
             self.stop_if_unused()
 
     def protected_now(self, name: str) -> dict[str, Any]:
         """What is copied of a name; nothing if there is no such name."""
         found = self.protected.get(name)
-        return {} if found is None else found.as_plain(self.catalogue) | self.storing.as_plain(name)
+        return {} if found is None else found.as_plain(self.catalogue) | self.stored.as_plain(name)
 
     async def commit(self, name: str) -> dict[str, Any]:
         """Copy what has become ready since the last time. Answers when the copies are there."""
         await self.protections.commit(name)
         if (protected := self.protected.get(name)) is not None:
-            await self.storing.now(protected)
+            await self.stored.now(protected)
         return self.protected_now(name)
 
     async def drain(self, addresses: Iterable[str]) -> None:
@@ -294,7 +294,7 @@ class Controller(SchedulerPlugin):
             content, agents = self.catalogue.where(key)
         node = self.nodes.node_of(worker)
         agents.sort(key=lambda address: (address != worker, self.nodes.node_of(address) != node))
-        return {"content": content, "where": agents, "stored": self.storing.where(key)}
+        return {"content": content, "where": agents, "stored": self.stored.where(key)}
 
     async def bad(self, content: str, agent: str, why: str) -> None:
         """An agent's copy could not be read."""
@@ -305,7 +305,7 @@ class Controller(SchedulerPlugin):
     async def no_copy(self, key: Hashable, why: str) -> bool:
         """A worker could not load a result. Whether it will be computed instead."""
         self.diary.cannot_be_loaded(key, why)
-        self.storing.cannot_be_read(key)
+        self.stored.cannot_be_read(key)
         return self.keeper.lapse(key)
 
     def status(self) -> dict[str, Any]:
@@ -314,7 +314,7 @@ class Controller(SchedulerPlugin):
 
     def is_safe(self, key: Hashable) -> bool:
         """Whether a result is loaded from a copy if it is lost."""
-        return key in self.recipes and (bool(self.catalogue.where(key)[1]) or key in self.storing)
+        return key in self.recipes and (bool(self.catalogue.where(key)[1]) or key in self.stored)
 
     async def close_program(self, name: str, forget: bool) -> dict[str, Any]:
         """A program ends: see ``Commits.close``."""

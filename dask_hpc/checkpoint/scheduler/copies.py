@@ -18,7 +18,7 @@ from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.agents import AgentChoice, Agents, Disks
-from dask_hpc.checkpoint.scheduler.catalogue import Dealing
+from dask_hpc.checkpoint.scheduler.catalogue import Dealer
 from dask_hpc.checkpoint.scheduler.context import Calls, Context, HasGone
 from dask_hpc.checkpoint.scheduler.diary import Tally
 from dask_hpc.checkpoint.scheduler.placement import Drops, Order, Placement, Steps
@@ -99,21 +99,21 @@ class CopyMaker:
     ) -> dict[Hashable, int]:
         """All but keys that are on their way already: on how many agents these are wanted."""
         sending: list[asyncio.Task[None]] = []
-        dealing: Dealing | None = None
+        dealer: Dealer | None = None
         mine: set[Hashable] = set()
         later: dict[Hashable, int] = {}
         try:
             while (some := self._next(todo)) is not None:
                 if some:
-                    if dealing is None:
+                    if dealer is None:
                         await self._agents.come()
-                        dealing = self._choice.dealing(item, keys)
+                        dealer = self._choice.dealer(item, keys)
                     some = self._placement.claim(some, mine, later)
                     await self._make_room()
-                    for agent, parcel in self._deal(some, dealing, made):
+                    for agent, parcel in self._deal(some, dealer, made):
                         await self._make_room()
                         self._enter(parcel)
-                        sending.append(asyncio.ensure_future(self._send(agent, parcel, dealing, made)))
+                        sending.append(asyncio.ensure_future(self._send(agent, parcel, dealer, made)))
                 await asyncio.sleep(0)
             await asyncio.gather(*sending)
         finally:
@@ -151,14 +151,14 @@ class CopyMaker:
         self.longest_pause = max(self.longest_pause, thread_time() - begun)
         return [order for order in found if order is not None] if found else None
 
-    def _deal(self, orders: Iterable[Order], dealing: Dealing, made: Made) -> list[tuple[str, list[Order]]]:
+    def _deal(self, orders: Iterable[Order], dealer: Dealer, made: Made) -> list[tuple[str, list[Order]]]:
         """What each agent is asked for, in parcels of a size that is handy."""
         begun = thread_time()
         parcels: list[tuple[str, list[Order]]] = []
         open_: dict[str, list[Order]] = {}
         room: dict[str, float] = {}
         for order in orders:
-            where = self._placement.deal(order, dealing)
+            where = self._placement.deal(order, dealer)
             for _ in range(order.copies - len(where)):
                 made.lacks("no agent has room", order.one())
             for agent in where:
@@ -198,18 +198,18 @@ class CopyMaker:
 
     # asking
 
-    async def _send(self, agent: str, parcel: list[Order], dealing: Dealing, made: Made) -> None:
+    async def _send(self, agent: str, parcel: list[Order], dealer: Dealer, made: Made) -> None:
         try:
-            await self._send_on(agent, parcel, dealing, made)
+            await self._send_on(agent, parcel, dealer, made)
         finally:
             self._leave(parcel)
 
-    async def _send_on(self, agent: str, parcel: list[Order], dealing: Dealing, made: Made) -> None:
+    async def _send_on(self, agent: str, parcel: list[Order], dealer: Dealer, made: Made) -> None:
         """Ask an agent, and then others for what it did not take."""
         again: list[Order] = []
         try:
             for order, said in await self._ask(agent, parcel):
-                if (why := self._note(agent, order, said, dealing, made)) is None:
+                if (why := self._note(agent, order, said, dealer, made)) is None:
                     continue
                 if order.errors < _TRIES:
                     again.append(order)
@@ -220,8 +220,8 @@ class CopyMaker:
         if again:
             await asyncio.sleep(_PAUSE * 2 ** max(order.errors for order in again))
             again = [order for order in again if order.key is None or self._agents.holders(order.key)]
-            for other, rest in self._deal(again, dealing, made):
-                await self._send_on(other, rest, dealing, made)
+            for other, rest in self._deal(again, dealer, made):
+                await self._send_on(other, rest, dealer, made)
 
     async def _ask(self, agent: str, parcel: list[Order]) -> list[tuple[Order, dict[str, Any]]]:
         questions = [(order, self._placement.question(order, agent)) for order in parcel]
@@ -259,7 +259,7 @@ class CopyMaker:
         return said
 
     def _note(
-        self, agent: str, order: Order, said: Mapping[str, Any], dealing: Dealing, made: Made
+        self, agent: str, order: Order, said: Mapping[str, Any], dealer: Dealer, made: Made
     ) -> str | None:
         """What an agent says of a block. Why it has no copy, if so."""
         if "content" in said:
@@ -271,13 +271,13 @@ class CopyMaker:
             if counts and key is not None:
                 self._recipes.load_instead(key)
             return None
-        dealing.gives_back(agent, order.nbytes)
+        dealer.gives_back(agent, order.nbytes)
         if "full" in said:
-            dealing.is_full(agent)
+            dealer.is_full(agent)
             self._agents.is_full(agent)
             return str(said["full"])
         if "silent" in said:
-            dealing.is_full(agent)
+            dealer.is_full(agent)
             return f"{agent} does not answer: {said['silent']}"
         order.errors += 1
         order.not_to.discard(agent)  # it was perhaps the source's fault

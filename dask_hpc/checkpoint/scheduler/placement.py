@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol
 
-from dask_hpc.checkpoint.scheduler.catalogue import Catalogue, Dealing
+from dask_hpc.checkpoint.scheduler.catalogue import Catalogue, Dealer
 
 Drops = dict[str, list[str]]  # by content, the agents that need not keep it
 
@@ -314,7 +314,7 @@ class Placement:
                     free.append(key)
         return free
 
-    def deal(self, order: Order, dealing: Dealing) -> list[str]:
+    def deal(self, order: Order, dealer: Dealer) -> list[str]:
         """Agents for a block, outside of where it is already; fewer than ordered if there is no room."""
         having = self._having(order)
         domains = {self._view.domain_of(address) for address in having}
@@ -322,15 +322,13 @@ class Placement:
         domains.update(map(self._view.domain_of, found))
         if number := order.copies - len(found):
             not_to = order.not_to.union(having, found)
-            found += dealing.deal(order.nbytes, number, domains, not_to, order.is_choosy)
+            found += dealer.deal(order.nbytes, number, domains, not_to, order.is_choosy)
         if len(found) < order.copies and not order.is_choosy and order.key is not None:
-            found += self._beside_results(order, order.key, dealing, found)
+            found += self._beside_results(order, order.key, dealer, found)
         order.not_to.update(found)
         return found
 
-    def _beside_results(
-        self, order: Order, key: Hashable, dealing: Dealing, found: Sequence[str]
-    ) -> list[str]:
+    def _beside_results(self, order: Order, key: Hashable, dealer: Dealer, found: Sequence[str]) -> list[str]:
         """Agents where the result itself is: if it is in several failure domains, a copy in one of them is as
         good as one elsewhere, and nobody else may have room."""
         if len(set(map(self._view.domain_of, self._view.holders(key)))) < 2:
@@ -338,7 +336,7 @@ class Placement:
         copies = self.catalogue.contents.get(order.content)
         there = {*found, *(copies.where if copies is not None else ())}
         domains = set(map(self._view.domain_of, there))
-        return dealing.deal(order.nbytes, order.copies - len(found), domains, order.not_to | there)
+        return dealer.deal(order.nbytes, order.copies - len(found), domains, order.not_to | there)
 
     def _alike(self, order: Order, domains: set[str]) -> list[str]:
         """Agents that have probably the same already, outside of these failure domains."""

@@ -20,7 +20,7 @@ from dask_hpc.checkpoint.scheduler.context import Context, holders
 from dask_hpc.checkpoint.scheduler.copies import CopyKeeper
 from dask_hpc.checkpoint.scheduler.placement import Placement
 from dask_hpc.checkpoint.scheduler.schedule import Failures, Schedule
-from dask_hpc.checkpoint.scheduler.storing import StoredResults
+from dask_hpc.checkpoint.scheduler.stored_results import StoredResults
 from dask_hpc.checkpoint.scheduler.versions import Protected, ProtectedVersion
 from dask_hpc.strategies.checkpoint.when import Every
 
@@ -43,14 +43,14 @@ class Protections:
         placement: Placement,
         keeper: CopyKeeper,
         disks: Disks,
-        storing: StoredResults,
+        stored: StoredResults,
         failures: Failures,
     ) -> None:
         self._context = context
         self._placement = placement
         self._keeper = keeper
         self._disks = disks
-        self._storing = storing
+        self._stored = stored
         self._failures = failures
         self.names: dict[str, Protected] = {}
         self._owners: dict[Hashable, list[ProtectedVersion]] = placement.wishes
@@ -228,7 +228,7 @@ class Protections:
                 await self._to_disk(protected, version)
             self._committed(protected, version)
         await self._plan(protected)
-        self._storing.copied(protected)
+        self._stored.copied(protected)
         if protected.target is version and not version.awaited:
             self._set_timer(protected, _AGAIN)  # somebody had no room, or died
         elif protected.pending and protected.target is None and schedule.copies_due() > monotonic():

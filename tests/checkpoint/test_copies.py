@@ -84,26 +84,26 @@ async def test_no_more_than_a_window_is_pinned(c, s, a, b, d):
     futures = await blocks_on(c, a, 40, nbytes=10_000)
     await dask_hpc.protect(futures[:1], name="y", client=c)
     await commit(c, "y")
-    copying, most, enter = controller_of(s).maker, [], controller_of(s).maker._enter
-    copying._window = lambda: 50_000.0
+    maker, most, enter = controller_of(s).maker, [], controller_of(s).maker._enter
+    maker._window = lambda: 50_000.0
 
     def look(parcel):
         enter(parcel)
         most.append(sum(task.nbytes for task in s.clients[PINS].wants_what))
 
-    copying._enter = look
-    with_small_parcels(copying)
+    maker._enter = look
+    with_small_parcels(maker)
     await dask_hpc.protect(futures, name="x", client=c)
     await commit(c, "x")
     assert all(where(s, futures))
     assert 50_000 <= max(most) <= 100_000 and not pinned(s)
 
 
-def with_small_parcels(copying):
+def with_small_parcels(maker):
     from dask_hpc.checkpoint.scheduler import copies as module
 
     module._BATCH_BYTES, before = 30_000, module._BATCH_BYTES
-    copying._scheduler.loop.call_later(30, setattr, module, "_BATCH_BYTES", before)
+    maker._scheduler.loop.call_later(30, setattr, module, "_BATCH_BYTES", before)
 
 
 @cluster3
@@ -123,7 +123,7 @@ async def test_what_is_released_in_the_middle_leaves_nothing_behind(c, s, a, b, 
     await dask_hpc.protect(others, name="y", client=c)
     await commit(c, "y")
     going, release = asyncio.Event(), asyncio.Event()
-    copying, ask = controller_of(s).maker, controller_of(s).maker._ask
+    maker, ask = controller_of(s).maker, controller_of(s).maker._ask
 
     async def slow(*args):
         going.set()
@@ -131,7 +131,7 @@ async def test_what_is_released_in_the_middle_leaves_nothing_behind(c, s, a, b, 
         await release.wait()
         return found
 
-    copying._ask = slow
+    maker._ask = slow
     await c.scheduler.hpc_protect(name="x", keys=[f.key for f in futures])
     committing = asyncio.ensure_future(commit(c))
     await going.wait()
@@ -164,20 +164,20 @@ async def test_a_hundred_thousand_blocks_are_dealt_in_small_steps(c, s, a, b, d)
     futures = await blocks_on(c, a, 1)
     await dask_hpc.protect(futures, name="y", client=c)
     await commit(c, "y")
-    copying = controller_of(s).maker
-    copying.longest_pause = 0.0
+    maker = controller_of(s).maker
+    maker.longest_pause = 0.0
     keys = (futures[0].key for _ in range(100_000))
     sent = []
 
     async def send(agent, parcel, dealing, made):
         sent.append(len(parcel))
-        copying._leave(parcel)
+        maker._leave(parcel)
 
-    copying._send = send
-    await copying.make(controller_of(s).placement.orders((key, 2) for key in keys))
+    maker._send = send
+    await maker.make(controller_of(s).placement.orders((key, 2) for key in keys))
     assert sum(sent) == 100_000
-    print(f"longest pause: {copying.longest_pause * 1e3:.1f} ms")
-    assert copying.longest_pause < 0.2
+    print(f"longest pause: {maker.longest_pause * 1e3:.1f} ms")
+    assert maker.longest_pause < 0.2
 
 
 @cluster3

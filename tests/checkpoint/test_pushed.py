@@ -9,7 +9,7 @@ from distributed.utils_test import gen_cluster
 from small_agents import copy, results, start, value
 
 import dask_hpc
-from dask_hpc.checkpoint.scheduler import agents as choosing
+from dask_hpc.checkpoint.scheduler import agents
 from dask_hpc.checkpoint.scheduler.copies import pushed
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 
@@ -39,7 +39,7 @@ def count_sends(workers):
     ],
 )
 def test_copies_are_the_same(rule, senders, monkeypatch):
-    monkeypatch.setattr(choosing, "_DEFAULT", rule)
+    monkeypatch.setattr(agents, "_DEFAULT", rule)
 
     @four
     async def run(c, s, *workers):
@@ -66,7 +66,7 @@ def test_copies_are_the_same(rule, senders, monkeypatch):
 
 @pytest.mark.parametrize("rule", [AgentRule(transfer="push"), AgentRule(gather="host")])
 def test_what_an_agent_has_is_not_sent_again(rule, monkeypatch):
-    monkeypatch.setattr(choosing, "_DEFAULT", rule)
+    monkeypatch.setattr(agents, "_DEFAULT", rule)
 
     @four
     async def run(c, s, *workers):
