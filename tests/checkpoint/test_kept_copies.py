@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from dask_hpc.checkpoint.faults import VARIABLE
 from dask_hpc.checkpoint.store.seal import Damaged
 from dask_hpc.checkpoint.worker.block import Block
-from dask_hpc.checkpoint.worker.kept import Full, Kept, Shelf
+from dask_hpc.checkpoint.worker.kept import Full, KeptCopies, Shelf
 
 LINE = 300  # bytes of the first line of a file, at most
 
@@ -36,7 +36,7 @@ class AnyOrder(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.folder = mkdtemp()
-        self.kept = Kept(5000, Shelf(self.folder, 4000 + 4 * LINE))
+        self.kept = KeptCopies(5000, Shelf(self.folder, 4000 + 4 * LINE))
         self.there = {}
 
     def teardown(self):
@@ -94,7 +94,7 @@ TestAnyOrder.settings = settings(max_examples=30, stateful_step_count=20, deadli
 
 
 def test_room_is_held_for_what_is_on_its_way(tmp_path):
-    kept = Kept(1500)
+    kept = KeptCopies(1500)
     with kept.room(1000), pytest.raises(Full, match="1000 bytes do not fit"), kept.room(1000):
         pass
     with kept.room(1000):
@@ -106,7 +106,7 @@ def test_room_is_held_for_what_is_on_its_way(tmp_path):
 
 
 def test_the_largest_goes_to_disk_and_what_is_there_already_first(tmp_path):
-    kept = Kept(10_000, Shelf(str(tmp_path), 10_000))
+    kept = KeptCopies(10_000, Shelf(str(tmp_path), 10_000))
     blocks = [block(1, 3000), block(2, 2000), block(3, 1000)]
     for one in blocks:
         kept.add(one)
@@ -122,7 +122,7 @@ def test_the_largest_goes_to_disk_and_what_is_there_already_first(tmp_path):
 
 @pytest.mark.parametrize("fault", ["copy-begun!ENOSPC", "copy-written!EDQUOT"])
 def test_a_full_disk(tmp_path, monkeypatch, fault):
-    kept = Kept(1000, Shelf(str(tmp_path), 10_000))
+    kept = KeptCopies(1000, Shelf(str(tmp_path), 10_000))
     kept.add(block(1))
     monkeypatch.setenv(VARIABLE, fault)
     with pytest.raises(Full) as told:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue, Dealer
-from dask_hpc.checkpoint.scheduler.placement import Placement
+from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
 from dask_hpc.model.checkpoint import AgentNode
 
 WORKERS = [f"w{number}" for number in range(6)]  # two on each of three nodes
@@ -58,7 +58,7 @@ class Copies(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.cluster = Cluster()
-        self.placement = Placement(Catalogue(), self.cluster)
+        self.placement = CopyPlacement(Catalogue(), self.cluster)
         #: orders that were sent: to whom, and the question
         self.asked = []
         self.drops = []
@@ -272,7 +272,7 @@ TestCopies.settings = settings(max_examples=100, stateful_step_count=40, deadlin
 def placed(copies=1, **results):
     """A content ("1", of x) that is in such results, and on such agents."""
     cluster = Cluster()
-    known = Placement(Catalogue(), cluster)
+    known = CopyPlacement(Catalogue(), cluster)
     for worker in WORKERS:
         cluster.room[worker], cluster.kept[worker] = 100, set()
         known.catalogue.joins(worker)

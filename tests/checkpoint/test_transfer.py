@@ -7,7 +7,7 @@ import pytest
 from distributed.utils_test import async_poll_for
 from small_agents import PART, agent_of, agents3, little_parts, results, start, value, wanted
 
-from dask_hpc.checkpoint.worker.traffic import Traffic, Window
+from dask_hpc.checkpoint.worker.traffic import AgentTraffic, Window
 
 LARGE = 5 * PART
 
@@ -186,7 +186,7 @@ def test_a_window_is_never_exceeded_and_all_get_through(sizes):
 
 def test_traffic_of_late():
     clock = Clock()
-    traffic = Traffic(clock)
+    traffic = AgentTraffic(clock)
     for _ in range(20):
         traffic.came(50)
         clock.now += 0.25

@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.catalogue import Dealer
-from dask_hpc.checkpoint.scheduler.context import Calls, Context, holders
+from dask_hpc.checkpoint.scheduler.context import Context, WorkerCalls, holders
 from dask_hpc.checkpoint.scheduler.diary import Tally
-from dask_hpc.checkpoint.scheduler.placement import Placement
+from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
 from dask_hpc.checkpoint.worker.agent import METRIC, NAME, Agent
 from dask_hpc.model.checkpoint import AgentNode, ItemAgents
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
@@ -356,7 +356,7 @@ class OnDisk:
 class Disks:
     """Which copies are on the disks of agents. ``wake`` is set when one is not waited for any longer."""
 
-    def __init__(self, calls: Calls, placement: Placement) -> None:
+    def __init__(self, calls: WorkerCalls, placement: CopyPlacement) -> None:
         self._calls = calls
         self._placement = placement
         self._catalogue = placement.catalogue

@@ -10,7 +10,7 @@ Of one name at most one version is on its way and one waits; the newest that wai
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -21,9 +21,9 @@ from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
 from dask_hpc.checkpoint.scheduler.agents import Disks
 from dask_hpc.checkpoint.scheduler.context import Context, holders, node_names
 from dask_hpc.checkpoint.scheduler.copies import CopyKeeper
-from dask_hpc.checkpoint.scheduler.schedule import Failures
+from dask_hpc.checkpoint.scheduler.schedule import FailureCounts
 from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
-from dask_hpc.checkpoint.scheduler.versions import COMING, NEWEST, WRITING, Series, Version
+from dask_hpc.checkpoint.scheduler.versions import COMING, NEWEST, WRITING, KeptVersion, Series
 from dask_hpc.checkpoint.store.versions import leave_note
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.strategies.checkpoint.when import Every
@@ -107,7 +107,7 @@ class Commits:
         keeper: CopyKeeper,
         disks: Disks,
         queue: StoreQueue,
-        failures: Failures,
+        failures: FailureCounts,
     ) -> None:
         self._context = context
         self._keeper = keeper
@@ -117,14 +117,7 @@ class Commits:
         self.series: dict[str, Series] = {}
         self.awaiting = AwaitedResults(context.scheduler)
         #: results whose graph has not come yet, and the versions that they are to be pinned for
-        self._unknown: dict[Hashable, list[Version]] = {}
-        self.calls: dict[str, Callable[..., Any]] = {
-            "hpc_checkpoint_open": self.open,
-            "hpc_checkpoint_commit": self.commit,
-            "hpc_checkpoint_settled": self.settled,
-            "hpc_checkpoint_stats": self.stats,
-            "hpc_checkpoint_close": self.close,
-        }
+        self._unknown: dict[Hashable, list[KeptVersion]] = {}
 
     # remote calls
 
@@ -170,7 +163,7 @@ class Commits:
         series.number += 1
         keys = {(label, place): key for label, place, key in blocks}
         nodes = tuple(node_names(self._context))
-        version = Version(series, name, series.number, step, token, nodes, json.loads(items), keys, store)
+        version = KeptVersion(series, name, series.number, step, token, nodes, json.loads(items), keys, store)
         version.holds.add(COMING)
         series.unsettled = {n: one for n, one in series.unsettled.items() if not one.settled.is_set()}
         series.unsettled[version.number] = version
@@ -230,7 +223,7 @@ class Commits:
         """Tasks were submitted. A commit may have come before the graph of its results."""
         if not self._unknown:
             return
-        arrived: dict[int, tuple[Version, set[Hashable]]] = {}
+        arrived: dict[int, tuple[KeptVersion, set[Hashable]]] = {}
         for key in keys:
             for version in self._unknown.pop(key, ()):
                 arrived.setdefault(id(version), (version, set()))[1].add(key)
@@ -249,17 +242,17 @@ class Commits:
 
     # one version
 
-    def _pin(self, version: Version, keys: set[Hashable]) -> None:
+    def _pin(self, version: KeptVersion, keys: set[Hashable]) -> None:
         known = {key for key in keys if compat.find_task(self._context.scheduler, key) is not None}
         compat.pin(self._context.scheduler, known, version.pins)
         for key in keys - known:
             self._unknown.setdefault(key, []).append(version)
 
-    def _begin(self, series: Series, version: Version) -> None:
+    def _begin(self, series: Series, version: KeptVersion) -> None:
         series.coming = version
         self._context.do(self._run(series, version))
 
-    async def _run(self, series: Series, version: Version) -> None:
+    async def _run(self, series: Series, version: KeptVersion) -> None:
         try:
             version.problem = await self._copied(series, version)
             if not version.problem or version.problem.startswith(_NO_COPY):
@@ -289,7 +282,7 @@ class Commits:
                 following, series.waiting = series.waiting, None
                 self._begin(series, following)
 
-    async def _copied(self, series: Series, version: Version) -> str:
+    async def _copied(self, series: Series, version: KeptVersion) -> str:
         """Wait for all results and have them copied. What is wrong, if that cannot be."""
         keys = list(dict.fromkeys(version.keys.values()))
         before = series.complete.keys if series.complete is not None else {}
@@ -332,7 +325,7 @@ class Commits:
         series.seconds += version.seconds
         return ""
 
-    def _count(self, series: Series, version: Version, keys: list[Hashable]) -> None:
+    def _count(self, series: Series, version: KeptVersion, keys: list[Hashable]) -> None:
         """What the copies are, and that the version needs them."""
         contents = {
             self._context.catalogue.content_of[key]
@@ -347,14 +340,14 @@ class Commits:
         series.moved += version.moved
         series.unchanged += max(0, version.nbytes - version.moved)
 
-    def _is_due(self, series: Series, version: Version) -> bool:
+    def _is_due(self, series: Series, version: KeptVersion) -> bool:
         """Whether it goes to the store: if that is due, if it was when the store could not be used, or if it
         is nowhere else."""
         if PARTNER not in version.levels or self._queue.problem(series.name):
             return True
         return series.is_due(STORE)
 
-    async def _to_disk(self, series: Series, version: Version) -> None:
+    async def _to_disk(self, series: Series, version: KeptVersion) -> None:
         """Have agents write their copies to disk, too. What they cannot write is told once."""
         found = await self._disks.keep(version.keys.values())
         series.measured(DISK, found.seconds, found.nbytes)
@@ -366,18 +359,18 @@ class Commits:
             self._context.tell("commit", one_line(f"{series.called(version)}: {found.problem}"))
         series.disk_problem = found.problem
 
-    def _write(self, version: Version) -> None:
+    def _write(self, version: KeptVersion) -> None:
         version.holds.add(WRITING)
         version.settled.clear()
         self._queue.flush(version)
 
-    def _replace(self, series: Series, version: Version) -> None:
+    def _replace(self, series: Series, version: KeptVersion) -> None:
         before, series.complete = series.complete, version
         version.holds.add(NEWEST)
         if before is not None:
             self._queue.let_go(before, NEWEST)
 
-    async def _note(self, version: Version) -> None:
+    async def _note(self, version: KeptVersion) -> None:
         """Leave a note on the store. That it cannot be is no news: the version itself is to come there."""
         assert version.store is not None
         where = sorted(
@@ -387,7 +380,7 @@ class Commits:
             root = version.store["root"]
             await self._queue.patience(root).call(leave_note, root, version.name, version.as_plain(), where)
 
-    def _is_whole(self, version: Version) -> bool:
+    def _is_whole(self, version: KeptVersion) -> bool:
         return all(
             holders(self._context, key) or self._context.catalogue.where(key)[1]
             for key in version.keys.values()

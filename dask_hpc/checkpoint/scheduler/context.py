@@ -49,7 +49,7 @@ class HasGone(ConnectionError):
         self.address = address
 
 
-class Calls:
+class WorkerCalls:
     """What is asked of workers now."""
 
     def __init__(self, scheduler: Any) -> None:

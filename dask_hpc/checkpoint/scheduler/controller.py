@@ -21,13 +21,13 @@ from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.agents import AgentChoice, Agents, Disks, send_agents, take_agents_away
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
 from dask_hpc.checkpoint.scheduler.commits import Commits
-from dask_hpc.checkpoint.scheduler.context import Calls
+from dask_hpc.checkpoint.scheduler.context import WorkerCalls
 from dask_hpc.checkpoint.scheduler.copies import CopyKeeper, CopyMaker
 from dask_hpc.checkpoint.scheduler.diary import Diary
-from dask_hpc.checkpoint.scheduler.placement import Placement
+from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
 from dask_hpc.checkpoint.scheduler.protections import Protections
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
-from dask_hpc.checkpoint.scheduler.schedule import Failures
+from dask_hpc.checkpoint.scheduler.schedule import FailureCounts
 from dask_hpc.checkpoint.scheduler.status import Look
 from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
 from dask_hpc.checkpoint.scheduler.stored_results import StoredResults
@@ -59,17 +59,16 @@ def guarded(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Controller(SchedulerPlugin):
-    """One for a cluster. ``share`` is the part of workers' memory that copies may take; as configured where
-    this is made, if it is not given."""
+    """One for a cluster. It is as configured where it is made; what concerns the way to a store is as
+    configured at the scheduler."""
 
     name = NAME
     idempotent = True
 
-    def __init__(self, share: float | None = None, node_mode: str = "") -> None:
-        self._settings = config.checkpoint()
-        if share is not None:
-            self._settings["memory"] = share
-        self._node_mode = node_mode or config.settings()["node"]
+    def __init__(self) -> None:
+        configured = config.checkpoint()
+        self._settings = {name: configured[name] for name in ("memory", "disk", "mtbf")}
+        self._node_mode: str = config.settings()["node"]
         self.is_on = False
 
     def start(self, scheduler: Any) -> None:
@@ -81,7 +80,7 @@ class Controller(SchedulerPlugin):
         self.nodes = Nodes(self._node_mode)
         self.catalogue = Catalogue()
         self.diary = Diary(self.tell, asyncio.get_running_loop().call_later)
-        self._make_parts(self._settings)
+        self._make_parts(config.checkpoint() | self._settings)
         for address in compat.workers_by_name(scheduler):
             self._join(address)
         self._calls: dict[str, Callable[..., Any]] = {
@@ -94,7 +93,10 @@ class Controller(SchedulerPlugin):
             "hpc_checkpoint_bad": self.bad,
             "hpc_checkpoint_no_copy": self.no_copy,
             "hpc_checkpoint_status": self.status,
-            **self.commits.calls,
+            "hpc_checkpoint_open": self.commits.open,
+            "hpc_checkpoint_commit": self.commits.commit,
+            "hpc_checkpoint_settled": self.commits.settled,
+            "hpc_checkpoint_stats": self.commits.stats,
             "hpc_checkpoint_close": self.close_program,
         }
         compat.add_handlers(scheduler, self._calls)
@@ -103,12 +105,12 @@ class Controller(SchedulerPlugin):
 
     def _make_parts(self, settings: dict[str, Any]) -> None:
         """Each knows those above it."""
-        self.failures = Failures(settings["mtbf"])
+        self.failures = FailureCounts(settings["mtbf"])
         self.recipes = Recipes(self.scheduler)
-        self.calls = Calls(self.scheduler)
+        self.calls = WorkerCalls(self.scheduler)
         self.agents = Agents(self)
         self.choice = AgentChoice(self, self.agents)
-        self.placement = Placement(self.catalogue, self.agents)
+        self.placement = CopyPlacement(self.catalogue, self.agents)
         self.maker = CopyMaker(self, self.placement, self.agents, self.choice, self.recipes, self.calls)
         self.disks = Disks(self.calls, self.placement)
         self.queue = StoreQueue(self, self.maker, self.calls, settings["writers"], settings["bandwidth"])

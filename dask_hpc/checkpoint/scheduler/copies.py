@@ -19,9 +19,9 @@ from typing import Any
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.agents import AgentChoice, Agents, Disks
 from dask_hpc.checkpoint.scheduler.catalogue import Dealer
-from dask_hpc.checkpoint.scheduler.context import Calls, Context, HasGone
+from dask_hpc.checkpoint.scheduler.context import Context, HasGone, WorkerCalls
 from dask_hpc.checkpoint.scheduler.diary import Tally
-from dask_hpc.checkpoint.scheduler.placement import Drops, Order, Placement, Steps
+from dask_hpc.checkpoint.scheduler.placement import CopyPlacement, Drops, Order, Steps
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.model.errors import one_line
 
@@ -55,11 +55,11 @@ class CopyMaker:
     def __init__(
         self,
         context: Context,
-        placement: Placement,
+        placement: CopyPlacement,
         agents: Agents,
         choice: AgentChoice,
         recipes: Recipes,
-        calls: Calls,
+        calls: WorkerCalls,
     ) -> None:
         self._scheduler = context.scheduler
         self._host_of = context.nodes.node_of
@@ -285,7 +285,7 @@ class CopyMaker:
 
 
 async def pushed(
-    calls: Calls, agent: str, blocks: Sequence[dict[str, Any]], host_of: Callable[[str], str]
+    calls: WorkerCalls, agent: str, blocks: Sequence[dict[str, Any]], host_of: Callable[[str], str]
 ) -> list[dict[str, Any]]:
     """Have blocks sent to an agent, those of one host by one worker there. Answers as the agent would if it
     had been asked to take them."""
@@ -323,7 +323,7 @@ class CopyKeeper:
     def __init__(
         self,
         context: Context,
-        placement: Placement,
+        placement: CopyPlacement,
         agents: Agents,
         choice: AgentChoice,
         recipes: Recipes,
@@ -385,8 +385,8 @@ class CopyKeeper:
         like: Mapping[Hashable, str] | None = None,
         is_for_wishes: bool = False,
     ) -> Made:
-        """Have copies made of what of an item is in memory: see ``Placement.orders`` and ``CopyMaker.make``.
-        Of wishes, what nobody took is tried again later."""
+        """Have copies made of what of an item is in memory: see ``CopyMaker.make``. Of wishes, what nobody
+        took is tried again later."""
         made = await self._maker.make(self._placement.orders(wanted, like), item, keys, is_for_wishes)
         self._choice.committed(item, made, made.seconds)
         self._context.diary.committed(item, made, made.seconds)

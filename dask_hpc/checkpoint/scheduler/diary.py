@@ -64,7 +64,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Commit:
+class LastCommit:
     """One that has ended, by the process's clock."""
 
     ended: float
@@ -122,13 +122,13 @@ class Diary:
         #: see ``as_plain``
         self.counts: Counter[str] = Counter()
         #: the last one of each name
-        self.commits: dict[str, Commit] = {}
+        self.commits: dict[str, LastCommit] = {}
         self._recovery: _Recovery | None = None
 
     def committed(self, name: str, tally: Tally, seconds: float) -> None:
         """All that was ready of a name is copied, if there was anything to be copied."""
         if tally.copies or tally.failed:
-            self.commits[name] = Commit(monotonic(), seconds, tally.moved, tally.unchanged)
+            self.commits[name] = LastCommit(monotonic(), seconds, tally.moved, tally.unchanged)
             self.counts["commits"] += 1
             self._count(tally)
             self._say("commit", f"{name}: {tally.said(seconds)}")

@@ -43,7 +43,7 @@ class View(Protocol):
         """In how many other failure domains there is an agent that may be asked."""
 
 
-class Wish(Protocol):
+class CopyWish(Protocol):
     """Somebody wants a key to be on so many agents."""
 
     @property
@@ -82,7 +82,7 @@ class Steps:
     gone: list[Hashable] = field(default_factory=list)
 
 
-class Placement:
+class CopyPlacement:
     """What is doubtful, owed or on its way, beside the catalogue of what is there."""
 
     def __init__(self, catalogue: Catalogue, view: View) -> None:
@@ -109,7 +109,7 @@ class Placement:
 
     def wanted(self, key: Hashable) -> int:
         """On how many agents somebody wants a key to be."""
-        wishes: Iterable[Wish] = self.wishes.get(key, ())
+        wishes: Iterable[CopyWish] = self.wishes.get(key, ())
         return max((wish.copies for wish in wishes), default=0)
 
     # events

@@ -18,8 +18,8 @@ from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
 from dask_hpc.checkpoint.scheduler.agents import Disks
 from dask_hpc.checkpoint.scheduler.context import Context, holders
 from dask_hpc.checkpoint.scheduler.copies import CopyKeeper
-from dask_hpc.checkpoint.scheduler.placement import Placement
-from dask_hpc.checkpoint.scheduler.schedule import Failures, Schedule
+from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
+from dask_hpc.checkpoint.scheduler.schedule import FailureCounts, Schedule
 from dask_hpc.checkpoint.scheduler.stored_results import StoredResults
 from dask_hpc.checkpoint.scheduler.versions import Protected, ProtectedVersion
 from dask_hpc.strategies.checkpoint.when import Every
@@ -40,11 +40,11 @@ class Protections:
     def __init__(
         self,
         context: Context,
-        placement: Placement,
+        placement: CopyPlacement,
         keeper: CopyKeeper,
         disks: Disks,
         stored: StoredResults,
-        failures: Failures,
+        failures: FailureCounts,
     ) -> None:
         self._context = context
         self._placement = placement

@@ -15,7 +15,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.worker.loading import Loader, Missing
+from dask_hpc.checkpoint.worker.loading import CopyLoader, MissingRecipe
 from dask_hpc.checkpoint.worker.rescue import is_content_key, may_be_stored
 
 #: recipes of protected keys that Dask has forgotten
@@ -34,8 +34,8 @@ class Recipes:
         self._known: WeakValueDictionary[Hashable, compat.Recipe] = WeakValueDictionary()
         #: there is a copy, but the task is being computed
         self._soon: set[Hashable] = set()
-        self._loader = _portable(Loader())
-        self._missing = _portable(Missing())
+        self._loader = _portable(CopyLoader())
+        self._missing = _portable(MissingRecipe())
 
     def __len__(self) -> int:
         return len(self._replaced)

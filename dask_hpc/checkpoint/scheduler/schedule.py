@@ -43,7 +43,7 @@ class _Basis:
     nodes: int
 
 
-class Failures:
+class FailureCounts:
     """How many of which kind were seen, in how many seconds of how many nodes."""
 
     def __init__(self, mtbf: Mapping[str, float] = MTBF) -> None:
@@ -76,7 +76,7 @@ class Failures:
 class Schedule:
     """Of one name. ``every`` is a rule, or seconds by level."""
 
-    def __init__(self, levels: Sequence[str], every: Every, nbytes: float, failures: Failures) -> None:
+    def __init__(self, levels: Sequence[str], every: Every, nbytes: float, failures: FailureCounts) -> None:
         self.levels = tuple(levels)
         self.every = every
         self.failures = failures

@@ -17,9 +17,9 @@ from time import monotonic
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.scheduler.context import Calls, Context, holders
+from dask_hpc.checkpoint.scheduler.context import Context, WorkerCalls, holders
 from dask_hpc.checkpoint.scheduler.copies import CopyMaker
-from dask_hpc.checkpoint.scheduler.versions import WRITING, Version
+from dask_hpc.checkpoint.scheduler.versions import WRITING, KeptVersion
 from dask_hpc.checkpoint.store.cells import VALUE, Sampler
 from dask_hpc.checkpoint.store.files import Trouble
 from dask_hpc.checkpoint.store.items import Described, Held
@@ -76,8 +76,8 @@ _FIRST, _LONGEST = 1.0, 60.0  # seconds until a store that cannot be used is tri
 class _Queue:
     """The versions of one name that are to be written."""
 
-    writing: Version | None = None
-    waiting: Version | None = None
+    writing: KeptVersion | None = None
+    waiting: KeptVersion | None = None
     is_running: bool = False
     #: what was last wrong with the store
     problem: str = ""
@@ -87,7 +87,12 @@ class StoreQueue:
     """Writes versions. ``rate`` is in bytes per second, or None."""
 
     def __init__(
-        self, context: Context, maker: CopyMaker, calls: Calls, writers: int = 4, rate: float | None = None
+        self,
+        context: Context,
+        maker: CopyMaker,
+        calls: WorkerCalls,
+        writers: int = 4,
+        rate: float | None = None,
     ) -> None:
         self._context = context
         self._maker = maker
@@ -100,7 +105,7 @@ class StoreQueue:
         #: bytes that were given to the store, since the start
         self.written = 0
 
-    def flush(self, version: Version) -> None:
+    def flush(self, version: KeptVersion) -> None:
         """Write it when its turn comes, unless a newer one comes first."""
         queue = self._queues.setdefault(version.name, _Queue())
         if queue.waiting is not None:
@@ -110,7 +115,7 @@ class StoreQueue:
             queue.is_running = True
             self._context.do(self._run(queue))
 
-    def let_go(self, version: Version, hold: str) -> None:
+    def let_go(self, version: KeptVersion, hold: str) -> None:
         """One less needs it in memory."""
         version.holds.discard(hold)
         if not version.holds:
@@ -156,7 +161,7 @@ class StoreQueue:
         finally:
             queue.is_running = False
 
-    def _failed(self, queue: _Queue, version: Version, problem: str) -> None:
+    def _failed(self, queue: _Queue, version: KeptVersion, problem: str) -> None:
         """Try again later, unless a newer one has come; whoever waits hears of it now."""
         if not queue.problem:
             self._context.tell(
@@ -169,12 +174,12 @@ class StoreQueue:
         if queue.waiting is not version:
             self._done(version, problem)
 
-    def _done(self, version: Version, problem: str) -> None:
+    def _done(self, version: KeptVersion, problem: str) -> None:
         version.problem = problem
         version.settled.set()
         self.let_go(version, WRITING)
 
-    async def _try(self, version: Version) -> str:
+    async def _try(self, version: KeptVersion) -> str:
         """Write it. What went wrong, if anything."""
         try:
             await self._write(version)
@@ -185,7 +190,7 @@ class StoreQueue:
             return one_line(f"{type(error).__name__}: {error}")
         return ""
 
-    async def _write(self, version: Version) -> None:
+    async def _write(self, version: KeptVersion) -> None:
         assert version.store is not None
         begun = monotonic()
         store, keep = version.store["root"], version.store["keep"]
@@ -215,13 +220,13 @@ class StoreQueue:
             raise _first(errors) from None
         version.origin.stored(version, manifest, monotonic() - begun)
 
-    async def _sample(self, commit: Commit, version: Version) -> None:
+    async def _sample(self, commit: Commit, version: KeptVersion) -> None:
         """Have looked whether it pays to compress, where the blocks are."""
         samples, sampler = commit.samples(), Sampler(commit.services)
         asked = (self._ask_holder(commit, one, version.keys[one], sampler) for one in samples.values())
         commit.decide(dict(zip(samples, await asyncio.gather(*asked), strict=True)))
 
-    async def _write_blocks(self, commit: Commit, version: Version) -> dict[Place, dict[str, Any]]:
+    async def _write_blocks(self, commit: Commit, version: KeptVersion) -> dict[Place, dict[str, Any]]:
         async with asyncio.TaskGroup() as group:
             writing: dict[Place, asyncio.Task[dict[str, Any]]] = {}
             one_of: dict[Hashable, asyncio.Task[dict[str, Any]]] = {}

@@ -19,7 +19,7 @@ from dask_hpc.checkpoint.levels import STORE
 from dask_hpc.checkpoint.scheduler.context import Context, holders, node_names
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
-from dask_hpc.checkpoint.scheduler.versions import WRITING, Protected, Version
+from dask_hpc.checkpoint.scheduler.versions import WRITING, KeptVersion, Protected
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import RESULTS, block_specs
 from dask_hpc.checkpoint.store.manifest import Manifest, StoredBlock
@@ -53,7 +53,7 @@ class _Name:
     #: by place
     index: dict[str, _Stored] = field(default_factory=dict)
     by_content: dict[str, _Stored] = field(default_factory=dict)
-    coming: Version | None = None
+    coming: KeptVersion | None = None
     number: int = 0
     timer: asyncio.TimerHandle | None = None
     is_told: bool = False
@@ -65,22 +65,22 @@ class _Name:
 
     # as a version's origin
 
-    def called(self, version: Version) -> str:
+    def called(self, version: KeptVersion) -> str:
         """As in the story."""
         return self.in_store
 
-    def again(self, version: Version) -> Version | None:
+    def again(self, version: KeptVersion) -> KeptVersion | None:
         """With what is there by now: what was lost meanwhile cannot be written."""
         return self.home.version(self)
 
-    def prepare(self, version: Version, commit: Commit) -> None:
+    def prepare(self, version: KeptVersion, commit: Commit) -> None:
         """What is stored under another key keeps its file."""
         contents = version.items[_LABEL]["meta"]["contents"]
         for (_, place), spec in commit.specs.items():
             if "old" not in spec and (known := self.by_content.get(contents[place])) is not None:
                 spec["old"] = {"version": known.version, **known.block.as_plain()}
 
-    def stored(self, version: Version, manifest: Manifest, seconds: float) -> None:
+    def stored(self, version: KeptVersion, manifest: Manifest, seconds: float) -> None:
         """It is in the store."""
         self.home.is_there(self, version, manifest, seconds)
 
@@ -270,7 +270,7 @@ class StoredResults:
             name.protected.schedule.done([STORE])
             self._queue.flush(version)
 
-    def version(self, name: _Name) -> Version | None:
+    def version(self, name: _Name) -> KeptVersion | None:
         """Of all that is there now."""
         if self._names.get(name.protected.name) is not name:
             return None
@@ -280,7 +280,7 @@ class StoredResults:
         contents = {place: self._context.catalogue.where(key)[0] for place, key in keys.items()}
         meta = {"keys": {place: repr(key) for place, key in keys.items()}, "contents": contents}
         name.number += 1
-        version = Version(
+        version = KeptVersion(
             name,
             name.in_store,
             name.number,
@@ -299,7 +299,7 @@ class StoredResults:
         name.coming = version
         return version
 
-    def is_there(self, name: _Name, version: Version, manifest: Manifest, seconds: float) -> None:
+    def is_there(self, name: _Name, version: KeptVersion, manifest: Manifest, seconds: float) -> None:
         """A version of it is in the store."""
         if name.coming is version:
             name.coming = None

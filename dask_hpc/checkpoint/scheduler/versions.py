@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
 from dask_hpc.checkpoint.scheduler.context import Context
-from dask_hpc.checkpoint.scheduler.schedule import Failures, Schedule
+from dask_hpc.checkpoint.scheduler.schedule import FailureCounts, Schedule
 from dask_hpc.checkpoint.store.manifest import Manifest
 from dask_hpc.checkpoint.store.versions import Commit
 from dask_hpc.checkpoint.worker.rescue import may_be_stored
@@ -25,21 +25,21 @@ COMING, NEWEST, WRITING = "coming", "newest", "writing"
 class Origin(Protocol):
     """Whose versions go to a store."""
 
-    def called(self, version: "Version") -> str:
+    def called(self, version: "KeptVersion") -> str:
         """As in the story."""
 
-    def again(self, version: "Version") -> "Version | None":
+    def again(self, version: "KeptVersion") -> "KeptVersion | None":
         """What to write if this could not be written."""
 
-    def prepare(self, version: "Version", commit: Commit) -> None:
+    def prepare(self, version: "KeptVersion", commit: Commit) -> None:
         """It is about to be written."""
 
-    def stored(self, version: "Version", manifest: Manifest, seconds: float) -> None:
+    def stored(self, version: "KeptVersion", manifest: Manifest, seconds: float) -> None:
         """The store has it, so long after its turn came."""
 
 
 @dataclass(eq=False)
-class Version:
+class KeptVersion:
     """One that may go to a store. ``keys`` are those of its blocks, by label and place; ``items`` tells what
     they are."""
 
@@ -92,16 +92,18 @@ class Version:
 class Series:
     """The versions that a program commits under a name, and how it wants them to be kept."""
 
-    def __init__(self, context: Context, failures: Failures, name: str, client: str, number: int = 0) -> None:
+    def __init__(
+        self, context: Context, failures: FailureCounts, name: str, client: str, number: int = 0
+    ) -> None:
         self._context = context
         self.name = name
         self.client = client
         self.number = number
-        self.complete: Version | None = None
-        self.coming: Version | None = None
-        self.waiting: Version | None = None
+        self.complete: KeptVersion | None = None
+        self.coming: KeptVersion | None = None
+        self.waiting: KeptVersion | None = None
         #: by number, those that have not arrived everywhere yet
-        self.unsettled: dict[int, Version] = {}
+        self.unsettled: dict[int, KeptVersion] = {}
         self.commits = self.failed = self.moved = self.unchanged = 0
         #: versions that made room for newer ones before they were begun
         self.superseded = 0
@@ -148,25 +150,25 @@ class Series:
         if nbytes and level in self.levels:
             self.schedule.measured(level, seconds, nbytes)
 
-    def has(self, version: Version, level: str) -> None:
+    def has(self, version: KeptVersion, level: str) -> None:
         """All of a version is there."""
         version.levels.append(level)
         self.newest[level] = version.step
 
     # as a version's origin
 
-    def called(self, version: Version) -> str:
+    def called(self, version: KeptVersion) -> str:
         """As in the story."""
         return f"{self.name} at {version.step}"
 
-    def again(self, version: Version) -> Version:
+    def again(self, version: KeptVersion) -> KeptVersion:
         """The same is tried again."""
         return version
 
-    def prepare(self, version: Version, commit: Commit) -> None:
+    def prepare(self, version: KeptVersion, commit: Commit) -> None:
         """Nothing else is known of what is stored."""
 
-    def stored(self, version: Version, manifest: Manifest, seconds: float) -> None:
+    def stored(self, version: KeptVersion, manifest: Manifest, seconds: float) -> None:
         """The store has it."""
         self.has(version, STORE)
         self.measured(STORE, seconds, version.nbytes or 1)

@@ -24,8 +24,8 @@ from dask_hpc.checkpoint.faults import reach
 from dask_hpc.checkpoint.store.files import Trouble
 from dask_hpc.checkpoint.store.seal import Damaged
 from dask_hpc.checkpoint.worker.block import Block
-from dask_hpc.checkpoint.worker.kept import Full, Kept, Scratch, Shelf
-from dask_hpc.checkpoint.worker.traffic import Traffic, Window, link_of
+from dask_hpc.checkpoint.worker.kept import Full, KeptCopies, Scratch, Shelf
+from dask_hpc.checkpoint.worker.traffic import AgentTraffic, Window, link_of
 from dask_hpc.checkpoint.worker.transfer import (
     WINDOW,
     Found,
@@ -88,8 +88,8 @@ class Agent(WorkerPlugin):
     async def setup(self, worker: Any) -> None:
         """Tasks of this worker start when this is over, so nothing here waits."""
         self._worker = worker
-        self.kept = Kept(budget(worker, self._share))
-        self.traffic = Traffic()
+        self.kept = KeptCopies(budget(worker, self._share))
+        self.traffic = AgentTraffic()
         self.link = link_of(get_address_host(worker.address))
         self.giver = Giver(worker, self.kept, self.traffic)
         self._window = Window(2 * WINDOW)

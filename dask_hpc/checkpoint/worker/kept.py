@@ -162,7 +162,7 @@ class Full(MemoryError):
     """There is no room for another copy here."""
 
 
-class Kept:
+class KeptCopies:
     """``budget`` is for memory, in bytes; ``allowed`` is the part of it that may be used now. May be used by
     several threads: what writes files takes as long as that does."""
 

@@ -35,7 +35,7 @@ class _NoCopy(Exception):
 
 
 @dataclass(frozen=True)
-class Loader:
+class CopyLoader:
     """Called with a key, in a task's thread."""
 
     def __call__(self, key: Any) -> Any:
@@ -53,7 +53,7 @@ class Loader:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingRecipe:
     """The recipe of what needs something of which nobody knows any more how it was computed."""
 
     def __call__(self, key: Any) -> Any:

@@ -14,7 +14,7 @@ _LATELY = 10.0  # seconds
 _STEP = 0.5  # seconds that are counted together
 
 
-class Traffic:
+class AgentTraffic:
     """Bytes in and out, and copies that were made."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:

@@ -35,8 +35,8 @@ from dask_hpc.checkpoint.worker.block import (
     unpacked,
     views,
 )
-from dask_hpc.checkpoint.worker.kept import Filed, Kept
-from dask_hpc.checkpoint.worker.traffic import Traffic, Window
+from dask_hpc.checkpoint.worker.kept import Filed, KeptCopies
+from dask_hpc.checkpoint.worker.traffic import AgentTraffic, Window
 
 #: bytes on their way from one worker
 WINDOW = 3 * CHUNK
@@ -323,7 +323,7 @@ class Giver:
     """Gives other workers the blocks of this one: of its results, of the copies that it keeps, and of what it
     gathered from its neighbours to be fetched here. ``chunk`` is the size of a message."""
 
-    def __init__(self, worker: Any, kept: Kept, traffic: Traffic) -> None:
+    def __init__(self, worker: Any, kept: KeptCopies, traffic: AgentTraffic) -> None:
         self.chunk = CHUNK
         self.results = Results(worker.data)
         #: by content, what neighbours have and somebody is to fetch here
