@@ -418,18 +418,26 @@ async def _item_there(
         there, grids = laid_out(item, there, layout, list(groups)[: nodes or None])
     futures = await _read_there(client, reader, there, groups)
     found = _rebuilt(label, item, {**blocks, **futures}, wish, grids)
-    if item.kind in (*ARRAYS, *PARTS) and _is_lazy(found):
-        found = client.persist(found)  # it gets its own chunks back, or becomes a collection
-        if item.kind in PARTS and any(one.targets for one in there.values()):
-            from distributed import wait
+    if item.kind in PARTS:
+        from distributed import wait
 
+        found = client.persist(found)
+        if any(one.targets for one in there.values()):
             await wait(found)
             parts = zip(keys_of(found), there.values(), strict=True)
             await _hold(client, {key: one.targets for key, one in parts}, groups)
+    elif item.kind == "array":
+        found = client.persist(found) if _is_lazy(found) else found
+    elif item.kind in ARRAYS:
+        variables = found.variables.values() if item.kind == "dataset" else [found.variable]
+        for variable in variables:  # each by itself: others stay the blocks that were read, where they are
+            if _is_lazy(variable):
+                variable.data = client.persist(variable.data)
     return found
 
 
 def _is_lazy(found: Any) -> bool:
+    """As of an array that gets its own chunks back."""
     from dask.base import is_dask_collection
     from distributed import futures_of
 
