@@ -99,18 +99,14 @@ class StreamGrid:
 
     def read_index(self, index: Any) -> tuple[int, ...]:
         """The index of a block; a bare number if there is one axis. Raises ``InputError``."""
-        found = (index,) if isinstance(index, int | np.integer) else index
-        try:
-            read = tuple(int(i) for i in found)
-            is_fine = len(read) == len(self.blocks) and all(
-                0 <= i < n and i == j for i, n, j in zip(read, self.blocks, found, strict=True)
-            )
-        except (TypeError, ValueError):
-            is_fine = False
-        if not is_fine:
-            raise InputError(
-                "bridge: index", f"found {shown(index)}", f"the index of a block of {self.blocks}"
-            )
+        read = _integers(index)
+        if (
+            read is None
+            or len(read) != len(self.blocks)
+            or any(not 0 <= i < n for i, n in zip(read, self.blocks, strict=True))
+        ):
+            allowed = f"the index of a block of {self.blocks}"
+            raise InputError("bridge: index", f"found {shown(index)}", allowed)
         return read
 
     def place(self, index: tuple[int, ...], workers: Sequence[str]) -> str:
@@ -159,15 +155,20 @@ def _are(found: Any, kind: type) -> bool:
 
 
 def _sizes(name: str, given: Any) -> tuple[int, ...]:
-    found = (given,) if isinstance(given, int | np.integer) else given
-    try:
-        sizes = tuple(int(size) for size in found)
-        is_fine = all(size >= 1 and size == other for size, other in zip(sizes, found, strict=True))
-    except (TypeError, ValueError):
-        is_fine = False
-    if not is_fine or not sizes:
+    sizes = _integers(given)
+    if not sizes or min(sizes) < 1:
         raise InputError(f"bridge: {name}", f"found {shown(given)}", "whole numbers >= 1, one for each axis")
     return sizes
+
+
+def _integers(given: Any) -> tuple[int, ...] | None:
+    """Several, or a single one; None if that is anything else."""
+    found = (given,) if isinstance(given, int | np.integer) else given
+    try:
+        read = tuple(map(int, found))
+        return read if all(a == b for a, b in zip(read, found, strict=True)) else None
+    except (TypeError, ValueError):
+        return None
 
 
 def _chunks(shape: tuple[int, ...], given: Any) -> tuple[tuple[int, ...], ...]:

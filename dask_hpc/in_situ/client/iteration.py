@@ -210,19 +210,10 @@ class _Builder:
             needs = {block: {} if again else self._needs(block) for block in place.blocks}
             parcels = self._moves(place, needs, of_block)
             for blocks in parts(place.blocks, place.step_cores):
-                used = {other for block in blocks for other in (block, *needs[block].values())}
-                groups = {
-                    of_block[other].future.key: of_block[other].future
-                    for other in used
-                    if of_block[other].address == place.address
-                }
-                away = [
-                    future
-                    for source, future in parcels.items()
-                    if any(of_block[other].future.key == source for other in used)
-                ]
+                used = [of_block[one] for block in blocks for one in (block, *needs[block].values())]
+                given = {group.future.key: parcels.get(group.future.key, group.future) for group in used}
                 order = self.order("simulation", blocks)
-                future = self._task(place.address, function, order, *groups.values(), *away, *waits)
+                future = self._task(place.address, function, order, *given.values(), *waits)
                 self.made.groups.append(Group(future, place.address, tuple(blocks)))
 
     def _needs(self, block: int) -> dict[Offset, int]:
@@ -235,29 +226,26 @@ class _Builder:
         of_block: Mapping[int, Group],
     ) -> dict[Any, Future]:
         """Parcels of what the blocks of a worker need from others, by the task that made it."""
-        moved: dict[Any, list[int]] = {}
-        edges: dict[Any, set[tuple[int, Offset]]] = {}
-        groups: dict[Any, Group] = {}
+        wanted: dict[Any, tuple[Group, list[int], set[tuple[int, Offset]]]] = {}
         for block in place.blocks:
-            group = of_block[block]
-            if group.address != place.address:
-                groups[group.future.key] = group
-                moved.setdefault(group.future.key, []).append(block)
-        for block in place.blocks:
-            for offset, other in needs[block].items():
+            for offset, other in ((None, block), *needs[block].items()):
                 group = of_block[other]
-                if group.address != place.address:
-                    groups[group.future.key] = group
-                    edges.setdefault(group.future.key, set()).add((other, offset))
+                if group.address == place.address:
+                    continue
+                _, moved, edges = wanted.setdefault(group.future.key, (group, [], set()))
+                if offset is None:
+                    moved.append(block)
+                else:
+                    edges.add((other, offset))
         return {
             key: self._task(
                 group.address,
                 tasks.parcel,
-                self.order("simulation", moved.get(key, ()), edges=tuple(sorted(edges.get(key, ())))),
+                self.order("simulation", moved, edges=tuple(sorted(edges))),
                 group.future,
                 urgent=True,
             )
-            for key, group in groups.items()
+            for key, (group, moved, edges) in wanted.items()
         }
 
     def report(self) -> None:
