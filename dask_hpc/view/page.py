@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from math import log10
+from math import floor, log10
 from typing import Any
 
+from dask_hpc.model.job import runs
 from dask_hpc.model.units import show_duration
 from dask_hpc.view.course import Held
 from dask_hpc.view.kit import script, shown, style
@@ -99,12 +100,48 @@ def _is_numeric(text: str) -> bool:
     return text[:1].isdigit() or text in ("-", "")
 
 
-# Okabe and Ito's colours, which the colour-blind can tell apart, then lighter cousins.
-_COLOURS = (
+#: Okabe and Ito's colours, which the colour-blind can tell apart, then lighter cousins
+COLOURS = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442",
     "#7fb8d8", "#f2cf80", "#80ceb9", "#e5bcd3", "#aad9f4",
 )  # fmt: skip
-_WHITE_INK = {"#0072b2"}
+
+
+def tag(name: str, inner: str = "", /, **attributes: object) -> str:
+    """An SVG element: ``font_size=11`` is font-size="11", numbers are rounded, what is None is left out.
+    ``inner`` is markup."""
+    given = "".join(
+        f' {key.replace("_", "-")}="{f"{value:.6g}" if isinstance(value, float) else escape(str(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    return f"<{name}{given}>{inner}</{name}>" if inner else f"<{name}{given}/>"
+
+
+def label(x: float, y: float, words: str, anchor: str | None = None, **more: object) -> str:
+    """Text that begins, ends or has its middle there."""
+    return tag("text", escape(words), x=x, y=y, text_anchor=anchor, **{"fill": "currentColor"} | more)
+
+
+def hinted(hint: str, *parts: str) -> str:
+    """Parts of a picture that say something when they are pointed at."""
+    return tag("g", f"<title>{escape(hint)}</title>{''.join(parts)}")
+
+
+def grid_line(x1: float, x2: float, y: float, words: str, **more: object) -> str:
+    """A line across, and what it stands for to its left."""
+    line = tag("line", x1=x1, x2=x2, y1=y, y2=y, stroke="currentColor", stroke_opacity=0.14)
+    return line + label(x1 - 6, y + 4, words, "end", **more)
+
+
+def svg(kind: str, width: float, height: float, words: str, parts: Iterable[str], /, **more: object) -> str:
+    """A picture; ``words`` are for those who do not see it. As wide as its place, unless ``more`` says so."""
+    kept = {"width": "100%", "font_family": "system-ui, sans-serif", "font_size": 11} | more
+    box = f"0 0 {width:.0f} {height:.0f}"
+    named = {"class": kind, "viewBox": box, "role": "img", "aria_label": words}
+    return tag("svg", "".join(parts) or " ", **named, xmlns="http://www.w3.org/2000/svg", **kept)
+
+
 _LEFT, _RIGHT, _TOP, _BOTTOM = 96, 28, 8, 26
 _LETTER = 6.6  # width of a character at 11 px
 
@@ -112,47 +149,27 @@ _LETTER = 6.6  # width of a character at 11 px
 def gantt_svg(
     held: Iterable[Held], nodes: Sequence[str], end: float | None = None, *, width: int = 900, row: int = 22
 ) -> str:
-    """The picture. ``nodes`` gives the rows from top to bottom."""
+    """Who held which node when. ``nodes`` gives the rows from top to bottom."""
     held = list(held)
     end = end if end is not None else max((one.end for one in held), default=1.0)
     end = end or 1.0
     row = max(3, min(row, 600 // max(len(nodes), 1)))
-    height = _TOP + row * len(nodes) + _BOTTOM
-    scale = (width - _LEFT - _RIGHT) / end
+    depth, scale = row * len(nodes), (width - _LEFT - _RIGHT) / end
     names = sorted({one.job for one in held})  # the same colour in every picture of the same jobs
-    colour = {job: _COLOURS[i % len(_COLOURS)] for i, job in enumerate(names)}
-    parts = [
-        f'<svg class="gantt" viewBox="0 0 {width} {height}" width="100%" role="img" '
-        f'aria-label="Nodes over time" xmlns="http://www.w3.org/2000/svg" '
-        f'font-family="system-ui, sans-serif" font-size="11">'
-    ]
-    parts += _axis(end, scale, row * len(nodes))
-    step = -(-14 // row)  # not every node can be named when rows are thin
-    for index, node in enumerate(nodes):
-        y = _TOP + row * index
-        if index % step == 0:
-            parts.append(
-                f'<text x="{_LEFT - 6}" y="{y + row / 2 + 4:.1f}" text-anchor="end" '
-                f'fill="currentColor">{escape(_cut(node, 13))}</text>'
-            )
-    place = {node: index for index, node in enumerate(nodes)}
-    for one in held:
-        parts += _bars(one, place, scale, row, colour[one.job])
-    return "".join([*parts, "</svg>"])
-
-
-def _axis(end: float, scale: float, depth: int) -> list[str]:
     parts = []
     step = _nice(end / 8)
     for tick in range(int(end / step) + 1):
         x = _LEFT + tick * step * scale
-        parts.append(
-            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{_TOP + depth}" '
-            f'stroke="currentColor" stroke-opacity="0.15"/>'
-            f'<text x="{x:.1f}" y="{_TOP + depth + 16}" text-anchor="middle" fill="currentColor" '
-            f'fill-opacity="0.7">{show_duration(tick * step)}</text>'
-        )
-    return parts
+        line = tag("line", x1=x, x2=x, y1=_TOP, y2=_TOP + depth, stroke="currentColor", stroke_opacity=0.14)
+        words = show_duration(tick * step)
+        parts += [line, label(x, _TOP + depth + 16, words, "middle", fill_opacity=0.7)]
+    for index in range(0, len(nodes), -(-14 // row)):  # not every node can be named when rows are thin
+        name = nodes[index] if len(nodes[index]) <= 13 else f"…{nodes[index][-12:]}"
+        parts.append(label(_LEFT - 6, _TOP + row * (index + 0.5) + 4, name, "end"))
+    place = {node: index for index, node in enumerate(nodes)}
+    for one in held:
+        parts += _bars(one, place, scale, row, COLOURS[names.index(one.job) % len(COLOURS)])
+    return svg("gantt", width, _TOP + depth + _BOTTOM, "Nodes over time", parts)
 
 
 def _nice(step: float) -> float:
@@ -166,28 +183,22 @@ def _nice(step: float) -> float:
 
 def _bars(one: Held, place: dict[str, int], scale: float, row: int, colour: str) -> Iterable[str]:
     """One rectangle for each run of neighbouring rows."""
-    rows = sorted(place[node] for node in one.nodes if node in place)
     x, width = _LEFT + one.start * scale, max((one.end - one.start) * scale, 1.0)
-    first = 0
-    for at in range(1, len(rows) + 1):
-        if at < len(rows) and rows[at] == rows[at - 1] + 1:
-            continue
-        y, height = _TOP + row * rows[first], row * (at - first)
-        first = at
-        tip = f"{one.job}: {len(one.nodes)} nodes, {show_duration(one.start)} to {show_duration(one.end)}"
-        tip += f"\n{one.note}" if one.note else ""
-        yield (
-            f'<g><title>{escape(tip)}</title><rect x="{x:.1f}" y="{y + 0.5}" width="{width:.1f}" '
-            f'height="{height - 1}" rx="2" fill="{colour}"/>'
-        )
+    tip = f"{one.job}: {len(one.nodes)} nodes, {show_duration(one.start)} to {show_duration(one.end)}"
+    tip += f"\n{one.note}" if one.note else ""
+    for first, last in runs(place[node] for node in one.nodes if node in place):
+        y, height = _TOP + row * first, row * (last - first + 1)
+        bar = tag("rect", x=x, y=y + 0.5, width=width, height=height - 1, rx=2, fill=colour)
+        name = ""
         if width > len(one.job) * _LETTER + 6 and height >= 12:
-            ink = "#fff" if colour in _WHITE_INK else "#000"
-            yield (
-                f'<text x="{x + width / 2:.1f}" y="{y + height / 2 + 4:.1f}" text-anchor="middle" '
-                f'fill="{ink}">{escape(one.job)}</text>'
-            )
-        yield "</g>"
+            ink = "#fff" if colour == COLOURS[0] else "#000"
+            name = label(x + width / 2, y + height / 2 + 4, one.job, "middle", fill=ink)
+        yield hinted(tip, bar, name)
 
 
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else "…" + text[1 - length :]
+def nice_step(least: float) -> float:
+    """The next of 1, 2, 5, 10, 20, ... (and of 0.5, 0.2, ...)."""
+    if least <= 0:
+        return 1.0
+    ten = 10.0 ** floor(log10(least))
+    return next(number * ten for number in (1, 2, 5, 10) if number * ten >= least * 0.999)
