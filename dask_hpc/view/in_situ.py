@@ -1,19 +1,21 @@
-"""A partition as an SVG picture: nodes to the right, cores upwards, in three colours; below, how long each of
-the three takes."""
+"""In situ pipelines as pictures: how a machine is divided among its parts, how long iterations take."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import groupby, pairwise
-from math import floor, inf, isfinite, log10
+from math import inf, isfinite
 from typing import Any, NamedTuple
 
 from dask_hpc.model.in_situ import Partition, PartitionProblem, Phases, hear_partition
 from dask_hpc.model.units import count_nodes, show_bytes, show_duration, show_large
+from dask_hpc.view.page import grid_line, hinted, label, nice_step, svg, tag
 
 #: Okabe and Ito's blue, orange and green: the simulation, in situ, in transit
 COLOURS: Mapping[str, str] = {"simulation": "#0072b2", "in_situ": "#e69f00", "in_transit": "#009e73"}
 NAMES: Mapping[str, str] = {"simulation": "simulation", "in_situ": "in situ", "in_transit": "in transit"}
 _START, _END, _HEAD, _BOTTOM = 60, 16, 30, 36
+_PALE = {"fill_opacity": 0.75}
+_ANEW = "#d55e00"
 
 
 class Iteration(NamedTuple):
@@ -54,118 +56,75 @@ def phases_svg(
     rows = list(iterations)
     first = rows[0].number if rows else 0
     end = max(last or 0, first, *(one.number for one in rows)) + 1
-    chart = _Chart(rows, changes or {}, range(first, end), _top(rows), width, height)
-    return "".join(
-        [
-            f'<svg class="phases" viewBox="0 0 {width} {height}" width="100%" role="img" '
-            f'aria-label="Seconds of each iteration, measured and planned" '
-            f'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" font-size="11">',
-            *chart.axes(),
-            *chart.bars(),
-            *chart.planned(),
-            *chart.measured(),
-            *chart.changes(),
-            *_phases_legend(),
-            "</svg>",
-        ]
-    )
+    chart = _Chart(range(first, end), _top(rows), width, height)
+    parts = [
+        *chart.axes(),
+        *(chart.bar(one) for one in rows),
+        *chart.planned(rows),
+        *chart.measured(rows),
+        *(chart.change(at, why) for at, why in sorted((changes or {}).items()) if first <= at < end),
+        *_phases_legend(),
+    ]
+    return svg("phases", width, height, "Seconds of each iteration, measured and planned", parts)
 
 
 class _Chart:
     """Where everything stands."""
 
-    def __init__(
-        self,
-        rows: Sequence[Iteration],
-        changes: Mapping[int, str],
-        shown: range,
-        top: float,
-        width: int,
-        height: int,
-    ) -> None:
-        self._rows, self._changes, self._shown, self._top = rows, changes, shown, top
-        self._width, self._height = width, height
+    def __init__(self, shown: range, top: float, width: int, height: int) -> None:
+        self._shown, self._top, self._width, self._height = shown, top, width, height
         self._step = (width - _START - _END) / len(shown)
 
     def axes(self) -> Iterable[str]:
         """Round seconds and round numbers of iterations."""
         step = nice_step(self._top / 4)
         for tick in range(int(self._top / step + 1e-9) + 1):
-            y = self._y(tick * step)
-            yield (
-                f'<line x1="{_START}" x2="{self._width - _END}" y1="{y:.1f}" y2="{y:.1f}" '
-                f'stroke="currentColor" stroke-opacity="0.13"/><text x="{_START - 6}" y="{y + 4:.1f}" '
-                f'text-anchor="end" fill="currentColor" fill-opacity="0.75">'
-                f"{show_duration(tick * step)}</text>"
+            yield grid_line(
+                _START, self._width - _END, self._y(tick * step), show_duration(tick * step), **_PALE
             )
         every = max(1, round(nice_step(len(self._shown) / 10)))
         for number in self._shown:
-            if number % every:
-                continue
-            yield (
-                f'<text x="{self._x(number + 0.5):.1f}" y="{self._height - 20}" text-anchor="middle" '
-                f'fill="currentColor" fill-opacity="0.75">{number}</text>'
-            )
-        yield (
-            f'<text x="{(_START + self._width - _END) / 2}" y="{self._height - 4}" text-anchor="middle" '
-            f'fill="currentColor" fill-opacity="0.75">iteration</text>'
-        )
+            if number % every == 0:
+                yield label(self._x(number + 0.5), self._height - 20, str(number), "middle", **_PALE)
+        middle = (_START + self._width - _END) / 2
+        yield label(middle, self._height - 4, "iteration", "middle", **_PALE)
 
-    def bars(self) -> Iterable[str]:
-        """Whole iterations."""
-        for one in self._rows:
-            y = self._y(min(one.seconds, self._top))
-            parts = ", ".join(
-                f"{NAMES[name]} {show_duration(value)}" for name, value in one.measured._asdict().items()
-            )
-            planned = "" if one.expected is None else f", planned {show_duration(one.expected)}"
-            tip = f"iteration {one.number}: {show_duration(one.seconds)}{planned}\n{parts}"
-            yield (
-                f'<rect x="{self._x(one.number) + 0.08 * self._step:.1f}" y="{y:.1f}" '
-                f'width="{0.84 * self._step:.1f}" height="{max(self._y(0) - y, 0):.1f}" '
-                f'fill="currentColor" fill-opacity="0.13"><title>{escape(tip)}</title></rect>'
-            )
+    def bar(self, one: Iteration) -> str:
+        """A whole iteration."""
+        y = self._y(min(one.seconds, self._top))
+        parts = (f"{NAMES[name]} {show_duration(value)}" for name, value in one.measured._asdict().items())
+        planned = "" if one.expected is None else f", planned {show_duration(one.expected)}"
+        tip = f"iteration {one.number}: {show_duration(one.seconds)}{planned}\n{', '.join(parts)}"
+        place = {"x": self._x(one.number) + 0.08 * self._step, "y": y, "width": 0.84 * self._step}
+        size = {"height": max(self._y(0) - y, 0), "fill": "currentColor", "fill_opacity": 0.13}
+        return tag("rect", f"<title>{escape(tip)}</title>", **place, **size)
 
-    def planned(self) -> Iterable[str]:
+    def planned(self, rows: Iterable[Iteration]) -> Iterable[str]:
         """What was planned, for as long as the plan was the same."""
-        for (planned, expected), group in groupby(self._rows, lambda one: (one.planned, one.expected)):
+        for (planned, expected), group in groupby(rows, lambda one: (one.planned, one.expected)):
             if planned is None:
                 continue
             numbers = [one.number for one in group]
-            left, right = self._x(numbers[0]), self._x(numbers[-1] + 1)
-            whole = [] if expected is None else [("currentColor", expected, 1.6)]
+            x1, x2 = self._x(numbers[0]), self._x(numbers[-1] + 1)
             parts = [(COLOURS[name], value, 1.4) for name, value in planned._asdict().items()]
-            for colour, value, thick in parts + whole:
-                y = self._y(value)
-                yield (
-                    f'<line x1="{left:.1f}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}" '
-                    f'stroke-width="{thick}" stroke-dasharray="5 3"/>'
-                )
+            whole = [] if expected is None else [("currentColor", expected, 1.6)]
+            for stroke, value, thick in parts + whole:
+                yield _dashed(x1, x2, self._y(value), stroke, thick)
 
-    def measured(self) -> Iterable[str]:
+    def measured(self, rows: Iterable[Iteration]) -> Iterable[str]:
         """A line for each part of the machine that had any work."""
         for name, colour in COLOURS.items():
-            values = [(one.number, getattr(one.measured, name)) for one in self._rows]
-            if not any(value for _, value in values):
-                continue
-            points = " ".join(f"{self._x(number + 0.5):.1f},{self._y(value):.1f}" for number, value in values)
-            yield (
-                f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2" '
-                f'stroke-linejoin="round"/>'
-            )
+            values = [(one.number, getattr(one.measured, name)) for one in rows]
+            if any(value for _, value in values):
+                points = " ".join(f"{self._x(at + 0.5):.1f},{self._y(value):.1f}" for at, value in values)
+                line = {"stroke": colour, "stroke_width": 2, "stroke_linejoin": "round"}
+                yield tag("polyline", points=points, fill="none", **line)
 
-    def changes(self) -> Iterable[str]:
+    def change(self, number: int, why: str) -> str:
         """Where the partition was made anew, and why."""
-        for number, why in sorted(self._changes.items()):
-            if number not in self._shown:
-                continue
-            x = self._x(number)
-            yield (
-                f"<g><title>{escape(f'from iteration {number}: {why}')}</title>"
-                f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_HEAD - 4}" y2="{self._y(0):.1f}" '
-                f'stroke="#d55e00" stroke-width="1.5"/>'
-                f'<path d="M{x - 6:.1f},{_HEAD - 12} h12 l-6,9 z" fill="#d55e00"/></g>'
-            )
+        x = self._x(number)
+        line = tag("line", x1=x, x2=x, y1=_HEAD - 4, y2=self._y(0), stroke=_ANEW, stroke_width=1.5)
+        return hinted(f"from iteration {number}: {why}", line, _sign(x - 6, _HEAD - 12))
 
     def _x(self, number: float) -> float:
         return _START + (number - self._shown.start) * self._step
@@ -175,12 +134,12 @@ class _Chart:
         return self._height - _BOTTOM - share * (self._height - _BOTTOM - _HEAD)
 
 
-def nice_step(least: float) -> float:
-    """The next of 1, 2, 5, 10, 20, ... (and of 0.5, 0.2, ...)."""
-    if least <= 0:
-        return 1.0
-    ten = 10.0 ** floor(log10(least))
-    return next(number * ten for number in (1, 2, 5, 10) if number * ten >= least * 0.999)
+def _dashed(x1: float, x2: float, y: float, stroke: str, thick: float) -> str:
+    return tag("line", x1=x1, x2=x2, y1=y, y2=y, stroke=stroke, stroke_width=thick, stroke_dasharray="5 3")
+
+
+def _sign(x: float, y: float) -> str:
+    return tag("path", d=f"M{x:.1f},{y:.1f} h12 l-6,9 z", fill=_ANEW)
 
 
 def _top(rows: Sequence[Iteration]) -> float:
@@ -194,19 +153,12 @@ def _top(rows: Sequence[Iteration]) -> float:
 def _phases_legend() -> Iterable[str]:
     x = float(_START)
     for name, colour in COLOURS.items():
-        yield f'<rect x="{x:.0f}" y="7" width="18" height="4" rx="2" fill="{colour}"/>'
-        yield f'<text x="{x + 23:.0f}" y="13" fill="currentColor">{NAMES[name]}</text>'
+        yield tag("rect", x=x, y=7, width=18, height=4, rx=2, fill=colour) + label(x + 23, 13, NAMES[name])
         x += 34 + 6.2 * len(NAMES[name])
-    yield f'<rect x="{x:.0f}" y="4" width="12" height="10" fill="currentColor" fill-opacity="0.2"/>'
-    yield f'<text x="{x + 17:.0f}" y="13" fill="currentColor">whole iteration</text>'
-    x += 116
-    yield (
-        f'<line x1="{x:.0f}" x2="{x + 20:.0f}" y1="9" y2="9" stroke="currentColor" stroke-width="1.6" '
-        f'stroke-dasharray="5 3"/><text x="{x + 25:.0f}" y="13" fill="currentColor">planned</text>'
-    )
-    x += 84
-    yield f'<path d="M{x:.0f},5 h12 l-6,9 z" fill="#d55e00"/>'
-    yield f'<text x="{x + 17:.0f}" y="13" fill="currentColor">divided anew</text>'
+    yield tag("rect", x=x, y=4, width=12, height=10, fill="currentColor", fill_opacity=0.2)
+    yield label(x + 17, 13, "whole iteration")
+    yield _dashed(x + 116, x + 136, 9, "currentColor", 1.6) + label(x + 141, 13, "planned")
+    yield _sign(x + 200, 5) + label(x + 217, 13, "divided anew")
 
 
 _LEFT, _RIGHT, _TOP = 8, 8, 20
@@ -233,22 +185,21 @@ def partition_svg(partition: Partition, nodes: int, cores: int, *, width: int = 
     """The picture of a machine of so many nodes. In sync mode cores are shared by turns: they are striped."""
     across = width - _LEFT - _RIGHT - _GAP
     wide, high = min(_WIDE, across / nodes), min(_HIGH, _DEEP / cores)
-    areas = list(_areas(partition, nodes, cores))
+    areas = _areas(partition, nodes, cores)
     bottom = _TOP + high * cores
     height = picture_height(cores)
-    parts = [
-        f'<svg class="partition" viewBox="0 0 {width} {height:.0f}" width="100%" role="img" '
-        f'aria-label="{escape(_words(partition, nodes, cores))}" xmlns="http://www.w3.org/2000/svg" '
-        f'font-family="system-ui, sans-serif" font-size="11">'
-        f'<defs><pattern id="by-turns" width="12" height="12" patternUnits="userSpaceOnUse" '
-        f'patternTransform="rotate(45)"><rect width="12" height="12" fill="{COLOURS["simulation"]}"/>'
-        f'<rect width="5" height="12" fill="{COLOURS["in_situ"]}"/></pattern></defs>',
-        f'<text x="{_LEFT}" y="12" fill="currentColor">{_heading(partition, nodes, cores)}</text>',
+    stripes = [
+        tag("rect", width=12, height=12, fill=COLOURS["simulation"]),
+        tag("rect", width=5, height=12, fill=COLOURS["in_situ"]),
     ]
-    for area in areas:
-        parts += _area(area, wide, high, bottom, partition)
-    parts += _bars(partition, bottom + 20, width)
-    return "".join([*parts, "</svg>"])
+    turns = {"patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
+    parts = [
+        tag("defs", tag("pattern", "".join(stripes), id="by-turns", width=12, height=12, **turns)),
+        label(_LEFT, 12, _heading(partition, nodes, cores)),
+        *("".join(_area(area, wide, high, bottom)) for area in areas),
+        *_bars(partition, bottom + 20, width),
+    ]
+    return svg("partition", width, height, _words(partition, nodes, cores), parts)
 
 
 def picture_height(cores: int) -> float:
@@ -272,32 +223,27 @@ def _areas(partition: Partition, nodes: int, cores: int) -> Iterable[_Area]:
         yield _Area("in_transit", simulating, staging, 0, cores, partition.in_transit)
 
 
-def _area(area: _Area, wide: float, high: float, bottom: float, partition: Partition) -> Iterable[str]:
+def _area(area: _Area, wide: float, high: float, bottom: float) -> Iterable[str]:
     x = _LEFT + area.first * wide + (_GAP if area.part == "in_transit" else 0)
     y = bottom - (area.low + area.cores) * high
     across, deep = area.nodes * wide, area.cores * high
     fill = "url(#by-turns)" if area.part == "by_turns" else COLOURS[area.part]
     if area.part == "in_transit" and not area.names:
         fill = "#8885"  # nodes that nobody needs
-    tip = f"{area.nodes:g} nodes, {area.cores:g} cores of each: {_purpose(area)}"
-    yield f"<g><title>{escape(tip)}</title>"
-    yield f'<rect x="{x:.2f}" y="{y:.2f}" width="{across:.2f}" height="{deep:.2f}" fill="{fill}"/>'
+    parts = [tag("rect", x=x, y=y, width=across, height=deep, fill=fill)]
     if min(wide, high) >= _FINE:
         lines = [f"M{x + at * wide:.2f},{y:.2f}v{deep:.2f}" for at in range(1, int(area.nodes + 0.999))]
         lines += [f"M{x:.2f},{y + at * high:.2f}h{across:.2f}" for at in range(1, int(area.cores + 0.999))]
-        yield f'<path d="{"".join(lines)}" stroke="#fff" stroke-opacity="0.75" fill="none"/>'
-    label = _purpose(area)
-    if len(label) * _LETTER > across - 8:
-        label = label.partition(":")[0]
-    if len(label) * _LETTER <= across - 8 and deep >= 15:
-        half = len(label) * _LETTER / 2 + 5
-        middle, level = x + across / 2, y + deep / 2
-        yield (
-            f'<rect x="{middle - half:.1f}" y="{level - 8:.1f}" width="{2 * half:.1f}" height="16" rx="8" '
-            f'fill="#fff" fill-opacity="0.88"/><text x="{middle:.1f}" y="{level + 4:.1f}" '
-            f'text-anchor="middle" fill="#222">{escape(label)}</text>'
-        )
-    yield "</g>"
+        parts.append(tag("path", d="".join(lines), stroke="#fff", stroke_opacity=0.75, fill="none"))
+    words = _purpose(area)
+    if len(words) * _LETTER > across - 8:
+        words = words.partition(":")[0]
+    if len(words) * _LETTER <= across - 8 and deep >= 15:
+        half, middle, level = len(words) * _LETTER / 2 + 5, x + across / 2, y + deep / 2
+        box = {"x": middle - half, "y": level - 8, "width": 2 * half, "height": 16, "rx": 8}
+        parts.append(tag("rect", **box, fill="#fff", fill_opacity=0.88))
+        parts.append(label(middle, level + 4, words, "middle", fill="#222"))
+    yield hinted(f"{area.nodes:g} nodes, {area.cores:g} cores of each: {_purpose(area)}", *parts)
 
 
 def _purpose(area: _Area) -> str:
@@ -318,13 +264,11 @@ def _bars(partition: Partition, top: float, width: int) -> Iterable[str]:
     for number, (name, colour, seconds) in enumerate(rows):
         y = top + number * _BARS
         long = room * min(seconds / longest, 1.0)
-        yield (
-            f'<text x="{_LEFT}" y="{y + 13:.1f}" fill="currentColor">{name}</text>'
-            f'<rect x="84" y="{y:.1f}" width="{max(long, 0.5):.1f}" height="{_BAR}" rx="2" fill="{colour}"'
-            f"{' fill-opacity=' + chr(34) + '0.55' + chr(34) if colour == 'currentColor' else ''}/>"
-            f'<text x="{84 + long + 6:.1f}" y="{y + 13:.1f}" fill="currentColor">'
-            f"{show_duration(seconds)}</text>"
-        )
+        yield label(_LEFT, y + 13, name)
+        pale = 0.55 if colour == "currentColor" else None
+        box = {"x": 84, "y": y, "width": max(long, 0.5), "height": _BAR, "rx": 2}
+        yield tag("rect", **box, fill=colour, fill_opacity=pale)
+        yield label(84 + long + 6, y + 13, show_duration(seconds))
 
 
 def _heading(partition: Partition, nodes: int, cores: int) -> str:
@@ -363,24 +307,19 @@ def plan_svg(
     bars = middle + 18 * len(legend) + 26
     ways = {"this plan": partition} | {name: one for name, one in others.items() if one is not None}
     height = bars + 22 + _GROUP * len(ways) + _EDGE
-    return "".join(
-        [
-            f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" width="{_WIDTH}" height="{height:.0f}" role="img" '
-            f'aria-label="{escape(_title(partition))}" xmlns="http://www.w3.org/2000/svg" color="{_INK}" '
-            f'font-family="system-ui, sans-serif" font-size="13" fill="{_INK}">',
-            f'<rect width="{_WIDTH}" height="{height:.0f}" fill="#fff"/>',
-            _text(_EDGE, _EDGE + 10, _title(partition), 'font-size="20" font-weight="600"'),
-            _text(_EDGE, _EDGE + 34, _cut(_machine(problem)), f'fill="{_SOFT}"'),
-            f'<svg x="{_EDGE - 8}" y="{top}" width="{_WIDTH - 2 * _EDGE + 16}" '
-            f'height="{picture_height(problem.nodes.cores):.0f}">',
-            partition_svg(partition, problem.nodes.count, problem.nodes.cores, width=_WIDTH - 2 * _EDGE + 16),
-            "</svg>",
-            *legend,
-            _text(_EDGE, bars, _cut(reason), f'fill="{_SOFT}"'),
-            *_plan_bars(ways, bars + 22),
-            "</svg>\n",
-        ]
-    )
+    inner, deep = _WIDTH - 2 * _EDGE + 16, picture_height(problem.nodes.cores)
+    machine = partition_svg(partition, problem.nodes.count, problem.nodes.cores, width=inner)
+    parts = [
+        tag("rect", width=_WIDTH, height=height, fill="#fff"),
+        label(_EDGE, _EDGE + 10, _title(partition), font_size=20, font_weight=600),
+        label(_EDGE, _EDGE + 34, _cut(_machine(problem)), fill=_SOFT),
+        tag("svg", machine, x=_EDGE - 8, y=top, width=inner, height=deep),
+        *legend,
+        label(_EDGE, bars, _cut(reason), fill=_SOFT),
+        *_plan_bars(ways, bars + 22),
+    ]
+    size = {"width": _WIDTH, "height": height, "font_size": 13}
+    return svg("plan", _WIDTH, height, _title(partition), parts, **size, color=_INK, fill=_INK) + "\n"
 
 
 def _title(partition: Partition) -> str:
@@ -403,10 +342,8 @@ def _legend(partition: Partition, top: float) -> Iterable[str]:
     for number, (part, names) in enumerate(rows):
         y = top + 18 * number
         said = f"{NAMES[part]}: {', '.join(names) or 'none'}" if part != "simulation" else NAMES[part]
-        yield (
-            f'<rect x="{_EDGE}" y="{y - 10:.1f}" width="12" height="12" rx="2" fill="{COLOURS[part]}"/>'
-            + _text(_EDGE + 20, y, _cut(said))
-        )
+        box = tag("rect", x=_EDGE, y=y - 10, width=12, height=12, rx=2, fill=COLOURS[part])
+        yield box + label(_EDGE + 20, y, _cut(said))
 
 
 def _plan_bars(ways: Mapping[str, Partition], top: float) -> Iterable[str]:
@@ -418,18 +355,15 @@ def _plan_bars(ways: Mapping[str, Partition], top: float) -> Iterable[str]:
         y = top + _GROUP * number
         phases = way.phases
         starts = (0.0, phases.simulation if way.mode == "sync" else 0.0, 0.0)
-        yield _text(_EDGE, y + 25, name, 'font-weight="600"' if number == 0 else "")
+        yield label(_EDGE, y + 25, name, font_weight=None if number else 600)
         for line, (part, start, seconds) in enumerate(zip(COLOURS, starts, phases, strict=True)):
             if not seconds:
                 continue
             left = room * min(start / longest, 1)
             wide = min(room * min(seconds / longest, 1), room - left)
-            level = y + line * (_LINE + 2)
-            yield (
-                f"<g><title>{escape(f'{name}, {NAMES[part]}: {show_duration(seconds)}')}</title>"
-                f'<rect x="{_BARS_LEFT + left:.1f}" y="{level:.1f}" width="{max(wide, 0.5):.1f}" '
-                f'height="{_LINE}" rx="2" fill="{COLOURS[part]}"/></g>'
-            )
+            place = {"x": _BARS_LEFT + left, "y": y + line * (_LINE + 2), "rx": 2, "fill": COLOURS[part]}
+            bar = tag("rect", **place, width=max(wide, 0.5), height=_LINE)
+            yield hinted(f"{name}, {NAMES[part]}: {show_duration(seconds)}", bar)
         said = show_duration(way.iteration)
         if number and 0 < times[0] < inf and way.iteration < inf:
             more = f"{way.iteration / times[0] - 1:+.0%}"
@@ -437,18 +371,14 @@ def _plan_bars(ways: Mapping[str, Partition], top: float) -> Iterable[str]:
         end = _BARS_LEFT + room * min(way.iteration / longest, 1)
         if way.iteration > longest * 1.001:
             yield _cut_marks(end, y)
-        yield _text(end + 8, y + 20, said, 'font-weight="600"')
+        yield label(end + 8, y + 20, said, font_weight=600)
         if way.warning:
-            yield _text(end + 8, y + 36, "does not fit", f'fill="{_SOFT}" font-size="11"')
+            yield label(end + 8, y + 36, "does not fit", fill=_SOFT, font_size=11)
 
 
 def _cut_marks(x: float, y: float) -> str:
     """A gap that says that a bar goes on."""
-    return f'<path d="M{x - 14:.1f},{y + 50:.1f}l10,-54h5l-10,54z" fill="#fff"/>'
-
-
-def _text(x: float, y: float, words: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}"{" " if more else ""}{more}>{escape(words)}</text>'
+    return tag("path", d=f"M{x - 14:.1f},{y + 50:.1f}l10,-54h5l-10,54z", fill="#fff")
 
 
 def _cut(words: str) -> str:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.in_situ import Phases
-from dask_hpc.view.in_situ import Iteration, nice_step, phases_svg
+from dask_hpc.view.in_situ import Iteration, phases_svg
+from dask_hpc.view.page import nice_step
 
 SVG = "{http://www.w3.org/2000/svg}"
 FIRST, SECOND = Phases(1.0, 0.5, 0.0), Phases(1.5, 1.4, 0.0)
