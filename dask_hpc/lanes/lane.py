@@ -144,75 +144,6 @@ class SlotRoom:
             del self.slots[address]
 
 
-class Pairing:
-    """Asks the strategy."""
-
-    def __init__(self, scheduler: Any) -> None:
-        self._scheduler = scheduler
-        #: the last answer, in words
-        self.said = ""
-        self._reads_on: Counter[str] = Counter()
-
-    def read_starts(self, address: str) -> None:
-        """A read was sent to this worker."""
-        self._reads_on[address] += 1
-
-    def read_ends(self, address: str) -> None:
-        """It is there no more."""
-        self._reads_on[address] -= 1
-        if not self._reads_on[address]:
-            del self._reads_on[address]
-
-    def vanish(self) -> None:
-        """All tasks are gone."""
-        self._reads_on.clear()
-
-    def address(
-        self, strategy: Any, head: Head, task: Any, rival: Any, confined: LiveJob | None, room: SlotRoom
-    ) -> str | None:
-        """Where the read goes, perhaps after some of its rivals; None if all slots are for them."""
-        scheduler = self._scheduler
-        waiting = compat.count_queued(scheduler) if confined is None else len(confined.ready)
-        computes = self._kind(rival, waiting)
-        reads_ = self._kind(task, head.lane.count_waiting())
-        is_first = head.priority < compat.priority(rival)
-        running = compat.count_running(scheduler, None if confined is None else confined.workers)
-        while room.free > room.others:
-            there = self._reads_on if confined is None else confined.workers & self._reads_on.keys()
-            reading = sum(self._reads_on[address] for address in there)
-            tasks = running + room.others
-            found = strategy.next_of(
-                Mix(
-                    tasks,
-                    self._load(tasks, reading, reads_, computes),
-                    reads_,
-                    Kind(computes.intensity, max(0, waiting - room.others), computes.seconds),
-                    tuple(self._node(slot, reads_, computes) for slot in room.slots.values()),
-                    is_first,
-                )
-            )
-            self.said = f"{'a read' if found.is_read else 'another task'} goes next: {found.reason}"
-            if found.is_read:
-                return found.node
-            room.others += 1
-        return None
-
-    def _node(self, slot: compat.Slot, reads_: Kind, computes: Kind) -> NodeMix:
-        tasks = round(slot.load * slot.threads)
-        load = self._load(tasks, self._reads_on.get(slot.address, 0), reads_, computes)
-        return NodeMix(slot.address, tasks, load)
-
-    def _load(self, tasks: int, reading: int, reads_: Kind, computes: Kind) -> float:
-        return reading * reads_.intensity + max(0, tasks - reading) * computes.intensity
-
-    def _kind(self, task: Any, waiting: int) -> Kind:
-        name = compat.prefix(task)
-        measured = MeasuredCost(*compat.measured(self._scheduler, name))
-        share = intensity(name, compat.is_producer(task), measured)
-        seconds = compat.average_duration(self._scheduler, name)
-        return Kind(share, waiting, _UNKNOWN if seconds is None else seconds)
-
-
 def is_read(scheduler: Any, task: Any) -> bool:
     """Whether a task reads, by what is known now."""
     name = compat.prefix(task)
@@ -232,22 +163,22 @@ class Passage:
         self.strategy: Any = None
         #: whether reads outside of confined jobs wait for slots
         self.wants_slots = False
-        self._pairing = Pairing(scheduler)
-
-    @property
-    def paired(self) -> str:
-        """What was last said of what goes next, a read or what computes."""
-        return self._pairing.said
+        #: what was last said of what goes next, a read or what computes
+        self.paired = ""
+        #: how many reads each worker was sent that have not ended
+        self._reads_on: Counter[str] = Counter()
 
     def arrives(self, lane: Lane, key: Hashable, is_done: bool) -> None:
         """A read is not in flight any more."""
         address = lane.arrives(key, is_done, monotonic()).address
         if address is not None:
-            self._pairing.read_ends(address)
+            self._reads_on[address] -= 1
+            if not self._reads_on[address]:
+                del self._reads_on[address]
 
     def vanish(self) -> None:
         """All tasks are gone."""
-        self._pairing.vanish()
+        self._reads_on.clear()
         self.wants_slots = False
 
     def let_pass(self, lanes: Collection[Lane], only_before_roots: bool) -> bool:
@@ -288,7 +219,7 @@ class Passage:
         rival = self._rival(confined) if only_before_roots else None
         if rival is not None:
             if self.strategy is not None and self.strategy.pair:
-                return self._pairing.address(self.strategy, head, task, rival, confined, room)
+                return self._paired_address(head, task, rival, confined, room)
             if compat.priority(rival) < head.priority:
                 return None
         together = self.strategy is None or self.strategy.together
@@ -323,7 +254,53 @@ class Passage:
         if is_read(self._scheduler, task):
             lane.departs(key, address, monotonic())
             if address is not None:
-                self._pairing.read_starts(address)
+                self._reads_on[address] += 1
+
+    def _paired_address(
+        self, head: Head, task: Any, rival: Any, confined: LiveJob | None, room: SlotRoom
+    ) -> str | None:
+        """Where the strategy has the read go, perhaps after some of its rivals; None if all slots are for
+        them."""
+        scheduler = self._scheduler
+        waiting = compat.count_queued(scheduler) if confined is None else len(confined.ready)
+        computes = self._kind(rival, waiting)
+        reads_ = self._kind(task, head.lane.count_waiting())
+        is_first = head.priority < compat.priority(rival)
+        running = compat.count_running(scheduler, None if confined is None else confined.workers)
+        while room.free > room.others:
+            there = self._reads_on if confined is None else confined.workers & self._reads_on.keys()
+            reading = sum(self._reads_on[address] for address in there)
+            tasks = running + room.others
+            found = self.strategy.next_of(
+                Mix(
+                    tasks,
+                    self._load(tasks, reading, reads_, computes),
+                    reads_,
+                    Kind(computes.intensity, max(0, waiting - room.others), computes.seconds),
+                    tuple(self._node(slot, reads_, computes) for slot in room.slots.values()),
+                    is_first,
+                )
+            )
+            self.paired = f"{'a read' if found.is_read else 'another task'} goes next: {found.reason}"
+            if found.is_read:
+                return found.node
+            room.others += 1
+        return None
+
+    def _node(self, slot: compat.Slot, reads_: Kind, computes: Kind) -> NodeMix:
+        tasks = round(slot.load * slot.threads)
+        load = self._load(tasks, self._reads_on.get(slot.address, 0), reads_, computes)
+        return NodeMix(slot.address, tasks, load)
+
+    def _load(self, tasks: int, reading: int, reads_: Kind, computes: Kind) -> float:
+        return reading * reads_.intensity + max(0, tasks - reading) * computes.intensity
+
+    def _kind(self, task: Any, waiting: int) -> Kind:
+        name = compat.prefix(task)
+        measured = MeasuredCost(*compat.measured(self._scheduler, name))
+        share = intensity(name, compat.is_producer(task), measured)
+        seconds = compat.average_duration(self._scheduler, name)
+        return Kind(share, waiting, _UNKNOWN if seconds is None else seconds)
 
 
 def _best(lanes: Iterable[Lane], full: set[LiveJob | None]) -> Head | None:
