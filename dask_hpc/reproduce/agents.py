@@ -8,22 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_hpc.reproduce.claim import (
-    Band,
-    Bench,
-    Claim,
-    Figure,
-    Outcome,
-    around,
-    at_least,
-    change,
-    claim,
-    direction,
-    exactly,
-    figure,
-    mean,
-    rounded,
-)
+from dask_hpc.reproduce.band import Band, around, at_least, exactly, rounded
+from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, change, claim, direction, figure, mean
 from dask_hpc.simulator.checkpoint import (
     AgentRule,
     App,

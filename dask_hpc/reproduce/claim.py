@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, isfinite, nan
+from math import isfinite, nan
 from typing import Any, TypeVar
 
 import numpy as np
 
 from dask_hpc.policy import Policy
+from dask_hpc.reproduce.band import Band
 from dask_hpc.simulator import Platform, Workload, study
 from dask_hpc.simulator.study import mean_and_half_width
 
@@ -74,34 +75,6 @@ class Measured:
     def negative(self) -> "Measured":
         """A change as a reduction."""
         return Measured(-self.mean, self.half_width)
-
-
-Band = tuple[float, float]
-
-
-def rounded(value: float, unit: float = 1.0) -> Band:
-    """A printed figure: whatever rounds to it, ``unit`` being the worth of its last digit."""
-    return value - unit / 2, value + unit / 2
-
-
-def exactly(value: float) -> Band:
-    """A count, or a time in an example that gives every input."""
-    return value, value
-
-
-def around(value: float, by: float) -> Band:
-    """``by`` either way."""
-    return value - by, value + by
-
-
-def at_least(value: float) -> Band:
-    """A lower bound."""
-    return value, inf
-
-
-def at_most(value: float) -> Band:
-    """An upper bound."""
-    return -inf, value
 
 
 def claim(

@@ -8,7 +8,8 @@ from typing import Any
 from dask_hpc.model.job import Job
 from dask_hpc.model.power import Corridor
 from dask_hpc.policy import Policy
-from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, at_most, claim, exactly
+from dask_hpc.reproduce.band import at_most, exactly
+from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, claim
 from dask_hpc.simulator import Arrival, Metering, Platform, Result, Workload, simulate
 
 #: one reading and one decision every so many seconds; what that sets right counts as no violation

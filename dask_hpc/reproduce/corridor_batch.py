@@ -3,6 +3,7 @@
 import numpy as np
 
 from dask_hpc.policy import Policy
+from dask_hpc.reproduce.band import around, exactly, rounded
 from dask_hpc.reproduce.claim import (
     Bench,
     Claim,
@@ -10,13 +11,10 @@ from dask_hpc.reproduce.claim import (
     Figure,
     Measured,
     Outcome,
-    around,
     claim,
     direction,
-    exactly,
     figure,
     mean,
-    rounded,
 )
 from dask_hpc.simulator import Workload
 from dask_hpc.simulator.built_in import built_in

@@ -8,7 +8,8 @@ import numpy as np
 from dask_hpc.model.power import PowerRange
 from dask_hpc.planning.corridor import CorridorProblem, Part, reachable, solve
 from dask_hpc.planning.corridor.integer_program import Solver, solve_milp
-from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, at_most, claim
+from dask_hpc.reproduce.band import at_most
+from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, claim
 
 _WATTS = {"pi": 170.0, "heat": 250.0}
 _IDLE = 71.0

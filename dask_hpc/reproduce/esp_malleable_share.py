@@ -3,21 +3,17 @@
 from dataclasses import dataclass
 
 from dask_hpc.model.job import ResizeCost
+from dask_hpc.reproduce.band import Band, around, at_least, at_most, exactly
 from dask_hpc.reproduce.claim import (
-    Band,
     Bench,
     Claim,
     Columns,
     Figure,
     Measured,
     Outcome,
-    around,
-    at_least,
-    at_most,
     change,
     claim,
     direction,
-    exactly,
     figure,
     mean,
 )

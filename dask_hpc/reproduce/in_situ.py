@@ -9,21 +9,8 @@ import pandas as pd
 
 from dask_hpc.model.in_situ import Analysis, EqualNodes, Mode, Partition, PartitionProblem, Simulation
 from dask_hpc.planning.in_situ.plan import partition
-from dask_hpc.reproduce.claim import (
-    Bench,
-    Claim,
-    Figure,
-    Measured,
-    Outcome,
-    around,
-    at_least,
-    at_most,
-    claim,
-    direction,
-    exactly,
-    figure,
-    mean,
-)
+from dask_hpc.reproduce.band import around, at_least, at_most, exactly
+from dask_hpc.reproduce.claim import Bench, Claim, Figure, Measured, Outcome, claim, direction, figure, mean
 
 HEURISTICS = ("increasing-time", "decreasing-time", "increasing-peak", "decreasing-peak", "random")
 OPTIMAL, OURS = "enumerate", "exact"

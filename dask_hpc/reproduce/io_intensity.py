@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from dask_hpc.policy import Policy
+from dask_hpc.reproduce.band import at_least
 from dask_hpc.reproduce.claim import (
     Bench,
     Claim,
@@ -11,7 +12,6 @@ from dask_hpc.reproduce.claim import (
     Figure,
     Measured,
     Outcome,
-    at_least,
     change,
     claim,
     direction,

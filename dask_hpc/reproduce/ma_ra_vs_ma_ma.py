@@ -5,21 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_hpc.reproduce.claim import (
-    Bench,
-    Claim,
-    Figure,
-    Measured,
-    Outcome,
-    around,
-    at_least,
-    claim,
-    direction,
-    exactly,
-    figure,
-    mean,
-    rounded,
-)
+from dask_hpc.reproduce.band import around, at_least, exactly, rounded
+from dask_hpc.reproduce.claim import Bench, Claim, Figure, Measured, Outcome, claim, direction, figure, mean
 from dask_hpc.simulator.checkpoint import (
     AgentRule,
     App,

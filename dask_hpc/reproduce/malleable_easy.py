@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from dask_hpc.reproduce.band import at_least, rounded
 from dask_hpc.reproduce.claim import (
     Bench,
     Claim,
@@ -11,12 +12,10 @@ from dask_hpc.reproduce.claim import (
     Figure,
     Measured,
     Outcome,
-    at_least,
     change,
     claim,
     figure,
     mean,
-    rounded,
 )
 from dask_hpc.simulator import Workload, simulate
 from dask_hpc.simulator.built_in import built_in

@@ -8,18 +8,8 @@ import numpy as np
 
 from dask_hpc.model.layout import Layout
 from dask_hpc.planning.moves.redistribution import Blocks, Index, RedistributionPlan, redistribution
-from dask_hpc.reproduce.claim import (
-    Bench,
-    Claim,
-    Figure,
-    Outcome,
-    around,
-    claim,
-    exactly,
-    figure,
-    mean,
-    rounded,
-)
+from dask_hpc.reproduce.band import around, exactly, rounded
+from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, claim, figure, mean
 from dask_hpc.simulator.network import Flow, ends
 from dask_hpc.strategies.checkpoint.agent_rule import shares
 

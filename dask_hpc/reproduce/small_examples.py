@@ -6,21 +6,8 @@ from bisect import bisect_right
 
 import numpy as np
 
-from dask_hpc.reproduce.claim import (
-    Band,
-    Bench,
-    Claim,
-    Columns,
-    Figure,
-    Measured,
-    Outcome,
-    around,
-    at_most,
-    claim,
-    exactly,
-    mean,
-    rounded,
-)
+from dask_hpc.reproduce.band import Band, around, at_most, exactly, rounded
+from dask_hpc.reproduce.claim import Bench, Claim, Columns, Figure, Measured, Outcome, claim, mean
 from dask_hpc.simulator import Result, simulate
 from dask_hpc.simulator.built_in import built_in
 

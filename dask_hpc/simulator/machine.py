@@ -19,8 +19,8 @@ from dask_hpc.model.snapshot import Indices, Running, Snapshot
 from dask_hpc.model.speedup import Linear
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.engine import Engine
-from dask_hpc.simulator.in_situ.execution import Pipelines
 from dask_hpc.simulator.job_commits import CommitDesk
+from dask_hpc.simulator.pipelines import Pipelines
 from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.power import SitePower, is_followed, with_tick
 from dask_hpc.simulator.record import Record

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from dask_hpc.simulator.in_situ.run import pipelines_html
+from dask_hpc.simulator.in_situ import pipelines_html
 from dask_hpc.simulator.result import METRICS, Result, shown_metric
 from dask_hpc.view import Section, course_html, html_page, table
 

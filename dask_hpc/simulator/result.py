@@ -16,7 +16,7 @@ from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.story import Kind, Story, Word
 from dask_hpc.model.units import count_nodes, show_duration, show_large
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.in_situ.run import PipelineRun, PipelineRuns
+from dask_hpc.simulator.in_situ import PipelineRun, PipelineRuns
 from dask_hpc.simulator.job_commits import CommitsOfJobs
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.power_trace import PowerRecord, PowerTrace, power_trace

@@ -164,8 +164,7 @@ def study(
     ``client`` trials run on its cluster. ``store`` is a file that finished trials are added to; those it
     has already are not run again. ``progress`` is told the number of trials done and of all.
     """
-    _check_seeds(seeds)
-    chosen = variants([Policy.load(policy) for policy in policies], sweep or {})
+    chosen = _variants(policies, sweep, seeds)
     source = workload if isinstance(workload, Workload) else str(workload)
     trials = [Trial(source, p, seed, nodes, platform, malleable) for p in chosen for seed in range(seeds)]
     trials[0].load()  # complain before anything is sent anywhere
@@ -194,8 +193,7 @@ def futures(
 ) -> Study:
     """What each of these policies would do from a snapshot on, ``seeds`` times: see ``what_if``. Each seed
     draws how long jobs take, the same for all policies."""
-    _check_seeds(seeds)
-    chosen = variants([Policy.load(policy) for policy in policies], sweep or {})
+    chosen = _variants(policies, sweep, seeds)
     trials = [Future(snapshot, policy, seed, horizon, platform) for policy in chosen for seed in range(seeds)]
     rows: dict[int, dict[str, Any]] = {}
     for trial, found in _run(trials, client):
@@ -205,9 +203,12 @@ def futures(
     return Study(pd.DataFrame([rows[id(trial)] for trial in trials]))
 
 
-def _check_seeds(seeds: object) -> None:
+def _variants(
+    policies: Sequence[str | Path | Policy], sweep: Mapping[str, Sequence[Any]] | None, seeds: object
+) -> list[Policy]:
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
         raise InputError("seeds", f"found {shown(seeds)}", "1 or more")
+    return variants([Policy.load(policy) for policy in policies], sweep or {})
 
 
 def _run(trials: Sequence[Any], client: Any) -> Iterator[tuple[Any, dict[str, float]]]:

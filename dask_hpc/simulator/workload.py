@@ -28,7 +28,7 @@ from dask_hpc.model.speedup import (
 )
 from dask_hpc.model.units import parse_duration, parse_quantity
 from dask_hpc.simulator.application import Application
-from dask_hpc.simulator.in_situ.run import Pipeline
+from dask_hpc.simulator.in_situ import Pipeline
 from dask_hpc.simulator.platform import Platform
 
 LevelName = Literal["partner", "store"]

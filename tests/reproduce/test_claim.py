@@ -2,17 +2,8 @@
 
 from math import inf, nan
 
-from dask_hpc.reproduce.claim import (
-    Claim,
-    Measured,
-    around,
-    at_least,
-    at_most,
-    claim,
-    direction,
-    exactly,
-    rounded,
-)
+from dask_hpc.reproduce.band import around, at_least, at_most, exactly, rounded
+from dask_hpc.reproduce.claim import Claim, Measured, claim, direction
 
 
 def test_bands():

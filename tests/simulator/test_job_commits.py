@@ -15,7 +15,7 @@ from dask_hpc.planning.interval.exact import daly, efficiency, young
 from dask_hpc.simulator import Arrival, Failures, Platform, Record, load_workload, simulate
 from dask_hpc.simulator.application import Application, Phase, Task
 from dask_hpc.simulator.built_in import built_in
-from dask_hpc.simulator.in_situ.run import Pipeline
+from dask_hpc.simulator.in_situ import Pipeline
 from dask_hpc.simulator.job_commits import CommitsOfJobs, pattern_for
 from dask_hpc.simulator.workload import Checkpoint
 

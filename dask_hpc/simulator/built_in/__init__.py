@@ -82,35 +82,27 @@ def _read(where: str, text: str, default: Any) -> Any:
         if text.lower() not in ("true", "false", "yes", "no", "1", "0"):
             raise InputError(where, f"found {shown(text)}", "true, false")
         return text.lower() in ("true", "yes", "1")
-    for kind in (int, float):
-        if isinstance(default, kind):
-            try:
-                return kind(text)
-            except ValueError:
-                if isinstance(default, float) and "walltime" in where:
-                    return text
-                what = "a whole number" if kind is int else "a number"
-                raise InputError(where, f"found {shown(text)}", what) from None
-    return text
+    if isinstance(default, str):
+        return text
+    try:
+        return type(default)(text)
+    except ValueError:
+        if where.endswith("walltime"):
+            return text
+        raise InputError(where, f"found {shown(text)}", _ALLOWED[type(default)]) from None
+
+
+_ALLOWED = {bool: "true, false", int: "a whole number", float: "a number", str: "text"}
 
 
 def _check_type(where: str, value: Any, default: Any) -> None:
     """Only what a parameter's default could be; a walltime is a number or a text."""
-    if isinstance(default, bool):
-        fine, allowed = isinstance(value, bool), "true, false"
-    elif where.endswith("walltime"):
-        fine, allowed = (
-            isinstance(value, int | float | str) and not isinstance(value, bool),
-            "a number or a time",
-        )
-    elif isinstance(default, int):
-        fine, allowed = type(value) is int, "a whole number"
-    elif isinstance(default, float):
-        fine = isinstance(value, int | float) and not isinstance(value, bool) and value == value
-        allowed = "a number"
-    else:
-        fine, allowed = isinstance(value, str), "text"
-    if not fine:
+    kinds: tuple[type, ...] = (int, float) if isinstance(default, float) else (type(default),)
+    allowed = _ALLOWED[type(default)]
+    if where.endswith("walltime"):
+        kinds, allowed = (int, float, str), "a number or a time"
+    is_flag = isinstance(value, bool) and bool not in kinds
+    if is_flag or not isinstance(value, kinds) or value != value:
         raise InputError(where, f"found {shown(value)}", allowed)
 
 

@@ -1,18 +1,47 @@
-"""Jobs that commit on a machine whose nodes fail; ours, with made-up figures."""
+"""Workloads whose figures are made up or fitted, and what all built-in ones let people say alike."""
 
 import math
 import random
 from collections.abc import Iterator
 from math import inf
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, is_number, shown
 from dask_hpc.model.in_situ import Analysis, Simulation
 from dask_hpc.model.job import Job, Kind
-from dask_hpc.model.speedup import PowerLaw
-from dask_hpc.simulator.built_in.parameters import checked, scaling, walltime_of
-from dask_hpc.simulator.in_situ.run import Drift, Pipeline
+from dask_hpc.model.speedup import Linear, PowerLaw, Speedup
+from dask_hpc.model.units import parse_duration
+from dask_hpc.simulator.in_situ import Drift, Pipeline
 from dask_hpc.simulator.platform import Failures, Platform
 from dask_hpc.simulator.workload import Arrival, Checkpoint, Workload, malleable_overlay, read_checkpoint
+
+
+def scaling(exponent: float) -> Speedup:
+    """``nodes ** exponent``; 1 is linear."""
+    checked("speedup", exponent, 0, 1.5)
+    return Linear() if exponent == 1 else PowerLaw(exponent)
+
+
+def walltime_of(limit: float | str, runtime: float) -> float:
+    """A factor of the runtime (``1.5``), the same time for every job (``"2000 s"``), or ``"unlimited"``."""
+    if isinstance(limit, str):
+        try:
+            limit = float(limit) if limit.lower() not in ("inf", "unlimited") else inf
+        except ValueError:
+            return parse_duration(limit)
+    if not limit > 0:
+        raise InputError(
+            "walltime", f"found {shown(limit)}", 'a factor, such as 1.5, or a time, such as "2000 s"'
+        )
+    return max(limit * runtime, 1e-3)
+
+
+def checked(name: str, value: float, low: float, high: float) -> float:
+    """A number within bounds."""
+    if isinstance(value, bool) or not is_number(value, low, high):
+        allowed = f"{low:g} or more" if high == inf else f"{low:g} to {high:g}"
+        raise InputError(name, f"found {shown(value)}", allowed)
+    return value
+
 
 _GB = 1e9
 _HOUR = 3600.0
@@ -67,15 +96,14 @@ def _checkpoint(every: str, levels: str, asynchronous: bool, nodes: int) -> Chec
     return read_checkpoint({**found, "levels": levels.split("+")})
 
 
-_GB_OF_IN_SITU = 1e9
-_MACHINE = Platform(26, link=1 * _GB_OF_IN_SITU)
-_CORES, _MEMORY = 8, 32 * _GB_OF_IN_SITU
+_MACHINE = Platform(26, link=1 * _GB)
+_CORES, _MEMORY = 8, 32 * _GB
 #: name -> seconds on a single core, peak, bytes moved
 _ANALYSES = {
-    "spectrum": (12.0, 16 * _GB_OF_IN_SITU, 4 * _GB_OF_IN_SITU),
-    "front": (24.0, 32 * _GB_OF_IN_SITU, 2 * _GB_OF_IN_SITU),
-    "pdf": (6.0, 40 * _GB_OF_IN_SITU, 1 * _GB_OF_IN_SITU),
-    "modes": (48.0, 24 * _GB_OF_IN_SITU, 3 * _GB_OF_IN_SITU),
+    "spectrum": (12.0, 16 * _GB, 4 * _GB),
+    "front": (24.0, 32 * _GB, 2 * _GB),
+    "pdf": (6.0, 40 * _GB, 1 * _GB),
+    "modes": (48.0, 24 * _GB, 3 * _GB),
 }
 
 
@@ -112,7 +140,7 @@ def in_situ(
     for at, (name, (nodes, kind)) in enumerate(kinds.items()):
         pipeline = Pipeline(
             iterations=iterations,
-            simulation=Simulation(time=256.0, memory=128 * _GB_OF_IN_SITU),
+            simulation=Simulation(time=256.0, memory=128 * _GB),
             analyses=tuple(
                 Analysis(name=one, time=time, memory=memory, moved=moved)
                 for one, (time, memory, moved) in _ANALYSES.items()

@@ -1,4 +1,4 @@
-"""The modified ESP mix: 230 jobs of 14 types (seed 000, 8.2.1 and table 9.1)."""
+"""Workloads of publications: the modified ESP mix, I/O intensity, MEBF, and jobs in a power corridor."""
 
 import random
 from functools import lru_cache
@@ -14,13 +14,14 @@ from dask_hpc.model.speedup import Constraint, Linear, Speedup
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.amount import Fixed, Split
 from dask_hpc.simulator.application import Application, Phase, Task, io_demand, quiet_runtime
-from dask_hpc.simulator.built_in.parameters import checked, scaling, walltime_of
+from dask_hpc.simulator.built_in.ours import checked, scaling, walltime_of
 from dask_hpc.simulator.engine import Engine
 from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.workload import Arrival, Workload, malleable_overlay
 
-#: sizes are the source's fractions of a machine of 32 nodes: of its 34 they are not whole numbers
+#: seed 000, 8.2.1 and table 9.1: sizes are fractions of a machine of 32 nodes; of the source's 34 they are no
+#: whole numbers
 NODES = 32
 #: type, nodes, how many, seconds, constraint
 TYPES: tuple[tuple[str, int, int, float, Constraint], ...] = (

@@ -16,7 +16,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from dask_hpc.model.errors import InputError, one_line, shown
+from dask_hpc.model.errors import InputError, one_line, shown, within
 from dask_hpc.model.job import Job, Kind
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.safe_yaml import nearest
@@ -24,7 +24,7 @@ from dask_hpc.simulator.amount import Arguments, Expression
 from dask_hpc.simulator.application import Application, io_demand, quiet_runtime
 from dask_hpc.simulator.readers.elastisim_application import JobContext, read_model
 from dask_hpc.simulator.readers.elastisim_platform import ElastisimPlatform, load_platform
-from dask_hpc.simulator.readers.safe_json import beside, flag, need, number, read_json
+from dask_hpc.simulator.readers.values import Notes, beside, json_flag, json_number, need, read_json
 from dask_hpc.simulator.workload import Arrival, Workload
 
 _FLAGS = {
@@ -52,28 +52,26 @@ class Configuration:
 
     jobs: Path
     machine: ElastisimPlatform | None
-    notes: dict[str, None]
+    notes: Notes
 
 
 def read_configuration(found: Any, path: Path) -> Configuration:
     """Complaints name the file and the key."""
-    notes: dict[str, None] = {}
-    try:
+    notes = Notes()
+    with within(one_line(str(path))):
         need(found, CONFIGURATION_KEYS, ("jobs_file", "platform_file"), "")
-        flags = {key: flag(found.get(key), key, default) for key, default in _FLAGS.items()}
-        seconds = {key: number(found.get(key) or 0, key, 0, 1e12) for key in _SECONDS}
+        flags = {key: json_flag(found.get(key), key, default) for key, default in _FLAGS.items()}
+        seconds = {key: json_number(found.get(key) or 0, key, 0, 1e12) for key in _SECONDS}
         links = [_names(found.get(key), key) for key in ("pfs_read_links", "pfs_write_links")]
         jobs = beside(path, found["jobs_file"], "jobs_file")
         machine = beside(path, found["platform_file"], "platform_file")
-    except InputError as error:
-        raise error.at(one_line(str(path))) from None
     if flags["allow_oversubscription"]:
-        notes["nodes are never shared by jobs: allow_oversubscription is left out"] = None
+        notes.add("nodes are never shared by jobs: allow_oversubscription is left out")
     if not flags["clip_evolving_requests"]:
-        notes["requests of evolving jobs are always cut to their range"] = None
+        notes.add("requests of evolving jobs are always cut to their range")
     for key in ("min_scheduling_interval", "job_kill_grace_period"):
         if seconds[key]:
-            notes[f"{key} is left out"] = None
+            notes.add(f"{key} is left out")
     described = load_platform(machine, *links)
     notes.update(dict.fromkeys(described.notes))
     interval = seconds["scheduling_interval"]
@@ -118,7 +116,7 @@ def load_elastisim(path: str | Path, *, start: str = "min") -> Workload:
         path = configuration.jobs
         found = read_json(path)
     else:
-        configuration = Configuration(path, None, {})
+        configuration = Configuration(path, None, Notes())
     reader = _Jobs(path, configuration.machine, start == "max", configuration.notes)
     arrivals = reader.read(found)
     platform = configuration.machine.platform if configuration.machine else None
@@ -128,20 +126,18 @@ def load_elastisim(path: str | Path, *, start: str = "min") -> Workload:
 class _Jobs:
     """Reads one jobs file; application models are read once."""
 
-    def __init__(
-        self, path: Path, machine: ElastisimPlatform | None, from_most: bool, notes: dict[str, None]
-    ) -> None:
+    def __init__(self, path: Path, machine: ElastisimPlatform | None, from_most: bool, notes: Notes) -> None:
         self.notes = notes
         self._path = path
         self._machine = machine
         self._from_most = from_most
         self._models: dict[Path, Any] = {}
-        self._unused: dict[str, None] = {}
+        self._unused = Notes()
 
     def read(self, found: Any) -> list[Arrival]:
         name = one_line(str(self._path))
         arrivals = []
-        try:
+        with within(name):
             need(found, ("jobs",), ("jobs",), "")
             if not isinstance(found["jobs"], list) or not found["jobs"]:
                 raise InputError("jobs", f"found {shown(found['jobs'])}", "a list of jobs")
@@ -150,10 +146,8 @@ class _Jobs:
                     arrivals.append(self._arrival(one, index))
                 except InputError as error:
                     raise error.at(f"jobs[{index}]") from None
-        except InputError as error:
-            raise error.at(name) from None
         if self._unused:
-            self.notes[f"attributes of jobs not used: {shown(', '.join(sorted(self._unused)))}"] = None
+            self.notes.add(f"attributes of jobs not used: {shown(', '.join(sorted(self._unused)))}")
         return arrivals
 
     def _arrival(self, found: Any, index: int) -> Arrival:
@@ -177,13 +171,11 @@ class _Jobs:
         if attributes.get("priority") is not None:
             values["priority"] = _maybe_number(attributes["priority"], "attributes.priority", -1e300)
         if attributes.get("power") is not None:
-            try:
+            with within("attributes.power"):
                 values["power"] = PowerRange.read(attributes["power"])
-            except InputError as error:
-                raise error.at("attributes.power") from None
         if isinstance(attributes.get("user"), str):
             values["user"] = attributes["user"]
-        limit = number(found.get("walltime") or 0, "walltime")
+        limit = json_number(found.get("walltime") or 0, "walltime")
         if kind == "evolving":
             self.notes["evolving jobs may also be resized by the policy, not only at their own request"] = (
                 None
@@ -201,7 +193,7 @@ class _Jobs:
             min_nodes=low,
             max_nodes=high,
             walltime=limit or inf,
-            submitted=number(found["submit_time"], "submit_time"),
+            submitted=json_number(found["submit_time"], "submit_time"),
             **values,
         )
         return Arrival(job, runtime, application=application)
@@ -218,9 +210,9 @@ class _Jobs:
             if attributes.get(key) is not None:
                 return low, high, _whole(attributes[key], f"attributes.{key}", low, high)
         most = self._from_most
-        self.notes[
+        self.notes.add(
             f"jobs of several sizes start on the {'most' if most else 'fewest'} nodes they can use"
-        ] = None
+        )
         return low, high, high if most else low
 
     def _application(self, found: Any, kind: str, sizes: tuple[int, ...]) -> Application:
@@ -230,7 +222,7 @@ class _Jobs:
         if not rigid:
             least = found.get("num_gpus_per_node_min") or 0
             if _whole(least, "num_gpus_per_node_min", 0, gpus) != gpus:
-                self.notes["jobs with a range of GPUs per node use the most of it"] = None
+                self.notes.add("jobs with a range of GPUs per node use the most of it")
         arguments = found.get("arguments") or {}
         if not isinstance(arguments, dict):
             raise InputError("arguments", f"found {shown(arguments)}", "a mapping")
@@ -238,16 +230,12 @@ class _Jobs:
         for name, value in arguments.items():
             if name in _GIVEN:
                 raise InputError(f"arguments.{name}", "is given by the job's size", "another name")
-            try:
+            with within(f"arguments.{shown(name)}"):
                 expressions[name] = Expression.parse(value)
-            except InputError as error:
-                raise error.at(f"arguments.{shown(name)}") from None
         expressions["num_gpus_per_node"] = Expression.parse(gpus)
         expressions["num_gpus"] = Expression.parse("num_nodes * num_gpus_per_node")
-        try:
+        with within("arguments"):
             bound = Arguments(expressions, "num_nodes")
-        except InputError as error:
-            raise error.at("arguments") from None
         path = beside(self._path, found["application_model"], "application_model")
         model = self._models.get(path)
         if model is None:
@@ -261,10 +249,8 @@ class _Jobs:
             machine=self._machine,
             notes=self.notes,
         )
-        try:
+        with within(one_line(path.name)):
             return read_model(model, context)
-        except InputError as error:
-            raise error.at(one_line(path.name)) from None
 
 
 def _whole(value: Any, where: str, low: int, high: int = 2**31 - 1) -> int:
@@ -281,4 +267,4 @@ def _maybe_number(value: Any, where: str, low: float = 0.0) -> float:
     if isinstance(value, str):
         with suppress(ValueError):
             value = float(value)
-    return number(value, where, low)
+    return json_number(value, where, low)

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, shown, within
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.simulator.amount import Arguments, Expression, Fixed
 from dask_hpc.simulator.application import Amount, Application, Phase, Task
 from dask_hpc.simulator.readers.elastisim_platform import ElastisimPlatform
-from dask_hpc.simulator.readers.safe_json import flag, need
+from dask_hpc.simulator.readers.values import Notes, json_flag, need
 from dask_hpc.simulator.readers.yaml_application import MOST_ITERATIONS
 
 VECTOR_PATTERNS = ("all_ranks", "total", "uniform", "root_only", "even_ranks", "odd_ranks", "vector")
@@ -198,7 +198,7 @@ class JobContext:
     evolving: bool
     machine: ElastisimPlatform | None
     #: lines about what was left out, in order
-    notes: dict[str, None]
+    notes: Notes
 
 
 def read_model(found: Any, context: JobContext) -> Application:
@@ -209,7 +209,7 @@ def read_model(found: Any, context: JobContext) -> Application:
         if found.get(key) is not None:
             once[name] = _one_time(found[key], context, key)
     if once.get("on_expansion"):
-        context.notes["on_expansion runs on all nodes of a job, not only on its new ones"] = None
+        context.notes.add("on_expansion runs on all nodes of a job, not only on its new ones")
     if not isinstance(found["phases"], list):
         raise InputError("phases", f"found {shown(found['phases'])}", "a list of phases")
     read = [_phase(one, context, f"phases[{at}]") for at, one in enumerate(found["phases"])]
@@ -229,15 +229,15 @@ def _phase(found: Any, context: JobContext, where: str) -> Phase:
     need(found, _PHASE_KEYS, ("tasks",), where)
     tasks = _tasks(found["tasks"], context, f"{where}.tasks")
     count = _count(found.get("iterations"), context, f"{where}.iterations")
-    point = flag(found.get("scheduling_point"), f"{where}.scheduling_point", True)
-    flag(found.get("barrier"), f"{where}.barrier", True)
-    if not flag(found.get("final_scheduling_point"), f"{where}.final_scheduling_point", True):
-        context.notes["final_scheduling_point is not read: points are before each iteration"] = None
+    point = json_flag(found.get("scheduling_point"), f"{where}.scheduling_point", True)
+    json_flag(found.get("barrier"), f"{where}.barrier", True)
+    if not json_flag(found.get("final_scheduling_point"), f"{where}.final_scheduling_point", True):
+        context.notes.add("final_scheduling_point is not read: points are before each iteration")
     request = None
     if found.get("evolving_request") is not None:
         request = _amount(found["evolving_request"], context, f"{where}.evolving_request", least=1.0)
         if not context.evolving:
-            context.notes["an evolving_request of a job that is not evolving is left out"] = None
+            context.notes.add("an evolving_request of a job that is not evolving is left out")
             request = None
     return Phase(tasks, count, point, request)
 
@@ -246,23 +246,19 @@ def _count(value: Any, context: JobContext, where: str) -> int:
     """Iterations of a phase, which may use the job's arguments, not its size."""
     if value is None:
         return 1
-    try:
+    with within(where):
         count = context.arguments.bind(Expression.parse(value), sizes=False)(1)
-    except InputError as error:
-        raise error.at(where) from None
     if not 0 <= count <= MOST_ITERATIONS:
         raise InputError(where, f"found {shown(value)}, that is {count:g}", f"0 to {MOST_ITERATIONS:,}")
     return int(count)
 
 
 def _amount(value: Any, context: JobContext, where: str, least: float = 0.0) -> Amount:
-    try:
+    with within(where):
         amount = context.arguments.bind(Expression.parse(value))
         for size in context.sizes:
             if amount(size) < least:
                 raise InputError("", f"found {amount(size):g} on {size} nodes", f"{least:g} or more")
-    except InputError as error:
-        raise error.at(where) from None
     return amount
 
 
@@ -285,7 +281,7 @@ def _task(found: Any, context: JobContext, where: str) -> tuple[Task, ...]:
         hint = nearest(kind, _TASK_KEYS) if "type" in found else ""
         raise InputError(f"{where}.type", f"found {shown(found.get('type'))}{hint}", ", ".join(_TASK_KEYS))
     need(found, (*_ANY, *_TASK_KEYS[kind]), (), where)
-    in_step = flag(found.get("synchronized"), f"{where}.synchronized", False)
+    in_step = json_flag(found.get("synchronized"), f"{where}.synchronized", False)
     if kind == "sequence":
         need(found, (*_ANY, "tasks"), ("tasks",), where)
         tasks = _tasks(found["tasks"], context, f"{where}.tasks")
@@ -299,7 +295,7 @@ def _task(found: Any, context: JobContext, where: str) -> tuple[Task, ...]:
     if not in_step and any(
         str(found.get(key)).lower() in UNEVEN for key in ("pattern", "computation_pattern")
     ):
-        context.notes["nodes without work in a task wait for those with work before their next one"] = None
+        context.notes.add("nodes without work in a task wait for those with work before their next one")
     if found.get("iterations") is None:
         return tasks
     return _again(tasks, _amount(found["iterations"], context, f"{where}.iterations"), context)
@@ -312,8 +308,9 @@ def _again(tasks: tuple[Task, ...], times: Amount, context: JobContext) -> tuple
     if isinstance(times, Fixed) and len(tasks) > 1 and times.value * len(tasks) <= _MOST_TASKS:
         return tasks * int(times.value)
     if len(tasks) > 1:
-        context.notes["a sequence repeated often, or as often as the size says, does each of its tasks"
-                      " in one go"] = None  # fmt: skip
+        context.notes.add(
+            "a sequence repeated often, or as often as the size says, does each of its tasks in one go"
+        )
     return tuple(Task(task.kind, Repeated(task.amount, times), task.root_only) for task in tasks)
 
 
@@ -329,7 +326,7 @@ def _processor(found: Mapping[str, Any], kind: str, context: JobContext, where: 
     has = {key: found.get(key) is not None for key in ("flops", "bytes")}
     if not any(has.values()):
         raise InputError(f"{where}.flops", "is missing", "flops, bytes, or both")
-    flag(found.get("coupled"), f"{where}.coupled", False)  # the slower of the two, coupled or not
+    json_flag(found.get("coupled"), f"{where}.coupled", False)  # the slower of the two, coupled or not
     if kind == "gpu":
         _check_gpus(context, where)
     machine = context.machine
@@ -345,8 +342,9 @@ def _processor(found: Mapping[str, Any], kind: str, context: JobContext, where: 
         if not has["flops"]:
             tasks.append(Task("communicate", sent))
         elif machine is None:
-            context.notes["without a platform, a task's communication follows its computation instead of"
-                          " overlapping it"] = None  # fmt: skip
+            context.notes.add(
+                "without a platform, a task's communication follows its computation instead of overlapping it"
+            )
             tasks.append(Task("communicate", sent))
         elif machine.platform.link < inf:  # over links without end it takes no time anyway
             ratio = machine.platform.link / machine.platform.speed
@@ -366,7 +364,7 @@ def _sent(found: Mapping[str, Any], kind: str, context: JobContext, where: str) 
         if pattern not in ("all_to_all", "ring", "ring_clockwise", "ring_counter_clockwise"):
             raise InputError(path, f"found {shown(pattern)} for GPUs", "all_to_all, or a ring")
         if context.gpus > 1:
-            context.notes["traffic between the GPUs of one node takes no time"] = None
+            context.notes.add("traffic between the GPUs of one node takes no time")
         payload = BetweenNodes(payload, pattern, context.gpus)
     return Busiest(payload, pattern)
 
@@ -385,15 +383,15 @@ def _check_gpus(context: JobContext, where: str) -> None:
 
 def _storage(found: Mapping[str, Any], kind: str, context: JobContext, where: str) -> Task:
     need(found, (*_ANY, *_STORAGE), ("bytes", "pattern"), where)
-    if flag(found.get("async"), f"{where}.async", False):
-        context.notes["asynchronous reading and writing is waited for"] = None
+    if json_flag(found.get("async"), f"{where}.async", False):
+        context.notes.add("asynchronous reading and writing is waited for")
     reads = kind.endswith("read")
     if kind.startswith("bb_"):
         machine = context.machine
         rate = machine and (machine.burst_read if reads else machine.burst_write)
         if rate:
             return Task("idle", Scaled(_busiest(found, "bytes", "pattern", context, where), 1.0 / rate))
-        context.notes["the platform has no burst buffers: the file system is used instead"] = None
+        context.notes.add("the platform has no burst buffers: the file system is used instead")
     pattern = known_pattern(found["pattern"], VECTOR_PATTERNS, f"{where}.pattern")
     if pattern == "vector":
         payloads = explicit(found["bytes"], context.nodes, f"{where}.bytes")
@@ -405,5 +403,5 @@ def _storage(found: Mapping[str, Any], kind: str, context: JobContext, where: st
         shared = pattern in ("even_ranks", "odd_ranks")
         amount = SharedByAll(payload, pattern) if shared else Busiest(payload, pattern)
     if pattern in ("even_ranks", "odd_ranks", "vector"):
-        context.notes["reading and writing by some of the nodes, or unevenly, is shared evenly by all"] = None
+        context.notes.add("reading and writing by some of the nodes, or unevenly, is shared evenly by all")
     return Task("read" if reads else "write", amount, root_only=pattern == "root_only")

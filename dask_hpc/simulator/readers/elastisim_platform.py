@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.simulator.platform import Platform
-from dask_hpc.simulator.readers.values import read_file
+from dask_hpc.simulator.readers.values import Notes, read_file
 
 _LIMIT = 20_000_000  # bytes
 _MOST_NODES = 10_000_000
@@ -50,7 +50,7 @@ class _Found:
     links: dict[str, float] = field(default_factory=dict)
     #: hosts and zones of the file system
     storage: set[str] = field(default_factory=set)
-    notes: dict[str, None] = field(default_factory=dict)
+    notes: Notes = field(default_factory=Notes)
 
 
 def load_platform(
@@ -129,7 +129,7 @@ def _platform(
     found = _Found()
     left_out = sorted({str(element.tag) for element in root.iter()} - _MODELLED)
     if left_out:
-        found.notes[f"elements of the platform left out: {shown(', '.join(left_out))}"] = None
+        found.notes.add(f"elements of the platform left out: {shown(', '.join(left_out))}")
     _links(root, found)
     _hosts(root, found)
     if not found.groups:
@@ -145,9 +145,9 @@ def _platform(
     file_system = _file_system(root, found, read_links, write_links)
     properties = found.groups[0][3]
     if any(group[3] != properties for group in found.groups):
-        found.notes["nodes differ in GPUs or burst buffers: those of the first are taken"] = None
+        found.notes.add("nodes differ in GPUs or burst buffers: those of the first are taken")
     if any(element.get("lat") or element.get("latency") for element in root.iter()):
-        found.notes["latencies are not modelled"] = None
+        found.notes.add("latencies are not modelled")
     platform = Platform(nodes=nodes, speed=speed, link=link, file_system=file_system)
     gpus, flops = _gpus(properties)
     read, write = _burst_buffer(properties, found)
@@ -176,12 +176,12 @@ def _hosts(root: ElementTree.Element, found: _Found) -> None:
         speed = quantity((element.get("speed") or element.get("power") or "").split(",")[0] or None,
                          _SPEEDS, f"{where}: speed")  # fmt: skip
         if element.get("core", "1") != "1":
-            found.notes["cores of a node are not modelled: its speed is taken as it is"] = None
+            found.notes.add("cores of a node are not modelled: its speed is taken as it is")
         if element.tag == "host":
             found.groups.append((1, speed, None, properties))
             continue
         if element.get("bb_bw"):
-            found.notes["the backbone of a cluster is not modelled"] = None
+            found.notes.add("the backbone of a cluster is not modelled")
         bandwidth = quantity(element.get("bw"), _BANDWIDTHS, f"{where}: bw")
         if bandwidth == 0:
             raise InputError(f"{where}: bw", "found 0", "more than 0")
@@ -197,7 +197,7 @@ def _hosts(root: ElementTree.Element, found: _Found) -> None:
 def _one(what: str, values: Iterable[float], found: _Found) -> float:
     different = sorted(set(values))
     if len(different) > 1:
-        found.notes[f"nodes differ in {what}: all are taken to have {different[0]:g}, the least"] = None
+        found.notes.add(f"nodes differ in {what}: all are taken to have {different[0]:g}, the least")
     return different[0]
 
 
@@ -206,7 +206,7 @@ def _node_link(found: _Found) -> float:
     if known:
         return _one("link bandwidth", known, found)
     if found.links:
-        found.notes["hosts outside clusters: each is taken to have a link like the slowest there is"] = None
+        found.notes.add("hosts outside clusters: each is taken to have a link like the slowest there is")
         return min(found.links.values())
     return inf
 
@@ -229,17 +229,17 @@ def _file_system(
     known = [rate for rate in rates if rate is not None]
     if not known:
         if found.storage:
-            found.notes["no link leads to the file system: only the nodes' own links limit it"] = None
+            found.notes.add("no link leads to the file system: only the nodes' own links limit it")
         else:
-            found.notes["the platform has no file system: only the nodes' own links limit it"] = None
+            found.notes.add("the platform has no file system: only the nodes' own links limit it")
         return inf
     if min(known) != max(known):
-        found.notes[
+        found.notes.add(
             f"the file system reads {rates[0]:g} and writes {rates[1]:g} B/s: both are taken to share "
             f"{min(known):g}"
-        ] = None
+        )
     else:
-        found.notes["reading and writing share the file system's bandwidth"] = None
+        found.notes.add("reading and writing share the file system's bandwidth")
     return min(known)
 
 
@@ -284,7 +284,7 @@ def _burst_buffer(properties: Mapping[str, str], found: _Found) -> tuple[float |
     if not _is(properties, "node_local_bb"):
         return None, None
     if _is(properties, "wide_striping"):
-        found.notes["wide striping of burst buffers is not modelled: each node uses its own"] = None
+        found.notes.add("wide striping of burst buffers is not modelled: each node uses its own")
     rates = []
     for name in ("bb_read_bw", "bb_write_bw"):
         rate = quantity(properties.get(name), _BANDWIDTHS, name)

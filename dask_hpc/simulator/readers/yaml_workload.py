@@ -22,20 +22,12 @@ from dask_hpc.model.io import IoDemand
 from dask_hpc.model.job import Job
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
-from dask_hpc.model.speedup import (
-    Amdahl,
-    Interpolated,
-    Linear,
-    PowerLaw,
-    Speedup,
-    Tabulated,
-    from_runtimes,
-)
+from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Speedup, Tabulated, from_runtimes
 from dask_hpc.model.units import UNITS, parse_duration, parse_quantity
 from dask_hpc.planning.in_situ.plan import read_analysis, read_simulation
 from dask_hpc.simulator.amount import Expression, Fixed
 from dask_hpc.simulator.application import io_demand, quiet_runtime
-from dask_hpc.simulator.in_situ.run import Drift, Pipeline
+from dask_hpc.simulator.in_situ import Drift, Pipeline
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.readers.values import (
     Readers,

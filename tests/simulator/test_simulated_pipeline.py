@@ -15,7 +15,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.planning.in_situ.back_pressure import WHEN_SLOW, Slow
 from dask_hpc.planning.in_situ.plan import ALL_ORDERS, partition
 from dask_hpc.simulator import Failures, Platform, Workload, load_workload, simulate
-from dask_hpc.simulator.in_situ.run import Drift, Pace, PartTimes, Pipeline
+from dask_hpc.simulator.in_situ import Drift, Pace, PartTimes, Pipeline
 from dask_hpc.simulator.report import report_page
 from dask_hpc.simulator.workload import Arrival
 

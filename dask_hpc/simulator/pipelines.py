@@ -13,7 +13,7 @@ from dask_hpc.model.story import Happening
 from dask_hpc.planning.in_situ.back_pressure import Slow
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.execution import Ask, Execution, Point, Step, Wait
-from dask_hpc.simulator.in_situ.run import Pace, Pipeline, PipelineRun, PipelineRuns, costs
+from dask_hpc.simulator.in_situ import Pace, Pipeline, PipelineRun, PipelineRuns, costs
 from dask_hpc.simulator.service import Life, MachineService
 
 #: iterations that a median is taken of
