@@ -47,7 +47,7 @@ def scaling(bench: Bench) -> Outcome:
     four the network is full. That much is fitted; what follows from it is compared: what more agents bring,
     from which commit on a change of them has paid, what a run loses when agents die, and, beside the claims,
     which rule finds the right number by itself. The rules are the functions that decide on a live cluster
-    (``strategies.agents``).
+    (``strategies.checkpoint``).
 
     Where the source contradicts itself, the note of a claim says what its own figures make: a factor of 400
     is claimed for what its tables show as 12.5, and its break-even holds only where new agents are twice as

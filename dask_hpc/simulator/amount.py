@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, shown, within
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.simulator.application import Amount
 
@@ -360,10 +360,8 @@ class Arguments:
 
 
 def _about(name: str, expression: Expression, values: Mapping[str, float]) -> float:
-    try:
+    with within(name):
         return expression.at(values)
-    except InputError as error:
-        raise error.at(name) from None
 
 
 def _in_order(found: Mapping[str, Expression]) -> Iterable[str]:

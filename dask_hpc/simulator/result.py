@@ -379,7 +379,7 @@ class Result:
         return spans
 
     def course(self) -> dict[str, Any]:
-        """What happened, as plain data for those who draw it: see ``course.py``."""
+        """What happened, as plain data for those who draw it."""
         return course_of(self)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:

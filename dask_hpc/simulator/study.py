@@ -191,7 +191,7 @@ def futures(
     client: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Study:
-    """What each of these policies would do from a snapshot on, ``seeds`` times: see ``what_if``. Each seed
+    """What each of these policies would do from a snapshot on, ``seeds`` times: see ``machine``. Each seed
     draws how long jobs take, the same for all policies."""
     chosen = _variants(policies, sweep, seeds)
     trials = [Future(snapshot, policy, seed, horizon, platform) for policy in chosen for seed in range(seeds)]

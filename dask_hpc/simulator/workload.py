@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import ceil, floor, inf, isfinite
 from typing import Any, Literal, get_args
 
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import InputError, is_number, shown, within
 from dask_hpc.model.job import Job
 from dask_hpc.model.safe_yaml import check_keys, nearest
 from dask_hpc.model.speedup import (
@@ -70,10 +70,8 @@ def read_checkpoint(found: Any) -> Checkpoint:
     if "bytes" not in found:
         raise InputError("bytes", "is missing", ", ".join(_KEYS))
     values: dict[str, Any] = {}
-    try:
+    with within("bytes"):
         values["nbytes"] = parse_quantity(found["bytes"], "B")
-    except InputError as error:
-        raise error.at("bytes") from None
     if "every" in found:
         values["every"] = _every(found["every"])
     if "levels" in found:

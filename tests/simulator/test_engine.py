@@ -1,5 +1,6 @@
 """The event loop: what happens at one instant, kills, rejections, memory."""
 
+import inspect
 import itertools
 import tracemalloc
 
@@ -9,7 +10,17 @@ from hypothesis import strategies as st
 
 from dask_hpc import InputError, Policy
 from dask_hpc.model.job import Job
-from dask_hpc.simulator import Arrival, Machine, Record, simulate, synthetic_day
+from dask_hpc.simulator import (
+    Arrival,
+    Machine,
+    Record,
+    engine,
+    execution,
+    record,
+    service,
+    simulate,
+    synthetic_day,
+)
 from dask_hpc.simulator.result import Result
 
 
@@ -162,3 +173,16 @@ def test_a_size_of_the_cluster_is_no_matter_of_a_simulated_machine():
     assert "size: demand does nothing" in simulate("builtin:ten-jobs", policy=policy).notes[0]
     assert Policy.load("fcfs").without_body("cluster") == []
     assert "failure: node-stealing" in Policy.load("node-stealing").without_body("cluster")[0]
+
+
+@pytest.mark.parametrize("module", [engine, execution, record, service])
+def test_the_engine_knows_no_service(module):
+    """Each service's half can be taken away: the engine alone plays what needs none."""
+    imports = [
+        line for line in inspect.getsource(module).splitlines() if line.startswith("from dask_hpc.sim")
+    ]
+    rooms = {line.split()[1].removeprefix("dask_hpc.simulator.") for line in imports}
+    assert rooms <= {"application", "engine", "execution", "platform", "record", "service", "workload"}
+    machine = engine.Engine(4, Policy.load("easy-backfill"), Record())
+    assert machine.run([arrival("a", 0, 3, 10), arrival("b", 1, 2, 5)]) == 2
+    assert list(machine.record.end) == [10, 15]

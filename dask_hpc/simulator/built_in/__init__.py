@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, shown, within
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.simulator.built_in.ours import commits, five_jobs, in_situ, node_stealing, synthetic, ten_jobs
 from dask_hpc.simulator.built_in.published import esp, io_intensity, mebf, power_batch
@@ -45,10 +45,8 @@ def built_in(name: str, **values: Any) -> Workload:
             known = ", ".join(defaults)
             raise InputError(f"{PREFIX}{name}: {key}", f"unknown parameter{nearest(key, defaults)}", known)
         _check_type(f"{PREFIX}{name}: {key}", value, defaults[key])
-    try:
+    with within(f"{PREFIX}{name}"):
         return make(**values)
-    except InputError as error:
-        raise error.at(f"{PREFIX}{name}") from None
 
 
 def parse_built_in(text: str) -> Workload:

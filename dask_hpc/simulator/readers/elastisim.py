@@ -24,7 +24,16 @@ from dask_hpc.simulator.amount import Arguments, Expression
 from dask_hpc.simulator.application import Application, io_demand, quiet_runtime
 from dask_hpc.simulator.readers.elastisim_application import JobContext, read_model
 from dask_hpc.simulator.readers.elastisim_platform import ElastisimPlatform, load_platform
-from dask_hpc.simulator.readers.values import Notes, beside, json_flag, json_number, need, read_json
+from dask_hpc.simulator.readers.values import (
+    Notes,
+    Readers,
+    beside,
+    json_flag,
+    json_number,
+    need,
+    read_json,
+    read_values,
+)
 from dask_hpc.simulator.workload import Arrival, Workload
 
 _FLAGS = {
@@ -102,6 +111,17 @@ _USED = ("nodes", "preferred_nodes", "priority", "user", "power")
 _GIVEN = ("num_gpus_per_node", "num_gpus")
 
 
+def _priority(value: Any) -> float:
+    """Attributes are passed on as text by ElastiSim, so numbers may be written as text."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = float(value)
+    return json_number(value, "", -1e300)
+
+
+_ATTRIBUTES: Readers = {"priority": _priority, "power": PowerRange.read}
+
+
 def load_elastisim(path: str | Path, *, start: str = "min") -> Workload:
     """A configuration file, or a jobs file alone (which then says nothing about the machine).
 
@@ -142,10 +162,8 @@ class _Jobs:
             if not isinstance(found["jobs"], list) or not found["jobs"]:
                 raise InputError("jobs", f"found {shown(found['jobs'])}", "a list of jobs")
             for index, one in enumerate(found["jobs"]):
-                try:
+                with within(f"jobs[{index}]"):
                     arrivals.append(self._arrival(one, index))
-                except InputError as error:
-                    raise error.at(f"jobs[{index}]") from None
         if self._unused:
             self.notes.add(f"attributes of jobs not used: {shown(', '.join(sorted(self._unused)))}")
         return arrivals
@@ -167,19 +185,12 @@ class _Jobs:
             raise InputError("attributes", f"found {shown(attributes)}", "a mapping")
         self._unused.update(dict.fromkeys(key for key in attributes if key not in _USED))
         low, high, nodes = self._sizes(found, attributes, rigid)
-        values: dict[str, Any] = {}
-        if attributes.get("priority") is not None:
-            values["priority"] = _maybe_number(attributes["priority"], "attributes.priority", -1e300)
-        if attributes.get("power") is not None:
-            with within("attributes.power"):
-                values["power"] = PowerRange.read(attributes["power"])
+        values = read_values(attributes, _ATTRIBUTES, "attributes", also=tuple(attributes))
         if isinstance(attributes.get("user"), str):
             values["user"] = attributes["user"]
         limit = json_number(found.get("walltime") or 0, "walltime")
         if kind == "evolving":
-            self.notes["evolving jobs may also be resized by the policy, not only at their own request"] = (
-                None
-            )
+            self.notes.add("evolving jobs may also be resized by the policy, not only at their own request")
         application = self._application(found, kind, (low, nodes, high))
         runtime = 0.0
         if self._machine is not None:
@@ -260,11 +271,3 @@ def _whole(value: Any, where: str, low: int, high: int = 2**31 - 1) -> int:
         )
         raise InputError(where, f"found {shown(value)}", allowed)
     return value
-
-
-def _maybe_number(value: Any, where: str, low: float = 0.0) -> float:
-    """Attributes are passed on as text by ElastiSim, so numbers may be written as text."""
-    if isinstance(value, str):
-        with suppress(ValueError):
-            value = float(value)
-    return json_number(value, where, low)
