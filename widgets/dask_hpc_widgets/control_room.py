@@ -65,7 +65,7 @@ class ControlRoom(ipywidgets.VBox):
         #: all of them, the headline first
         self.views = (self.headline, self.allotments, self.corridor, *tabs.values())
         is_drawn = not is_over or self._source["samples"]
-        height = height or ("740px" if is_drawn else "510px")
+        height = height or ("810px" if is_drawn else "510px")
         pictures = ipywidgets.VBox([self.allotments, *([self.corridor] if is_drawn else [])])
         body = ipywidgets.GridBox(
             [pictures, self.tabs],

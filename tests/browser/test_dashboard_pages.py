@@ -1,7 +1,8 @@
-"""The page for control in a real browser: it opens with its address, refuses and applies."""
+"""The dashboard's pages in a real browser: what happens is drawn; control opens with its address only."""
 
 import importlib.util
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,35 @@ def test_bounds_from_the_page():
         page.get_by_text("at most 950 W").wait_for(state="detached")
         assert manager.set()["policy"] == before
         assert page.complaints == []
+
+
+def test_what_happens_is_on_the_page():
+    pictures = Path(os.environ.get("DASK_HPC_PICTURES", "test-pictures"))
+    pictures.mkdir(exist_ok=True)
+    evil = "<img src=x onerror=alert(1)>"
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+        dask_hpc.manage(client, "easy-backfill") as manager,
+        browser(pictures, "hpc-page") as chrome,
+    ):
+        with dask_hpc.job(evil, nodes=1):
+            busy = client.map(time.sleep, [0.1] * 100, pure=False)
+        page = new_page(chrome, 1024, 900)
+        page.goto(cluster.dashboard_link.replace("/status", "/hpc"))
+        page.locator(".dh-jobs td", has_text=evil).wait_for()
+        page.locator(".dh-headline", has_text="1 of 2 nodes allotted").wait_for()
+        row = page.locator(".dh-story button", has_text="start").first
+        row.click()
+        page.get_by_text("queue: easy-backfill").wait_for()
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            page.screenshot(path=pictures / f"hpc-{scheme}.png", full_page=True)
+        assert page.locator("img").count() == 0
+        assert page.locator(".dh-lanes").is_hidden()  # nothing is in a lane
+        client.cancel(busy)
+        assert page.complaints == []
+        manager.close()
+        page.get_by_text("closed: this cluster is not managed any more").first.wait_for()
