@@ -22,20 +22,20 @@ ROOMS = {
     "config": {"model"},
     "display": set(),
     "dask": {"model"},
-    "cluster": {
-        "model", "planning", "policy", "config", "display", "dask", "view",
-        # to be joined through a contract instead
-        "power", "lanes", "bridge", "in_situ.scheduler", "checkpoint.scheduler.rescue",
-    },
+    "services": set(),
+    "cluster": {"model", "planning", "policy", "config", "display", "dask", "services", "view.course"},
     "power": {"model", "planning", "policy", "config", "dask", "cluster"},
     # a restore in a layout has it held as redistribute has
-    "checkpoint": {"model", "planning", "strategies", "config", "dask", "redistribution.client"},
+    "checkpoint": {
+        "model", "planning", "strategies", "config", "dask", "redistribution.client",
+        "cluster.scheduler.service",
+    },
     "redistribution": {"model", "planning", "config", "dask", "cluster"},
     "in_situ": {"model", "planning", "policy", "config", "dask", "cluster"},
     "bridge": {"model", "planning", "config", "dask", "cluster"},
-    "lanes": {"model", "planning", "dask", "cluster"},
+    "lanes": {"model", "planning", "policy", "config", "dask", "cluster"},
     "simulator": {"model", "planning", "policy", "view", "strategies.checkpoint", "display"},
-    "view": {"model", "policy", "dask"},
+    "view": {"model", "policy", "dask", "cluster.scheduler"},
     "reproduce": {"model", "planning", "policy", "simulator", "strategies.checkpoint"},
     "preload": {"model", "cluster"},
     "examples": {"model", "planning", "policy", "simulator", "cluster", "in_situ", "checkpoint"},

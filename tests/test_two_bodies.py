@@ -81,8 +81,8 @@ def live(policy, rows, ends):
             gate.clear()
         async with await dask_hpc.manage(c, policy=policy):
             plugin = s.plugins["dask-hpc"]
-            plugin.clock = lambda: now
-            plugin.control.measure = lambda job, nodes: SCALING.mtct(nodes)
+            plugin.context.clock = lambda: now
+            plugin.control.measurements.measure = lambda job, nodes: SCALING.mtct(nodes)
             ids, futures = {}, []
 
             def told(decision, job):
@@ -97,7 +97,7 @@ def live(policy, rows, ends):
                 else:
                     GATES[job].set()
                 await async_poll_for(lambda what=what, job=job: told(what, job), 10)
-                await async_poll_for(lambda: not plugin._is_scheduled, 10)
+                await async_poll_for(lambda: not plugin.context.is_awake, 10)
             await c.gather(futures)
             names = {job_id: job for job, job_id in ids.items()}
 

@@ -25,6 +25,7 @@ from dask_hpc import dask as compat
 from dask_hpc.bridge.grid import Asked, StreamGrid, asked_by, check_name, key_of
 from dask_hpc.bridge.stream import BridgeStream, Producer
 from dask_hpc.bridge.worker import NAME, Mailbox
+from dask_hpc.cluster.scheduler.service import context_of
 from dask_hpc.model.errors import InputError, shown
 
 logger = logging.getLogger(__name__)
@@ -360,8 +361,8 @@ class BridgePlugin(SchedulerPlugin):
             self._tell("bridge", f"{stream.name}: blocks go to {len(workers)} workers from now on")
 
     def _workers_of(self, job: str) -> set[str]:
-        managed = self._scheduler.plugins.get("dask-hpc")
-        return managed.workers_of(job) if managed is not None else set()
+        context = context_of(self._scheduler)
+        return context.workers_of_name(job) if context is not None else set()
 
     def _tell_worker(self, worker: str, stream: BridgeStream, **news: Any) -> None:
         what = {"op": self._mailbox, "stream": stream.id, "most_steps": stream.grid.most_steps}
@@ -481,6 +482,6 @@ class BridgePlugin(SchedulerPlugin):
         self._tell("error", f"bridge: in {where}: {type(error).__name__}: {error}")
 
     def _tell(self, decision: str, reason: str) -> None:
-        managed = self._scheduler.plugins.get("dask-hpc")
-        if managed is not None:
-            managed.control.tell(decision, reason)
+        context = context_of(self._scheduler)
+        if context is not None:
+            context.tell(decision, reason)

@@ -4,12 +4,13 @@ The answer to what is told is the placement strategy of the policy in force, so 
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import inf
 from types import UnionType
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from dask_hpc.cluster.request import check_word
+from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.errors import InputError, is_number, shown
 from dask_hpc.model.in_situ import Phases, PipelineStatus
 
@@ -26,9 +27,8 @@ _HUGE = 1e18
 class Pipelines:
     """The newest pipelines, by the id that each has made for itself."""
 
-    def __init__(self, tell: Callable[[str, str], None], is_client: Callable[[str], bool]) -> None:
-        self._tell = tell
-        self._is_client = is_client
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._known: OrderedDict[str, tuple[str, PipelineStatus]] = OrderedDict()
 
     def told(self, id: object, client: object, status: object, news: object) -> None:
@@ -44,7 +44,10 @@ class Pipelines:
             over = (one for one in self._known if self._known[one][1]["state"] != "running")
             del self._known[next(over, next(iter(self._known)))]
         for kind, words in lines:
-            self._tell(kind, f"pipeline {found['name']}: {words}")
+            self._context.tell(kind, f"pipeline {found['name']}: {words}")
+
+    def _is_client(self, client: str) -> bool:
+        return client in self._context.scheduler.clients
 
     def is_any_running(self) -> bool:
         """Whether there is a pipeline that hears what it is told."""

@@ -24,6 +24,7 @@ from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob, Ready
+from dask_hpc.cluster.scheduler.service import TaskQueue
 from dask_hpc.lanes.lane import Lane, Passage, is_read
 from dask_hpc.lanes.reads import file_system, rule_of
 from dask_hpc.model.io import IoView
@@ -32,7 +33,7 @@ _FLIES = frozenset({"processing", "queued"})
 _OVER = frozenset({"memory", "erred", "forgotten"})
 
 
-class Lanes:
+class Lanes(TaskQueue):
     """Lets reads pass. ``owner`` says which task belongs to which job; ``wake`` asks for ``let_pass``, also
     when slots open on the workers of the job that is named."""
 
@@ -99,8 +100,12 @@ class Lanes:
                 lane.tasks += 1
                 compat.restrict(task, self._shut)
 
-    def keep(self, key: Hashable, task: Any) -> None:
-        """A task has changed hands, or its job waits again: in a lane it waits as before."""
+    def keeps(self, key: Hashable) -> bool:
+        """Whether the task is in a lane."""
+        return key in self.lane_of
+
+    def changes_hands(self, key: Hashable, task: Any) -> None:
+        """A task has another job, or its job waits again: in a lane it waits as before."""
         lane = self.lane_of.get(key)
         if lane is not None and key not in lane.in_flight:
             self._leaves_heap(key, lane)
@@ -151,9 +156,9 @@ class Lanes:
     # what follows
 
     @property
-    def wants_slots(self) -> bool:
+    def wants_slots(self) -> bool:  # type: ignore[override]
         """Whether reads wait for slots of any worker."""
-        return self._passage.wants_slots
+        return bool(self.lane_of) and self._passage.wants_slots
 
     def is_awaited(self, job: LiveJob) -> bool:
         """Whether reads of the job wait."""

@@ -114,6 +114,10 @@ class Declared:
             return write_quantity(float(value), self.parameter.unit)
         return value
 
+    def show(self, value: Any) -> Any:
+        """The value as a person says it."""
+        return value.in_words() if isinstance(value, Corridor) else self.write(value)
+
     @property
     def kind(self) -> str:
         """What one would set it with: a choice, switch, schedule, text, whole number, number or quantity."""

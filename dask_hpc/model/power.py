@@ -122,6 +122,7 @@ class Verdict:
         return f"the corridor ({show_bounds(self.lower, self.upper, 'W')}) {can} be kept{why}"
 
 
+_SAID = 3  # steps that are said to a person
 _LIMIT = 1_000_000  # bytes of a corridor as text; a year of hours is 500,000
 _WRITTEN = "{lower: 1.7 kW, upper: 2.5 kW}, or a list of {at: TIME, lower: ..., upper: ...}"
 
@@ -187,6 +188,14 @@ class Corridor:
                 raise error.at(f"{where}: at") from None
             steps.append((time, *_bounds(step, where)))
         return cls(tuple(steps))
+
+    def in_words(self) -> str:
+        """For a person: its first steps."""
+        _, lower, upper = self.steps[0]
+        words = [show_bounds(lower, upper, "W")]
+        words += [f"from {time:.1f} s on {show_bounds(a, b, 'W')}" for time, a, b in self.steps[1:_SAID]]
+        more = len(self.steps) - len(words)
+        return ", ".join(words) + (f" and {more} more steps" if more else "")
 
     def written(self) -> Any:
         """Plain data that ``read`` reads back to an equal corridor."""

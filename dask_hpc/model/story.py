@@ -286,6 +286,19 @@ class Story:
         for job, explanation in (explained or {}).items():
             self._explained[plan.id, job] = explanation
 
+    def row(self, happening: Happening) -> tuple[Any, ...]:
+        """For who reads on: time, decision, job, nodes, reason, whether it was for the sake of power."""
+        why = self.explanation(happening)
+        found = happening
+        return (
+            found.time,
+            found.decision,
+            found.job,
+            found.nodes,
+            found.reason,
+            bool(why and why.is_for_power),
+        )
+
     def explanation(self, happening: Happening) -> Explanation | None:
         """Why that decision and not another; None of an event, or if it is forgotten."""
         if happening.decision not in _DECIDED:

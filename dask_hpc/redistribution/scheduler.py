@@ -11,6 +11,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.moves import carry_out, settle_on
+from dask_hpc.cluster.scheduler.service import Context, context_of
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.node import Nodes
 from dask_hpc.planning.moves.leaving import Move
@@ -18,7 +19,6 @@ from dask_hpc.planning.moves.leaving import Move
 logger = logging.getLogger(__name__)
 
 NAME = "dask-hpc-redistribution"
-_CONTROL = "dask-hpc"  # the plugin of a managed cluster
 
 
 class RedistributionPlugin(SchedulerPlugin):
@@ -76,14 +76,14 @@ class RedistributionPlugin(SchedulerPlugin):
         """Who holds these results; the node of each worker; the workers that take data; and which of them are
         meant if nobody says: those of the job that the results belong to, else those that no job has."""
         tasks = [compat.find_task(self._scheduler, key) for key in keys]
-        control = self._control()
-        nodes = control.nodes if control else self._plain_nodes()
+        managed = self._managed()
+        nodes = managed.nodes if managed else self._plain_nodes()
         able = [
             address
             for address in compat.workers_by_name(self._scheduler)
             if compat.is_running(self._scheduler, address)
         ]
-        allotted = self._allotted(control, keys)
+        allotted = self._allotted(managed, keys)
         return {
             "holders": [compat.holders(task) if task is not None else () for task in tasks],
             "sizes": [compat.size(task) if task is not None else 0 for task in tasks],
@@ -127,13 +127,13 @@ class RedistributionPlugin(SchedulerPlugin):
     def _free(self, keys: Iterable[Hashable], everywhere: bool) -> str:
         """These tasks may run anywhere, if the worker they were meant for takes no tasks; ``everywhere``:
         in any case."""
-        control = self._control()
+        managed = self._managed()
         freed = []
         for key in keys:
             task = compat.find_task(self._scheduler, key)
             where = compat.restriction(task) if task is not None else None
             if where and (everywhere or not any(compat.is_running(self._scheduler, one) for one in where)):
-                job = control.gate.owner.get(key) if control else None
+                job = managed.owner.get(key) if managed else None
                 if job is not None:
                     job.wishes.pop(key, None)
                 compat.restrict(task, job.gate if job is not None and job.state == "running" else None)
@@ -148,10 +148,10 @@ class RedistributionPlugin(SchedulerPlugin):
 
     # what there is
 
-    def _control(self) -> Any:
-        """That of a managed cluster, or None."""
-        plugin = self._scheduler.plugins.get(_CONTROL)
-        return plugin.control if plugin is not None and plugin.is_on and not plugin.control.is_dry else None
+    def _managed(self) -> Context | None:
+        """What is known of a cluster whose jobs are controlled, or None."""
+        context = context_of(self._scheduler)
+        return context if context is not None and context.is_on and not context.is_dry else None
 
     def _plain_nodes(self) -> Nodes:
         nodes = Nodes(self._node_mode)
@@ -159,13 +159,13 @@ class RedistributionPlugin(SchedulerPlugin):
             nodes.join(address, *compat.worker_identity(self._scheduler, address))
         return nodes
 
-    def _allotted(self, control: Any, keys: Iterable[Hashable]) -> set[str]:
-        if control is None:
+    def _allotted(self, managed: Context | None, keys: Iterable[Hashable]) -> set[str]:
+        if managed is None:
             return set()
-        owners = {control.gate.owner.get(key) for key in keys}
+        owners = {managed.owner.get(key) for key in keys}
         running = [job for job in owners if job is not None and job.state == "running"]
-        groups = dict(control.groups())
-        return {address for job in running or [None] for address in groups.get(job, ())}
+        groups = dict(managed.groups())
+        return {address for job in (running or (None,)) for address in groups.get(job, ())}
 
     def _named(self, workers: Any, able: Sequence[str]) -> list[str]:
         found = compat.named_workers(self._scheduler, workers)
@@ -177,7 +177,7 @@ class RedistributionPlugin(SchedulerPlugin):
         return list(dict.fromkeys(address for there in found.values() for address in there))
 
     def _tell(self, decision: str, reason: str) -> None:
-        control = self._control()
-        if control is not None:
-            control.tell(decision, reason)
+        managed = self._managed()
+        if managed is not None:
+            managed.tell(decision, reason)
         logger.debug("%s: %s", decision, reason)

@@ -51,7 +51,7 @@ _CLOSED = "This page opens with the address that <code>manager.control_page()</c
 class Calls(Protocol):
     """What the pages ask a managed cluster."""
 
-    def feed(self, story: Any, power: Any, jobs: Any, parts: Any) -> dict[str, Any]:
+    def feed(self, story: Any, jobs: Any, parts: Any, **read: Any) -> dict[str, Any]:
         """What is new."""
 
     def story_since(self, number: Any, most: Any) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from types import SimpleNamespace
 
 from dask_hpc import Policy
 from dask_hpc.cluster.client.watch import Watch
-from dask_hpc.cluster.scheduler.status import feed
+from dask_hpc.cluster.scheduler.status import Status
 from dask_hpc.model.power import PowerRange, PowerView
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.power.scheduler.status import PowerTrace
+from dask_hpc.power.service import PowerService
 
 HERE = Path(__file__).parent
 NODES, JOBS, HISTORY, EVERY = 1_000, 200, 3_600.0, 0.1
@@ -25,12 +26,16 @@ NODES, JOBS, HISTORY, EVERY = 1_000, 200, 3_600.0, 0.1
 
 class MadeUp:
     """What a scheduler would tell of 200 jobs on 1,000 nodes, if there were any: something happens every
-    tenth of a second. It stands where the plugin does, so ``feed`` reads it like one."""
+    tenth of a second. It stands where the plugin does, so ``Status`` reads it like one."""
 
     def __init__(self, history=HISTORY, seed=1):
         self.story, self.power_trace, self.random = Story(), PowerTrace(), Random(seed)
-        self.control = SimpleNamespace(policy=Policy.load("power-corridor"), jobs={})
-        self.history, self.errors, self.lost = _History(), 0, 0
+        power = SimpleNamespace(feed_key="power", parts={}, feed=self.feed_power)
+        self.context = SimpleNamespace(
+            clock=self.clock, policy=Policy.load("power-corridor"), jobs={}, errors=0, story=self.story,
+            services=[power],
+        )  # fmt: skip
+        self.history, self.state, self.status = _History(), "on", Status(self)
         self.time, self.history_ends, self.began = 0.0, history, None
         self.names = [f"node{i:04}" for i in range(NODES)]
         self.free, self.jobs, self.over, self.count = set(self.names), {}, [], 0
@@ -106,9 +111,12 @@ class MadeUp:
     def tell(self, decision, job, nodes, reason):
         self.story.tell(Happening(self.count, self.time, decision, job, tuple(nodes), reason))
 
+    def feed_power(self, read):
+        return PowerService.feed(SimpleNamespace(trace=self.power_trace), read)
+
     def feed(self, story=0, power=0, jobs=None, parts=()):
         """As the plugin's."""
-        found = feed(self, "on", story, power, None, ())
+        found = self.status.feed(story, None, (), {"power": power})
         if jobs is not None:
             for job in self.jobs.values():
                 if job["state"] == "running":
@@ -151,7 +159,7 @@ class _MadeUpScheduler:
         return loads(dumps(self.made_up.feed(**asked)))
 
     async def hpc_set(self):
-        policy = self.made_up.control.policy
+        policy = self.made_up.context.policy
         return {"name": policy.name, "policy": policy.to_yaml(), "settings": {}, "state": "on", "undo": 0}
 
 

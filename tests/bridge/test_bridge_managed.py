@@ -55,7 +55,7 @@ async def test_adapting_keeps_somebody_for_those_who_wait():
         )
         await async_poll_for(lambda: len(s.workers) == 1, 20)
         assert s.adaptive_target() == 1  # Dask's own rule, too
-        sizing = s.plugins["dask-hpc"].sizing
+        sizing = s.plugins["dask-hpc"].control.sizing
         decide, looks = sizing.decide, []
         sizing.decide = lambda *given: looks.append(len(s.workers)) or decide(*given)
         await async_poll_for(lambda: len(looks) > 20, 20)

@@ -13,6 +13,7 @@ from distributed.utils_test import async_poll_for, gen_cluster, inc
 from small_cluster import plugin_of
 
 import dask_hpc
+from dask_hpc.checkpoint.scheduler.service import CheckpointService
 from dask_hpc.cluster.worker.farewell import NAME
 
 one = gen_cluster(client=True, nthreads=[("", 1)])
@@ -56,7 +57,7 @@ def test_the_last_worker_stores_and_the_next_loads(directory):
             del source
             await a.close(reason="signal-15")
             assert "0 of 5 results handed over, 5 stored (100 %" in told(s, "farewell")[-1]
-            assert told(s, "lost") == [] and plugin_of(s).lost == 0
+            assert told(s, "lost") == [] and plugin_of(s).status.lost == 0
             assert len(results(directory)) == 5
             assert len(s.tasks) == 5, "what only the old recipes needed is forgotten"
             before = len(ran)
@@ -158,8 +159,8 @@ def test_when_control_ends_tasks_have_their_own_recipes_again(directory):
         await wait(f)
         del source
         await async_poll_for(lambda: s.tasks["source"].state == "released", 10)
-        plugin_of(s).rescue.store.write("f", 3)
-        plugin_of(s).rescue.wrote(["f"])
+        plugin_of(s).context.find(CheckpointService).shelter.store.write("f", 3)
+        plugin_of(s).context.find(CheckpointService).shelter.wrote(["f"])
         assert set(s.tasks) == {"f"}
         await m.close()
         assert results(directory) == []
@@ -228,13 +229,13 @@ def test_beyond_its_time_a_worker_stores_the_dearest_first(directory, report):
         await wait([*cheap, *dear])
         s.task_prefixes["cheap"].duration_average = 1
         s.task_prefixes["dear"].duration_average = 100
-        a.plugins[NAME]._store = Slow(plugin_of(s).rescue.store)
+        a.plugins[NAME]._store = Slow(plugin_of(s).context.find(CheckpointService).shelter.store)
         await a.close(reason="signal-15")
         words = told(s, "farewell")[-1]
         stored = int(re.search(r"0 of 40 results handed over, (\d+) stored", words)[1])
         assert 4 <= stored < 30 and f"stored ({100 * stored / 40:.0f} % of" in words
         assert len(results(directory)) - stored in (0, 1)  # the last one may have come too late to count
-        store = plugin_of(s).rescue.store
+        store = plugin_of(s).context.find(CheckpointService).shelter.store
         assert {store.name(f.key) for f in dear} <= {file.name for file in results(directory)}
         report.add("S4", "saved of 40, nobody stays, slow disk", plain=0, ours=stored, bound="the dearest")
         await m.close()

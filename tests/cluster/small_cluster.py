@@ -6,6 +6,7 @@ from distributed import Event, get_worker
 from distributed.utils_test import async_poll_for, gen_cluster
 
 from dask_hpc import dask as compat
+from dask_hpc.power.service import PowerService
 
 cluster4 = gen_cluster(client=True, nthreads=[("", 1)] * 4)
 cluster2 = gen_cluster(client=True, nthreads=[("", 1)] * 2)
@@ -13,6 +14,10 @@ cluster2 = gen_cluster(client=True, nthreads=[("", 1)] * 2)
 
 def plugin_of(s):
     return s.plugins["dask-hpc"]
+
+
+def power_of(s):
+    return plugin_of(s).context.find(PowerService)
 
 
 def live(s, name):

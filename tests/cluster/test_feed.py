@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from distributed import Event
 from distributed.utils_test import async_poll_for, inc
-from small_cluster import blocked, cluster2, cluster4, live, plugin_of, until
+from small_cluster import blocked, cluster2, cluster4, live, plugin_of, power_of, until
 
 import dask_hpc
 from dask_hpc import InputError, simulate
@@ -59,7 +59,7 @@ async def test_a_change_shows_as_another_version(c, s, *workers):
 async def test_power_and_parts(c, s, *workers):
     async with await dask_hpc.manage(c, "power-corridor") as m:
         await m.set(**{"power.upper": "1 kW"})
-        await async_poll_for(lambda: plugin_of(s).power_trace.count >= 2, 10)
+        await async_poll_for(lambda: power_of(s).trace.count >= 2, 10)
         found = await m.feed(parts=["power", "nodes", "holds", "checkpoint", "pipelines"])
         times = [sample[0] for sample in found["power"]["samples"]]
         assert times == sorted(times) and len(times) >= 2 and found["power"]["first"] == 0
@@ -152,7 +152,7 @@ async def test_a_snapshot_goes_on_in_the_simulator(c, s, *workers):
 async def test_the_corridor_of_a_snapshot_is_that_of_the_policy_that_is_tried(c, s, *workers):
     async with await dask_hpc.manage(c, "power-corridor") as m:
         await m.set(**{"power.upper": "500 W"})
-        await async_poll_for(lambda: plugin_of(s).control.power.corridor is not None, 10)
+        await async_poll_for(lambda: power_of(s).watch.corridor is not None, 10)
         assert (await m.snapshot()).corridor is None
 
 

@@ -342,7 +342,7 @@ async def test_control_that_is_off_holds_nobody(c, s, a, b):
         await manager.hold(a.address)
         plugin = plugin_of(s)
         for _ in range(plugin._settings["max-errors"]):
-            plugin.count_error("a test", ZeroDivisionError())
+            plugin.context.count_error("a test", ZeroDivisionError())
         await async_poll_for(lambda: s.workers[a.address].status == Status.running, 10)
         with pytest.raises(RuntimeError, match="control is off"):
             await manager.hold(a.address)

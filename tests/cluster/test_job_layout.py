@@ -118,7 +118,7 @@ async def test_results_are_moved_by_one_plan_at_a_time(c, s, *workers):
             job = live(s, "m")
             before, job.moving = where(s, x), Asked()
             async with job.moving:  # by us
-                plugin_of(s).control.spreading.grown(job.workers)
+                plugin_of(s).control.spread.grown(job.workers)
                 with dask_hpc.job("r", nodes=1, walltime="1h"):
                     other = c.submit(blocked, "r")
                 await async_poll_for(lambda: job.moving.asked == 3, 10)

@@ -404,11 +404,11 @@ async def test_late_graph_of_a_closed_context(c, s, *workers):
         with dask_hpc.job("b", nodes=2) as context:
             request = dask.get_annotations()["hpc_job"]
         control = plugin_of(s).control
-        await async_poll_for(lambda: context.id in control._closed_early, 10)
+        await async_poll_for(lambda: context.id in control.lifecycle.closed_early, 10)
         with dask.annotate(hpc_job=request):
             assert await c.submit(inc, 3, pure=False) == 4
         await until(s, "b", "done")
-        assert not control._closed_early
+        assert not control.lifecycle.closed_early
 
 
 @cluster2
@@ -426,7 +426,7 @@ async def test_bad_request_from_a_foreign_client_is_ignored(c, s, *workers):
 async def test_overstaying_is_told_and_not_punished(c, s, *workers):
     async with await dask_hpc.manage(c) as m:
         now = [0.0]
-        plugin_of(s).clock = lambda: now[0]
+        plugin_of(s).context.clock = lambda: now[0]
         with dask_hpc.job("long", nodes=1, walltime="10 s"):
             f = c.submit(blocked, "go")
         await until(s, "long", "running")

@@ -135,7 +135,7 @@ class Broken:
 @cluster2
 async def test_broken_policy_switches_control_off_and_the_computation_finishes(c, s, *workers):
     async with await dask_hpc.manage(c) as m:
-        object.__setattr__(plugin_of(s).control.policy, "queue", Broken())
+        object.__setattr__(plugin_of(s).context.policy, "queue", Broken())
         with dask_hpc.job("a", nodes=1):
             futures = c.map(inc, range(10))
         assert sum(await c.gather(futures)) == 55
@@ -241,10 +241,10 @@ async def test_one_decision_for_all_events_of_a_turn(c, s, *workers):
         plugin = plugin_of(s)
         times = []
         decide = plugin.control.decide
-        plugin.control.decide = lambda: (times.append(plugin.clock()), decide())
-        plugin.clock = iter(range(10, 1000)).__next__
+        plugin.control.decide = lambda: (times.append(plugin.context.clock()), decide())
+        plugin.context.clock = iter(range(10, 1000)).__next__
         for _ in range(5):
-            plugin.wake()
+            plugin.context.wake()
         await async_poll_for(lambda: times, 10)
         assert len(times) == 1
 

@@ -10,8 +10,10 @@ from small_cluster import blocked, plugin_of, until
 from tornado.httpclient import AsyncHTTPClient
 
 import dask_hpc
-from dask_hpc.cluster.scheduler.metrics import _FAMILIES, _parts, _read_pipelines, _read_power
+from dask_hpc.cluster.scheduler.metrics import _words
+from dask_hpc.in_situ.service import PipelineService
 from dask_hpc.model.power import PowerRange, PowerView
+from dask_hpc.power.service import PowerService
 
 if not find_spec("prometheus_client"):
     pytest.skip("prometheus_client is not installed", allow_module_level=True)
@@ -56,7 +58,7 @@ async def test_metrics_tell_what_is_so(c, s, *workers):
     await f
     assert await g == 2
     await until(s, "b", "done")
-    plugin_of(s).count_error("a test", ValueError("on purpose"))
+    plugin_of(s).context.count_error("a test", ValueError("on purpose"))
     await m.pause()
     found = await scraped(s)
     assert [found["jobs", state] for state in ("waiting", "running", "done")] == [0, 0, 2]
@@ -78,8 +80,8 @@ async def test_power_is_there_if_somebody_observes_it(c, s, *workers):
         view = PowerView(500.0, "measured", 12.0, active=PowerRange(150, 250), forecast=PowerRange(450, 620))
         plugin.control.indices.power = view
         for time in range(4):
-            plugin.power_trace.add(float(time), view, 100.0, 450.0)
-        plugin.power_trace.add(4.0, view, 100.0, inf)
+            plugin.context.find(PowerService).trace.add(float(time), view, 100.0, 450.0)
+        plugin.context.find(PowerService).trace.add(4.0, view, 100.0, inf)
         found = await scraped(s)
         assert found["power_watts", "measured"] == 500 and found["power_uncertainty_watts",] == 12
         assert found["power_lower_watts",] == 100 and ("power_upper_watts",) not in found
@@ -87,7 +89,7 @@ async def test_power_is_there_if_somebody_observes_it(c, s, *workers):
         assert found["power_outside_seconds_total",] == 4 and found["power_outside_joules_total",] == 200
         assert found["power_violations_total",] == 1 and found["power_held_nodes",] == 0
         assert found["power_job_watts", "a"] == 400
-        plugin.power_trace.add(5.0, view, 100.0, 480.0)
+        plugin.context.find(PowerService).trace.add(5.0, view, 100.0, 480.0)
         assert (await scraped(s))["power_upper_watts",] == 480
         await Event("go").set()
         await f
@@ -99,7 +101,9 @@ def test_jobs_of_many_names_are_no_flood():
         "source": "measured"
     }
     power["jobs"] = {f"job{number}": (number, number) for number in range(60)}
-    watts = _read_power(power, {"job59": "twice", "job0": "twice"})["power_job_watts"]
+    watts = PowerService.samples(
+        None, {"power": power, "jobs": [{"id": one, "name": "twice"} for one in ("job59", "job0")]}
+    )["power_job_watts"]
     assert len(watts) == 51 and watts["twice"] == 59 and watts["(others)"] == sum(range(1, 10))
 
 
@@ -132,7 +136,7 @@ async def test_two_schedulers_in_one_process():
 @cluster3
 async def test_what_fails_is_not_shown_and_harms_nobody(c, s, *workers):
     async with await dask_hpc.manage(c):
-        plugin_of(s).calls.status = None
+        plugin_of(s).status.whole = None
         assert await scraped(s) == {}
         page = await AsyncHTTPClient().fetch(f"http://127.0.0.1:{s.http_server.port}/metrics")
         assert b"dask_scheduler_workers" in page.body
@@ -162,7 +166,7 @@ def test_a_pipeline_is_told_apart_by_name_part_and_kind():
     }  # fmt: skip
     new = {"name": "new", "iteration": 0, "changed": 0, "nodes": [], "partition": None}
     new |= {"history": [], "skipped": {}}
-    found = _read_pipelines([heat, new])
+    found = PipelineService.samples(None, {"pipelines": [heat, new]})
     assert found["pipeline_iterations"] == {"heat": 8, "new": 0}
     assert found["pipeline_changes"] == {"heat": 2, "new": 0}
     assert found["pipeline_nodes"] == {("heat", "simulation"): 3, ("heat", "in_transit"): 1}
@@ -170,5 +174,5 @@ def test_a_pipeline_is_told_apart_by_name_part_and_kind():
     assert found["pipeline_skipped"] == {("heat", "mean"): 3}
     assert found["pipeline_iteration_seconds"] == {("heat", "measured"): 0.6, ("heat", "planned"): 0.5}
     assert found["pipeline_part_seconds"]["heat", "in_situ", "planned"] == 0.3
-    assert set(found) == {name for name in _FAMILIES if name.startswith("pipeline_")}
-    assert {len(_parts(values)) for values in found["pipeline_part_seconds"]} == {3}
+    assert set(found) == PipelineService.metrics.keys()
+    assert {len(_words(values)) for values in found["pipeline_part_seconds"]} == {3}

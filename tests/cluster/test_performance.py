@@ -156,7 +156,7 @@ async def test_a_live_job_is_measured(c, s, a, b):
         assert row["finished_tasks"] == 18 and row["bytes"] > 24_000_000
         assert row["compute"] > 0 and row["transfer"] > 0
         assert 0 < row["progress"] <= 1 and row["unfinished_tasks"] == 1
-        plugin_of(s).wake()
+        plugin_of(s).context.wake()
         await async_poll_for(lambda: plugin_of(s).control.indices.mtct.get(job.id), 10)
         assert (await m.status())["jobs"][0]["mtct"] > 0
         await Event("go").set()

@@ -24,7 +24,7 @@ badly = gen_cluster(client=True, nthreads=[("", 1)], config=PRELOAD | {"hpc.poli
 @loaded
 async def test_a_cluster_is_under_control_from_its_start(c, s, a, b):
     plugin = plugin_of(s)
-    assert plugin.is_on and plugin.control.policy.name == "fcfs"
+    assert plugin.is_on and plugin.context.policy.name == "fcfs"
     assert list(plugin.control.nodes) == ["0", "1"]
     async with dask_hpc.job("one", nodes=2):
         assert await c.submit(inc, 1) == 2
@@ -32,7 +32,7 @@ async def test_a_cluster_is_under_control_from_its_start(c, s, a, b):
     m = await dask_hpc.manage(c)
     assert plugin_of(s) is plugin and (await m.status())["policy"] == "fcfs"
     await dask_hpc.manage(c, "easy-backfill")
-    assert plugin_of(s) is plugin and plugin.control.policy.name == "easy-backfill"
+    assert plugin_of(s) is plugin and plugin.context.policy.name == "easy-backfill"
     await m.close()
     assert "dask-hpc" not in s.plugins and not [name for name in s.handlers if name.startswith("hpc_")]
     async with await dask_hpc.manage(c) as m:

@@ -51,7 +51,7 @@ async def test_the_job_ends_with_its_last_client_and_comes_back_with_the_next(c,
             await until(s, "script", "done")
         kinds = [decision for decision, job in decisions(s, "submit", "start", "end")]
         assert kinds == ["submit", "start", "end"] * 2
-        assert not plugin_of(s).control.script_of
+        assert not plugin_of(s).control.lifecycle.script_of
 
 
 @cluster2
@@ -107,7 +107,7 @@ async def test_arguments_are_checked(c, s, *workers):
         for client, request in ((3, REQUEST), ("nobody", REQUEST), (c.id, {"id": "x"}), (c.id, None)):
             with pytest.raises(dask_hpc.InputError):
                 await c.scheduler.hpc_script(client=client, request=request)
-        assert not plugin_of(s).control.script_of
+        assert not plugin_of(s).control.lifecycle.script_of
 
 
 @cluster2
@@ -118,7 +118,7 @@ async def test_lost_results_are_counted_and_told(c, s, a, b):
         await c.gather(futures)
         assert (await m.status())["results_lost"] == 0
         await s.remove_worker(a.address, stimulus_id="as if it had died")
-        await async_poll_for(lambda: plugin_of(s).lost, 10)
+        await async_poll_for(lambda: plugin_of(s).status.lost, 10)
         assert (await m.status())["results_lost"] == 8
         (row,) = [row for row in await m.story() if row["decision"] == "lost"]
         assert "6 results are computed again, 2 scattered ones are gone" in row["reason"]

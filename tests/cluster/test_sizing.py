@@ -2,7 +2,7 @@
 
 from distributed import Client, Event, LocalCluster
 from distributed.utils_test import async_poll_for, gen_test, slowinc
-from small_cluster import blocked, cluster4, plugin_of, until
+from small_cluster import blocked, cluster4, plugin_of, power_of, until
 
 import dask_hpc
 from dask_hpc import malleable
@@ -20,7 +20,7 @@ async def test_first_go_idle_nodes_then_those_of_jobs_that_can_do_with_less(c, s
         with dask_hpc.job("malleable", nodes=2, min_nodes=1, max_nodes=2, walltime="1h"):
             second = c.submit(blocked, "go", 2, pure=False)
         malleable = await until(s, "malleable", "running")
-        order = plugin_of(s).sizing.rank({str(i): [str(i)] for i in range(4)})
+        order = plugin_of(s).control.sizing.rank({str(i): [str(i)] for i in range(4)})
         assert order[0] not in rigid.nodes + malleable.nodes
         assert set(order[1:3]) == set(malleable.nodes) and order[3:] == list(rigid.nodes)
         await Event("go").set()
@@ -28,11 +28,11 @@ async def test_first_go_idle_nodes_then_those_of_jobs_that_can_do_with_less(c, s
 
 
 def levers(s):
-    return plugin_of(s).control.levers
+    return power_of(s).levers
 
 
 def pull(s, **what):
-    levers(s).pull(Plan(1, plugin_of(s).clock(), **what))
+    levers(s).pull(Plan(1, plugin_of(s).context.clock(), **what))
 
 
 @gen_test()

@@ -41,8 +41,8 @@ def told(s):
 
 
 def is_at_rest(s):
-    spreading = plugin_of(s).control.spreading
-    return spreading._timer is None and spreading._spread is None
+    spreading = plugin_of(s).control.spread
+    return not spreading._timer.is_set and spreading._spread is None
 
 
 async def at_rest(s):
@@ -138,8 +138,8 @@ async def test_not_while_paused(c, s, a):
         x = await persisted(c)
         plugin_of(s).pause(True)
         async with joined(s, 1) as (b,):
-            await async_poll_for(lambda: plugin_of(s).control.spreading._timer is not None, 5)
-            plugin_of(s).control.spreading._look()
+            await async_poll_for(lambda: plugin_of(s).control.spread._timer is not None, 5)
+            plugin_of(s).control.spread._look()
             assert not is_at_rest(s) and not b.data
             plugin_of(s).pause(False)
             await async_poll_for(lambda: chunks_on(s, b) == 8, 5)
@@ -174,7 +174,7 @@ async def test_not_during_a_shuffle(c, s, a, b):
         shuffled = await half_shuffled(c, s)
         async with joined(s, 1) as (d,):
             await async_poll_for(lambda: decisions(s, "spread-waits") != [], 5)
-            plugin_of(s).control.spreading._look()
+            plugin_of(s).control.spread._look()
             assert decisions(s, "spread-waits") == [("spread-waits", "")]  # said once
             assert not chunks_on(s, d) and not is_at_rest(s)
             await Event("go").set()
@@ -190,11 +190,11 @@ async def test_closed_in_the_middle(c, s, a):
     data = await persisted(c, 16, workers=[x.address])
     async with joined(s, 1):
         await x.in_get_data.wait()
-        task = plugin_of(s).control.spreading._spread
-        spreading = plugin_of(s).control.spreading
+        task = plugin_of(s).control.spread._spread
+        spreading = plugin_of(s).control.spread
         await manager.close()
         await async_poll_for(task.done, 5)
-        assert spreading._timer is None and spreading._spread is None
+        assert not spreading._timer.is_set and spreading._spread is None
         x.block_get_data.set()
         assert await c.compute(data.sum()) == SUM
         # A second start works, and what is new spreads again.
@@ -269,7 +269,7 @@ async def test_growth_and_shrinks_at_random(c, s, a, b):
             assert total == sum((i + 125) * (i + 1) for i in range(64 * 125 - 125))
             await asyncio.sleep(dice.random() * 0.6)  # anywhere between growth and the end of the spread
         await async_poll_for(lambda: is_at_rest(s), 20)
-        assert decisions(s, "error") == [] and plugin_of(s).lost == 0
+        assert decisions(s, "error") == [] and plugin_of(s).status.lost == 0
         assert times_computed(s, [*keys_of(x), *keys_of(y)]) == {1}
         s.extensions["amm"].run_once()
         assert all(len(compat.holders(compat.find_task(s, key))) == 1 for key in [*keys_of(x), *keys_of(y)])

@@ -44,7 +44,7 @@ async def test_manage_job_status_story_close(c, s, a, b):
         with pytest.raises(dask_hpc.InputError):
             await c.scheduler.hpc_script(client=c.id, request={})
         await m.set("fcfs")
-        assert plugin_of(s).control.policy.name == "fcfs"
+        assert plugin_of(s).context.policy.name == "fcfs"
         data = await c.scatter(list(range(3)), workers=[a.address])
         await c.retire_workers([a.address])
         assert await c.gather(data) == [0, 1, 2]

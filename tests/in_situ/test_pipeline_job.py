@@ -307,5 +307,5 @@ async def test_a_worker_leaves_a_pipeline_that_is_no_job(c, s, *workers):
             await run.one()
         assert len(pipe.status()["nodes"]) == 3
         assert all("whose state was not lost" in reason for reason in decisions(pipe, "recovered"))
-        assert plugin_of(s).lost == 0
+        assert plugin_of(s).status.lost == 0
         await run.leave()

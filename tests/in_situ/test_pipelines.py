@@ -49,7 +49,7 @@ async def test_a_pipeline_is_shown_and_answered_with_the_policy_in_force(c, s, a
         assert line["reason"] == "pipeline heat: spectrum goes in transit: saves 20 %"
         await manager.set(policy="fcfs")
         answer = await ask(c, "hpc_pipeline", id="1", client_id=c.id, status=status(state="done"))
-        assert Policy.parse(answer["policy"]).queue == plugin_of(s).control.policy.queue
+        assert Policy.parse(answer["policy"]).queue == plugin_of(s).context.policy.queue
         await manager.pause()
         answer = await ask(c, "hpc_pipeline", id="1", client_id=c.id, status=status(state="done"))
         assert answer == {"policy": None, "leaving": []}

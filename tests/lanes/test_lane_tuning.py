@@ -30,7 +30,7 @@ def burn(i):
 
 
 def lanes_of(s):
-    return plugin_of(s).control.gate.waves.lanes
+    return plugin_of(s).control.gate.waves.queue
 
 
 def running(s, name):

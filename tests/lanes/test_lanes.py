@@ -24,7 +24,7 @@ def open_dataset(path, i):
 
 
 def lanes_of(s):
-    return plugin_of(s).control.gate.waves.lanes
+    return plugin_of(s).control.gate.waves.queue
 
 
 def lane(s, name):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from distributed import Event, Nanny, Worker
 from distributed.utils_test import async_poll_for, gen_cluster
-from small_cluster import blocked, plugin_of
+from small_cluster import blocked, plugin_of, power_of
 
 import dask_hpc
 from dask_hpc.model.plan import Cap, Hold, Plan
@@ -17,12 +17,12 @@ def cap(s, threads):
     """As a policy's plan would."""
     control = plugin_of(s).control
     plan = Plan(control.indices.revision, control.indices.now, cap=Cap(threads, None, "a test wants it"))
-    control.levers.pull(plan)
+    power_of(s).levers.pull(plan)
 
 
 async def threads(s, *workers):
     """What workers use, once they have heard of it; the scheduler agrees."""
-    await plugin_of(s).control.levers.caps.settle()
+    await power_of(s).levers.caps.settle()
     return agreed(s, *workers)
 
 
@@ -107,7 +107,7 @@ async def test_a_worker_that_goes_takes_its_capped_threads_along(c, s, a, b):
 async def test_a_worker_that_was_killed_comes_back_capped(c, s, a, b):
     async with await dask_hpc.manage(c):
         cap(s, 0.5)
-        await plugin_of(s).control.levers.caps.settle()
+        await power_of(s).levers.caps.settle()
         old = a.worker_address
         a.process.process.kill()
         await async_poll_for(lambda: old not in s.workers and len(s.workers) == 2, 30)
@@ -129,11 +129,10 @@ async def until_all(c, expected):
 @wide
 async def test_caps_and_holds_go_together_and_end_together(c, s, a, b):
     async with await dask_hpc.manage(c) as manager:
-        control = plugin_of(s).control
-        control.levers.pull(Plan(1, 0.0, hold=Hold(1, "a test"), cap=Cap(0.5, None, "a test")))
-        assert await threads(s, a, b) == [2, 1] and control.levers.held == 1
+        power_of(s).levers.pull(Plan(1, 0.0, hold=Hold(1, "a test"), cap=Cap(0.5, None, "a test")))
+        assert await threads(s, a, b) == [2, 1] and power_of(s).levers.held == 1
         await manager.set(policy="fcfs")  # says nothing of power
-        assert await threads(s, a, b) == [4, 2] and control.levers.held == 0
+        assert await threads(s, a, b) == [4, 2] and power_of(s).levers.held == 0
 
 
 @wide

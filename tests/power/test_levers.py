@@ -6,7 +6,7 @@ from distributed import Event, Nanny, Queue
 from distributed.utils_test import async_poll_for, gen_cluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_cluster import blocked, cluster4, half_shuffled, plugin_of, until, where
+from small_cluster import blocked, cluster4, half_shuffled, plugin_of, power_of, until, where
 
 import dask_hpc
 from dask_hpc import dask as compat
@@ -22,7 +22,7 @@ def pull(s, **levers):
     """As a policy's plan would."""
     control = control_of(s)
     control.look_at_the_clock()
-    control.levers.pull(Plan(control.indices.revision, control.indices.now, **levers))
+    power_of(s).levers.pull(Plan(control.indices.revision, control.indices.now, **levers))
 
 
 def hold(s, nodes):
@@ -40,8 +40,8 @@ def told(s, decision):
 
 async def decided(s):
     """Everything that was to be decided has been."""
-    plugin_of(s).wake()
-    await async_poll_for(lambda: not plugin_of(s)._is_scheduled, 10)
+    plugin_of(s).context.wake()
+    await async_poll_for(lambda: not plugin_of(s).context.is_awake, 10)
 
 
 async def run_on(c, workers, event="go", count=1):
@@ -64,7 +64,7 @@ async def run_on(c, workers, event="go", count=1):
 async def test_so_many_nodes_start_nothing_until_another_plan(c, s, *workers):
     async with await dask_hpc.manage(c):
         hold(s, 2)
-        assert control_of(s).levers.held == len(held(s)) == 2
+        assert power_of(s).levers.held == len(held(s)) == 2
         assert set(await c.gather(c.map(where, range(20), pure=False))) == set(s.workers) - held(s)
         before = held(s)
         hold(s, 3)
@@ -72,7 +72,7 @@ async def test_so_many_nodes_start_nothing_until_another_plan(c, s, *workers):
         hold(s, 1)
         assert len(held(s)) == 1
         hold(s, 0)
-        assert not held(s) and control_of(s).levers.held == 0
+        assert not held(s) and power_of(s).levers.held == 0
         await c.gather(c.map(where, range(20), pure=False))
         assert [reason for reason in told(s, "hold") if "test" in reason] == [
             f"{words} to be held: a test wants it" for words in ("2 nodes", "3 nodes", "1 node", "0 nodes")
@@ -141,7 +141,7 @@ def counted(event, marks, x):
 async def test_never_the_last_node_that_runs(c, s, *workers):
     async with await dask_hpc.manage(c):
         hold(s, 4)
-        assert control_of(s).levers.held == len(held(s)) == 3
+        assert power_of(s).levers.held == len(held(s)) == 3
         assert ["3 of 4 nodes: " in reason and "no other worker runs" in reason
                 for reason in told(s, "hold-refused")] == [True]  # fmt: skip
         await decided(s)
@@ -169,14 +169,14 @@ async def test_a_restricted_task_that_comes_later_gets_its_worker_back(c, s, a, 
         assert await late == address
         assert len(told(s, "hold-ends")) == 1
         await decided(s)
-        assert control_of(s).levers.held == 1
+        assert power_of(s).levers.held == 1
         waiting = c.submit(blocked, "go", workers=list(held(s)), pure=False)
         await async_poll_for(
             lambda: waiting.key in {t.key for w in (a, *others) for t in w.state.executing}, 10
         )
         await decided(s)
         ran = s.tasks[waiting.key].processing_on.address
-        assert control_of(s).levers.held == 1 and ran not in held(s)  # another one in its place
+        assert power_of(s).levers.held == 1 and ran not in held(s)  # another one in its place
         await Event("go").set()
         await waiting
 
@@ -219,22 +219,22 @@ async def test_nodes_that_the_user_holds_count(c, s, a, *others):
     async with await dask_hpc.manage(c) as manager:
         await manager.hold(a.address)
         hold(s, 1)
-        assert control_of(s).levers.held == 1 and not held(s)  # one starts nothing, as it should be
+        assert power_of(s).levers.held == 1 and not held(s)  # one starts nothing, as it should be
         hold(s, 2)
-        assert control_of(s).levers.held == 2 and len(held(s)) == 1 and a.address not in held(s)
+        assert power_of(s).levers.held == 2 and len(held(s)) == 1 and a.address not in held(s)
         (ours,) = held(s)
         assert (await manager.hold(ours))["held"] == [ours]  # now it is the user's
         await decided(s)
-        assert control_of(s).levers.held == 2 and not held(s)
+        assert power_of(s).levers.held == 2 and not held(s)
         await manager.release([a.address, ours])
         await decided(s)
-        assert control_of(s).levers.held == len(held(s)) == 2
+        assert power_of(s).levers.held == len(held(s)) == 2
 
 
 @cluster4
 async def test_how_many_can_be_held(c, s, a, b, *others):
     async with await dask_hpc.manage(c):
-        levers = control_of(s).levers
+        levers = power_of(s).levers
         assert levers.holdable == 4
         future = c.submit(blocked, "go", workers=[a.address], pure=False)
         await async_poll_for(lambda: a.state.executing_count, 10)
@@ -263,7 +263,7 @@ async def test_a_job_may_have_held_nodes_but_not_those_of_the_user(c, s, a, *oth
         assert await future != a.address
         await until(s, "three", "done")
         await decided(s)
-        assert control_of(s).levers.held == 2 and len(held(s)) == 1  # and the user's
+        assert power_of(s).levers.held == 2 and len(held(s)) == 1  # and the user's
 
 
 @cluster4
@@ -273,12 +273,12 @@ async def test_a_node_that_a_job_leaves_is_held_for_the_others(c, s, *workers):
             future = c.submit(blocked, "go", pure=False)
         await until(s, "two", "running")
         hold(s, 3)
-        assert control_of(s).levers.held == 2
+        assert power_of(s).levers.held == 2
         await Event("go").set()
         await future
         await until(s, "two", "done")
         await decided(s)
-        assert control_of(s).levers.held == 3
+        assert power_of(s).levers.held == 3
 
 
 @cluster4
@@ -316,7 +316,7 @@ async def test_a_dry_run_pulls_no_lever(c, s, *workers):
     async with await dask_hpc.manage(c, dry_run=True):
         hold(s, 2)
         pull(s, release=Release(1, "a test wants it"))
-        assert held(s) == set() and control_of(s).levers.released == 0
+        assert held(s) == set() and power_of(s).levers.released == 0
         assert all(worker.status.name == "running" for worker in s.workers.values())
 
 
@@ -345,7 +345,7 @@ async def test_one_worker_that_cannot_be_held_keeps_its_node(c, s, *workers):
         hold(s, 1)
         assert held(s) == {worker.address for worker in workers[2:]}
         hold(s, 2)
-        assert control_of(s).levers.held == 1 and len(held(s)) == 2
+        assert power_of(s).levers.held == 1 and len(held(s)) == 2
         await Event("go").set()
         await future
 
@@ -359,7 +359,7 @@ async def test_another_node_in_the_place_of_one_that_dies(c, s, *nannies):
             await next(n for n in nannies if n.worker_address == address).kill()
             await async_poll_for(lambda: address not in s.workers, 30)
             await decided(s)
-            assert control_of(s).levers.held == 1 and address not in held(s)
+            assert power_of(s).levers.held == 1 and address not in held(s)
 
 
 @pytest.mark.slow
@@ -395,13 +395,13 @@ def test_whatever_happens_exactly_so_many_are_held(steps):
                     await c.gather(futures)
                     await Event("go").clear()
                 await decided(s)
-                assert control.levers.held <= wanted
+                assert power_of(s).levers.held <= wanted
                 idle = set(control.indices.idle)
                 ours = {control.nodes.node_of(address) for address in held(s)}
                 assert ours <= idle
                 runs = {w.address for w in s.workers.values() if w.status.name == "running"}
                 assert runs
-                if control.levers.held < min(wanted, len(idle)):  # because nobody else can be
+                if power_of(s).levers.held < min(wanted, len(idle)):  # because nobody else can be
                     rest = [control.nodes.workers(name) for name in idle - ours]
                     assert all(control.holds.refusal(there) for there in rest)
             hold(s, 0)

@@ -6,7 +6,7 @@ import dask
 import pytest
 from distributed.utils_test import async_poll_for, gen_cluster
 from made_up_tree import MadeUpTree
-from small_cluster import plugin_of
+from small_cluster import plugin_of, power_of
 
 import dask_hpc
 from dask_hpc.model.plan import Cap, Plan
@@ -50,17 +50,16 @@ async def test_a_node_is_capped_and_let_go(c, s, a, b, tree):
 
     with dask.config.set(SETTINGS):
         async with await dask_hpc.manage(c):
-            control = plugin_of(s).control
-            await async_poll_for(counting(lambda: "cap" in control.power.view().levers), 20)
-            assert limit() == 200 and control.power.view().cap is None
-            control.levers.pull(Plan(0, 0.0, cap=Cap(1.0, 120.0, "a test")))
+            await async_poll_for(counting(lambda: "cap" in power_of(s).watch.view().levers), 20)
+            assert limit() == 200 and power_of(s).watch.view().cap is None
+            power_of(s).levers.pull(Plan(0, 0.0, cap=Cap(1.0, 120.0, "a test")))
             await async_poll_for(counting(lambda: limit() < 200), 20)
-            assert control.power.view().cap == 120 and limit() >= 60
+            assert power_of(s).watch.view().cap == 120 and limit() >= 60
             told = [h.reason for h in plugin_of(s).story.happenings if h.decision == "cap"]
             assert told == ["nodes draw 120 W at most: a test"]
-            control.levers.pull(Plan(1, 0.0, cap=Cap(1.0, None, "room")))
+            power_of(s).levers.pull(Plan(1, 0.0, cap=Cap(1.0, None, "room")))
             await async_poll_for(counting(lambda: limit() == 200), 20)
-            control.levers.pull(Plan(2, 0.0, cap=Cap(1.0, 110.0, "again")))
+            power_of(s).levers.pull(Plan(2, 0.0, cap=Cap(1.0, 110.0, "again")))
             await async_poll_for(counting(lambda: limit() < 200), 20)
             assert plugin_of(s).errors == 0
         await async_poll_for(lambda: limit() == 200, 20)
@@ -71,7 +70,7 @@ async def test_a_node_is_capped_and_let_go(c, s, a, b, tree):
 async def test_without_counters_there_is_no_such_lever(c, s, a, tree):
     with dask.config.set(SETTINGS):
         async with await dask_hpc.manage(c):
-            power = plugin_of(s).control.power
+            power = power_of(s).watch
             await async_poll_for(lambda: (s.workers[a.address].metrics.get(KEY) or {}).get("sequence"), 20)
             power.refresh()
             assert s.workers[a.address].metrics[KEY]["cap"] is None

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from distributed import Event, Nanny
@@ -30,7 +31,7 @@ def never(where, error):
 
 
 def sampling(s, *given):
-    metering: WorkerSetting = worker_meters(s, never)
+    metering: WorkerSetting = worker_meters(SimpleNamespace(scheduler=s, count_error=never))
     metering.set(given)
     return metering
 

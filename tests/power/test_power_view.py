@@ -9,7 +9,7 @@ import dask
 import pytest
 from distributed import Client, Event, LocalCluster
 from distributed.utils_test import async_poll_for
-from small_cluster import blocked, cluster2, cluster4, decisions, plugin_of, until
+from small_cluster import blocked, cluster2, cluster4, decisions, plugin_of, power_of, until
 
 import dask_hpc
 from dask_hpc.model.plan import Plan, Resize
@@ -29,12 +29,12 @@ def view_of(s):
 
 
 def watch_of(s):
-    return plugin_of(s).power
+    return power_of(s).watch
 
 
 async def looks(s, count):
     """So many more looks at the sensors."""
-    trace = plugin_of(s).power_trace
+    trace = power_of(s).trace
     goal = trace.count + count
     await async_poll_for(lambda: trace.count >= goal, 10)
 
@@ -47,7 +47,7 @@ async def test_nothing_is_there_without_a_power_strategy(c, s, a, b):
         assert NAME not in a.plugins and KEY not in a.metrics and KEY not in s.workers[a.address].metrics
         watch = watch_of(s)
         assert watch._timer is None and watch.sight is None and watch.source is None
-        assert view_of(s) is None and plugin_of(s).power_trace.count == 0
+        assert view_of(s) is None and power_of(s).trace.count == 0
         assert (await manager.status())["power"] is None
 
 
@@ -156,15 +156,14 @@ async def test_another_corridor_counts_at_once_and_can_be_undone(c, s, a, b):
     with dask.config.set(SIMULATED | {"hpc.power-interval": 60}):
         manager = await dask_hpc.manage(c)
     async with manager:
-        plugin = plugin_of(s)
-        await async_poll_for(lambda: plugin.power_trace.count, 10)  # the next look is in a minute
+        await async_poll_for(lambda: power_of(s).trace.count, 10)  # the next look is in a minute
         for change, bounds in (({"power.upper": "1 kW"}, (0, 1000)), ({"power.lower": "100 W"}, (100, 1000))):
             await manager.set(**change)
-            await async_poll_for(lambda: plugin.power._decided is not None, 1)
-            assert plugin.power._decided[1] == bounds
+            await async_poll_for(lambda: power_of(s).watch._decided is not None, 1)
+            assert power_of(s).watch._decided[1] == bounds
         await manager.undo()
-        await async_poll_for(lambda: plugin.power._decided is not None, 1)
-        assert plugin.power._decided[1] == (0, 1000)
+        await async_poll_for(lambda: power_of(s).watch._decided is not None, 1)
+        assert power_of(s).watch._decided[1] == (0, 1000)
 
 
 @cluster2
@@ -220,10 +219,14 @@ async def test_nodes_that_a_job_is_giving_up_say_nothing_of_its_power(c, s, *wor
         job = await until(s, "four", "running")
         await looks(s, 8)
         control = plugin_of(s).control
-        control.deeds._resize(Plan(1, 0.0), Resize(job.id, 2, "a test wants it"))
+        control.execution._resize(Plan(1, 0.0), Resize(job.id, 2, "a test wants it"))
         running = control.indices.running[job.id]
         assert running.target == 2 and len(running.nodes) == 4
-        gone = [number for number, w in enumerate(workers) if w.address not in control.deeds.staying(running)]
+        gone = [
+            number
+            for number, w in enumerate(workers)
+            if w.address not in plugin_of(s).context.staying(running)
+        ]
         await Event(f"go{gone[0]}").set()
         await async_poll_for(lambda: sum(bool(ws.processing) for ws in s.workers.values()) == 3, 10)
         await looks(s, 10)
@@ -300,11 +303,20 @@ async def test_a_step_of_the_schedule_counts_when_it_comes(c, s, a, b):
         manager = await dask_hpc.manage(c)
     async with manager:
         plugin = plugin_of(s)
-        await async_poll_for(lambda: plugin.power_trace.count, 10)
-        schedule = [{"at": "0 s", "upper": "2 kW"}, {"at": f"{plugin.clock() + 1} s", "upper": "1 kW"}]
+        await async_poll_for(lambda: power_of(s).trace.count, 10)
+        schedule = [
+            {"at": "0 s", "upper": "2 kW"},
+            {"at": f"{plugin.context.clock() + 1} s", "upper": "1 kW"},
+        ]
         await manager.set(**{"power.schedule": schedule})
-        await async_poll_for(lambda: plugin.power._decided and plugin.power._decided[1] == (0, 2000), 10)
-        await async_poll_for(lambda: plugin.power._decided and plugin.power._decided[1] == (0, 1000), 10)
+        await async_poll_for(
+            lambda: power_of(s).watch._decided and power_of(s).watch._decided[1] == (0, 2000),
+            10,
+        )
+        await async_poll_for(
+            lambda: power_of(s).watch._decided and power_of(s).watch._decided[1] == (0, 1000),
+            10,
+        )
 
 
 @cluster2
@@ -313,11 +325,11 @@ async def test_errors_of_ours_end_the_watch_and_it_can_begin_anew(c, s, a, b):
         manager = await dask_hpc.manage(c)
     async with manager:
         plugin = plugin_of(s)
-        await async_poll_for(lambda: NAME in a.plugins and plugin.power_trace.count, 10)
-        plugin.power.sight.meter.look = None  # every look fails from now on
+        await async_poll_for(lambda: NAME in a.plugins and power_of(s).trace.count, 10)
+        power_of(s).watch.sight.meter.look = None  # every look fails from now on
         await async_poll_for(lambda: not plugin.is_on, 10)
         await async_poll_for(lambda: NAME not in a.plugins and view_of(s) is None, 10)
-        assert plugin.power._timer is None
+        assert power_of(s).watch._timer is None
         await manager.set("power-corridor")  # which switches control on again
         await looks(s, 2)
         await async_poll_for(lambda: NAME in a.plugins, 10)

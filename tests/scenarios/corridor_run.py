@@ -20,6 +20,7 @@ from distributed import Client, LocalCluster
 
 import dask_hpc
 from dask_hpc.policy import Policy
+from dask_hpc.power.service import PowerService
 
 SCALE = float(os.environ.get("DASK_HPC_S13_SCALE", "10"))  # where the machine is free
 NODES, IDLE, BUSY = 8, 60.0, 140.0
@@ -188,7 +189,7 @@ async def run(folder, policy, phases, submit, *, scale=SCALE, faults=None, lower
             manager = await dask_hpc.manage(client, policy=chosen)
         plugin = cluster.scheduler.plugins["dask-hpc"]
         begun = monotonic()
-        seen.offset = plugin.clock() * scale
+        seen.offset = plugin.context.clock() * scale
         submitting = asyncio.ensure_future(submit(work, client))
         passed = 0.0
         for phase in phases:
@@ -197,7 +198,7 @@ async def run(folder, policy, phases, submit, *, scale=SCALE, faults=None, lower
             while (now := (monotonic() - begun) * scale) < passed:
                 if faults is not None:
                     faults(plugin, now)
-                watts = sum(plugin.power.sight.meter.true_watts.values())
+                watts = sum(plugin.context.find(PowerService).watch.sight.meter.true_watts.values())
                 seen.samples.append((now, watts, phase.lower, phase.upper, now - since, len(work.executed)))
                 await asyncio.sleep(CYCLE / scale)
         submitting.cancel()

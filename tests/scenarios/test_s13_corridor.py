@@ -14,6 +14,7 @@ import pytest
 from corridor_run import BUSY, CYCLE, IDLE, LONG, NODES, SCALE, SETTLING, Phase, run
 
 import dask_hpc
+from dask_hpc.power.service import PowerService
 
 #: all may work; about half of it; more again; then what cannot be: below idle nodes, above all that work
 STEPS = [
@@ -59,7 +60,7 @@ class Faults:
         self.wrong = self.noticed = None
 
     def __call__(self, plugin, seconds):
-        meter, control = plugin.power.sight.meter, plugin.control
+        meter, control = plugin.context.find(PowerService).watch.sight.meter, plugin.control
         if seconds > 30:
             meter.faults.setdefault("5", "zero")
         held = {control.nodes.node_of(address) for address in control.holds.reasons} - {"5"}

@@ -16,6 +16,7 @@ import pytest
 from distributed import Client, LocalCluster
 from distributed.utils_test import async_poll_for, gen_test
 from made_up_tree import MadeUpTree
+from small_cluster import power_of
 
 import dask_hpc
 from dask_hpc.power.scheduler import watch
@@ -132,7 +133,7 @@ def test_a_corridor_by_whatever_this_machine_has(report, tmp_path):
     @gen_test(timeout=60)
     async def run():
         async with managed(MadeUpTree(tmp_path)) as (s, manager, _):
-            trace = s.plugins["dask-hpc"].power_trace
+            trace = power_of(s).trace
             await async_poll_for(lambda: trace.count >= 20, 20)
             await manager.set(**{"power.upper": UPPER})
             goal = trace.count + 20

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from distributed import Client, Event, LocalCluster, Status, wait
 from distributed.utils_test import async_poll_for, gen_cluster, gen_test
+from small_cluster import power_of
 
 import dask_hpc
 from dask_hpc import dask as compat
@@ -127,7 +128,7 @@ def held(s):
 
 async def looks(s, count):
     """So many more looks at power, each with what follows from it."""
-    trace = s.plugins["dask-hpc"].power_trace
+    trace = power_of(s).trace
     goal = trace.count + count
     await async_poll_for(lambda: trace.count >= goal, 10)
 
@@ -218,7 +219,7 @@ def test_the_corridor_gives_back_no_node_whose_data_fits_nowhere(report):
                     await wait(futures)
                     await malleable(cluster)
                     cluster.adapt(minimum=1, maximum=3, interval="50ms", cool_down=0, idle_grace="1h")
-                    await async_poll_for(lambda: s.plugins["dask-hpc"].control.levers.releasable == 2, 10)
+                    await async_poll_for(lambda: power_of(s).levers.releasable == 2, 10)
                     await manager.set(**{"power.upper": 100})
 
                     async def refused():

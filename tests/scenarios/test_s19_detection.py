@@ -29,7 +29,7 @@ def read_mask(x):
 
 def in_lanes(s):
     """Tasks in lanes by the name of the lane."""
-    lanes = s.plugins["dask-hpc"].control.gate.waves.lanes
+    lanes = s.plugins["dask-hpc"].control.gate.waves.queue
     found = {}
     for key, lane in lanes.lane_of.items():
         found.setdefault(lane.name, set()).add(key)

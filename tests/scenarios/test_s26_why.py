@@ -28,12 +28,12 @@ async def crowd(c, s):
         with dask_hpc.job(name, nodes=nodes, min_nodes=low, max_nodes=high, walltime="1h"):
             futures[name] = c.submit(work, name, key=f"work-{name}")
         await async_poll_for(lambda count=count: len(plugin.control.jobs) == count, 10)
-        await async_poll_for(lambda: not plugin._is_scheduled, 10)
+        await async_poll_for(lambda: not plugin.context.is_awake, 10)
     for _ in range(2):
         name = plugin.control.jobs[next(iter(plugin.control.indices.running))].name
         await Event(name).set()
         await futures[name]
-        await async_poll_for(lambda name=name: plugin.control.indices.running and not plugin._is_scheduled
+        await async_poll_for(lambda name=name: plugin.control.indices.running and not plugin.context.is_awake
                              and state_of(plugin, name) == "done", 10)  # fmt: skip
     return futures
 
@@ -72,8 +72,8 @@ def test_a_preview_is_what_is_then_done(policy):
     async def run(c, s, *workers):
         async with await dask_hpc.manage(c, policy="fcfs") as manager:
             plugin = s.plugins["dask-hpc"]
-            now = plugin.clock()
-            plugin.clock = lambda: now
+            now = plugin.context.clock()
+            plugin.context.clock = lambda: now
             futures = await crowd(c, s)
             before = len(plugin.story.happenings), [dict(node) for node in (await manager.status())["nodes"]]
             now += 1.0  # nobody is resized at the instant he started
@@ -82,7 +82,7 @@ def test_a_preview_is_what_is_then_done(policy):
             assert before == after, "a preview changes nothing"
             plans = len(plugin.story)
             await dask_hpc.manage(c, policy=policy)
-            await async_poll_for(lambda: not plugin._is_scheduled, 10)
+            await async_poll_for(lambda: not plugin.context.is_awake, 10)
             done = [
                 {"decision": decision, "job": one.job, "nodes": one.nodes, "reason": one.reason}
                 for plan in list(plugin.story)[plans:]

@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 
 import dask_hpc
 from dask_hpc import InputError
-from dask_hpc.cluster.scheduler.cancel import Cancelling
-from dask_hpc.cluster.scheduler.deeds import Deeds
 from dask_hpc.cluster.scheduler.fair_shares import FairShares, VirtualTime
 from dask_hpc.cluster.scheduler.farewell import Farewells
 from dask_hpc.cluster.scheduler.gate import Gate
@@ -25,15 +23,17 @@ from dask_hpc.cluster.scheduler.hand_over import HandOvers
 from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.jobs import Performance
 from dask_hpc.cluster.scheduler.leaving import Leaving
+from dask_hpc.cluster.scheduler.lifecycle import Lifecycle, Measurements
 from dask_hpc.cluster.scheduler.loop import ControlLoop
+from dask_hpc.cluster.scheduler.plan_execution import PlanExecution
 from dask_hpc.cluster.scheduler.sizing import Sizing
-from dask_hpc.cluster.scheduler.spread import Spreading
-from dask_hpc.cluster.scheduler.status import status_of
+from dask_hpc.cluster.scheduler.spread import Spread
 from dask_hpc.cluster.scheduler.waves import Waves
 
 four = gen_cluster(client=True, nthreads=[("", 1)] * 4, timeout=90)
 PARTS = (
-    ControlLoop, Deeds, Gate, Holds, Leaving, HandOvers, Spreading, Cancelling, FairShares, VirtualTime,
+    ControlLoop, PlanExecution, Gate, Holds, Leaving, HandOvers, Spread, Lifecycle, FairShares, VirtualTime,
+    Measurements,
     Performance,
     Waves, Farewells, Sizing,
 )  # fmt: skip
@@ -147,7 +147,7 @@ def test_computations_finish_whatever_we_do(monkeypatch, report, seed, rate):
     body()
 
 
-@pytest.mark.parametrize("part", ["hand_overs", "leaving", "holds", "spreading", "gate"])
+@pytest.mark.parametrize("part", ["hand_overs", "leaving", "holds", "spread", "gate"])
 def test_a_failure_on_the_way_out_keeps_nothing_else(part):
     @four
     async def body(c, s, *workers):
@@ -255,7 +255,7 @@ def test_nothing_is_left_whenever_it_is_closed(moment):
                 await c.scheduler.hpc_hold(workers=[workers[1].address], why="a test")
             elif moment == "off":
                 for _ in range(5):
-                    plugin_of(s).count_error("a test", ZeroDivisionError("on purpose"))
+                    plugin_of(s).context.count_error("a test", ZeroDivisionError("on purpose"))
             elif moment == "cancelled":
                 await job.cancel()
         await m.close()
@@ -304,9 +304,15 @@ def test_arbitrary_arguments_are_bad_input_and_change_nothing():
 
             def state():
                 control = plugin.control
-                status = status_of(control) | {"time": 0}
+                status = plugin.status.whole() | {"time": 0}
                 return repr(
-                    (status, plugin.history.now, len(plugin.history), plugin.is_on, control.script_of)
+                    (
+                        status,
+                        plugin.history.now,
+                        len(plugin.history),
+                        plugin.is_on,
+                        control.lifecycle.script_of,
+                    )
                 )
 
             asynchronous = []

@@ -21,6 +21,7 @@ if not find_spec("bokeh"):
 from dask_hpc.model.plan import Plan, Start
 from dask_hpc.model.power import PowerRange, PowerView
 from dask_hpc.model.story import Explanation, Happening
+from dask_hpc.power.service import PowerService
 
 PAGES = [
     "/hpc",
@@ -143,7 +144,7 @@ async def test_power_is_told_as_it_was(c, s, *workers):
 
         def sample(time, watts, lower, upper, **more):
             view = plugin.control.indices.power = PowerView(watts, "measured", 5.0, **more)
-            plugin.power_trace.add(time, view, lower, upper)
+            plugin.context.find(PowerService).trace.add(time, view, lower, upper)
 
         sample(1.0, 100.0, 50.0, 120.0)
         sample(2.0, 130.0, 50.0, 120.0)

@@ -21,6 +21,7 @@ from dask_hpc.checkpoint.scheduler.context import Context, WorkerCalls, holders
 from dask_hpc.checkpoint.scheduler.diary import Tally
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
 from dask_hpc.checkpoint.worker.agent import METRIC, NAME, Agent
+from dask_hpc.cluster.scheduler.service import context_of
 from dask_hpc.model.checkpoint import AgentNode, ItemAgents
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 
@@ -242,7 +243,8 @@ class AgentChoice:
     @property
     def rule(self) -> Any:
         """The strategy in force: that of the policy, if the cluster is managed and it has one."""
-        return getattr(getattr(self._control, "policy", None), "checkpoint", None) or _DEFAULT
+        managed = context_of(self._context.scheduler)
+        return (managed and managed.policy.checkpoint) or _DEFAULT
 
     def dealer(self, item: str, keys: Iterable[Hashable]) -> Dealer:
         """How blocks of an item, which has these keys, are dealt now; those of no item go to all agents by
@@ -294,19 +296,15 @@ class AgentChoice:
 
     def _size(self, keys: Iterable[Hashable], domains: Collection[str]) -> int:
         """On how many nodes an item is: those of its job, if it is one's, else those that hold it."""
-        owner = getattr(getattr(self._control, "gate", None), "owner", {})
+        managed = context_of(self._context.scheduler)
+        owner = {} if managed is None else managed.owner
         job = next((owner[key] for key in keys if key in owner), None)
         return len(getattr(job, "nodes", ())) or len(domains) or 1
 
     def _watts(self) -> dict[str, float]:
         """By node, if somebody reads it and the rule wants to know."""
-        if getattr(self.rule, "rank", "") != "power" or self._control is None:
-            return {}
-        return {node: reading.watts for node, reading in self._control.power.readings().items()}
-
-    @property
-    def _control(self) -> Any:
-        return getattr(self._context.scheduler.plugins.get("dask-hpc"), "control", None)
+        managed = context_of(self._context.scheduler)
+        return managed.node_watts() if managed is not None and self.rule.rank == "power" else {}
 
     # how many nodes
 

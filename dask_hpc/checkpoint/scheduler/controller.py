@@ -32,6 +32,7 @@ from dask_hpc.checkpoint.scheduler.status import Look
 from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
 from dask_hpc.checkpoint.scheduler.stored_results import StoredResults
 from dask_hpc.checkpoint.worker.agent import SAYS
+from dask_hpc.cluster.scheduler.service import context_of
 from dask_hpc.model.errors import one_line
 from dask_hpc.model.node import Nodes
 from dask_hpc.strategies.checkpoint.when import AUTO, Every
@@ -361,9 +362,9 @@ class Controller(SchedulerPlugin):
 
     def tell(self, decision: str, reason: str) -> None:
         """Put it into the story, if the cluster is managed; else into Dask's event log."""
-        managed = self.scheduler.plugins.get("dask-hpc")
-        if managed is not None:
-            managed.control.tell(decision, reason)
+        context = context_of(self.scheduler)
+        if context is not None:
+            context.tell(decision, reason)
         else:
             self.scheduler.log_event(NAME, {"decision": decision, "reason": reason})
 

@@ -5,26 +5,24 @@ the rest. If the file turns out to be unreadable, the old recipe is put back and
 a store that cannot be used reaches the computation: it is told once, and all goes on without.
 """
 
-import logging
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.worker.rescue import UNREADABLE, Loader, Store, is_content_key, may_be_stored
+from dask_hpc.cluster.scheduler.service import Context, Shelter
 from dask_hpc.model.errors import one_line
-
-logger = logging.getLogger(__name__)
 
 __all__ = ["UNREADABLE", "Rescue"]
 _SHOWN = 10  # unreadable files named in the story; the rest are counted
 
 
-class Rescue:
+class Rescue(Shelter):
     """What is stored, and which tasks rely on it."""
 
-    def __init__(self, scheduler: Any, directory: str | None, tell: Callable[[str, str], None]) -> None:
-        self._scheduler = scheduler
-        self._tell = tell
+    def __init__(self, context: Context) -> None:
+        self._scheduler = context.scheduler
+        self._tell = context.tell
         #: None if there is no store, or none that can be used
         self.store: Store | None = None
         self._names: set[str] = set()
@@ -33,16 +31,23 @@ class Rescue:
         #: keys that mean something in this cluster only
         self._own: set[Hashable] = set()
         self._unreadable = 0
-        if directory is not None:
-            self._open(Store(directory, compat.scheduler_id(scheduler)))
 
-    def _open(self, store: Store) -> None:
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether somebody has to hear when that task is forgotten."""
+        return key in self._replaced or key in self._own
+
+    def __bool__(self) -> bool:
+        return bool(self._replaced or self._own)
+
+    def open(self, directory: str) -> None:
+        """Use this store from now on, if it can be used."""
+        store = Store(directory, compat.scheduler_id(self._scheduler))
         try:
             self._names = store.open()
         except OSError as error:
             self._tell("rescue", one_line(f"hpc.rescue: {error.strerror or error}; nothing is stored"))
         else:
-            self.store = store
+            self.store = self.for_workers = store
             self._loader = compat.Portable(compat.pickled(Loader(store)))
             self._tell("rescue", f"{store.directory} has {len(self._names)} results")
 
@@ -57,7 +62,7 @@ class Rescue:
                 if key in self._own:
                     self._delete(key)
         self._own.clear()
-        self.store = None
+        self.store = self.for_workers = None
         self._names = set()
 
     # what happens
@@ -88,11 +93,11 @@ class Rescue:
                 self._own.add(key)
         self._load_instead(there)
 
-    def may_be_stored(self, key: Hashable) -> bool:
+    def takes(self, key: Hashable) -> bool:
         """Whether to ask for that result."""
         return self.store is not None and may_be_stored(key)
 
-    def event(self, message: Any) -> None:
+    def unreadable(self, message: Any) -> None:
         """A worker could not read a stored result, and will ask what to do now."""
         key = message.get("key") if isinstance(message, dict) else None
         try:
@@ -114,14 +119,9 @@ class Rescue:
             self._own.discard(key)
             self._delete(key)
 
-    def not_stored(self, keys: Iterable[Hashable]) -> list[Hashable]:
+    def missing(self, keys: Iterable[Hashable]) -> list[Hashable]:
         """Those of the keys that have to be computed again if they are lost."""
         return [key for key in keys if key not in self._replaced]
-
-    @property
-    def is_used(self) -> bool:
-        """Whether anybody has to be told of forgotten tasks."""
-        return bool(self._replaced or self._own)
 
     # deeds
 
@@ -143,24 +143,3 @@ class Rescue:
                 self.store.delete(key)
             except OSError as error:
                 self._tell("rescue", one_line(f"a file stays behind: {error}"))
-
-
-#: of its scheduler plugin
-_NAME = "dask-hpc-checkpoint"
-
-
-def status_of_checkpoint(scheduler: Any) -> dict[str, Any] | None:
-    """What is protected, where the copies are, and what happened, if anything was ever protected. An error
-    of that service is none of the cluster's."""
-    service = scheduler.plugins.get(_NAME)
-    try:
-        return None if service is None else service.status()
-    except Exception as error:
-        logger.warning("dask-hpc: no status of checkpoints: %s: %s", type(error).__name__, error)
-        return None
-
-
-def not_protected(scheduler: Any, keys: Iterable[Any]) -> list[Any]:
-    """Those that are not loaded from a copy if they are lost."""
-    service = scheduler.plugins.get(_NAME)
-    return [key for key in keys if service is None or not service.is_safe(key)]

@@ -11,7 +11,7 @@ to workers without queuing.)
 What a task submits keeps the better priority that Dask gives it.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable
 from typing import Any
 
 from dask_hpc import dask as compat
@@ -82,11 +82,11 @@ class VirtualTime:
 class FairShares:
     """Tags the tasks of a scheduler that are in no job."""
 
-    def __init__(self, scheduler: Any, weights: Any, has_owner: Callable[[Hashable], bool]) -> None:
+    def __init__(self, scheduler: Any, weights: Any, owned: Container[Hashable]) -> None:
         self._scheduler = scheduler
         #: by the names of clients, ``Client(name=...)``; others have 1
         self.weights: dict[str, float] = weights if isinstance(weights, dict) else {}
-        self._has_owner = has_owner
+        self._owned = owned
         # What is there already was submitted first.
         self.time = VirtualTime(compat.generation(scheduler) + 1)
 
@@ -94,7 +94,7 @@ class FairShares:
         """A client submits tasks; none has moved yet."""
         new: list[tuple[tuple[float, float, float], Hashable, Any]] = []
         for key in keys:
-            if key not in self.time and not self._has_owner(key):
+            if key not in self.time and key not in self._owned:
                 task = compat.find_task(self._scheduler, key)
                 order = compat.priority(task)
                 if order is not None and compat.is_new(task):

@@ -3,7 +3,7 @@
 A worker says farewell when it learns that it must go: at SIGTERM, or when it is closed without having been
 retired. What would cost most seconds per byte to compute again moves first, and when its time is over the
 rest is left to Dask, which computes it again elsewhere. What fits nowhere, or has nowhere to go, the worker
-writes to the rescue store, if there is one. Nothing is moved, and nobody is kept waiting, when
+writes to a shelter, if a service has one. Nothing is moved, and nobody is kept waiting, when
 
 1. nothing is there that others do not have, as after a retirement;
 2. nobody stays: the cluster closes, and its workers close together;
@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.scheduler.rescue import Rescue
-from dask_hpc.cluster.scheduler.leaving import drain_copies
+from dask_hpc.cluster.scheduler.leaving import drain
 from dask_hpc.cluster.scheduler.moves import blocks_on, carry_out, rooms_on
+from dask_hpc.cluster.scheduler.service import Context, Shelter
 from dask_hpc.cluster.worker.farewell import NAME, FarewellPlugin
 from dask_hpc.model.errors import InputError, is_number, one_line, shown
 from dask_hpc.model.units import show_large
@@ -33,23 +33,15 @@ _LONGEST = 3600.0  # seconds that a worker may ask for
 
 
 class Farewells:
-    """What leaving workers say and are answered. ``tell`` adds to the story, ``count_error`` counts."""
+    """What leaving workers say and are answered."""
 
-    def __init__(
-        self,
-        scheduler: Any,
-        seconds: float,
-        rescue: Rescue,
-        tell: Callable[[str, str], None],
-        count_error: Callable[[str, Exception], None],
-        is_on: Callable[[], bool],
-    ) -> None:
-        self._scheduler = scheduler
-        self._rescue = rescue
-        self._tell = tell
-        self._count_error = count_error
-        self._is_on = is_on
-        self._plugin = compat.pickled(FarewellPlugin(seconds, rescue.store))
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._scheduler = context.scheduler
+        shelters = (service.shelter for service in context.services if service.shelter is not None)
+        self._shelter = next(shelters, Shelter())
+        plugin = FarewellPlugin(context.settings["farewell"], self._shelter.for_workers)
+        self._plugin = compat.pickled(plugin)
         self._tasks: set[asyncio.Task[None]] = set()
         self._going: dict[str, _Going] = {}
         #: why workers close, as they logged it
@@ -101,14 +93,18 @@ class Farewells:
         if not isinstance(stored, list | tuple):
             raise InputError("farewell: stored", f"found {shown(stored)}", "keys")
         keys: list[Any] = []
-        if self._is_on() and not compat.is_closing(self._scheduler) and self._status(address) is not None:
+        if (
+            self._context.is_on
+            and not compat.is_closing(self._scheduler)
+            and self._status(address) is not None
+        ):
             try:
                 if problem:
-                    self._tell("rescue", one_line(f"worker {address} cannot store: {problem}"))
-                self._rescue.wrote(stored)
+                    self._context.tell("farewell", one_line(f"worker {address} cannot store: {problem}"))
+                self._shelter.wrote(stored)
                 keys = await self._next(address, reason, seconds)
             except Exception as error:
-                self._count_error("a farewell", error)
+                self._context.count_error("a farewell", error)
         return {"store": keys}
 
     # deeds
@@ -145,7 +141,7 @@ class Farewells:
         """Those that the store may take, each asked for once. A cluster that closes stores nothing."""
         if not _is_told_to_go(reason):
             return []
-        found = [key for key in keys if key not in going.asked_for and self._rescue.may_be_stored(key)]
+        found = [key for key in keys if key not in going.asked_for and self._shelter.takes(key)]
         going.asked_for.update(found)
         return found
 
@@ -175,7 +171,7 @@ class Farewells:
         rooms = rooms_on(self._scheduler, self._stays(address))
         plan = evacuate(blocks, self._leaving(address), rooms)
         if plan.unplaced and rooms:
-            self._tell("farewell", f"worker {address}: {plan.reason}")
+            self._context.tell("farewell", f"worker {address}: {plan.reason}")
             plan = dearest_that_fit(blocks, rooms)
         left = {block.key for block in plan.unplaced}
         going.order = order
@@ -191,12 +187,12 @@ class Farewells:
             async with asyncio.timeout_at(going.deadline):
                 await self._move(address, going, moves)
                 if with_copies:
-                    await drain_copies(self._scheduler, [address])
+                    await drain(self._context, [address])
 
     async def _move(self, address: str, going: "_Going", moves: tuple[Move, ...]) -> None:
         while moves:
             targets = {move.target for move in moves}
-            work = carry_out(self._scheduler, moves, f"worker {address} leaves", self._tell)
+            work = carry_out(self._scheduler, moves, f"worker {address} leaves", self._context.tell)
             carrying = asyncio.ensure_future(work)
             try:
                 while not carrying.done() and targets.isdisjoint(self._reasons):
@@ -212,15 +208,15 @@ class Farewells:
     def _tell_result(self, address: str, reason: str, first: dict[Hashable, Block]) -> None:
         """How much of what only this worker held is saved."""
         there = self._only_there(address).keys() & first.keys()
-        lost = self._rescue.not_stored(there)
+        lost = self._shelter.missing(there)
         size = sum(block.nbytes for block in first.values())
         kept = size - sum(first[key].nbytes for key in lost)
         words = f"{len(first) - len(there)} of {len(first)} results handed over"
-        if self._rescue.store is not None:
+        if self._shelter.for_workers is not None:
             words += f", {len(there) - len(lost)} stored"
         share = f"{100 * kept / size:.0f} % of {show_large(size, 'B')}" if size else "0 B"
         alone = "" if self._stays(address) else "; nobody stays"
-        self._tell("farewell", f"worker {address} leaves ({reason}): {words} ({share}){alone}")
+        self._context.tell("farewell", f"worker {address} leaves ({reason}): {words} ({share}){alone}")
 
     def _only_there(self, address: str) -> dict[Hashable, Block]:
         """What is lost with this worker, as nobody has it who stays."""
@@ -264,7 +260,7 @@ class Farewells:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception) and not isinstance(error, OSError):  # one that has gone
-            self._count_error("a farewell", error)
+            self._context.count_error("a farewell", error)
 
 
 @dataclass

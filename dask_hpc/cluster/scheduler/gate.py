@@ -11,23 +11,23 @@ runs on those of the named workers that the job holds; if it holds none of them,
 (outside the allotment), or anywhere in the allotment with ``allow_other_workers=True``.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.scheduler.waves import Waves
-from dask_hpc.model.node import Nodes
 
 
 class Gate:
     """Owner of every task of every job, by key."""
 
-    def __init__(self, scheduler: Any, nodes: Nodes, count_error: Callable[[str, Exception], None]) -> None:
-        self._scheduler = scheduler
-        self._nodes = nodes
-        self.owner: dict[Hashable, LiveJob] = {}
-        self.waves = Waves(scheduler, self.owner, count_error)
+    def __init__(self, context: Context) -> None:
+        self._scheduler = context.scheduler
+        self._nodes = context.nodes
+        self.owner = context.owner
+        self.waves = Waves(context)
         #: tasks that left their job: to be nudged when Dask is not in the middle of something
         self._freed: dict[Hashable, None] = {}
 
@@ -77,7 +77,7 @@ class Gate:
             self._disown(key, task)
             if job is not None:
                 self._adopt(key, task, job, is_root)
-                self.waves.lanes.keep(key, task)
+                self.waves.queue.changes_hands(key, task)
                 if compat.is_unfinished(task):
                     job.owe(key, compat.prefix(task))
             self._freed[key] = None
@@ -148,7 +148,7 @@ class Gate:
                 compat.restrict(task, job.wave)
                 if job.held.pop(key, job) is None:
                     self.waves.root_waits(key, task, job)
-            self.waves.lanes.keep(key, task)
+            self.waves.queue.changes_hands(key, task)
         self.take_over([key for key in job.unfinished if self._is_needed_outside(key, job)], None)
 
     def lift(self, job: LiveJob) -> None:
@@ -212,7 +212,7 @@ class Gate:
         job = self.owner.pop(key)
         self._drop(key, job)
         compat.give_back(task, job.wishes.pop(key, None))
-        self.waves.lanes.keep(key, task)
+        self.waves.queue.changes_hands(key, task)
 
     def _drop(self, key: Hashable, job: LiveJob) -> None:
         job.settle(key)

@@ -9,13 +9,14 @@ where it is; the story says so.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.leaving import LOOK, with_neighbours
 from dask_hpc.cluster.scheduler.moves import blocks_on, carry_out, rooms_on
+from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.units import show_duration
 from dask_hpc.planning.moves.leaving import Block, evacuate
 from dask_hpc.planning.moves.spread import lay_out
@@ -27,27 +28,17 @@ _ROUNDS = 3  # of moving: tasks end while results are moved
 class HandOvers:
     """The nodes that are changing hands, by the job that gives them."""
 
-    def __init__(
-        self,
-        scheduler: Any,
-        owner: Mapping[Hashable, LiveJob],
-        mover: compat.TaskMover,
-        tell: Callable[[str, str], None],
-        budget: Callable[[], float],
-        count_error: Callable[[str, Exception], None],
-    ) -> None:
-        self._scheduler = scheduler
-        self._owner = owner
+    def __init__(self, context: Context, mover: compat.TaskMover) -> None:
+        self._context = context
+        self._scheduler = context.scheduler
+        self._owner = context.owner
         self._mover = mover
-        self._tell = tell
-        self._budget = budget
-        self._count_error = count_error
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, job: LiveJob, gives: set[str], done: Callable[[], None]) -> bool:
         """Ask for what has not started on these workers. Whether there is anything to wait for: then ``done``
         is called when it is over. With a budget of 0 there never is."""
-        budget = self._budget()
+        budget = self._context.drain
         for address in gives:
             self._mover.drain(address, job.unfinished)
         if not budget or not (self._is_busy(job, gives) or self._results(job, gives)):
@@ -76,11 +67,11 @@ class HandOvers:
             if error := task.exception():
                 raise error
         except Exception as error:
-            self._count_error("a hand-over", error)
+            self._context.count_error("a hand-over", error)
         try:
             done()
         except Exception as error:
-            self._count_error("the end of a hand-over", error)
+            self._context.count_error("the end of a hand-over", error)
 
     async def _hand_over(self, job: LiveJob, gives: set[str], budget: float) -> None:
         await self._wait(job, gives, budget)
@@ -97,7 +88,7 @@ class HandOvers:
             if now - since >= budget and not self._is_shuffling(job, gives):
                 running = {key for address in gives for key in self._tasks(job, address)}
                 running.update(self._bound(job, gives))
-                self._tell(
+                self._context.tell(
                     "hand-over",
                     f"job {job.id}: the drain budget of {show_duration(budget)} is over; {len(running)} of "
                     "its tasks finish on nodes it has given up",
@@ -125,9 +116,11 @@ class HandOvers:
         placed = {move.key for move in moves}
         plan = evacuate((block for block in blocks if block.key not in placed), gives, rooms)
         if plan.unplaced:
-            self._tell("not-moved", f"results of job {job.id} stay on nodes it gives up: {plan.reason}")
+            self._context.tell(
+                "not-moved", f"results of job {job.id} stay on nodes it gives up: {plan.reason}"
+            )
         why = f"job {job.id} gives up the nodes they are on"
-        failed = await carry_out(self._scheduler, (*moves, *plan.moves), why, self._tell)
+        failed = await carry_out(self._scheduler, (*moves, *plan.moves), why, self._context.tell)
         return bool(moves or plan) and not plan.unplaced and not failed
 
     def _is_busy(self, job: LiveJob, gives: set[str]) -> bool:

@@ -18,11 +18,11 @@ runs there), it works on until the shuffle is over, and is held again. A task th
 on held workers only waits; status and story say so.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.model.node import Nodes
 
 _EVERY = 0.2  # seconds between looks at held workers: tasks in flight still arrive, shuffles begin and end
@@ -32,17 +32,9 @@ _SHOWN = 10  # tasks named in the status
 class Holds:
     """Who is held, and why. Several callers may hold one worker; it works again when the last lets go."""
 
-    def __init__(
-        self,
-        scheduler: Any,
-        tell: Callable[[str, str], None],
-        running_jobs: Callable[[], Iterator[LiveJob]],
-        count_error: Callable[[str, Exception], None],
-    ) -> None:
-        self._scheduler = scheduler
-        self._tell = tell
-        self._running_jobs = running_jobs
-        self._count_error = count_error
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._scheduler = scheduler = context.scheduler
         #: held workers, and the reasons of each
         self.reasons: dict[str, dict[str, None]] = {}
         #: what held workers last said of themselves
@@ -56,7 +48,7 @@ class Holds:
         self._pruned = 0
         #: tasks that only held workers could run
         self.stuck: dict[Hashable, None] = {}
-        self._timer: Any = None
+        self._timer = Timer(context, "a hold", self._look)
         self.mover = compat.TaskMover(scheduler)
         self._end_filter = compat.filter_worker_status(scheduler, self._worker_says)
         self._end_shuffles = compat.keep_out_of_shuffles(scheduler, lambda: self.reasons)
@@ -123,7 +115,7 @@ class Holds:
                 return "no other worker runs"
             if plugin := compat.veto(self._scheduler, address):
                 return f"{plugin} needs it where it is"
-        for job in () if for_good else self._running_jobs():
+        for job in () if for_good else self._context.running_jobs():
             if job.unfinished and not job.workers.isdisjoint(together) and not job.workers & others:
                 return f"it is the last running worker of job {job.id}"
         return self.is_needed(together)
@@ -152,13 +144,11 @@ class Holds:
         self._end_filter()
         self._end_shuffles()
         self.mover.close()
-        self.stop_timer()
+        self.cancel()
 
-    def stop_timer(self) -> None:
+    def cancel(self) -> None:
         """The scheduler closes."""
-        if self._timer is not None:
-            self._scheduler.loop.remove_timeout(self._timer)
-            self._timer = None
+        self._timer.stop()
 
     # what happens
 
@@ -195,9 +185,9 @@ class Holds:
         self._paused_themselves.discard(address)
         self._coming_back.discard(address)
 
-    def nodes(self, nodes: Nodes, besides: str) -> set[str]:
-        """The nodes on which no worker may start anything, for other reasons than that."""
-        held = {address for address, reasons in self.reasons.items() if reasons.keys() - {besides}}
+    def nodes(self, nodes: Nodes, besides: Collection[str]) -> set[str]:
+        """The nodes on which no worker may start anything, for other reasons than these."""
+        held = {address for address, reasons in self.reasons.items() if reasons.keys() - besides}
         touched = {nodes.node_of(address) for address in held}
         return {name for name in touched if held.issuperset(nodes.workers(name))}
 
@@ -217,6 +207,10 @@ class Holds:
         }
 
     # inner workings
+
+    def _tell(self, decision: str, reason: str) -> None:
+        self._context.tell(decision, reason)
+        self._context.wake()  # a node may be given away again, or no more
 
     def _needing(self, there: set[str], others: set[str]) -> Iterator[Hashable]:
         """Restricted tasks that must still run, may run there, and on no other running worker."""
@@ -246,24 +240,17 @@ class Holds:
             compat.set_worker_status(self._scheduler, address, "running")
 
     def _look_later(self, after: float = _EVERY) -> None:
-        if self._timer is not None and after:
-            return
-        if self._timer is not None:
-            self._scheduler.loop.remove_timeout(self._timer)
-        self._timer = self._scheduler.loop.call_later(after, self._look)
+        if not (self._timer.is_set and after):
+            self._timer.set(after)
 
     def _look(self) -> None:
-        self._timer = None
-        try:
-            for address in list(self.reasons):
-                self._lend_or_take_back(address)
-            for address in {*self.reasons, *self._paused_themselves}:
-                if compat.worker_status(self._scheduler, address) == "paused":
-                    self.mover.drain(address)
-        except Exception as error:
-            self._count_error("a hold", error)
         if self.reasons or self._paused_themselves:
             self._look_later()
+        for address in list(self.reasons):
+            self._lend_or_take_back(address)
+        for address in {*self.reasons, *self._paused_themselves}:
+            if compat.worker_status(self._scheduler, address) == "paused":
+                self.mover.drain(address)
 
     def _lend_or_take_back(self, address: str) -> None:
         plugin = compat.veto(self._scheduler, address)

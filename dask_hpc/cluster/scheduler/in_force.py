@@ -8,9 +8,7 @@ from typing import Any
 from dask_hpc import config
 from dask_hpc.cluster.request import check_word
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.power import Corridor
 from dask_hpc.policy import Policy, ready_made
-from dask_hpc.power.scheduler.corridor_source import in_words
 
 #: how many steps back ``undo`` can go
 STEPS = 50
@@ -91,10 +89,7 @@ def difference(old: InForce, new: InForce) -> str:
 
 def _shown(policy: Policy) -> dict[str, Any]:
     """Its parameters as people say them, by path."""
-    return {
-        path: in_words(value) if isinstance(value, Corridor) else one.write(value)
-        for path, one, value in policy.parameters()
-    }
+    return {path: one.show(value) for path, one, value in policy.parameters()}
 
 
 def _strategies(policy: Policy) -> list[type]:

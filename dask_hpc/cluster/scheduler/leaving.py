@@ -8,11 +8,11 @@ whose lifetime ends. The road has five parts:
 2. Hold it: it is given nothing any more, and what it has not started goes to others.
 3. Wait for what runs there, up to the drain budget. What has not ended by then starts again elsewhere.
 4. Move the results that nobody else has to the workers that stay, neighbours together, none fuller than 80 %.
-   Copies that it keeps of protected results (``dask_hpc.checkpoint``) go to others, too.
+   What it has for services, such as copies of results, goes to others, too.
 5. Let Dask remove it, which by then finds nothing left to move.
 
-A worker on which an in situ pipeline runs tasks that nobody else may run is not held before the pipeline has
-moved away, which it does when it hears of it; that may take as long as the drain budget, too.
+A worker that runs tasks for a service that nobody else may run is not held before the service has moved away,
+which it does when it hears of it; that may take as long as the drain budget, too.
 
 A worker that cannot leave (its data fits nowhere, an actor lives there, nobody else may run a task of its)
 is released and works on; it is missing in the answer, and story and event log say why. With it stay the
@@ -35,12 +35,11 @@ from dask_hpc import config
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.moves import blocks_of, blocks_on, carry_out, measured, rooms_on
+from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import show_duration
 from dask_hpc.planning.moves.leaving import Block, MovePlan, collection_of, evacuate
 
-#: the plugin that keeps copies of results on workers
-COPIES = "dask-hpc-checkpoint"
 LOOK = 0.02  # seconds between looks
 _WHY = "it is leaving"
 _SHOWN = 5  # tasks that the story names
@@ -51,22 +50,11 @@ _ATTEMPTS = 5  # at moving data, before Dask's own retirement does what is left
 class Leaving:
     """The workers on their way out. In force from its making to ``close``."""
 
-    def __init__(
-        self,
-        scheduler: Any,
-        holds: Holds,
-        tell: Callable[[str, str], None],
-        budget: Callable[[], float],
-        count_error: Callable[[str, Exception], None],
-    ) -> None:
-        self._scheduler = scheduler
+    def __init__(self, context: Context, holds: Holds) -> None:
+        self._context = context
+        self._scheduler = scheduler = context.scheduler
         self._holds = holds
-        self._tell = tell
-        self._budget = budget
-        self._count_error = count_error
         self._is_over = False
-        #: whether somebody binds tasks to workers, hears which of them leave, and moves away
-        self.is_heard: Callable[[], bool] = lambda: False
         #: by worker, what brings it out
         self._departures: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._doing: set[asyncio.Task[Any]] = set()
@@ -108,14 +96,14 @@ class Leaving:
             found: dict[str, Any] = await self._theirs(workers, names=names, **how, **kwargs)
             return found
         try:
-            budget = self._budget() if drain is None else config.live_setting("drain", drain)
+            budget = self._context.drain if drain is None else config.live_setting("drain", drain)
             groups = self._meant(workers if names is None else names, kwargs)
             return await self._retire(groups, how, budget)
         except InputError:
             raise
         except Exception as error:
             found = await self._theirs(workers, names=names, **how, **kwargs)  # raises what is the caller's
-            self._count_error("a retirement", error)
+            self._context.count_error("a retirement", error)
             return found
 
     async def _retire(self, groups: list[list[str]], how: dict[str, Any], budget: float) -> dict[str, Any]:
@@ -155,10 +143,10 @@ class Leaving:
             try:
                 await self._hold_and_wait(departure)
                 await self._move_data(departure)
-                await self._unless_closed(partial(self._drain_copies, departure))
+                await self._unless_closed(partial(self._drain, departure))
                 self._tell_of_restarts(departure)
             except Exception as error:
-                self._count_error("a departure", error)  # the rest is Dask's
+                self._context.count_error("a departure", error)  # the rest is Dask's
             left = await self._remove(departure)
         finally:
             for address in departure.batch:
@@ -173,7 +161,7 @@ class Leaving:
         try:
             self._holds.release(address, _WHY)
         except Exception as error:
-            self._count_error("the end of a hold", error)
+            self._context.count_error("the end of a hold", error)
 
     def _on_the_way(self, departure: "_Departure") -> list[str]:
         """Those that are still to be brought out with care. None if control or the scheduler is closed, or
@@ -198,7 +186,7 @@ class Leaving:
                     self._refuse(departure, address, "actors live there, which cannot be moved")
             free = [a for a in departure.ready if a in there and a not in held]
             free = [a for a in free if not self._is_needed(departure, a)]
-            if now - since < departure.budget and self.is_heard():
+            if now - since < departure.budget and self._is_heard():
                 free = [a for a in free if self._holds.is_needed([a]) is None]
             # One that is on its way out already, but still here, is given nothing anyway.
             stays = [a for a in free if compat.worker_status(self._scheduler, a) in ("running", "paused")]
@@ -215,6 +203,9 @@ class Leaving:
                 return
             await asyncio.sleep(LOOK)
 
+    def _is_heard(self) -> bool:
+        return any(service.hears_who_leaves() for service in self._context.services)
+
     def _is_busy(self, address: str) -> bool:
         return self._holds.is_lent(address) or bool(compat.processing(self._scheduler, address))
 
@@ -222,7 +213,7 @@ class Leaving:
         plugin = compat.veto(self._scheduler, address)
         if plugin and address not in departure.told:
             departure.told.add(address)
-            self._tell("leave", f"worker {address} has to wait: {plugin} needs it where it is")
+            self._context.tell("leave", f"worker {address} has to wait: {plugin} needs it where it is")
         return plugin is not None
 
     def _refuse(self, departure: "_Departure", address: str, reason: str) -> None:
@@ -241,7 +232,9 @@ class Leaving:
             if not plan:
                 return
             why = "their worker is leaving"
-            await self._unless_closed(partial(carry_out, self._scheduler, plan.moves, why, self._tell))
+            await self._unless_closed(
+                partial(carry_out, self._scheduler, plan.moves, why, self._context.tell)
+            )
 
     async def _unless_closed(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Until it is done, or control is closed."""
@@ -277,17 +270,17 @@ class Leaving:
             self._refuse(departure, most.most_common(1)[0][0], plan.reason)
         return MovePlan()
 
-    async def _drain_copies(self, departure: "_Departure") -> None:
+    async def _drain(self, departure: "_Departure") -> None:
         """The rest of part 4, as far as the drain budget goes."""
         there = self._on_the_way(departure)
         with suppress(TimeoutError):
             async with asyncio.timeout(departure.budget):
-                await drain_copies(self._scheduler, there)
+                await drain(self._context, there)
 
     def _tell_of_restarts(self, departure: "_Departure") -> None:
         for address in self._on_the_way(departure):
             if keys := compat.processing(self._scheduler, address):
-                self._tell(
+                self._context.tell(
                     "restart",
                     f"worker {address}: the drain budget of {show_duration(departure.budget)} is over; "
                     f"{len(keys)} of its tasks start again elsewhere: {', '.join(map(str, keys[:_SHOWN]))}",
@@ -316,19 +309,18 @@ class Leaving:
         for address in left:
             is_there = compat.worker_status(self._scheduler, address) is not None
             how = "is empty and takes no more" if is_there else "has left"
-            self._tell("leave", f"worker {address} {how}")
+            self._context.tell("leave", f"worker {address} {how}")
         refused = departure.refused
         for address, reason in refused.items():
-            self._tell("not-retired", f"worker {address} stays: {reason}")
+            self._context.tell("not-retired", f"worker {address} stays: {reason}")
         if refused:
             self._scheduler.log_event(["all", *refused], {"action": "could-not-retire", "reasons": refused})
 
 
-async def drain_copies(scheduler: Any, addresses: Collection[str]) -> None:
-    """Others are given as many copies of protected results as these workers have, if any are protected."""
-    plugin = scheduler.plugins.get(COPIES)
-    if plugin is not None and addresses:
-        await plugin.drain(addresses)
+async def drain(context: Context, addresses: Collection[str]) -> None:
+    """Others take over what these workers have for services."""
+    for service in context.services if addresses else ():
+        await service.drain(addresses)
 
 
 class _Departure:

@@ -3,22 +3,20 @@
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from math import floor, inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distributed.comm import get_address_host
 
 from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.jobs import LiveJob
-from dask_hpc.cluster.scheduler.leaving import COPIES
+from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.units import Facts, UnitFacts, read_facts
 from dask_hpc.model.cluster_view import ClusterView, JobNeed, SizePlan, Unit
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.node import is_local
 from dask_hpc.model.parameter import declared
 from dask_hpc.model.story import Explanation
-
-if TYPE_CHECKING:
-    from dask_hpc.cluster.scheduler.loop import ControlLoop
 
 _SAMPLE = 100  # tasks whose expected duration stands for that of all that are queued
 _ASKERS = 8  # cluster objects that are remembered
@@ -33,9 +31,9 @@ NO_CHANGE: dict[str, Any] = {"target": 0, "submit": 0, "cancel": [], "leave": []
 class Sizing:
     """One per control loop. Each cluster object that asks has a memory of its own."""
 
-    def __init__(self, scheduler: Any, control: "ControlLoop") -> None:
-        self._scheduler = scheduler
-        self._control = control
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._scheduler = context.scheduler
         #: what the strategy wants to remember, by asker
         self._memories: dict[str, Any] = {}
         self._strategy: type | None = None
@@ -48,15 +46,15 @@ class Sizing:
             self._memories.clear()
             self._strategy = type(strategy)
         for decision, reason in facts.news:
-            self._control.tell(decision, reason)
-        if self._control.is_paused:
+            self._context.tell(decision, reason)
+        if self._context.is_paused:
             return NO_CHANGE
         plan, memory = strategy.decide(self._view(facts, now), self._memories.pop(facts.asker, None))
         self._memories[facts.asker] = memory
         while len(self._memories) > _ASKERS:
             del self._memories[next(iter(self._memories))]
         self._tell(plan, strategy.name)
-        if self._control.is_dry:
+        if self._context.is_dry:
             return NO_CHANGE
         return {
             "target": plan.target,
@@ -84,7 +82,7 @@ class Sizing:
 
     def _with(self, parameters: Mapping[str, Any]) -> Any:
         """The strategy of the policy in force, with the parameters that ``adapt`` was given."""
-        strategy = self._control.policy.size
+        strategy = self._context.policy.size
         known = {one.name: one for one in declared(strategy.__class__)}
         values = {}
         for name, value in parameters.items():
@@ -98,13 +96,9 @@ class Sizing:
 
     def _holders(self) -> dict[str, LiveJob]:
         """Addresses of the workers that running jobs hold."""
-        control = self._control
-        return {
-            address: control.jobs[job]
-            for job, running in control.indices.running.items()
-            for name in running.nodes
-            for address in control.nodes.workers(name)
-        }
+        nodes = self._context.nodes
+        holders = self._context.holders()
+        return {address: job for name, job in holders.items() for address in nodes.workers(name)}
 
     def _view(self, facts: Facts, now: float) -> ClusterView:
         loads = {load.name: load for load in compat.worker_loads(self._scheduler)}
@@ -117,7 +111,7 @@ class Sizing:
             there = [loads[name] for name in given.members if name in loads]
             known.update(load.name for load in there)
             units.append(self._pinned(_unit(given, there, holders, vetoes), there))
-            threads += sum(self._control.levers.caps.own_threads(load.address) for load in there)
+            threads += sum(self._threads(load) for load in there)
             memory += sum(load.memory_limit for load in there)
             workers += len(there)
         per_unit = facts.members / workers if workers else 0.0
@@ -138,35 +132,42 @@ class Sizing:
             strangers=len(loads) - len(known),
             steps=compat.steps(self._scheduler),
             jobs=needs,
-            for_copies=getattr(self._scheduler.plugins.get(COPIES), "nodes_wanted", 0),
+            for_copies=max((service.nodes_wanted() for service in self._context.services), default=0),
         )
 
+    def _threads(self, load: compat.WorkerLoad) -> int:
+        """Those that the worker came with."""
+        services = self._context.services
+        return max((service.threads_of(load.address) for service in services), default=0) or load.threads
+
     def _pinned(self, unit: Unit, there: list[compat.WorkerLoad]) -> Unit:
-        """While nodes are given back for the sake of power: not the one that is left to work when all others
+        """While nodes are given back for a service's sake: not the one that is left to work when all others
         are held. It would refuse to go, and nobody would be asked in its place."""
-        if unit.pinned or unit.is_leaving or not there or not self._control.levers.released:
+        services = self._context.services
+        if unit.pinned or unit.is_leaving or not there or not any(s.gives_nodes_back() for s in services):
             return unit
-        refusal = self._control.holds.refusal([load.address for load in there], for_good=True)
+        refusal = self._context.get(Holds).refusal([load.address for load in there], for_good=True)
         return unit if refusal is None else replace(unit, pinned=refusal)
 
     def _most_units(self, facts: Facts, units: list[Unit], nodes_per_unit: float) -> float:
-        """The maximum, and less for the sake of power; but nobody who works is sent away for that."""
-        levers = self._control.levers
+        """The maximum, and less for a service's sake; but nobody who works is sent away for that."""
+        services = self._context.services
         staying = [unit for unit in units if not unit.is_leaving]
         idle = sum(bool(u.connected) and not (u.is_busy or u.pinned) for u in staying)
         spare = max(0, min(idle, len(staying) - facts.minimum))
-        levers.adapts(facts.asker, facts.interval, floor(spare * nodes_per_unit))
-        most = levers.most_nodes() / nodes_per_unit
+        for service in services:
+            service.cluster_asks(facts.asker, facts.interval, floor(spare * nodes_per_unit))
+        most = min((service.most_nodes() for service in services), default=inf) / nodes_per_unit
         return min(facts.maximum, max(floor(min(most, _MOST)), len(staying) - idle, facts.minimum))
 
     def _nodes_per_unit(self, facts: Facts, loads: Mapping[str, compat.WorkerLoad]) -> float:
         """How many nodes a unit makes: counted if one is there, else as its workers would be grouped."""
-        nodes = self._control.nodes
+        nodes = self._context.nodes
         for given in facts.units:
             there = [loads[name].address for name in given.members if name in loads]
             if len(there) == len(given.members):
                 return float(len({nodes.node_of(address) for address in there}))
-        mode = self._control.settings["node"]
+        mode = self._context.settings["node"]
         address = self._scheduler.address
         is_worker = mode == "worker" or (mode == "auto" and is_local(address, get_address_host(address)))
         return float(facts.members) if is_worker else 1.0
@@ -176,10 +177,8 @@ class Sizing:
     ) -> tuple[float, int, tuple[JobNeed, ...]]:
         """Seconds and number of the tasks outside of jobs, and what the jobs need."""
         work, tasks = 0.0, 0
-        of_job: dict[LiveJob, list[float]] = {
-            job: [0.0, 0] for job in self._control.jobs.values() if job.state == "running"
-        }
-        owner = self._control.gate.owner
+        of_job: dict[LiveJob, list[float]] = {job: [0.0, 0] for job in self._context.running_jobs()}
+        owner = self._context.owner
 
         def count(job: LiveJob | None, seconds: float, number: float) -> None:
             nonlocal work, tasks
@@ -201,7 +200,7 @@ class Sizing:
             JobNeed(len(job.nodes), _most(job), seconds, round(number))
             for job, (seconds, number) in of_job.items()
         ]
-        waiting = (job for job in self._control.jobs.values() if job.state == "waiting" and not job.blocking)
+        waiting = (job for job in self._context.waiting_jobs() if not job.blocking)
         needs += [JobNeed(job.model.nodes, job.model.nodes) for job in waiting]
         return work, tasks, tuple(needs)
 
@@ -225,16 +224,16 @@ class Sizing:
     def _tell(self, plan: SizePlan, rule: str) -> None:
         why = Explanation(f"size: {rule}", plan.inputs, plan.rejected)
         if plan.submit:
-            self._control.tell("submit-units", f"{plan.submit} more: {plan.reason}", why)
+            self._context.tell("submit-units", f"{plan.submit} more: {plan.reason}", why)
         for decision, partings in (
             ("unit-dead", plan.dead),
             ("cancel-unit", plan.cancel),
             ("unit-leaves", plan.leave),
         ):
             for parting in partings:
-                self._control.tell(decision, f"{parting.unit}: {parting.reason}", why)
+                self._context.tell(decision, f"{parting.unit}: {parting.reason}", why)
         for word in plan.news:
-            self._control.tell("warning", word, why)
+            self._context.tell("warning", word, why)
 
 
 def _most(job: LiveJob) -> int:

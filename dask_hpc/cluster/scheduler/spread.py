@@ -10,18 +10,16 @@ paused: then it waits.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.moves import blocks_of, carry_out, rooms_on, settle_on
+from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.planning.moves.leaving import Block, MovePlan, collection_of
 from dask_hpc.planning.moves.spread import lay_out, spread
-
-if TYPE_CHECKING:
-    from dask_hpc.cluster.scheduler.loop import ControlLoop
 
 #: seconds without another growth, before anything moves. Workers that are started together join within about
 #: a second of each other, more if the machine is busy; each wave by itself would move more than all at once.
@@ -31,73 +29,59 @@ _LOOKS = 10  # at most, for what a job that has declared a layout computes again
 _MANY = 5_000  # blocks: plans for more are made in a thread, so that the scheduler goes on meanwhile
 
 
-class Spreading:
+class Spread:
     """Waits for growth to be over, then moves data. At most one spread at a time."""
 
-    def __init__(
-        self, scheduler: Any, control: "ControlLoop", count_error: Callable[[str, Exception], None]
-    ) -> None:
-        self._scheduler = scheduler
-        self._control = control
-        self._count_error = count_error
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._scheduler = context.scheduler
         #: workers that joined the cluster or a job, and have not got their share yet
         self._new: set[str] = set()
-        self._timer: Any = None
+        self._timer = Timer(context, "spreading data", self._look)
         self._spread: asyncio.Task[None] | None = None
         self._told_why_it_waits = False
 
     def grown(self, addresses: Iterable[str]) -> None:
         """These workers joined the cluster, or the allotment of a running job, or are what it is left with
         and it has declared a layout."""
-        if self._control.settings["spread"] and not self._control.is_dry:
+        if self._context.settings["spread"] and not self._context.is_dry:
             self._new.update(addresses)
-            self._look_in(QUIET)
+            self._timer.set(QUIET)
 
     def close(self) -> None:
         """Whatever is under way stops: each result is where a copy is."""
         self._new.clear()
-        if self._timer is not None:
-            self._scheduler.loop.remove_timeout(self._timer)
-            self._timer = None
+        self._timer.stop()
         if self._spread is not None:
             self._spread.cancel()
 
-    def _look_in(self, seconds: float) -> None:
-        if self._timer is not None:
-            self._scheduler.loop.remove_timeout(self._timer)
-        self._timer = self._scheduler.loop.call_later(seconds, self._look)
-
     def _look(self) -> None:
-        self._timer = None
-        try:
-            if self._has_to_wait():
-                self._look_in(_AGAIN)
-            else:
-                new, self._new = self._new, set()
-                self._spread = asyncio.create_task(self._guarded(new), name="hpc-spread")
-        except Exception as error:
-            self._count_error("spreading data", error)
+        if self._has_to_wait():
+            self._timer.set(_AGAIN)
+        else:
+            new, self._new = self._new, set()
+            self._spread = asyncio.create_task(self._guarded(new), name="hpc-spread")
 
     def _has_to_wait(self) -> bool:
-        if self._spread is not None or self._control.is_paused:
+        if self._spread is not None or self._context.is_paused:
             return True
         waits = compat.is_shuffling(self._scheduler)
         if waits and not self._told_why_it_waits:
-            self._control.tell("spread-waits", "data moves to the new workers when Dask's shuffle is over")
+            self._context.tell("spread-waits", "data moves to the new workers when Dask's shuffle is over")
         self._told_why_it_waits = waits
         return waits
 
     async def _guarded(self, new: set[str]) -> None:
         try:
-            if self._control.settings["spread"]:
+            if self._context.settings["spread"]:
                 await self._spread_to(new)
         except Exception as error:
-            self._count_error("spreading data", error)
+            self._context.count_error("spreading data", error)
         finally:
             self._spread = None
 
     async def _spread_to(self, new: set[str]) -> None:
-        for job, addresses in list(self._control.groups()):
+        for job, addresses in list(self._context.groups()):
             if new.isdisjoint(addresses):
                 continue
             if job is None:
@@ -107,7 +91,7 @@ class Spreading:
                 await self._until_computed(job, await self._blocks(job, addresses))
             async with job.moving:
                 # meanwhile it may have given nodes up, or be over
-                if addresses := self._control.workers_of(job):
+                if addresses := self._context.workers_of(job):
                     await self._spread_over(job, addresses)
 
     async def _spread_over(self, job: LiveJob | None, addresses: list[str]) -> None:
@@ -118,9 +102,9 @@ class Spreading:
         whose = "outside of jobs" if job is None else f"of job {job.id}"
         why = f"data {whose} spreads over {len(rooms)} workers: {plan.reason}"
         if plan:
-            await carry_out(self._scheduler, plan.moves, why, self._control.tell)
+            await carry_out(self._scheduler, plan.moves, why, self._context.tell)
         elif plan.unplaced:
-            self._control.tell("not-moved", why)
+            self._context.tell("not-moved", why)
         spared = compat.SparedCopies.of(self._scheduler) or ()
         settle_on(self._scheduler, [(key, (at,)) for key, at in plan.places.items() if key not in spared])
 
@@ -154,5 +138,5 @@ class Spreading:
         return found
 
     def _owner(self, key: Any) -> LiveJob | None:
-        job = self._control.gate.owner.get(key)
+        job = self._context.owner.get(key)
         return job if job is not None and job.state == "running" else None

@@ -11,12 +11,13 @@ While no worker's end is known nothing here runs: no clock, no look at any task.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from time import monotonic, perf_counter
 from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.holds import Holds
+from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.model.errors import InputError, is_number, shown
 from dask_hpc.model.units import show_duration
 from dask_hpc.planning.walltime import Durations, may_start
@@ -30,23 +31,11 @@ _SHOWN = 3  # kinds named in the story
 
 
 class Walltime:
-    """The workers whose end is known. ``holds`` and ``reserve`` may change, so they are asked for."""
+    """The workers whose end is known."""
 
-    def __init__(
-        self,
-        scheduler: Any,
-        holds: Callable[[], Holds],
-        reserve: Callable[[], float],
-        tell: Callable[[str, str], None],
-        count_error: Callable[[str, Exception], None],
-        is_on: Callable[[], bool],
-    ) -> None:
-        self._scheduler = scheduler
-        self._holds = holds
-        self._reserve = reserve
-        self._tell = tell
-        self._count_error = count_error
-        self._is_on = is_on
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._scheduler = context.scheduler
         #: when workers will end, by the monotonic clock; empty while none is known
         self.ends_at: dict[str, float] = {}
         self._durations = Durations()
@@ -59,8 +48,8 @@ class Walltime:
         #: whether some worker's end may matter now, and what the last look cost
         self._near = True
         self._took = 0.0
-        self._next: Any = None
-        self._timer: Any = None
+        self._next = Timer(context, "minding the walltime", self._decide)
+        self._timer = Timer(context, "minding the walltime", self.look)
 
     def close(self) -> None:
         """No clock is left. Holds end with control."""
@@ -81,7 +70,7 @@ class Walltime:
         if not is_number(left, float("-inf"), 1e10):
             raise InputError("worker ends: left", f"found {shown(left)}", "seconds")
         self.ends_at[address] = monotonic() + left
-        self._tell("worker-ends", f"worker {address} ends in {left:.0f} s")
+        self._context.tell("worker-ends", f"worker {address} ends in {left:.0f} s")
         self.look()
         return "OK"
 
@@ -110,25 +99,21 @@ class Walltime:
 
     def look(self) -> None:
         """Something happened: decide, but spend no more than a tenth of the time on it."""
-        if self.ends_at and self._next is None:
+        if self.ends_at and not self._next.is_set:
             wait = 9 * self._took if self._near else _CALM
-            self._next = self._scheduler.loop.call_later(wait, self._decide)
+            self._next.set(wait)
 
     # what follows
 
     def _decide(self, arriving: Iterable[str] = ()) -> None:
         self._stop_clocks()
-        if not self.ends_at or not self._is_on():
+        if not self.ends_at or not self._context.is_on:
             return
         began = perf_counter()
-        try:
-            after = self._mind_all(set(arriving))
-        except Exception as error:
-            self._count_error("minding the walltime", error)
-            return
+        after = self._mind_all(set(arriving))
         self._took = perf_counter() - began
         if after is not None:
-            self._timer = self._scheduler.loop.call_later(max(after, 0) + _SOON, self.look)
+            self._timer.set(max(after, 0) + _SOON)
 
     def _mind_all(self, arriving: set[str]) -> float | None:
         """Mind those workers whose end may matter. In how many seconds to look again at the latest."""
@@ -136,7 +121,7 @@ class Walltime:
         waiting = compat.kinds(self._scheduler, compat.UNFINISHED - {"processing"})
         seconds = {kind: self._seconds(kind) for kind in kinds}
         longest = max((runs for runs in seconds.values() if runs is not None), default=0.0)
-        horizon = max(_NEAR, self._reserve() + 2 * longest)
+        horizon = max(_NEAR, self._context.drain + 2 * longest)
         now = monotonic()
         far = [end - now - horizon for end in self.ends_at.values() if end - now > horizon]
         self._near = len(far) < len(self.ends_at)
@@ -157,8 +142,8 @@ class Walltime:
         busy_until = sorted(since + (self._seconds(kind) or 0.0) for since, kind in given)
         first_free = max(0.0, busy_until[0] - now) if len(busy_until) >= threads else 0.0
         tried = self._tried[address] if left < _NEAR else ()
-        verdict = may_start(left, self._reserve(), seconds, tried, first_free)
-        holds = self._holds()
+        verdict = may_start(left, self._context.drain, seconds, tried, first_free)
+        holds = self._context.get(Holds)
         is_held = _WHY in holds.reasons.get(address, ())
         if verdict.misfits and not is_held:
             misfits = ", ".join(sorted(verdict.misfits)[:_SHOWN])
@@ -168,7 +153,7 @@ class Walltime:
                 self._refused[address] = now + _AGAIN
                 return _AGAIN
             words = f"has {show_duration(left)} left: too little for {misfits}"
-            self._tell("walltime", f"worker {address} {words}")
+            self._context.tell("walltime", f"worker {address} {words}")
             return None
         elif is_held and not verdict.misfits:
             holds.release(address, _WHY)
@@ -193,7 +178,7 @@ class Walltime:
         return compat.prefix(compat.find_task(self._scheduler, key))
 
     def _leave_early(self, address: str, left: float) -> None:
-        self._tell(
+        self._context.tell(
             "walltime", f"worker {address} leaves {show_duration(left)} early: nothing that waits fits"
         )
         work = self._scheduler.retire_workers(workers=[address], close_workers=True, remove=True)
@@ -203,10 +188,8 @@ class Walltime:
     def _retired(self, retiring: "asyncio.Future[Any]") -> None:
         error = None if retiring.cancelled() else retiring.exception()
         if isinstance(error, Exception):
-            self._count_error("a departure at the end of a walltime", error)
+            self._context.count_error("a departure at the end of a walltime", error)
 
     def _stop_clocks(self) -> None:
-        for clock in (self._next, self._timer):
-            if clock is not None:
-                self._scheduler.loop.remove_timeout(clock)
-        self._next = self._timer = None
+        self._next.stop()
+        self._timer.stop()

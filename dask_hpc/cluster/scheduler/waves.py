@@ -7,10 +7,10 @@ state ``no-worker``, and pass when slots open on the job's workers, by Dask's ow
 of worker. A root task carries the job's gate while it is in flight, so that Dask may move it, and the wave
 at all other times: lost, retried and rescheduled it comes through here again.
 
-1. Slots are looked at where Dask itself looks whether its own queue can go on, and after it (reads in lanes
-   also before it): what became ready by then has gone first, and nothing here runs inside a transition.
-   What becomes ready while slots are open, or comes with more workers, is looked at when the turn of the
-   event loop is over.
+1. Slots are looked at where Dask itself looks whether its own queue can go on, and after it (for what a
+   service keeps back also before it): what became ready by then has gone first, and nothing here runs
+   inside a transition. What becomes ready while slots are open, or comes with more workers, is looked at when
+   the turn of the event loop is over.
 2. Where Dask's queue of tasks outside of jobs takes every slot first, the job still gets as many tasks in
    flight as its workers have threads.
 3. A job that holds all workers is not restricted: its gate and its wave are empty, and Dask queues its
@@ -19,36 +19,32 @@ at all other times: lost, retried and rescheduled it comes through here again.
 4. Work is done in portions, so that no turn of the event loop takes long.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heapreplace
 from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
-from dask_hpc.lanes.scheduler import Lanes
+from dask_hpc.cluster.scheduler.service import Context, TaskQueue
 
 _PORTION = 500  # tasks moved in one turn of the event loop
 
 
 class Waves:
-    """Lets root tasks pass. ``owner`` says which task belongs to which job."""
+    """Lets root tasks pass, and what a service keeps back beside them."""
 
-    def __init__(
-        self,
-        scheduler: Any,
-        owner: Mapping[Hashable, LiveJob],
-        count_error: Callable[[str, Exception], None],
-    ) -> None:
-        self._scheduler = scheduler
-        self._owner = owner
-        self._count_error = count_error
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._scheduler = scheduler = context.scheduler
+        self._owner = context.owner
+        #: the tasks that a service keeps back
+        self.queue = TaskQueue()
         #: running jobs with root tasks that are ready; if there is none, no slot is of interest
         self.pending: dict[LiveJob, None] = {}
         #: these, and jobs that wait
         self._holding: dict[LiveJob, None] = {}
         #: what Dask has queued of jobs that are restricted again, the best last
         self._to_take_back: dict[LiveJob, list[Hashable]] = {}
-        self.lanes = Lanes(scheduler, owner, self._watch)
         #: who holds a worker
         self._holder: dict[str, LiveJob] = {}
         self._is_scheduled = False
@@ -85,11 +81,12 @@ class Waves:
 
     def look_at(self, job: LiveJob) -> None:
         """The job's workers or its ready tasks are others than before."""
-        if job.ready or self.lanes.is_awaited(job):
+        if job.ready or self.queue.is_awaited(job):
             self.pending[job] = None
             self.wake()
 
-    def _watch(self, job: LiveJob | None) -> None:
+    def queue_wakes(self, job: LiveJob | None) -> None:
+        """Tasks of the queue may pass, those of this job when slots open on its workers."""
         if job is not None:
             self.pending[job] = None
         self.wake()
@@ -118,12 +115,12 @@ class Waves:
         self._to_take_back.clear()
         self._end_sparing()
         self._exit.remove()
-        return self.lanes.close()
+        return list(self.queue.close())
 
     def _waiting(self) -> int:
         """How many tasks are ready and wait."""
         self._holding = {job: None for job in self._holding if job.ready}
-        return sum(len(job.ready) for job in self._holding) + self.lanes.count_waiting()
+        return sum(len(job.ready) for job in self._holding) + self.queue.count_waiting()
 
     # what follows
 
@@ -140,23 +137,17 @@ class Waves:
 
     def _slots_open(self) -> None:
         """Somewhere a worker may be able to take one more task."""
-        if self.pending or self.lanes.has_news or (self.lanes.lane_of and self.lanes.wants_slots):
+        if self.pending or self.queue.has_news or self.queue.wants_slots:
             self._work()
 
     def _before_queue(self) -> None:
-        """The same, and Dask's queue has not gone on yet: reads that go first, go."""
-        lanes = self.lanes
-        if (
-            lanes.lane_of
-            and lanes.wants_slots
-            and not self._is_working
-            and compat.has_queued(self._scheduler)
-        ):
+        """The same, and Dask's queue has not gone on yet: what goes first, goes."""
+        if self.queue.wants_slots and not self._is_working and compat.has_queued(self._scheduler):
             self._is_working = True
             try:
-                lanes.let_pass(only_before_roots=True)
+                self.queue.let_pass(only_before_roots=True)
             except Exception as error:
-                self._count_error("a lane", error)
+                self._context.count_error("a queue", error)
                 self.wake()
             finally:
                 self._is_working = False
@@ -167,12 +158,12 @@ class Waves:
         self._is_working = True
         try:
             self._take_back_portion()
-            self.lanes.let_pass(only_before_roots=True)
+            self.queue.let_pass(only_before_roots=True)
             if self.pending:
                 self._let_jobs_pass()
-                self.lanes.let_pass(only_before_roots=False)
+                self.queue.let_pass(only_before_roots=False)
         except Exception as error:
-            self._count_error("a wave", error)
+            self._context.count_error("a wave", error)
             self.wake()  # somebody may be waiting for it; a lasting error switches control off
         finally:
             self._is_working = False
@@ -189,7 +180,7 @@ class Waves:
                 self._let_pass(job, slots[job])
             elif is_crowded:
                 self._let_pass(job, self._owed(job))
-            if not job.ready and not self.lanes.is_awaited(job):
+            if not job.ready and not self.queue.is_awaited(job):
                 self.pending.pop(job, None)
 
     def _let_pass(self, job: LiveJob, slots: list[compat.Slot]) -> None:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.service import Context
 
 _PATIENCE = 5.0  # seconds that workers have to hear of it
 
@@ -17,17 +18,16 @@ class WorkerSetting:
 
     def __init__(
         self,
-        scheduler: Any,
+        context: Context,
         name: str,
         normal: Any,
         make: Callable[[Any], Any],
-        count_error: Callable[[str, Exception], None],
     ) -> None:
-        self._scheduler = scheduler
+        self._context = context
+        self._scheduler = context.scheduler
         self._name = name
         self._normal = self._told = normal
         self._make = make
-        self._count_error = count_error
         #: what is in force
         self.value = normal
         self._telling: asyncio.Task[None] | None = None
@@ -56,7 +56,7 @@ class WorkerSetting:
                     async with asyncio.timeout(_PATIENCE):
                         await self._tell(self._told)
         except Exception as error:
-            self._count_error(f"telling workers ({self._name})", error)
+            self._context.count_error(f"telling workers ({self._name})", error)
         finally:
             self._telling = None
 

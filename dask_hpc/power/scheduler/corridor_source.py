@@ -18,7 +18,7 @@ from typing import Any
 
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.power import PREFIX, Corridor, CorridorSignal
-from dask_hpc.model.units import parse_duration, show_bounds
+from dask_hpc.model.units import parse_duration
 
 
 def aside(loop: Any, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
@@ -39,7 +39,6 @@ def aside(loop: Any, work: Callable[[], Any], done: Callable[[Any, Exception | N
 
 _LIMIT = 1_000_000  # bytes of a file
 _NEWS = 0.01  # a share by which a bound changes
-_SAID = 3  # steps that are said
 
 
 class FollowedFile:
@@ -174,7 +173,7 @@ class CorridorSource:
         if found is not None and found != self.corridor:
             if was_refused or self._is_worth_telling(found):
                 self._told = found
-                self._tell("new-corridor", f"{self.follow} says {in_words(found)}")
+                self._tell("new-corridor", f"{self.follow} says {found.in_words()}")
             self.corridor = found
             self._changed()
         elif was_refused:
@@ -200,12 +199,3 @@ class CorridorSource:
         if self.corridor is None:
             return "the corridor is what the policy's parameters say"
         return "the corridor stays what it was"
-
-
-def in_words(corridor: Corridor) -> str:
-    """A corridor for a person: its first steps."""
-    _, lower, upper = corridor.steps[0]
-    words = [show_bounds(lower, upper, "W")]
-    words += [f"from {time:.1f} s on {show_bounds(a, b, 'W')}" for time, a, b in corridor.steps[1:_SAID]]
-    more = len(corridor.steps) - len(words)
-    return ", ".join(words) + (f" and {more} more steps" if more else "")

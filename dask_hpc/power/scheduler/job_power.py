@@ -9,16 +9,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.errors import InputError, is_number, one_line, shown
 from dask_hpc.model.power import PowerRange
 from dask_hpc.power.scheduler.corridor_source import aside
 from dask_hpc.power.scheduler.sight import JobLevel, Levels
-
-if TYPE_CHECKING:
-    from dask_hpc.cluster.scheduler.loop import ControlLoop
 
 _FORMAT = "dask-hpc power history 1"
 _NAMES, _SIZES = 1000, 16  # jobs by name, and numbers of nodes of each, that are kept: the newest
@@ -177,7 +175,7 @@ _PATIENCE = 5.0  # seconds that a disk has when control ends
 class JobPowers:
     """Knows the jobs of one control loop, and remembers them for others if there is a ``path``."""
 
-    def __init__(self, loop: Any, control: "ControlLoop", path: Path | None) -> None:
+    def __init__(self, loop: Any, control: Context, path: Path | None) -> None:
         self._loop = loop
         self._control = control
         self.history = PowerHistory(path)

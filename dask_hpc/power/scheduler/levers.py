@@ -20,11 +20,12 @@ idle. When control is paused everything stays as it is; when it ends, or the pol
 power any more, all levers are let go.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING, Any
 
 from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.holds import Holds
+from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.scheduler.worker_setting import WorkerSetting
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.power import Lever
@@ -32,18 +33,13 @@ from dask_hpc.model.story import Explanation, Happening
 from dask_hpc.model.units import count_nodes
 from dask_hpc.power.worker.caps import CapPlugin
 
-if TYPE_CHECKING:
-    from dask_hpc.cluster.scheduler.loop import ControlLoop
-
 
 class Caps:
     """The share of their threads that workers use."""
 
-    def __init__(self, scheduler: Any, count_error: Callable[[str, Exception], None]) -> None:
-        self._scheduler = scheduler
-        self._setting = WorkerSetting(
-            scheduler, compat.ThreadsPlugin.name, 1.0, compat.ThreadsPlugin, count_error
-        )
+    def __init__(self, context: Context) -> None:
+        self._scheduler = context.scheduler
+        self._setting = WorkerSetting(context, compat.ThreadsPlugin.name, 1.0, compat.ThreadsPlugin)
         #: the threads that workers came with
         self._own: dict[str, int] = {}
 
@@ -98,14 +94,15 @@ _MISSED = 3.0  # intervals without a word, after which a cluster object is not a
 
 
 class Levers:
-    """What is done about power beside starts and sizes, for one control loop."""
+    """What is done about power beside starts and sizes, while control is on."""
 
-    def __init__(self, scheduler: Any, control: "ControlLoop") -> None:
-        self._scheduler = scheduler
-        self._control = control
-        self.caps = Caps(scheduler, control.count_error)
+    def __init__(self, context: Context) -> None:
+        self._scheduler = context.scheduler
+        self._control = context
+        self._holds = context.get(Holds)
+        self.caps = Caps(context)
         #: watts that each node may draw; None is as many as it can
-        self.watts = WorkerSetting(scheduler, CapPlugin.name, None, CapPlugin, control.count_error)
+        self.watts = WorkerSetting(context, CapPlugin.name, None, CapPlugin)
         #: how many nodes are to be held, and those that are
         self._wanted = 0
         self._held: dict[str, None] = {}
@@ -236,14 +233,14 @@ class Levers:
             refusal = self._refusal(name)
             if refusal is None:
                 self._held[name] = None
-                self._control.holds.hold(self._control.nodes.workers(name), WHY)
+                self._holds.hold(self._control.nodes.workers(name), WHY)
             else:
                 self._refusing.add(name)
                 refused.append(f"node {name}: {refusal}")
         self._tell_if_short(refused, wanted)
 
     def _refusal(self, name: str) -> str | None:
-        return self._control.holds.refusal(self._control.nodes.workers(name))
+        return self._holds.refusal(self._control.nodes.workers(name))
 
     def _tell_if_short(self, refused: list[str], wanted: int) -> None:
         is_short = refused and len(self._held) < wanted
@@ -256,7 +253,7 @@ class Levers:
     def _needed(self) -> set[str]:
         """Held nodes that must work: one for each task that nobody else may run."""
         needed: set[str] = set()
-        for key, addresses in self._control.holds.in_the_way(WHY):
+        for key, addresses in self._holds.in_the_way(WHY):
             names = {self._control.nodes.node_of(address) for address in addresses}
             if names.isdisjoint(needed):
                 name = min(names, key=self._backlog)
@@ -267,12 +264,12 @@ class Levers:
     def _let_work(self, name: str) -> None:
         del self._held[name]
         for address in self._control.nodes.workers(name):
-            self._control.holds.release(address, WHY)
+            self._holds.release(address, WHY)
 
     def _works(self, name: str) -> bool:
         """Whether a worker of a held node works all the same: for a shuffle, because it has just come, or
         because somebody has released it."""
-        holds = self._control.holds
+        holds = self._holds
         workers = self._control.nodes.workers(name)
         return any(holds.is_lent(address) or address not in holds.reasons for address in workers)
 

@@ -7,10 +7,11 @@ it. Else nothing is installed anywhere, and nothing costs anything.
 from collections.abc import Callable, Mapping
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.scheduler.worker_setting import WorkerSetting
 from dask_hpc.model.node import Nodes
 from dask_hpc.model.power import Corridor, PowerView
@@ -18,13 +19,11 @@ from dask_hpc.policy import Policy
 from dask_hpc.power.scheduler.corridor_source import CorridorSource
 from dask_hpc.power.scheduler.forecasts import LiveForecasts
 from dask_hpc.power.scheduler.job_power import JobPowers, default_path
+from dask_hpc.power.scheduler.levers import Levers
 from dask_hpc.power.scheduler.meters import Meter, NodeUse, SimulatedMeter, WorkerMeter
 from dask_hpc.power.scheduler.sight import NodeReading, Sight, in_doubt, total
 from dask_hpc.power.scheduler.status import PowerTrace
 from dask_hpc.power.worker.plugin import NAME, PowerPlugin
-
-if TYPE_CHECKING:
-    from dask_hpc.cluster.scheduler.loop import ControlLoop
 
 _SAMPLE = 100  # tasks that stand for all of those that are queued, or on one worker
 _LOOK = 2000  # tasks that wait for a worker that are looked through
@@ -67,24 +66,25 @@ _AT_LEAST = 5.0  # seconds after which there is a decision in any case: some wai
 _TURNS_ON = ("doubt", "outside_nodes", "outside_wanted", "held", "holdable", "levers", "releasable")
 
 
-def worker_meters(scheduler: Any, count_error: Callable[[str, Exception], None]) -> WorkerSetting:
+def worker_meters(context: Context) -> WorkerSetting:
     """What workers sample their power with, if they do: the arguments of ``PowerPlugin``."""
-    return WorkerSetting(scheduler, NAME, None, lambda given: PowerPlugin(*given), count_error)
+    return WorkerSetting(context, NAME, None, lambda given: PowerPlugin(*given))
 
 
 class PowerWatch:
-    """One per managed cluster, for one control loop after the other. ``trace`` keeps what was."""
+    """One per managed cluster. ``trace`` keeps what was."""
 
-    _control: "ControlLoop"
     jobs: JobPowers
+    levers: Levers
 
-    def __init__(self, scheduler: Any, trace: PowerTrace) -> None:
-        self._scheduler = scheduler
+    def __init__(self, context: Context, trace: PowerTrace) -> None:
+        self._control = context
+        self._scheduler = context.scheduler
         self._trace = trace
         #: what is seen through the meter; None while nobody watches
         self.sight: Sight | None = None
         self.source: CorridorSource | None = None
-        self._meters = worker_meters(scheduler, self._count_error)
+        self._meters = worker_meters(context)
         self._forecasting: LiveForecasts | None = None
         self._timer: Any = None
         #: when the next look is
@@ -96,10 +96,10 @@ class PowerWatch:
 
     # from when to when
 
-    def attach(self, control: "ControlLoop") -> None:
-        """Watch for this control loop from now on."""
-        self._control = control
-        self.jobs = JobPowers(self._scheduler.loop, control, None)
+    def begin(self, levers: Levers) -> None:
+        """Jobs and nodes are known anew."""
+        self.levers = levers
+        self.jobs = JobPowers(self._scheduler.loop, self._control, None)
         self.adjust()
 
     def adjust(self) -> None:
@@ -250,9 +250,6 @@ class PowerWatch:
             getattr(view, name) != getattr(before, name) for name in _TURNS_ON
         )
 
-    def _count_error(self, where: str, error: Exception) -> None:
-        self._control.count_error(where, error)
-
     def _corridor_changes(self) -> None:
         self._look_in(max(self._due - self._control.clock(), 0.0))
         self._control.wake()
@@ -320,8 +317,8 @@ class PowerWatch:
         watts, uncertainty, source = total(readings)
         idle, active = sight.idle(uses), sight.active(uses)
         held = {name for running in indices.running.values() for name in running.nodes}
-        working, wanted = outside_nodes(self._scheduler, control.nodes, uses, held, control.gate.owner)
-        levers = control.levers
+        working, wanted = outside_nodes(self._scheduler, control.nodes, uses, held, control.owner)
+        levers = self.levers
         forecast = None if self._forecasting is None else self._forecasting.latest(indices.now)
         return PowerView(
             watts=watts,

@@ -1,0 +1,141 @@
+"""Checkpoints and stored results as a service of a managed cluster: what is safe, and what is shown of it."""
+
+import logging
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+from dask_hpc.checkpoint.scheduler.controller import NAME, Controller
+from dask_hpc.checkpoint.scheduler.rescue import UNREADABLE, Rescue
+from dask_hpc.cluster.scheduler.service import Context, Samples, Service
+
+logger = logging.getLogger(__name__)
+
+
+class CheckpointService(Service):
+    """Knows which results are safe when workers leave, and shelters those of leaving workers."""
+
+    metrics = {
+        "checkpoint_results": (False, "Protected results, by whether they have a copy", "state"),
+        "checkpoint_exposed": (False, "Results whose copies are all on the node that has them, too"),
+        "checkpoint_bytes": (False, "Bytes of protected results that have a copy"),
+        "checkpoint_copies": (False, "Copies that are kept", "level"),
+        "checkpoint_copy_bytes": (False, "Bytes of those copies", "level"),
+        "checkpoint_commits": (True, "Commits that have ended"),
+        "checkpoint_commit_seconds": (False, "How long the last commit took"),
+        "checkpoint_commit_age_seconds": (False, "How long ago the last commit was"),
+        "checkpoint_committed_bytes": (
+            True,
+            "Bytes that were to be copied: those moved, those unchanged",
+            "is",
+        ),
+        "checkpoint_failed_copies": (True, "Copies that could not be made"),
+        "checkpoint_recoveries": (True, "Losses of workers after which results were loaded from copies"),
+        "checkpoint_recovered": (True, "Results that were loaded from copies"),
+        "checkpoint_unrecovered": (True, "Results that were lost without an intact copy"),
+        "checkpoint_damaged_copies": (True, "Copies that could not be read"),
+        "checkpoint_agents": (False, "Workers that keep copies for others"),
+        "checkpoint_agent_bytes": (False, "Memory that agents use, and that they may use", "is"),
+        "checkpoint_store_waiting_bytes": (False, "Bytes on their way to the store"),
+    }
+    parts = {"checkpoint": "checkpoint"}
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.shelter: Rescue = Rescue(context)
+
+    @property
+    def _controller(self) -> Controller | None:
+        """Who protects results, if somebody asked for it."""
+        found = self.context.scheduler.plugins.get(NAME)
+        return found if isinstance(found, Controller) else None
+
+    def start(self) -> None:
+        """The rescue store is opened."""
+        if not self.context.is_dry and (directory := self.context.settings["rescue"]) is not None:
+            self.shelter.open(directory)
+            if self.shelter.store is not None:
+                self.context.watch(self, self.shelter)
+
+    def begin(self) -> None:
+        """What loads from the store goes on to do so."""
+        if self.shelter.store is not None:
+            self.context.watch(self, self.shelter)
+
+    def close(self) -> None:
+        """The store is left."""
+        self.shelter.close()
+
+    def graph_arrives(self, tasks: list[Hashable]) -> None:
+        """Those that are stored will load."""
+        self.shelter.graph_arrives(tasks)
+
+    def task_moves(self, key: Hashable, start: str, finish: str) -> None:
+        """A task that loads is forgotten."""
+        if finish == "forgotten":
+            self.shelter.forgotten(key)
+
+    def log_event(self, topic: str, message: Any) -> None:
+        """Perhaps a stored result could not be read."""
+        if topic == UNREADABLE:
+            self.shelter.unreadable(message)
+
+    def not_safe(self, keys: list[Hashable]) -> list[Hashable]:
+        """Those that are loaded neither from a copy nor from the store."""
+        controller = self._controller
+        return self.shelter.missing(
+            [key for key in keys if controller is None or not controller.is_safe(key)]
+        )
+
+    async def drain(self, addresses: Iterable[str]) -> None:
+        """Others are given as many copies of protected results as these workers have."""
+        if (controller := self._controller) is not None:
+            await controller.drain(addresses)
+
+    def nodes_wanted(self) -> int:
+        """As many as copies need."""
+        controller = self._controller
+        return 0 if controller is None else controller.nodes_wanted
+
+    def status(self) -> Mapping[str, Any]:
+        """What is protected, where the copies are, and what happened, if anything was ever protected. An
+        error of checkpoints is none of the cluster's."""
+        controller = self._controller
+        try:
+            return {"checkpoint": None if controller is None else controller.status()}
+        except Exception as error:
+            logger.warning("dask-hpc: no status of checkpoints: %s: %s", type(error).__name__, error)
+            return {"checkpoint": None}
+
+    def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
+        """Of what is protected."""
+        found = status["checkpoint"]
+        return {} if found is None else _samples(found)
+
+
+def _samples(found: Mapping[str, Any]) -> dict[str, Samples]:
+    counts, last, agents = found["counts"], found["last_commit"], found["agents"]
+    keys, copied, nbytes = (
+        sum(one[name] for one in found["protected"]) for name in ("keys", "copied", "nbytes")
+    )
+    return {
+        "checkpoint_results": {"copied": copied, "not_copied": keys - copied},
+        "checkpoint_exposed": {"": found["exposed"]},
+        "checkpoint_bytes": {"": nbytes},
+        "checkpoint_copies": {name: level["copies"] for name, level in found["levels"].items()},
+        "checkpoint_copy_bytes": {name: level["nbytes"] for name, level in found["levels"].items()},
+        "checkpoint_commits": {"": counts["commits"]},
+        "checkpoint_commit_seconds": {} if last is None else {"": last["seconds"]},
+        "checkpoint_commit_age_seconds": {} if last is None else {"": last["ago"]},
+        "checkpoint_committed_bytes": {name: counts[name] for name in ("moved", "unchanged")},
+        "checkpoint_failed_copies": {"": counts["failed"]},
+        "checkpoint_recoveries": {"": counts["recoveries"]},
+        "checkpoint_recovered": {"": counts["recovered"]},
+        "checkpoint_unrecovered": {"": counts["unrecovered"]},
+        "checkpoint_damaged_copies": {"": counts["damaged"]},
+        "checkpoint_agents": {"": len(agents)},
+        "checkpoint_agent_bytes": {name: sum(agent[name] for agent in agents) for name in ("used", "budget")},
+        "checkpoint_store_waiting_bytes": {"": found["store"]["waiting"]},
+    }
+
+
+SERVICE = CheckpointService

@@ -1,0 +1,475 @@
+"""The contract by which services join a managed cluster, and what all its parts share.
+
+A service is a room that adds a capability: it hears what happens, adds facts to what decisions look at,
+carries out its part of plans, and shows what it knows. ``dask_hpc.services`` lists them; the core names none.
+"""
+
+import logging
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
+from math import inf
+from time import monotonic
+from typing import Any, ClassVar, TypeVar
+
+from dask_hpc import dask as compat
+from dask_hpc.cluster.request import NAME
+from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.model.node import Node, Nodes
+from dask_hpc.model.plan import Plan
+from dask_hpc.model.snapshot import Indices, Running, Snapshot
+from dask_hpc.model.story import Explanation, Happening, Story
+from dask_hpc.policy import Policy
+
+logger = logging.getLogger(__name__)
+
+Part = TypeVar("Part")
+#: samples of one metric: amounts by the values of its labels (of a single label the value itself, of none "")
+Samples = dict[Any, float]
+
+
+class Context:
+    """What the parts of one managed cluster share: scheduler, clock, story, the policy in force, and who is
+    where. It lasts as long as the management; ``renew`` begins anew after errors switched control off."""
+
+    nodes: Nodes
+    indices: Indices
+    #: all jobs by id, in order of submission; of those that are done only the newest
+    jobs: dict[str, LiveJob]
+    #: the job of every task of every job
+    owner: dict[Hashable, LiveJob]
+
+    def __init__(self, scheduler: Any, policy: Policy, settings: Mapping[str, Any]) -> None:
+        self.scheduler = scheduler
+        self.policy = policy
+        #: the configuration's keys under ``hpc``, as they are now
+        self.settings = settings
+        since = monotonic()
+        #: seconds of the management; a test may have another clock
+        self.clock: Callable[[], float] = lambda: monotonic() - since
+        self.story = Story(settings["story-length"])
+        #: decisions are made and told, and nothing is done
+        self.is_dry: bool = settings["dry-run"]
+        self.is_on = False
+        #: whether somebody wants nothing to be decided
+        self.is_paused = False
+        #: of our own, or of a policy, since control was switched on
+        self.errors = 0
+        self.services: list[Service] = []
+        #: the services that hear of moves of tasks now, and of which: ``watch`` and ``unwatch`` change it
+        self.watching: list[tuple[Service, Container[Hashable]]] = []
+        self._parts: list[object] = []
+        self._lasting: list[object] = []
+        #: whether a decision follows
+        self.is_awake = False
+        #: what ``wake`` asks for, and what is to happen when there were too many errors
+        self.decide: Callable[[], None] = lambda: None
+        self.give_up: Callable[[str], None] = lambda reason: None
+
+    def renew(self) -> None:
+        """Nothing is known but the workers that are connected."""
+        self.nodes = Nodes(self.settings["node"])
+        for address in compat.workers_by_name(self.scheduler):
+            self.nodes.join(address, *compat.worker_identity(self.scheduler, address))
+        self.indices = Indices((Node(name) for name in self.nodes), self.policy.queue.rank, self.clock())
+        self.jobs = {}
+        self.owner = {}
+        self._parts = []
+        self.watching.clear()
+        self.errors = 0
+        self.is_paused = self.is_awake = False
+
+    # who is there
+
+    def add(self, part: Part, lasts: bool = False) -> Part:
+        """A part of the core that others may ask for, until control is switched on anew or for good."""
+        (self._lasting if lasts else self._parts).append(part)
+        return part
+
+    def find(self, kind: type[Part]) -> Part | None:
+        """The service or part of this type, if there is one."""
+        found = (part for part in (*self._parts, *self._lasting, *self.services) if isinstance(part, kind))
+        return next(found, None)
+
+    def get(self, kind: type[Part]) -> Part:
+        """The part of this type, which is there."""
+        found = self.find(kind)
+        if found is None:
+            raise LookupError(f"no {kind.__name__} here")
+        return found
+
+    def watch(self, service: "Service", tasks: Container[Hashable]) -> None:
+        """From now on ``task_moves`` of the service hears of these tasks, whatever they are by then."""
+        self.unwatch(service)
+        self.watching.append((service, tasks))
+
+    def unwatch(self, service: "Service") -> None:
+        """It hears of none any more."""
+        self.watching[:] = [found for found in self.watching if found[0] is not service]
+
+    def each(self, where: str, act: "Callable[[Service], object]") -> None:
+        """All services hear of something. An error of one is counted and keeps nothing from the others; and
+        as a lost event could make somebody wait for ever, it then hears of it again."""
+        for service in self.services:
+            self._one(service, where, act)
+
+    def _one(self, service: "Service", where: str, act: "Callable[[Service], object]") -> None:
+        try:
+            act(service)
+        except Exception as error:
+            self.count_error(f"{where} ({type(service).__name__})", error)
+            if self.is_on:
+                self.scheduler.loop.add_callback(self._one, service, where, act)
+
+    # what is told
+
+    def tell(self, decision: str, reason: str, why: Explanation | None = None) -> None:
+        """Add to the story."""
+        self.tell_of(decision, reason=reason, why=why)
+
+    def tell_of(
+        self,
+        decision: str,
+        job: LiveJob | None = None,
+        nodes: tuple[str, ...] = (),
+        reason: str = "",
+        why: Explanation | None = None,
+    ) -> None:
+        """Add to the story what happened to a job or to nodes."""
+        number, job_id = self.indices.revision, job.id if job else ""
+        self.story.tell(Happening(number, self.clock(), decision, job_id, nodes, reason, why))
+
+    def count_error(self, where: str, error: Exception) -> None:
+        """One more error of ours, or of a policy. The last one that is allowed switches control off."""
+        logger.error("dask-hpc: error in %s", where, exc_info=error)
+        self.errors += 1
+        self.tell("error", f"in {where}: {type(error).__name__}: {error}")
+        if self.is_on and self.errors >= self.settings["max-errors"]:
+            self.is_on = False
+            reason = f"control is off after {self.errors} errors; all tasks run as in plain Dask"
+            # We may be inside one of Dask's transitions, where no other may be asked for.
+            self.scheduler.loop.add_callback(self.give_up, reason)
+
+    # what is so
+
+    def wake(self) -> None:
+        """Something happened: decide once, when this turn of the event loop is over."""
+        if not self.is_awake:
+            self.is_awake = True
+            self.scheduler.loop.add_callback(self._turn_ends)
+
+    def _turn_ends(self) -> None:
+        self.is_awake = False
+        self.decide()
+
+    def look_at_the_clock(self) -> None:
+        """It is now."""
+        self.indices.now = self.clock()
+
+    def snapshot(self, policy: Policy | None = None, indices: Indices | None = None) -> Snapshot:
+        """What a decision by this policy looks at; by default the one in force, now."""
+        facts: dict[str, Any] = {}
+        for service in self.services:
+            facts |= service.facts(policy or self.policy)
+        return Snapshot(indices or self.indices, **facts)
+
+    @property
+    def drain(self) -> float:
+        """Seconds that running tasks are waited for where nodes or workers leave."""
+        seconds: float = self.settings["drain"]
+        return seconds
+
+    def waiting_jobs(self) -> Iterator[LiveJob]:
+        """Those that have not started."""
+        return (job for job in self.jobs.values() if job.state == "waiting")
+
+    def running_jobs(self) -> Iterator[LiveJob]:
+        """Those that hold nodes."""
+        return (self.jobs[job_id] for job_id in self.indices.running)
+
+    def holders(self) -> dict[str, LiveJob]:
+        """The running job of every node that is allotted."""
+        return {name: job for job in self.running_jobs() for name in job.nodes}
+
+    def staying(self, running: Running) -> Iterator[str]:
+        """Addresses of the workers on the nodes that the job is not giving up."""
+        return (w for name in running.nodes[: running.target] for w in self.nodes.workers(name))
+
+    def workers_of(self, job: LiveJob) -> list[str]:
+        """The workers of a running job, without those it is giving up; none if it does not run."""
+        running = self.indices.running.get(job.id)
+        return list(self.staying(running)) if running else []
+
+    def workers_of_name(self, name: str) -> set[str]:
+        """The workers of the newest running job of that name; none if there is none."""
+        found = [job for job in self.jobs.values() if job.name == name and job.state == "running"]
+        return set(found[-1].workers) if found else set()
+
+    def node_watts(self) -> dict[str, float]:
+        """What each node draws, as far as a service knows."""
+        return {name: watts for service in self.services for name, watts in service.watts().items()}
+
+    def groups(self) -> Iterator[tuple[LiveJob | None, list[str]]]:
+        """The running jobs with their workers, and None with the workers of no running job."""
+        free = dict.fromkeys(self.nodes)
+        for job in self.running_jobs():
+            yield job, self.workers_of(job)
+            for name in job.nodes:
+                free.pop(name, None)
+        yield None, [address for name in free for address in self.nodes.workers(name)]
+
+
+def context_of(scheduler: Any) -> Context | None:
+    """What is shared on a managed scheduler; None on one that is not managed."""
+    plugin = scheduler.plugins.get(NAME)
+    return plugin.context if isinstance(plugin, Managed) else None
+
+
+class Managed:
+    """What a scheduler plugin that manages its cluster has."""
+
+    context: Context
+
+
+class Timer:
+    """Calls a function later, once. An error of it is counted. The last time that is set is the one."""
+
+    def __init__(self, context: Context, where: str, act: Callable[[], None]) -> None:
+        self._context = context
+        self._where = where
+        self._act = act
+        self._handle: Any = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it will call."""
+        return self._handle is not None
+
+    def set(self, seconds: float) -> None:
+        """Call in so many seconds, and not when it was said before."""
+        self.stop()
+        self._handle = self._context.scheduler.loop.call_later(seconds, self._call)
+
+    def stop(self) -> None:
+        """Do not call."""
+        if self._handle is not None:
+            self._context.scheduler.loop.remove_timeout(self._handle)
+            self._handle = None
+
+    def _call(self) -> None:
+        self._handle = None
+        try:
+            self._act()
+        except Exception as error:
+            self._context.count_error(self._where, error)
+
+
+class Shelter:
+    """Where workers that leave put results that nobody else can take. Without a service there is none."""
+
+    #: what a worker writes with, pickled to it; None if nothing can be written
+    for_workers: Any = None
+
+    def takes(self, key: Hashable) -> bool:
+        """Whether to ask for that result."""
+        return False
+
+    def wrote(self, keys: Iterable[Hashable]) -> None:
+        """A worker put these results there."""
+
+    def missing(self, keys: Iterable[Hashable]) -> list[Hashable]:
+        """Those of the keys that have to be computed again if they are lost."""
+        return list(keys)
+
+
+class TaskQueue:
+    """Ready tasks that a service keeps back, beside the root tasks that the waves keep back. Without such a
+    service there are none. The tasks are restricted to an address that no worker has."""
+
+    #: whether something may pass for another reason than a slot that opens
+    has_news = False
+    #: whether tasks wait for slots of any worker
+    wants_slots = False
+
+    def keeps(self, key: Hashable) -> bool:
+        """Whether the task is one of its."""
+        return False
+
+    def changes_hands(self, key: Hashable, task: Any) -> None:
+        """A task has another job, or its job waits again: if it is one of its, it waits as before."""
+
+    def is_awaited(self, job: LiveJob) -> bool:
+        """Whether tasks of the job wait here."""
+        return False
+
+    def waiting(self) -> Iterable[Hashable]:
+        """Keys of the tasks that wait."""
+        return ()
+
+    def count_waiting(self) -> int:
+        """How many that are."""
+        return 0
+
+    def let_pass(self, only_before_roots: bool) -> None:
+        """As many as may. ``only_before_roots``: not after other root tasks that are ready and wait for the
+        same slots."""
+
+    def close(self) -> Iterable[Hashable]:
+        """No task is kept back any more. The keys of those that waited."""
+        return ()
+
+
+class Service:
+    """A capability of a managed cluster. By default it hears everything and does nothing.
+
+    Its life: made once; ``begin`` and ``release`` whenever control is switched on and off; ``start`` when all
+    else stands; at the end of the management ``release``, ``settle``, ``close``; when the scheduler closes,
+    ``cancel`` instead.
+    """
+
+    #: name -> whether it only grows, what it is, by which labels samples are told apart
+    metrics: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    #: parts of its status that a feed may ask for -> their keys in the answer
+    parts: ClassVar[Mapping[str, str]] = {}
+    #: key of its own in every feed, if it has something to be read on
+    feed_key: ClassVar[str] = ""
+    #: why it holds nodes that jobs may have all the same
+    hold_reason: ClassVar[str] = ""
+    #: takes what leaving workers cannot hand over
+    shelter: Shelter | None = None
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def begin(self) -> None:
+        """Control is switched on: jobs and nodes are known anew."""
+
+    def start(self) -> None:
+        """The cluster is managed."""
+
+    def release(self) -> None:
+        """Control ends, or is switched off: let go of everything."""
+
+    async def settle(self) -> None:
+        """What ``release`` began is done."""
+
+    def close(self) -> None:
+        """The management is over: nothing is left behind."""
+
+    def cancel(self) -> None:
+        """The scheduler closes: nothing goes on."""
+
+    # what happens
+
+    def graph_arrives(self, tasks: list[Hashable]) -> None:
+        """Tasks were submitted; jobs have taken theirs, and none has moved yet."""
+
+    def task_moves(self, key: Hashable, start: str, finish: str) -> None:
+        """One of the tasks that it watches (``context.watch``) changed its state."""
+
+    def tasks_vanish(self) -> None:
+        """Dask cleared all its tasks."""
+
+    def worker_joins(self, address: str) -> None:
+        """A worker connected; nothing has been sent to it yet."""
+
+    def worker_leaves(self, address: str) -> None:
+        """A worker is gone."""
+
+    def log_event(self, topic: str, message: Any) -> None:
+        """Something was logged."""
+
+    def policy_changes(self) -> None:
+        """Another policy, or other settings, are in force."""
+
+    def nodes_given(self, nodes: tuple[str, ...]) -> None:
+        """A job gets these nodes."""
+
+    # what decisions look at
+
+    def refresh(self) -> None:
+        """Before a decision: what it adds to the indices is as of now."""
+
+    def decides(self) -> None:
+        """A decision is made from what is so now."""
+
+    def facts(self, policy: Policy) -> Mapping[str, Any]:
+        """What a snapshot for this policy has besides the indices."""
+        return {}
+
+    def prepare(self, indices: Indices, policy: Policy) -> None:
+        """Add to these indices what another policy than the one in force would look at."""
+
+    def freeze(self, snapshot: Snapshot) -> None:
+        """Take out of a lasting snapshot what is the policy's own."""
+
+    # what is done
+
+    def carry_out(self, plan: Plan, snapshot: Snapshot) -> None:
+        """Its part of a plan that was made from this snapshot."""
+
+    def keep(self) -> None:
+        """After a decision: what earlier plans said is still so."""
+
+    # what it answers
+
+    def for_jobs(self, tasks: list[Hashable]) -> list[Hashable]:
+        """Of the tasks of a graph, those that may belong to a job."""
+        return tasks
+
+    def not_safe(self, keys: list[Hashable]) -> list[Hashable]:
+        """Those of the results that have to be computed again if they are lost."""
+        return keys
+
+    def hears_who_leaves(self) -> bool:
+        """Whether it binds tasks to workers, hears which of them leave, and moves away."""
+        return False
+
+    async def drain(self, addresses: Iterable[str]) -> None:
+        """These workers leave: others take over what they have for it."""
+
+    def watts(self) -> Mapping[str, float]:
+        """What each node draws, if it knows."""
+        return {}
+
+    def threads_of(self, address: str) -> int:
+        """The threads that a worker came with, if it has others now; else 0."""
+        return 0
+
+    def most_nodes(self) -> float:
+        """How many nodes an adaptive cluster may have."""
+        return inf
+
+    def gives_nodes_back(self) -> bool:
+        """Whether an adaptive cluster is to have fewer nodes for its sake."""
+        return False
+
+    def nodes_wanted(self) -> int:
+        """How many nodes an adaptive cluster needs for its sake."""
+        return 0
+
+    def cluster_asks(self, asker: str, interval: float, spare: int) -> None:
+        """A cluster object asks every so often what to do about its size, and has so many idle nodes."""
+
+    # what is shown
+
+    def calls(self) -> Mapping[str, Callable[..., Any]]:
+        """Its remote calls, by name. Their answers are plain data; bad input is an ``InputError``."""
+        return {}
+
+    def status(self) -> Mapping[str, Any]:
+        """What it adds to the status, by key."""
+        return {}
+
+    def part(self, name: str) -> Any:
+        """One of its ``parts``."""
+        return self.status()[name]
+
+    def feed(self, read: Any) -> Any:
+        """What is new for a reader who has read so much."""
+
+    def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
+        """Its metrics now, by name, from the cluster's status."""
+        return {}
+
+    def why_waits(self, job: LiveJob) -> str:
+        """Why a job waits although nodes are idle and it is its turn, if it is because of this service."""
+        return ""

@@ -1,0 +1,29 @@
+"""The services that join a managed cluster, where their packages are installed."""
+
+import logging
+from importlib import import_module
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+#: modules that have a class ``SERVICE``, in the order in which services hear of things
+_MODULES = (
+    "dask_hpc.bridge.service",
+    "dask_hpc.lanes.service",
+    "dask_hpc.power.service",
+    "dask_hpc.checkpoint.scheduler.service",
+    "dask_hpc.in_situ.service",
+    "dask_hpc.view.service",
+)
+
+
+def kinds() -> list[Any]:
+    """Their classes, without those of packages that are not there."""
+    found = []
+    for name in _MODULES:
+        try:
+            found.append(import_module(name).SERVICE)
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("dask_hpc"):  # not a package that was left out
+                logger.warning("dask-hpc: goes without %s: %s", name, error)
+    return found
