@@ -85,7 +85,7 @@ async def test_nothing_moves_when_control_is_off_or_the_scheduler_closes(c, s, a
     await everybody_has_it([a, b])
     futures = c.map(inc, range(10), workers=[a.address], pure=False)
     await wait(futures)
-    plugin_of(s).is_on = False
+    plugin_of(s).context.is_on = False
     await a.close()
     assert not b.data and told(s, "farewell", "move", "not-moved") == []
 

@@ -1,5 +1,7 @@
 """What pipelines tell a managed cluster: checked, kept within bounds, shown, and answered with the policy."""
 
+from types import SimpleNamespace
+
 import pytest
 from distributed import Client
 from hypothesis import given, settings
@@ -64,8 +66,12 @@ async def test_a_pipeline_whose_client_is_gone_does_not_run(c, s, a, b):
         assert (await manager.status())["pipelines"][0]["state"] == "failed"
 
 
+#: of a cluster on which one client is connected
+CONTEXT = SimpleNamespace(tell=lambda *words: None, scheduler=SimpleNamespace(clients={"c"}))
+
+
 def test_only_the_newest_are_kept_and_those_that_run_are_kept_longest():
-    pipelines = Pipelines(lambda kind, words: None, lambda client: True)
+    pipelines = Pipelines(CONTEXT)
     pipelines.told("runs", "c", status(name="runs"), ())
     for number in range(KEPT + 5):
         pipelines.told(str(number), "c", status(state="done"), ())
@@ -111,4 +117,4 @@ def test_nothing_but_a_status_is_taken_for_one(found):
 @pytest.mark.parametrize("news", ["words", [["gossip", "words"]], [["placement"]], [["placement", 3]]])
 def test_news_are_checked_too(news):
     with pytest.raises(InputError, match="news"):
-        Pipelines(lambda kind, words: None, lambda client: True).told("1", "c", status(), news)
+        Pipelines(CONTEXT).told("1", "c", status(), news)

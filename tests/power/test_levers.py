@@ -21,7 +21,7 @@ def control_of(s):
 def pull(s, **levers):
     """As a policy's plan would."""
     control = control_of(s)
-    control.look_at_the_clock()
+    plugin_of(s).context.look_at_the_clock()
     power_of(s).levers.pull(Plan(control.indices.revision, control.indices.now, **levers))
 
 

@@ -93,6 +93,10 @@ class Rescue(Shelter):
                 self._own.add(key)
         self._load_instead(there)
 
+    def failed(self, address: str, problem: str) -> None:
+        """A worker that leaves could not store all it was asked for."""
+        self._tell("rescue", one_line(f"worker {address} cannot store: {problem}"))
+
     def takes(self, key: Hashable) -> bool:
         """Whether to ask for that result."""
         return self.store is not None and may_be_stored(key)

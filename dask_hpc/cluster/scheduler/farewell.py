@@ -21,7 +21,7 @@ from dask_hpc.cluster.scheduler.leaving import drain
 from dask_hpc.cluster.scheduler.moves import blocks_on, carry_out, rooms_on
 from dask_hpc.cluster.scheduler.service import Context, Shelter
 from dask_hpc.cluster.worker.farewell import NAME, FarewellPlugin
-from dask_hpc.model.errors import InputError, is_number, one_line, shown
+from dask_hpc.model.errors import InputError, is_number, shown
 from dask_hpc.model.units import show_large
 from dask_hpc.planning.moves.leaving import Block, Move, Recipe, dearest_that_fit, evacuate, worth_first
 
@@ -100,7 +100,7 @@ class Farewells:
         ):
             try:
                 if problem:
-                    self._context.tell("farewell", one_line(f"worker {address} cannot store: {problem}"))
+                    self._shelter.failed(address, problem)
                 self._shelter.wrote(stored)
                 keys = await self._next(address, reason, seconds)
             except Exception as error:

@@ -275,6 +275,9 @@ class Shelter:
     def wrote(self, keys: Iterable[Hashable]) -> None:
         """A worker put these results there."""
 
+    def failed(self, address: str, problem: str) -> None:
+        """This worker could not put there all it was asked for."""
+
     def missing(self, keys: Iterable[Hashable]) -> list[Hashable]:
         """Those of the keys that have to be computed again if they are lost."""
         return list(keys)
