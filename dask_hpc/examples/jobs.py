@@ -1,6 +1,10 @@
 """Jobs of short tasks on a small cluster: five that compete while nodes are held, leave and come, and three
-that change size so that power stays between two bounds, which move."""
+that change size so that power stays between two bounds, which move.
 
+Workers import this module with the first task: what they do not need is imported where it is used.
+"""
+
+import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,11 +18,10 @@ import dask
 import numpy as np
 from distributed import Client, Future
 
-from dask_hpc import Policy, job, malleable, manage, simulate
+from dask_hpc import Policy
 from dask_hpc.examples import Example, small_cluster
 from dask_hpc.model.job import Job
 from dask_hpc.model.units import count_nodes, show_duration, write_quantity
-from dask_hpc.simulator import Arrival, Result, Workload
 
 TASK = 0.25  # seconds
 _RESULT = 12_500  # numbers, 100 kB: enough for a lost one to matter
@@ -36,6 +39,11 @@ def work(name: str, number: int, diary: str) -> np.ndarray:
         file.write(f"{name} {number}\n")
     sleep(TASK)
     return np.full(_RESULT, number, dtype="i8")
+
+
+def warm_up(client: Client) -> None:
+    """Workers import what tasks need before time counts."""
+    client.run(work, "", 0, os.devnull)
 
 
 class Event(NamedTuple):
@@ -107,8 +115,10 @@ class JobsExample(Example):
         )
 
     def _submit(self, client: Client, one: Job, diary: Path, futures: list[Future]) -> None:
-        sizes = {"nodes": one.nodes, "min_nodes": one.min_nodes, "max_nodes": one.max_nodes}
+        from dask_hpc import job
+
         count = self.tasks[one.id]
+        sizes = {"nodes": one.nodes, "min_nodes": one.min_nodes, "max_nodes": one.max_nodes}
         with job(one.id, **sizes, walltime=one.walltime, priority=one.priority):
             futures += client.map(work, [one.id] * count, range(count), [str(diary)] * count, pure=False)
 
@@ -151,10 +161,13 @@ class Competition(JobsExample):
 
     def play(self) -> Generator[None, None, None]:
         """Four nodes, until the last job has ended."""
+        from dask_hpc import malleable
+
         with (
             small_cluster(self.NODES) as (cluster, client),
             malleable(cluster, policy=self.policy) as manager,
         ):
+            warm_up(client)
             self.zero = manager.status()["time"]
             held: list[str] = []
 
@@ -208,7 +221,9 @@ class Competition(JobsExample):
             for row in self.status["jobs"]
         ]
 
-    def _predict(self) -> Result:
+    def _predict(self) -> Any:
+        from dask_hpc.simulator import Arrival, Workload, simulate
+
         arrivals = [Arrival(one, self.tasks[one.id] / one.nodes * TASK) for one in self.jobs.values()]
         return simulate(Workload("demo", arrivals), self.NODES, self.policy, allotments=True)
 
@@ -298,6 +313,8 @@ class MovingCorridor(JobsExample):
     def play(self) -> Generator[None, None, None]:
         """Move the corridor, once announced and once not. When the time is over it is lifted, and what is
         left runs to its end."""
+        from dask_hpc import manage
+
         settings = {
             "hpc.power-meter": {"simulated": self.METER},
             "hpc.power-interval": f"{self.INTERVAL}s",
@@ -308,6 +325,7 @@ class MovingCorridor(JobsExample):
             small_cluster(self.NODES) as (_, client),
             manage(client, self.policy) as manager,
         ):
+            warm_up(client)
             self.zero = round(manager.status()["time"], 2)
             self._announce(manager, *self.STEPS[:2])
             move = Event(self.STEPS[2][0], lambda: self._announce(manager, self.STEPS[2]))
