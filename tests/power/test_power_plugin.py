@@ -1,4 +1,4 @@
-"""Workers tell their power with their heartbeats: also without any counter, and without dask_hpc."""
+"""Workers tell their power with their heartbeats: also without any counter."""
 
 import os
 import threading

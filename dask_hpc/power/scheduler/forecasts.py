@@ -2,9 +2,9 @@
 
 A fit takes a second of processor time and holds Python's lock for most of it, so a thread alone would
 delay the loop by much more than the few milliseconds that it may. Hence a thread that only talks to a
-process of low priority (``main``): JSON lines both ways, nothing is unpickled. Until that
-process has an answer, and whenever it has none that is new enough, the last value answers, here, with an
-interval of its own.
+process of low priority (``main``): JSON lines both ways, nothing is unpickled. Until that process has an
+answer, and whenever it has none that is new enough, the last value answers, here, with an interval of its
+own.
 """
 
 import json

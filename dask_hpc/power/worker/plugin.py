@@ -2,8 +2,8 @@
 
 While there is a ``CapPlugin`` as well, the node's packages are capped to what that says, if they can be.
 
-Sampling has a thread of its own: some sensors answer late, and the
-worker's event loop must not wait for them. Nothing that goes wrong here reaches the user.
+Sampling has a thread of its own: some sensors answer late, and the worker's event loop must not wait for
+them. Nothing that goes wrong here reaches the user.
 """
 
 import os
@@ -29,7 +29,7 @@ MOST = 1e7  # watts of one host that are believed
 
 
 class Heartbeat(NamedTuple):
-    """What a worker told, checked."""
+    """What a worker tells, as the scheduler reads it."""
 
     host: str
     pid: int
@@ -142,7 +142,7 @@ class PowerPlugin(WorkerPlugin):
         self._host = _host()
         self._over = threading.Event()
         threading.Thread(target=self._run, name=NAME, daemon=True).start()
-        # Kept: a class that came by value can come again, and then has other functions.
+        # Kept: a method is another object each time that it is asked for.
         self._metric = worker.metrics[KEY] = self._tell
 
     async def teardown(self, worker: Any) -> None:
@@ -177,21 +177,22 @@ class PowerPlugin(WorkerPlugin):
     def _words(self, sequence: int, busy: Busy, power: NodePower, cap: NodeCap) -> dict[str, Any]:
         # The processor time of a process says nothing of single workers in it: they get equal parts.
         here = sum(thread.name == NAME for thread in threading.enumerate())
-        return {
-            "host": self._host,
-            "pid": os.getpid(),
-            "sequence": sequence,
-            "watts": power.reading.watts,
-            "uncertainty": power.reading.uncertainty,
-            "source": power.reading.source,
-            "idle": power.idle,
-            "use": busy.use,
-            "share": busy.share / max(1, here),
-            "meters": list(power.used),
-            "problem": " ".join(power.problem.split()),
-            "cap": cap.bounds and list(cap.bounds),
-            "capped": cap.watts,
-        }
+        return Heartbeat(
+            host=self._host,
+            pid=os.getpid(),
+            sequence=sequence,
+            age=0.0,
+            watts=power.reading.watts,
+            uncertainty=power.reading.uncertainty,
+            source=power.reading.source,
+            idle=power.idle,
+            use=busy.use,
+            share=busy.share / max(1, here),
+            meters=list(power.used),
+            problem=" ".join(power.problem.split()),
+            cap=None if cap.bounds is None else list(cap.bounds),
+            capped=cap.watts,
+        )._asdict()
 
 
 def _host() -> str:
