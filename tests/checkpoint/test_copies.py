@@ -1,6 +1,7 @@
 """Copies are made on real clusters: spread, within room, in a window, whatever agents answer."""
 
 import asyncio
+from time import thread_time
 
 import numpy as np
 import pytest
@@ -165,7 +166,9 @@ async def test_a_hundred_thousand_blocks_are_dealt_in_small_steps(c, s, a, b, d)
     await dask_hpc.protect(futures, name="y", client=c)
     await commit(c, "y")
     maker = controller_of(s).maker
-    maker.longest_pause = 0.0
+    pauses = []
+    for name in ("_next", "_deal"):
+        setattr(maker, name, timed(getattr(maker, name), pauses))
     keys = (futures[0].key for _ in range(100_000))
     sent = []
 
@@ -176,8 +179,21 @@ async def test_a_hundred_thousand_blocks_are_dealt_in_small_steps(c, s, a, b, d)
     maker._send = send
     await maker.make(controller_of(s).placement.orders((key, 2) for key in keys))
     assert sum(sent) == 100_000
-    print(f"longest pause: {maker.longest_pause * 1e3:.1f} ms")
-    assert maker.longest_pause < 0.2
+    print(f"longest pause: {max(pauses) * 1e3:.1f} ms")
+    assert max(pauses) < 0.2
+
+
+def timed(call, seconds):
+    """Notes for how long its processor could do nothing else."""
+
+    def measured(*args):
+        begun = thread_time()
+        try:
+            return call(*args)
+        finally:
+            seconds.append(thread_time() - begun)
+
+    return measured
 
 
 @cluster3

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from time import perf_counter, thread_time
+from time import perf_counter
 from typing import Any
 
 from dask_hpc import dask as compat
@@ -71,8 +71,6 @@ class CopyMaker:
         self._in_flight = 0.0
         self._has_left = asyncio.Event()
         self._has_ended = asyncio.Event()
-        #: seconds of its processor in which the scheduler could do nothing else, at worst
-        self.longest_pause = 0.0
 
     async def make(
         self,
@@ -146,14 +144,11 @@ class CopyMaker:
 
     def _next(self, orders: Iterator[Order | None]) -> list[Order] | None:
         """The next few; None if there are no more."""
-        begun = thread_time()
         found = list(islice(orders, _AT_ONCE))
-        self.longest_pause = max(self.longest_pause, thread_time() - begun)
         return [order for order in found if order is not None] if found else None
 
     def _deal(self, orders: Iterable[Order], dealer: Dealer, made: Made) -> list[tuple[str, list[Order]]]:
         """What each agent is asked for, in parcels of a size that is handy."""
-        begun = thread_time()
         parcels: list[tuple[str, list[Order]]] = []
         open_: dict[str, list[Order]] = {}
         room: dict[str, float] = {}
@@ -170,7 +165,6 @@ class CopyMaker:
                     parcels.append((agent, parcel))
                 parcel.append(order.one())
                 room[agent] -= order.nbytes
-        self.longest_pause = max(self.longest_pause, thread_time() - begun)
         return parcels
 
     # the window

@@ -6,21 +6,12 @@ from dataclasses import dataclass
 from math import inf
 from time import monotonic
 
+from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
 from dask_hpc.strategies.checkpoint.when import Cost, Every, When, failure_rate, has_drifted, when
 
-LEVELS = ("partner", "disk")
-#: the level that survives the whole cluster
-STORE = "store"
-_DAY = 86400.0
-#: Seconds between failures of one node that need this level, until some were seen. A node is expected to
-#: stand ten years (003, 4.6), but far more often it is a process that dies: of its memory, of its user, or
-#: with its batch job. So the prior is a worker every 30 days; one in ten takes the copies in memory along,
-#: as several die at once. The end of the whole cluster (of its scheduler, of its batch job, of what holds it)
-#: is expected once a day, however many nodes it has.
-MTBF: Mapping[str, float] = {"partner": 30 * _DAY, "disk": 300 * _DAY, STORE: _DAY}
 #: seconds per byte and per commit, until one was measured: 10 GbE, an NVMe disk, a shared file system
-_PER_BYTE: Mapping[str, float] = {"partner": 1e-9, "disk": 2e-9, STORE: 1e-8}
-_PER_COMMIT: Mapping[str, float] = {"partner": 0.05, "disk": 0.05, STORE: 0.2}
+_PER_BYTE: Mapping[str, float] = {PARTNER: 1e-9, DISK: 2e-9, STORE: 1e-8}
+_PER_COMMIT: Mapping[str, float] = {PARTNER: 0.05, DISK: 0.05, STORE: 0.2}
 #: weight of the newest measurement
 _NEWEST = 0.3
 
@@ -44,9 +35,10 @@ class _Basis:
 
 
 class FailureCounts:
-    """How many of which kind were seen, in how many seconds of how many nodes."""
+    """How many of which kind were seen, in how many seconds of how many nodes. ``mtbf`` are seconds between
+    failures of one node that need a level (for the store: of the whole cluster), until some were seen."""
 
-    def __init__(self, mtbf: Mapping[str, float] = MTBF) -> None:
+    def __init__(self, mtbf: Mapping[str, float]) -> None:
         self._mtbf = mtbf
         self._seen = dict.fromkeys(mtbf, 0)
         self._node_seconds = self._seconds = 0.0

@@ -18,9 +18,9 @@ from distributed.utils import sync
 from dask_hpc.checkpoint.faults import reach
 from dask_hpc.checkpoint.store.cells import read_block
 from dask_hpc.checkpoint.store.seal import Key
+from dask_hpc.checkpoint.worker.agent import NAME as AGENT
 from dask_hpc.checkpoint.worker.transfer import fetch
 
-AGENT = "dask-hpc-agent"  # as worker plugin
 #: seconds to wait before agents that did not answer are tried again
 _PAUSES = (0.1, 0.5, 2.0, 5.0)
 _PATIENCE = 5.0
