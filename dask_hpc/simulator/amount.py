@@ -9,6 +9,7 @@ import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, NoReturn
 
 from dask_hpc.model.errors import InputError, shown, within
@@ -365,24 +366,10 @@ def _about(name: str, expression: Expression, values: Mapping[str, float]) -> fl
 
 
 def _in_order(found: Mapping[str, Expression]) -> Iterable[str]:
-    """Each name after those it needs; a definition that needs itself is named. Chains may be long, so this
-    does not recurse."""
-    done: dict[str, None] = {}
-    for start in found:
-        path: dict[str, Any] = {}
-        if start in done:
-            continue
-        path[start] = iter(sorted(found[start].names))
-        while path:
-            name, needs = next(reversed(path.items()))
-            need = next(needs, None)
-            if need is None:
-                done[name] = None
-                del path[name]
-            elif need in path:
-                names = [*path]
-                circle = " -> ".join([*names[names.index(need) :], need])
-                raise InputError(need, f"is defined by itself: {circle}", "no circles")
-            elif need in found and need not in done:
-                path[need] = iter(sorted(found[need].names))
-    return done
+    """Each name after those it needs; a definition that needs itself is named."""
+    needs = {name: sorted(expression.names & found.keys()) for name, expression in found.items()}
+    try:
+        return tuple(TopologicalSorter(needs).static_order())
+    except CycleError as error:
+        names = error.args[1][::-1]
+        raise InputError(names[0], f"is defined by itself: {' -> '.join(names)}", "no circles") from None
