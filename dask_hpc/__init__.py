@@ -18,7 +18,7 @@ _WHERE = {
     "Bridge": "dask_hpc.bridge.producer",
     "Checkpoint": "dask_hpc.checkpoint.client.program",
     "protect": "dask_hpc.checkpoint.client.protect",
-    "restore": "dask_hpc.checkpoint.store.restore",
+    "restore": "dask_hpc.checkpoint.client.restore",
     "protected": "dask_hpc.checkpoint.client.protect",
     "unprotect": "dask_hpc.checkpoint.client.protect",
     "plan_corridor": "dask_hpc.planning.corridor.plan",

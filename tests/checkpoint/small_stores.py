@@ -2,7 +2,7 @@
 
 from distributed import Future
 
-from dask_hpc.checkpoint.client.nodes import nodes_of
+from dask_hpc.checkpoint.client.restore import nodes_of
 from dask_hpc.checkpoint.store import versions
 from dask_hpc.checkpoint.store.cells import Sampler
 from dask_hpc.checkpoint.store.items import Held, describe

@@ -17,10 +17,10 @@ from hypothesis.extra.numpy import array_shapes
 from small_stores import computed, save, write
 
 from dask_hpc import restore
+from dask_hpc.checkpoint.client.restore import _wanted, laid_out
 from dask_hpc.checkpoint.store.cells import Reader
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import describe, rebuild
-from dask_hpc.checkpoint.store.restore import _wanted, laid_out
 from dask_hpc.checkpoint.store.seal import Services
 from dask_hpc.checkpoint.store.versions import Versions
 from dask_hpc.model.layout import Layout

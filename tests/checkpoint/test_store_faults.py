@@ -275,6 +275,29 @@ def test_who_is_overtaken_is_told(tmp_path):
     assert len(os.listdir(tmp_path / "run")) == 1
 
 
+def test_a_folder_that_goes_just_before_its_manifest_comes(tmp_path, monkeypatch):
+    commit = commit_of(tmp_path, 1)
+    written, check = blocks_of(commit), type(commit).check_claim
+
+    def lost(self):
+        check(self)
+        self.versions.files.delete(self.versions.folder(self.version))
+
+    monkeypatch.setattr(type(commit), "check_claim", lost)
+    with pytest.raises(Overtaken):
+        finish(commit, written, step=1)
+    assert not list(tmp_path.rglob("manifest.json"))
+
+
+def test_who_gives_up_deletes_nobody_elses_folder():
+    first = commit_of("memory://given-up", 1)
+    first.versions.files.write(f"{first.versions.folder(first.version)}/claim", [b"another's"])
+    with pytest.raises(Overtaken):
+        finish(first, blocks_of(first), step=1)
+    abandon(first)
+    assert first.versions.files.names(first.versions.folder(first.version))
+
+
 def test_many_claims_at_once(tmp_path):
     found = []
     threads = [

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dask_hpc import dask as compat
+from dask_hpc.checkpoint.client.restore import restore
 from dask_hpc.checkpoint.store.files import Files, Trouble
 from dask_hpc.checkpoint.store.items import ARRAYS, rebuild
 from dask_hpc.checkpoint.store.manifest import Manifest
-from dask_hpc.checkpoint.store.restore import restore
 from dask_hpc.checkpoint.store.seal import Key
 from dask_hpc.checkpoint.store.versions import Versions, read_note
 from dask_hpc.model.errors import InputError, shown

@@ -28,13 +28,13 @@ from dask.base import tokenize
 from dask_hpc import config
 from dask_hpc.checkpoint.client.found import Found, Opening
 from dask_hpc.checkpoint.client.loop import AUTO, Due, Loop
+from dask_hpc.checkpoint.client.restore import read_key
 from dask_hpc.checkpoint.client.stats import CommitStats, stats_of
 from dask_hpc.checkpoint.levels import STORE, read_levels
 from dask_hpc.checkpoint.scheduler.controller import ask
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import Described, Held, Plain, describe
 from dask_hpc.checkpoint.store.manifest import check_label, check_name
-from dask_hpc.checkpoint.store.restore import read_key
 from dask_hpc.checkpoint.store.seal import Key, Services
 from dask_hpc.checkpoint.store.versions import rule_text, save
 from dask_hpc.model.errors import InputError, one_line, shown

@@ -9,12 +9,12 @@ from dask.base import is_dask_collection
 from distributed import Client, default_client, futures_of
 
 from dask_hpc import config
+from dask_hpc.checkpoint.client.restore import read_key
 from dask_hpc.checkpoint.levels import LEVELS, STORE
 from dask_hpc.checkpoint.scheduler.controller import NAME, Controller, ask
 from dask_hpc.checkpoint.scheduler.stored_results import SUFFIX
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.manifest import check_name
-from dask_hpc.checkpoint.store.restore import read_key
 from dask_hpc.checkpoint.worker.rescue import may_be_stored
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.units import parse_quantity

@@ -121,19 +121,17 @@ class Commits:
 
     # remote calls
 
-    async def open(self, name: str, client: str, number: int = 0) -> dict[str, Any]:
-        """A program begins or goes on. ``number`` is that of its newest version elsewhere. Answers what is in
-        memory, if anything."""
+    async def open(self, name: str, client: str) -> dict[str, Any]:
+        """A program begins or goes on. Answers what is in memory, if anything."""
         series = self.series.get(name)
         if series is None:
-            series = Series(self._context, self._failures, name, client, number)
+            series = Series(self._context, self._failures, name, client)
             self.series[name] = series
         elif series.client not in ("", client) and compat.is_connected(
             self._context.scheduler, series.client
         ):
             raise InputError("name", f"{shown(name)} is in use by another program", "another name")
         series.client = client
-        series.number = max(series.number, number)
         there = series.complete
         answer: dict[str, Any] = {"nodes": node_names(self._context), "version": None}
         if there is not None and self._is_whole(there):

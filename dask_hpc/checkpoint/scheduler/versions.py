@@ -92,13 +92,12 @@ class KeptVersion:
 class Series:
     """The versions that a program commits under a name, and how it wants them to be kept."""
 
-    def __init__(
-        self, context: Context, failures: FailureCounts, name: str, client: str, number: int = 0
-    ) -> None:
+    def __init__(self, context: Context, failures: FailureCounts, name: str, client: str) -> None:
         self._context = context
         self.name = name
         self.client = client
-        self.number = number
+        #: of its newest version
+        self.number = 0
         self.complete: KeptVersion | None = None
         self.coming: KeptVersion | None = None
         self.waiting: KeptVersion | None = None

@@ -19,20 +19,21 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from dask_hpc.checkpoint.store import variables
-from dask_hpc.checkpoint.store.cells import VALUE
-from dask_hpc.checkpoint.store.manifest import check_label
-from dask_hpc.checkpoint.store.value import Opaque, Unknown, pack, unpack
-from dask_hpc.checkpoint.store.variables import (
+from dask_hpc.checkpoint.store.arrays import (
     Chunks,
     described_array,
     empty_chunk,
     folder_name,
     pack_mapping,
     place_of,
+    places_of,
+    specs_of,
     stored_chunks,
     unpack_mapping,
 )
+from dask_hpc.checkpoint.store.cells import VALUE
+from dask_hpc.checkpoint.store.manifest import check_label
+from dask_hpc.checkpoint.store.value import Opaque, Unknown, pack, unpack
 from dask_hpc.model.errors import InputError, one_line, shown
 
 
@@ -268,7 +269,7 @@ def rebuild(
     blocks: Mapping[str, Any],
     *,
     may_unpickle: bool = False,
-    grids: Mapping[str, variables.Chunks] | None = None,
+    grids: Mapping[str, Chunks] | None = None,
 ) -> Any:
     """Put an item together again. ``grids`` has the chunks of those variables (by place) whose blocks are
     others than those that were described. Raises ``Unknown`` or ``Opaque``."""
@@ -293,11 +294,7 @@ def rebuild(
 def block_specs(label: str, kind: str, meta: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """What each block of an item is to be (see ``cells``), by place."""
     if kind in ARRAYS:
-        return {
-            place: spec
-            for variable in meta["variables"]
-            for place, spec in variables.specs_of(label, variable)
-        }
+        return {place: spec for variable in meta["variables"] for place, spec in specs_of(label, variable)}
     if kind in PARTS:
         places = [str(number) for number in range(meta["partitions"])]
         return {
@@ -356,9 +353,9 @@ def _inside(value: Any, deep: int = 3) -> Iterable[Any]:
 
 def _described_arrays(value: Any, label: str, kind: str, regular: bool) -> Described:
     if kind == "array":
-        place = variables.folder_name(label, ())
+        place = folder_name(label, ())
         dims = [f"dim_{number}" for number in range(value.ndim)]
-        record = variables.described_array(value, place, dims, is_regular=regular)
+        record = described_array(value, place, dims, is_regular=regular)
         meta: dict[str, Any] = {"variables": [record]}
         found = [value]
     else:
@@ -366,11 +363,11 @@ def _described_arrays(value: Any, label: str, kind: str, regular: bool) -> Descr
     sources: dict[str, Source] = {}
     collection, places = [], []
     for record, data in zip(meta["variables"], found, strict=True):
-        there = [place for place, _ in variables.places_of(record)]
+        there = [place for place, _ in places_of(record)]
         if record["chunks"] is None:
             sources |= {place: Plain(data) for place in there}
         elif there:
-            chunks = variables.stored_chunks(record)
+            chunks = stored_chunks(record)
             is_so = record["cells"] is None or chunks == data.chunks
             collection.append(data if is_so else data.rechunk(chunks))
             places.append(tuple(there))

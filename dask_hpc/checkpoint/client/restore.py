@@ -19,14 +19,13 @@ import numpy as np
 
 from dask_hpc import config
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.client.nodes import nodes_of
+from dask_hpc.checkpoint.store.arrays import Chunks, place_of, stored_chunks
 from dask_hpc.checkpoint.store.cells import Reader, Spec
-from dask_hpc.checkpoint.store.files import Files, Missing, Trouble
+from dask_hpc.checkpoint.store.files import Files, Missing
 from dask_hpc.checkpoint.store.items import ARRAYS, PARTS, RESULTS, block_specs, keys_of, rebuild
 from dask_hpc.checkpoint.store.manifest import Item, Manifest
-from dask_hpc.checkpoint.store.seal import Damaged, Key, WrongKey
+from dask_hpc.checkpoint.store.seal import Damaged, Key
 from dask_hpc.checkpoint.store.value import Opaque, Unknown, unpack
-from dask_hpc.checkpoint.store.variables import Chunks, place_of, stored_chunks
 from dask_hpc.checkpoint.store.versions import Versions
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import OnResize
@@ -399,6 +398,19 @@ async def _restored_there(
     raise _none_left(versions, skipped)
 
 
+async def nodes_of(client: Any) -> dict[str, list[str]]:
+    """The addresses of the workers of each node, in order. A node is a host, or a worker on a cluster within
+    one host, unless the configuration ``hpc.node`` says which."""
+    workers = (await client.scheduler.identity())["workers"]
+    hosts: dict[str, list[str]] = defaultdict(list)
+    for address, worker in workers.items():
+        hosts[worker["host"]].append(address)
+    mode = config.settings()["node"]
+    if mode == "host" or (mode == "auto" and len(hosts) > 1):
+        return dict(hosts)
+    return {address: [address] for address in workers}
+
+
 async def _item_there(
     client: Any,
     reader: Reader,
@@ -467,7 +479,7 @@ async def _read_there(
         found |= zip(places, futures, strict=True)
     async for future in as_completed(list(found.values())):
         if future.status != "finished":
-            _raise(await future.exception())
+            await future.result()
     await _hold(client, {one.key: wanted[place].targets for place, one in found.items()}, groups)
     return found
 
@@ -491,18 +503,6 @@ async def _hold(
             for node in nodes
         ]
     await hold(client, chosen)
-
-
-def _raise(error: BaseException) -> None:
-    """What workers raise has classes of their own, as they got our code by value."""
-    ours = {one.__name__: one for one in (Damaged, WrongKey, Opaque)}
-    kind = ours.get(type(error).__name__)
-    if kind is not None:
-        raise kind(str(error))
-    if type(error).__name__ in ("Missing", "Trouble"):
-        words = getattr(error, "strerror", None) or str(error)
-        raise (Missing if type(error).__name__ == "Missing" else Trouble)(getattr(error, "errno", 5), words)
-    raise error
 
 
 def _resized(
