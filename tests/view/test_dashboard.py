@@ -7,8 +7,8 @@ from math import inf
 from unittest.mock import ANY
 
 import pytest
-from distributed import Event
-from distributed.utils_test import captured_logger, gen_cluster, inc
+from distributed import Event, wait
+from distributed.utils_test import captured_logger, div, gen_cluster, inc, varying
 from served_page import fed, get, until_fed
 from small_cluster import blocked, plugin_of, until
 from tornado.httpclient import HTTPClientError
@@ -128,6 +128,24 @@ async def test_what_a_page_is_told(c, s, *workers):
     await until_fed(s, lambda whole: all(job["state"] == "done" for job in whole["jobs"]))
     await m.close()
     assert not await is_there(s, "/hpc-feed")
+
+
+@shown
+async def test_a_job_whose_tasks_raised_has_failed(c, s, *workers):
+    async with await dask_hpc.manage(c) as m:
+        async with dask_hpc.job("fails"):
+            futures = c.map(div, [1] * 4, [0] * 4, pure=False)
+            futures += c.map(inc, range(2), pure=False)
+        await wait(futures)
+        whole = await until_fed(s, lambda whole: whole["jobs"] and whole["jobs"][0]["state"] == "done")
+        (job,) = whole["jobs"]
+        assert (job["failed"], job["finished_tasks"]) == (4, 2)
+        assert any(row[2] == "end" and row[5].endswith("4 of them failed") for row in whole["story"])
+        del futures
+        async with dask_hpc.job("tried again"):
+            future = c.submit(varying([ZeroDivisionError(), 3]), retries=1)
+            assert await future == 3
+        assert [job["failed"] for job in (await m.status())["jobs"]] == [4, 0]
 
 
 @shown

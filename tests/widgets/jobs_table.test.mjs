@@ -50,6 +50,7 @@ test("a job that failed or was cancelled is not done, in any view", () => {
   assert.deepEqual([failed, other, job({ state: "done" }), job()].map(stateOf), ["failed", "cancelled", "done", "running"]);
   assert.deepEqual([failed, other, job({ state: "done" }), job()].map(share), [0, 0.25, 1, null]);
   assert.equal(share(job({ state: "killed", progress: null })), 0);
+  assert.equal(share({ ...failed, finished_tasks: 12 }), 0.75);
   assert.deepEqual(deeds(failed), []);
   const [picture, line] = [new Picture(), new Headline()];
   for (const view of [picture, line]) view.add({ head: { time: 5, state: "on", policy: "p" }, jobs: [failed, other] });

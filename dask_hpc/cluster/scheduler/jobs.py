@@ -223,6 +223,7 @@ class LiveJob:
         "closed",
         "confined",
         "ended",
+        "failed",
         "gate",
         "held",
         "helpers",
@@ -277,6 +278,8 @@ class LiveJob:
         self.helpers: set[str] = set()
         #: whether somebody cancelled it: what still arrives of it is cancelled, too
         self.is_cancelled = False
+        #: its tasks that raised, or need one that did, and were not tried again
+        self.failed: set[Hashable] = set()
         #: why somebody wants it not to start, if so
         self.kept_back = ""
         #: id of the job of the script it belongs to; that of a script's own job is its own

@@ -88,7 +88,10 @@ class ControlLoop:
         if start == "no-worker":
             job.held.pop(key, None)
             job.ready.discard(key)
+        if finish == "erred":
+            job.failed.add(key)
         if finish in compat.UNFINISHED:
+            job.failed.discard(key)
             if key not in job.unfinished:
                 job.owe(key, compat.prefix(compat.find_task(self._scheduler, key)))
             if finish == "no-worker":

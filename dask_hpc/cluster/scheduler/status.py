@@ -141,6 +141,7 @@ class Status:
             "unfinished_tasks": len(job.unfinished),
             **self._performance(job),
             "context": "closed" if job.closed else "open",
+            "failed": len(job.failed),
             "cancelled": job.is_cancelled,
             "reason": job.reason,
             "waiting_because": self._waiting_because(job) if job.state == "waiting" else None,

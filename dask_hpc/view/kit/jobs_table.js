@@ -29,6 +29,7 @@ function isOver(job) {
 export function share(job) {
   const state = stateOf(job);
   if (state === "done") return 1;
+  if (state === "failed" && job.finished_tasks !== undefined) return job.finished_tasks / (job.finished_tasks + job.failed);
   return isEnd(state) ? (job.progress ?? 0) : job.progress;
 }
 
@@ -103,13 +104,16 @@ function render({ model, el }) {
     const [state, part, well] = [stateOf(job), share(job), efficiency(job)];
     const since = job.started ?? job.submitted;
     const percent = `${Math.round((part ?? 0) * 100)} %`;
-    const tasks = job.unfinished_tasks ? countOf(job.unfinished_tasks, "task left", "tasks left") : null;
+    const tasks = [
+      job.unfinished_tasks ? countOf(job.unfinished_tasks, "task left", "tasks left") : null,
+      job.failed ? h("span", { class: "dh-bad" }, countOf(job.failed, "task failed", "tasks failed")) : null,
+    ].filter(Boolean);
     return [
       h("tr", { "data-job": job.id, class: "dh-first" },
         h("td", { title: job.id }, chip, h("b", {}, job.name)),
         h("td", { class: ["failed", "killed"].includes(state) ? "dh-bad" : "" }, state, h("div", { class: "dh-note" }, showDuration((isOver(job) ? job.ended : now) - since))),
         h("td", { class: "dh-n" }, sizeOf(job)),
-        h("td", {}, part === null ? "-" : h("progress", { max: "1", value: String(part), title: percent, "aria-label": `${job.name}: ${percent}` }), h("div", { class: "dh-note" }, tasks)),
+        h("td", {}, part === null ? "-" : h("progress", { max: "1", value: String(part), title: percent, "aria-label": `${job.name}: ${percent}` }), tasks.map((one) => h("div", { class: "dh-note" }, one))),
         h("td", { class: "dh-n" }, showDuration(left(job, now))),
         h("td", { class: "dh-n" }, well === null ? "-" : `${Math.round(well * 100)} %`)),
       h("tr", {}, h("td", { colspan: "6" }, h("div", { class: "dh-row dh-second" },
