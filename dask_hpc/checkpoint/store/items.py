@@ -310,7 +310,6 @@ def block_specs(label: str, kind: str, meta: Mapping[str, Any]) -> dict[str, dic
 
 
 def _kind(value: Any, label: str) -> str:
-    import xarray as xr
     from dask.base import is_dask_collection
     from distributed import Future
 
@@ -382,8 +381,6 @@ def _described_parts(value: Any, label: str, kind: str) -> Described:
 
         meta["empty"] = pack(make_meta(value))
         if value.known_divisions:
-            import pandas as pd
-
             meta["divisions"] = pack(pd.DataFrame({"divisions": list(value.divisions)}))
     places = tuple(map(str, range(value.npartitions)))
     sources = dict(zip(places, map(Held, _flat_keys(value)), strict=True))

@@ -6,8 +6,6 @@ it may be unpickled, since that runs what it says.
 
 Arrays are not copied on their way in, and their bytes are those of the array on their way out: read into
 memory that may be written, they are again arrays that may be written.
-
-Workers get this module by value: it imports nothing of ours.
 """
 
 import math

@@ -335,7 +335,7 @@ class Agent(WorkerPlugin):
     # what others want done with blocks
 
     async def run(self, call: bytes, content: str = "", key: Hashable = None) -> dict[str, Any]:
-        """Call a function, pickled by value, with the value of a copy or of a result, in a thread. Its
+        """Call a function with the value of a copy or of a result, in a thread. Its
         ``result``, which has to be plain, or the ``error``."""
         async with self._calls_at_once:
             try:
