@@ -39,7 +39,7 @@ class InSituAnalysis:
         return Analysis(name=name, time=self.time, memory=self.memory, serial=float(is_serial))
 
 
-class Wishes(TypedDict, total=False):
+class AnalysisWishes(TypedDict, total=False):
     """What may be said of an analysis: see ``InSituPipeline.whole``."""
 
     variables: Any
@@ -52,10 +52,10 @@ class Wishes(TypedDict, total=False):
 
 
 def make_analysis(
-    function: Any, *, per_block: bool = False, combine: Any = None, **wishes: Unpack[Wishes]
+    function: Any, *, per_block: bool = False, combine: Any = None, **wishes: Unpack[AnalysisWishes]
 ) -> InSituAnalysis:
     """A declaration, checked as far as it can be without a state. Raises ``InputError``."""
-    if unknown := wishes.keys() - Wishes.__annotations__.keys():
+    if unknown := wishes.keys() - AnalysisWishes.__annotations__.keys():
         raise TypeError(f"an analysis has no {', '.join(sorted(unknown))}")
     if not callable(function):
         raise InputError("analysis", f"found {shown(function)}", "a function of a Dataset")

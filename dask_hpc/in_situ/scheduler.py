@@ -24,7 +24,7 @@ _STATES = ("running", "done", "failed")
 _HUGE = 1e18
 
 
-class Pipelines:
+class KnownPipelines:
     """The newest pipelines, by the id that each has made for itself."""
 
     def __init__(self, context: Context) -> None:

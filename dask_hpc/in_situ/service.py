@@ -5,7 +5,7 @@ from typing import Any
 
 from dask_hpc.cluster.scheduler.leaving import Leaving
 from dask_hpc.cluster.scheduler.service import Context, Samples, Service
-from dask_hpc.in_situ.scheduler import Pipelines
+from dask_hpc.in_situ.scheduler import KnownPipelines
 from dask_hpc.policy import Policy
 
 
@@ -32,7 +32,7 @@ class PipelineService(Service):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._pipelines = Pipelines(context)
+        self._pipelines = KnownPipelines(context)
         self._written: tuple[Policy | None, str] = (None, "")
 
     def hears_who_leaves(self) -> bool:
@@ -46,8 +46,9 @@ class PipelineService(Service):
     def told(
         self, id: Any = None, client_id: Any = None, status: Any = None, news: Any = ()
     ) -> dict[str, Any]:
-        """An in situ pipeline says how it goes: see ``Pipelines``. The answer is what it is to decide by, the
-        policy in force as YAML, None if nothing is to be changed; and the workers that it is to leave."""
+        """An in situ pipeline says how it goes: see ``KnownPipelines``. The answer is what it is to
+        decide by, the policy in force as YAML, None if nothing is to be changed; and the workers that it is
+        to leave."""
         context = self.context
         self._pipelines.told(id, client_id, status, news)
         decides = context.is_on and not context.is_paused

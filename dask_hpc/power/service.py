@@ -15,8 +15,8 @@ from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.model.story import Happening, explain_levers
 from dask_hpc.model.units import count_nodes, show_large
 from dask_hpc.policy import Policy
-from dask_hpc.power.scheduler.levers import WHY, Levers
-from dask_hpc.power.scheduler.status import PowerTrace, Sample
+from dask_hpc.power.scheduler.levers import WHY, PowerLevers
+from dask_hpc.power.scheduler.status import LiveTrace, Sample
 from dask_hpc.power.scheduler.watch import PowerWatch
 
 _MOST = 2_000  # samples in one answer: who is far behind asks again
@@ -47,12 +47,12 @@ class PowerService(Service):
     parts = {"power": "power_now"}
     feed_key = "power"
     hold_reason = WHY
-    levers: Levers
+    levers: PowerLevers
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         #: how power was, for as long as somebody observes it
-        self.trace = PowerTrace()
+        self.trace = LiveTrace()
         self.watch = PowerWatch(context, self.trace)
         #: what the policy last said of the corridor
         self.verdict: Verdict | None = None
@@ -63,7 +63,7 @@ class PowerService(Service):
     def begin(self) -> None:
         """Levers anew."""
         self.verdict, self._policy = None, self.context.policy
-        self.levers = Levers(self.context)
+        self.levers = PowerLevers(self.context)
         self.watch.begin(self.levers)
         self.watch.adjust()
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from dask_hpc.in_situ.client.measured import (
     SIMULATION,
     Fetched,
-    Measurements,
     ObservedIteration,
     PartCost,
+    PipelineCosts,
     Timing,
     cost,
     fitted,
@@ -103,7 +103,7 @@ def observed(scale=1.0, moves=()):
 
 def test_the_planners_formula_gives_what_was_measured():
     partition = divided(["in"], ["out"])
-    found = Measurements([Analysis(name="out", time=9, memory=400)])
+    found = PipelineCosts([Analysis(name="out", time=9, memory=400)])
     assert found.phases is None
     (before,) = found.analyses(["out"])
     assert before.time == 9  # as declared
@@ -121,7 +121,7 @@ def test_the_planners_formula_gives_what_was_measured():
 
 
 def test_another_partition_begins_with_what_parts_cost():
-    found = Measurements()
+    found = PipelineCosts()
     found.add(observed(), MACHINE, divided(["in", "out"]))
     known = found.analyses(["in", "out"])
     assert found.bandwidth == inf
@@ -132,4 +132,4 @@ def test_another_partition_begins_with_what_parts_cost():
 
 
 def test_an_unknown_analysis_costs_nothing():
-    assert Measurements().analyses(["new"]) == (Analysis(name="new", time=0.0),)
+    assert PipelineCosts().analyses(["new"]) == (Analysis(name="new", time=0.0),)

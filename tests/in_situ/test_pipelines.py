@@ -10,7 +10,7 @@ from small_cluster import cluster2, plugin_of
 
 import dask_hpc
 from dask_hpc.cluster.request import ask
-from dask_hpc.in_situ.scheduler import KEPT, MOST, Pipelines, read_status
+from dask_hpc.in_situ.scheduler import KEPT, MOST, KnownPipelines, read_status
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.in_situ import Partition, Phases, tell_iteration, tell_partition
 from dask_hpc.policy import Policy
@@ -71,7 +71,7 @@ CONTEXT = SimpleNamespace(tell=lambda *words: None, scheduler=SimpleNamespace(cl
 
 
 def test_only_the_newest_are_kept_and_those_that_run_are_kept_longest():
-    pipelines = Pipelines(CONTEXT)
+    pipelines = KnownPipelines(CONTEXT)
     pipelines.told("runs", "c", status(name="runs"), ())
     for number in range(KEPT + 5):
         pipelines.told(str(number), "c", status(state="done"), ())
@@ -117,4 +117,4 @@ def test_nothing_but_a_status_is_taken_for_one(found):
 @pytest.mark.parametrize("news", ["words", [["gossip", "words"]], [["placement"]], [["placement", 3]]])
 def test_news_are_checked_too(news):
     with pytest.raises(InputError, match="news"):
-        Pipelines(CONTEXT).told("1", "c", status(), news)
+        KnownPipelines(CONTEXT).told("1", "c", status(), news)

@@ -14,7 +14,7 @@ from dask_hpc.model import power as corridor_signal
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.power import Corridor
 from dask_hpc.power.scheduler import corridor_source
-from dask_hpc.power.scheduler.corridor_source import FollowedFile, FollowedSignal, in_words
+from dask_hpc.power.scheduler.corridor_source import FollowedFile, FollowedSignal
 
 QUICK = {
     "hpc.policy": "power-corridor",
@@ -111,8 +111,8 @@ def test_times_in_a_file_are_on_the_clock_of_control_or_dates(tmp_path):
 
 
 def test_in_words():
-    assert in_words(Corridor.constant(0, 1500)) == "at most 1.5 kW"
-    assert in_words(Corridor(((0, 1, 2), (5, 3, 4)))) == "1 W to 2 W, from 5.0 s on 3 W to 4 W"
+    assert Corridor.constant(0, 1500).in_words() == "at most 1.5 kW"
+    assert Corridor(((0, 1, 2), (5, 3, 4))).in_words() == "1 W to 2 W, from 5.0 s on 3 W to 4 W"
 
 
 # the signal
@@ -140,7 +140,7 @@ def signals(monkeypatch):
     found = [
         EntryPoint(name, f"{__name__}:{name}", corridor_signal.GROUP) for name in ("price", "grows", "fails")
     ]
-    found += [EntryPoint("odd", f"{__name__}:in_words", corridor_signal.GROUP)]
+    found += [EntryPoint("odd", f"{__name__}:put", corridor_signal.GROUP)]
     found += [EntryPoint("text", "builtins:str", corridor_signal.GROUP)]
     monkeypatch.setattr(corridor_signal, "entry_points", lambda group: found)
 

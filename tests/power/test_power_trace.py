@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.power import PowerRange, PowerView
-from dask_hpc.power.scheduler.status import PowerTrace
+from dask_hpc.power.scheduler.status import LiveTrace
 
 
 def traced(samples, **how):
-    trace = PowerTrace(**how)
+    trace = LiveTrace(**how)
     for time, watts, lower, upper in samples:
         trace.add(time, PowerView(watts), lower, upper)
     return trace
@@ -43,7 +43,7 @@ def test_a_reader_comes_back_for_what_is_new():
 
 
 def test_a_sample_carries_what_was_known():
-    trace = PowerTrace()
+    trace = LiveTrace()
     assert trace.last is None
     trace.add(1.0, PowerView(7.0, "measured", 0.5, forecast=PowerRange(6, 8), doubt="frozen"))
     assert trace.last == (1.0, 7.0, 0.0, inf, (6, 8), "measured", 0.5, "frozen")

@@ -46,7 +46,7 @@ async def test_nothing_is_there_without_a_power_strategy(c, s, a, b):
         await a.heartbeat()
         assert NAME not in a.plugins and KEY not in a.metrics and KEY not in s.workers[a.address].metrics
         watch = watch_of(s)
-        assert watch._timer is None and watch.sight is None and watch.source is None
+        assert not watch._timer.is_set and watch.sight is None and watch.source is None
         assert view_of(s) is None and power_of(s).trace.count == 0
         assert (await manager.status())["power"] is None
 
@@ -329,7 +329,7 @@ async def test_errors_of_ours_end_the_watch_and_it_can_begin_anew(c, s, a, b):
         power_of(s).watch.sight.meter.look = None  # every look fails from now on
         await async_poll_for(lambda: not plugin.is_on, 10)
         await async_poll_for(lambda: NAME not in a.plugins and view_of(s) is None, 10)
-        assert power_of(s).watch._timer is None
+        assert not power_of(s).watch._timer.is_set
         await manager.set("power-corridor")  # which switches control on again
         await looks(s, 2)
         await async_poll_for(lambda: NAME in a.plugins, 10)

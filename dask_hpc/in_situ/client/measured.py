@@ -156,7 +156,7 @@ def _together(costs: Mapping[str, PartCost], cores: float) -> float:
     return sum(one.stays + one.spreads / cores for one in costs.values())
 
 
-class Measurements:
+class PipelineCosts:
     """The last iterations of a pipeline, and what they say of its parts."""
 
     def __init__(self, declared: Iterable[Analysis] = ()) -> None:

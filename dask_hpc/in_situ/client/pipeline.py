@@ -15,7 +15,7 @@ import dask
 import xarray as xr
 from distributed import Client
 
-from dask_hpc.in_situ.analysis import InSituAnalysis, Wishes, make_analysis, read_analyses
+from dask_hpc.in_situ.analysis import AnalysisWishes, InSituAnalysis, make_analysis, read_analyses
 from dask_hpc.in_situ.blocks import make_grid, make_halo
 from dask_hpc.in_situ.client.iteration import Submitted, Submitter
 from dask_hpc.in_situ.client.job import PipelineDiary, PipelineJob, read_request
@@ -128,14 +128,14 @@ class InSituPipeline:
     def per_block(
         function: Callable[[xr.Dataset], Any],
         combine: Callable[[list[Any]], Any] | None = None,
-        **wishes: Unpack[Wishes],
+        **wishes: Unpack[AnalysisWishes],
     ) -> InSituAnalysis:
         """An analysis of each block, where it is. ``combine`` makes one result of the list of those of all
         blocks, in order; without it, the list is the result. See ``whole`` for the rest."""
         return make_analysis(function, per_block=True, combine=combine, **wishes)
 
     @staticmethod
-    def whole(function: Callable[[xr.Dataset], Any], **wishes: Unpack[Wishes]) -> InSituAnalysis:
+    def whole(function: Callable[[xr.Dataset], Any], **wishes: Unpack[AnalysisWishes]) -> InSituAnalysis:
         """An analysis of the whole state.
 
         variables  it sees, and moves, only these; by default all

@@ -21,7 +21,7 @@ from dask_hpc.cluster.request import is_managed
 from dask_hpc.in_situ.analysis import InSituAnalysis
 from dask_hpc.in_situ.client.iteration import Finished, Orders, Running
 from dask_hpc.in_situ.client.job import PipelineDiary, PipelineJob
-from dask_hpc.in_situ.client.measured import Measurements, Observer
+from dask_hpc.in_situ.client.measured import Observer, PipelineCosts
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.in_situ import EqualNodes, Mode, Partition, PartitionProblem, PipelineView
 from dask_hpc.model.node import Nodes
@@ -136,7 +136,7 @@ class Auto:
         self._is_paused = False
         wholes = [name for name, one in steered.analyses.items() if not one.per_block]
         self._observer = Observer(wholes)
-        self._measured = Measurements(one.declared(name) for name, one in steered.analyses.items())
+        self._measured = PipelineCosts(one.declared(name) for name, one in steered.analyses.items())
         self._pressure = BackPressure(self._rules())
         self._machine: PipelineMachine | None = None
         self._job: PipelineJob | None = None

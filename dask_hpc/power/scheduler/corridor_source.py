@@ -16,6 +16,7 @@ from stat import S_ISREG
 from time import time
 from typing import Any
 
+from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.power import PREFIX, Corridor, CorridorSignal
 from dask_hpc.model.units import parse_duration
@@ -118,24 +119,21 @@ class FollowedSignal:
 
 
 class CorridorSource:
-    """Follows what one policy says, and looks ``every`` so many seconds. ``tell`` adds to the story,
-    ``changed`` hears of a new corridor."""
+    """Follows what one policy says, and looks ``every`` so many seconds. ``changed`` hears of a new
+    corridor."""
 
     def __init__(
         self,
-        loop: Any,
+        context: Context,
         follow: str,
-        clock: Callable[[], float],
-        tell: Callable[[str, str], None],
         changed: Callable[[], None],
         every: float = 1.0,
     ) -> None:
         self.follow = follow
-        self._loop = loop
-        self._tell = tell
+        self._context = context
         self._changed = changed
         self._every = every
-        self._timer: Any = None
+        self._timer = Timer(context, "a look at the corridor", self.look)
         #: what was followed last; None until something usable was found
         self.corridor: Corridor | None = None
         self._told: Corridor | None = None
@@ -146,26 +144,23 @@ class CorridorSource:
         self._is_over = False
         name = follow.removeprefix(PREFIX)
         self._followed: FollowedFile | FollowedSignal = (
-            FollowedFile(follow, time() - clock()) if name == follow else FollowedSignal(name)
+            FollowedFile(follow, time() - context.clock()) if name == follow else FollowedSignal(name)
         )
 
     def look(self) -> None:
         """Begin to look; the next look comes some time after the answer, so one that stalls is the last."""
-        self._timer = None
         if not self._is_over:
-            aside(self._loop, self._followed.look, self._seen)
+            aside(self._context.scheduler.loop, self._followed.look, self._seen)
 
     def close(self) -> None:
         """It is of no interest any more."""
         self._is_over = True
-        if self._timer is not None:
-            self._loop.remove_timeout(self._timer)
-            self._timer = None
+        self._timer.stop()
 
     def _seen(self, found: Corridor | None, problem: Exception | None) -> None:
         if self._is_over:
             return
-        self._timer = self._loop.call_later(self._every, self.look)
+        self._timer.set(self._every)
         if problem is not None:
             self._refuse(problem)
             return
@@ -173,11 +168,13 @@ class CorridorSource:
         if found is not None and found != self.corridor:
             if was_refused or self._is_worth_telling(found):
                 self._told = found
-                self._tell("new-corridor", f"{self.follow} says {found.in_words()}")
+                self._context.tell("new-corridor", f"{self.follow} says {found.in_words()}")
             self.corridor = found
             self._changed()
         elif was_refused:
-            self._tell("new-corridor", f"{self.follow} can be used again, and says what it said before")
+            self._context.tell(
+                "new-corridor", f"{self.follow} can be used again, and says what it said before"
+            )
 
     def _refuse(self, problem: Exception) -> None:
         self.refused += 1
@@ -185,7 +182,7 @@ class CorridorSource:
         words = one_line(str(problem) if is_input else f"{self.follow}: {type(problem).__name__}: {problem}")
         if words != self.problem:
             self.problem = words
-            self._tell("corridor-refused", f"{words}; {self._instead}")
+            self._context.tell("corridor-refused", f"{words}; {self._instead}")
 
     def _is_worth_telling(self, found: Corridor) -> bool:
         """A signal may change a little every second: that is no news."""

@@ -175,13 +175,13 @@ _PATIENCE = 5.0  # seconds that a disk has when control ends
 class JobPowers:
     """Knows the jobs of one control loop, and remembers them for others if there is a ``path``."""
 
-    def __init__(self, loop: Any, control: Context, path: Path | None) -> None:
-        self._loop = loop
-        self._control = control
+    def __init__(self, context: Context, path: Path | None) -> None:
+        self._loop = context.scheduler.loop
+        self._control = context
         self.history = PowerHistory(path)
         self._writing: asyncio.Future[None] | None = None
         if path is not None:
-            aside(loop, self.history.read, self._read)
+            aside(self._loop, self.history.read, self._read)
 
     def now(self, levels: Levels, idle: float, active: PowerRange) -> dict[str, PowerRange]:
         """Of the jobs that run or wait. Nothing known of one that waits: the worst that is possible."""

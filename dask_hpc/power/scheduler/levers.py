@@ -93,7 +93,7 @@ _NAMED = 3  # nodes that cannot be held, in the story
 _MISSED = 3.0  # intervals without a word, after which a cluster object is not adapted any more
 
 
-class Levers:
+class PowerLevers:
     """What is done about power beside starts and sizes, while control is on."""
 
     def __init__(self, context: Context) -> None:

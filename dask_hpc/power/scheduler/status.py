@@ -34,7 +34,7 @@ class Sample(NamedTuple):
         return self.source + doubt
 
 
-class PowerTrace:
+class LiveTrace:
     """The newest samples and excursions, and figures over all of them.
 
     An excursion is from a sample outside the corridor to the next one inside. It counts as a violation

@@ -11,7 +11,7 @@ from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
-from dask_hpc.cluster.scheduler.service import Context
+from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.cluster.scheduler.worker_setting import WorkerSetting
 from dask_hpc.model.node import Nodes
 from dask_hpc.model.power import Corridor, PowerView
@@ -19,10 +19,10 @@ from dask_hpc.policy import Policy
 from dask_hpc.power.scheduler.corridor_source import CorridorSource
 from dask_hpc.power.scheduler.forecasts import LiveForecasts
 from dask_hpc.power.scheduler.job_power import JobPowers, default_path
-from dask_hpc.power.scheduler.levers import Levers
+from dask_hpc.power.scheduler.levers import PowerLevers
 from dask_hpc.power.scheduler.meters import Meter, NodeUse, SimulatedMeter, WorkerMeter
 from dask_hpc.power.scheduler.sight import NodeReading, Sight, in_doubt, total
-from dask_hpc.power.scheduler.status import PowerTrace
+from dask_hpc.power.scheduler.status import LiveTrace
 from dask_hpc.power.worker.plugin import NAME, PowerPlugin
 
 _SAMPLE = 100  # tasks that stand for all of those that are queued, or on one worker
@@ -75,9 +75,9 @@ class PowerWatch:
     """One per managed cluster. ``trace`` keeps what was."""
 
     jobs: JobPowers
-    levers: Levers
+    levers: PowerLevers
 
-    def __init__(self, context: Context, trace: PowerTrace) -> None:
+    def __init__(self, context: Context, trace: LiveTrace) -> None:
         self._control = context
         self._scheduler = context.scheduler
         self._trace = trace
@@ -86,7 +86,7 @@ class PowerWatch:
         self.source: CorridorSource | None = None
         self._meters = worker_meters(context)
         self._forecasting: LiveForecasts | None = None
-        self._timer: Any = None
+        self._timer = Timer(context, "a look at power", self._tick)
         #: when the next look is
         self._due = 0.0
         self._seen_at = -1.0
@@ -96,10 +96,10 @@ class PowerWatch:
 
     # from when to when
 
-    def begin(self, levers: Levers) -> None:
+    def begin(self, levers: PowerLevers) -> None:
         """Jobs and nodes are known anew."""
         self.levers = levers
-        self.jobs = JobPowers(self._scheduler.loop, self._control, None)
+        self.jobs = JobPowers(self._control, None)
         self.adjust()
 
     def adjust(self) -> None:
@@ -115,9 +115,7 @@ class PowerWatch:
             self.source = None
         if follow and self.source is None:
             every = min(_FOLLOW, control.settings["power-interval"])
-            self.source = CorridorSource(
-                self._scheduler.loop, follow, control.clock, control.tell, self._corridor_changes, every
-            )
+            self.source = CorridorSource(control, follow, self._corridor_changes, every)
             self.source.look()
         if self.sight is None:
             self._start()
@@ -151,9 +149,7 @@ class PowerWatch:
         await self.jobs.settle()
 
     def _stop(self) -> None:
-        if self._timer is not None:
-            self._scheduler.loop.remove_timeout(self._timer)
-            self._timer = None
+        self._timer.stop()
         if self.source is not None:
             self.source.close()
         self._forecast(False)
@@ -175,7 +171,7 @@ class PowerWatch:
         is_made_up = isinstance(meter, SimulatedMeter)
         if path == "default":  # what was made up says nothing about real jobs
             path = None if is_made_up else default_path()
-        self.jobs = JobPowers(self._scheduler.loop, control, None if path is None else Path(path))
+        self.jobs = JobPowers(control, None if path is None else Path(path))
         if not is_made_up:
             has_sensors = control.settings["power-meter"] == "auto"
             self._meters.set((control.settings["power-interval"], self._measured, has_sensors))
@@ -198,22 +194,18 @@ class PowerWatch:
     # once a second
 
     def _tick(self) -> None:
-        self._timer = None
         try:
             self._look()
-        except Exception as error:
-            self._control.count_error("a look at power", error)
-        if self.sight is not None:
-            self._look_in(self._control.settings["power-interval"])
+        finally:
+            if self.sight is not None:
+                self._look_in(self._control.settings["power-interval"])
 
     def _look_in(self, seconds: float) -> None:
         """The next look comes then, or sooner if the corridor changes before."""
         now, corridor = self._control.clock(), self.corridor
         steps = () if corridor is None else corridor.coming(now, now + seconds)
-        if self._timer is not None:
-            self._scheduler.loop.remove_timeout(self._timer)
         self._due = steps[0][0] if steps else now + seconds
-        self._timer = self._scheduler.loop.call_later(max(self._due - now, 0.0), self._tick)
+        self._timer.set(max(self._due - now, 0.0))
 
     def _look(self) -> None:
         control = self._control
