@@ -372,7 +372,9 @@ class Engine:
         companion = life.companion
         if companion is None:
             for service in self._services:
-                companion = life.companion = service.accompany(life) or companion
+                found = service.accompany(life)
+                if found is not None:
+                    life.companion = companion = found
         is_alone = companion is None and not job.resizable
         if arrival.application is None and is_alone and start.nodes == job.nodes:
             self._run_undisturbed(life, running)
