@@ -1,6 +1,7 @@
 """The structural rule: imports point up the table of rooms, and one file alone knows the insides of Dask."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -146,6 +147,16 @@ def parsed(folder: Path, package: str) -> Iterator[tuple[str, ast.AST]]:
 
 def test_imports_point_up():
     assert [found for file in parsed(ROOT, "dask_hpc") for found in wrong_imports(*file)] == []
+
+
+def test_the_scheduler_names_no_service():
+    """They join through the contract, ``cluster.scheduler.service``."""
+    name = re.compile(
+        r"\b_?(power|lanes?|bridges?|in_situ|pipelines?|checkpoints?|rescue|protect\w*|corridor)\b", re.I
+    )
+    files = sorted((ROOT / "dask_hpc" / "cluster" / "scheduler").glob("*.py"))
+    lines = [(file.name, line) for file in files for line in file.read_text().splitlines()]
+    assert files and [(file, line) for file, line in lines if name.search(line)] == []
 
 
 def test_only_compat_knows_the_insides_of_dask():

@@ -5,18 +5,20 @@ import pickle
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distributed import Client, Future
 from distributed.deploy import Cluster
 
 from dask_hpc import config
-from dask_hpc.cluster.client.watch import Watch, watch_of
 from dask_hpc.cluster.request import ask, ask_of_job
 from dask_hpc.cluster.scheduler.plugin import HpcPlugin
 from dask_hpc.display import mimebundle
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.policy import Policy
+
+if TYPE_CHECKING:
+    from dask_hpc.cluster.client.watch import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -138,8 +140,10 @@ class Manager:
         return self._sync(self._ask, "hpc_feed", story=story, power=power, jobs=jobs, parts=list(parts))
 
     @property
-    def watch(self) -> Watch:
+    def watch(self) -> "Watch":
         """The course of the cluster, kept up to date for those who follow it: see ``Watch``."""
+        from dask_hpc.cluster.client.watch import watch_of  # a cluster can be managed without the room view
+
         return watch_of(self._client)
 
     def why(self, number: int) -> Any:

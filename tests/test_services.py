@@ -1,0 +1,34 @@
+"""A service's package can be taken away: everything else is imported, and jobs run."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys
+sys.modules["dask_hpc.{room}"] = None
+import dask_hpc
+from dask.distributed import Client, LocalCluster
+
+with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+    with Client(cluster) as client, dask_hpc.manage(client, "easy-backfill") as manager:
+        with dask_hpc.job("a", nodes=1, min_nodes=1, max_nodes=2):
+            futures = client.map(lambda i: i + 1, range(8))
+        assert client.gather(futures) == list(range(1, 9))
+        status = manager.status()
+        assert status["state"] == "on" and not status["errors"], status
+        assert [job["name"] for job in status["jobs"]] == ["a"]
+        manager.snapshot()
+print("ran")
+"""
+
+
+@pytest.mark.parametrize(
+    "room", ["power", "checkpoint", "in_situ", "bridge", "lanes", "redistribution", "view"]
+)
+def test_a_job_runs_without_a_service(room):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(room=room)], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.endswith("ran\n"), done.stderr[-2000:]
