@@ -152,6 +152,7 @@ from dask_hpc.dask.workers import (
     filter_worker_status,
     forget_old_needs,
     has_actors,
+    has_shuffles,
     hear,
     hear_no_more,
     is_closing,

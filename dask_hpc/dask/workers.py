@@ -104,11 +104,18 @@ def tell_worker_status(scheduler: Any, address: str, status: str) -> None:
         scheduler.stream_comms[address].send(message)
 
 
+def has_shuffles(scheduler: Any) -> bool:
+    """Whether the scheduler has Dask's shuffles (P2P), an extension that one may leave out."""
+    return "shuffle_get_or_create" in scheduler.handlers
+
+
 def keep_out_of_shuffles(scheduler: Any, held: Callable[[], Iterable[str]]) -> Callable[[], None]:
     """Shuffles (P2P) that begin give no work to held workers; Dask would count them in. Gives a function
     that ends this."""
     name = "shuffle_get_or_create"
-    theirs = scheduler.handlers[name]
+    theirs = scheduler.handlers.get(name)
+    if theirs is None:  # a scheduler without Dask's shuffles
+        return lambda: None
 
     def handler(shuffle_id: str, **rest: Any) -> Any:
         barrier = scheduler.tasks.get(barrier_key(ShuffleId(shuffle_id)))

@@ -50,6 +50,8 @@ class Holds:
         self.stuck: dict[Hashable, None] = {}
         self._timer = Timer(context, "a hold", self._look)
         self.mover = compat.TaskMover(scheduler)
+        if not compat.has_shuffles(scheduler):
+            context.tell("warning", "this scheduler has no shuffles of Dask's: nothing is done for them")
         self._end_filter = compat.filter_worker_status(scheduler, self._worker_says)
         self._end_shuffles = compat.keep_out_of_shuffles(scheduler, lambda: self.reasons)
 

@@ -55,6 +55,7 @@ class HpcPlugin(Management, SchedulerPlugin):
         self._given = (policy, policy_name)
         self._settings = settings
         self._ends: dict[str, float] = {}
+        self._is_whole = False  # whether ``start`` has come to its end
 
     async def start(self, scheduler: Any) -> None:
         """Take over. Nothing here waits, so no event can slip in before Dask knows this plugin."""
@@ -77,6 +78,7 @@ class HpcPlugin(Management, SchedulerPlugin):
         self._metrics.show()
         if not context.is_dry:
             self.farewells.start()
+        self._is_whole = True
 
     async def stop(self) -> None:
         """Let go of everything and leave the scheduler, and its workers, without a trace."""
@@ -207,6 +209,8 @@ class HpcPlugin(Management, SchedulerPlugin):
 
     async def close(self) -> None:
         """The scheduler closes: leave no timer behind."""
+        if not self._is_whole:
+            return
         self.timeout.stop()
         self._metrics.hide()
         await self.control.settle()
