@@ -1,11 +1,13 @@
 """The command line: ``dask-hpc`` and the same commands as ``dask hpc``."""
 
 import sys
+from importlib import import_module
+from typing import Any
 
 import click
 
 from dask_hpc import __version__
-from dask_hpc.cli.group import LazyGroup
+from dask_hpc.cli.group import one_line_complaints
 
 __all__ = ["cli", "main"]
 
@@ -25,11 +27,53 @@ COMMANDS = {
 }
 
 
+class Commands(click.Group):
+    """Imports a command only when it is run.
+
+    Whatever goes wrong with the input, here or in a command below, becomes a ``Complaint``. That
+    happens in ``make_context`` and ``invoke``, not in ``main``, because ``main`` is not ours when we
+    run as ``dask hpc``.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Command names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"dask_hpc.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table, so that --help imports none."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the commands there are when there is no such one."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            ctx.fail(f"No such command {name!r}; there are: {', '.join(COMMANDS)}.")
+        return super().resolve_command(ctx, args)
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """As click does it, with complaints of one line."""
+        with one_line_complaints():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does it, with complaints of one line."""
+        with one_line_complaints():
+            return super().invoke(ctx)
+
+
 @click.group(
     "hpc",
-    cls=LazyGroup,
-    package="dask_hpc.cli",
-    table=COMMANDS,
+    cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

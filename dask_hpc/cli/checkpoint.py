@@ -1,6 +1,5 @@
 """``dask-hpc checkpoint``: what is in a store of checkpoints, whether it is intact, and what is old."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -12,7 +11,7 @@ from dask_hpc.checkpoint.store.files import Files, Missing, Trouble
 from dask_hpc.checkpoint.store.manifest import Manifest
 from dask_hpc.checkpoint.store.seal import Damaged, Key, WrongKey
 from dask_hpc.checkpoint.store.versions import Versions, names_in
-from dask_hpc.cli.terminal import print_table
+from dask_hpc.cli.terminal import print_json, print_table
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.units import show_bytes
 
@@ -50,7 +49,7 @@ def list_(store: str, name: str | None, key: str | None, as_json: bool) -> None:
             for number in versions.numbers():
                 rows.append({"name": versions.name, "version": number} | _state(versions, number))
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     heads = ("name", "version", "step", "written", "items", "size", "state")
     table = [
@@ -98,7 +97,7 @@ def show(store: str, name: str | None, number: int | None, key: str | None, as_j
         for label, item in manifest.items.items()
     ]
     if as_json:
-        _print_json(_described(manifest) | {"items": items, "token": manifest.token})
+        print_json(_described(manifest) | {"items": items, "token": manifest.token})
         return
     click.echo(
         f"{manifest.name} version {manifest.version}: step {_or_dash(manifest.step)}, "
@@ -145,7 +144,7 @@ def verify(store: str, name: str | None, number: int | None, key: str | None, as
     if not looked_at:
         raise InputError("version", f"found {number}", "a version that is there")
     if as_json:
-        _print_json({"versions": looked_at, "problems": found})
+        print_json({"versions": looked_at, "problems": found})
     else:
         for problem in found:
             click.echo(problem)
@@ -173,7 +172,7 @@ def prune(store: str, name: str | None, keep: int, key: str | None, as_json: boo
         for versions in _chosen(store, name, key):
             gone += [{"name": versions.name, "version": one} for one in versions.prune(keep)]
     if as_json:
-        _print_json(gone)
+        print_json(gone)
         return
     for one in gone:
         click.echo(f"{one['name']} version {one['version']} is deleted")
@@ -260,7 +259,3 @@ def _plain_words() -> Iterator[None]:
         raise InputError("--key", str(error)) from None
     except Damaged as error:
         raise InputError("STORE", str(error)) from None
-
-
-def _print_json(data: Any) -> None:
-    click.echo(json.dumps(data, indent=2, allow_nan=False))

@@ -1,13 +1,12 @@
 """``dask-hpc reproduce``: published against ours, claim by claim."""
 
-import json
 import math
 from typing import Any
 
 import click
 
 from dask_hpc.cli.simulate import cluster_client
-from dask_hpc.cli.terminal import print_table, progress_bar
+from dask_hpc.cli.terminal import finite, print_json, print_table, progress_bar
 from dask_hpc.model.errors import InputError
 from dask_hpc.reproduce import EXPERIMENTS, Experiment, experiment
 
@@ -47,7 +46,7 @@ def reproduce(name: str | None, as_json: bool, seeds: int | None, cluster: str |
 def _list(as_json: bool) -> None:
     if as_json:
         keys = ("name", "source", "summary", "simulations", "seeds")
-        _print_json([{key: getattr(one, key) for key in keys} for one in EXPERIMENTS.values()])
+        print_json([{key: getattr(one, key) for key in keys} for one in EXPERIMENTS.values()])
         return
     rows = [(one.name, one.seeds or "-", one.summary, one.source) for one in EXPERIMENTS.values()]
     print_table(("name", "seeds", "summary", "source"), rows)
@@ -59,7 +58,7 @@ def _run(chosen: Experiment, seeds: int, cluster: str | None, as_json: bool) -> 
     with cluster_client(cluster) as client, progress_bar("simulations", chosen.total(seeds)) as bar:
         outcome = chosen.run(Bench(seeds, client, bar))
     if as_json:
-        _print_json(
+        print_json(
             {
                 "experiment": chosen.name,
                 "source": chosen.source,
@@ -69,8 +68,8 @@ def _run(chosen: Experiment, seeds: int, cluster: str | None, as_json: bool) -> 
                 "beside": [
                     {
                         "figure": one.figure,
-                        "ours": _number(one.ours),
-                        "interval": _number(one.half_width),
+                        "ours": finite(one.ours),
+                        "interval": finite(one.half_width),
                         "unit": one.unit,
                         "note": one.note,
                     }
@@ -103,19 +102,14 @@ def _claim_data(one: Any) -> dict[str, Any]:
     return {
         "claim": one.claim,
         "published": one.published,
-        "ours": _number(one.ours),
-        "low": _number(one.low),
-        "high": _number(one.high),
+        "ours": finite(one.ours),
+        "low": finite(one.low),
+        "high": finite(one.high),
         "reached": one.reached,
         "note": one.note,
         "unit": one.unit,
-        "interval": _number(one.half_width),
+        "interval": finite(one.half_width),
     }
-
-
-def _number(value: float) -> float | None:
-    """JSON knows neither infinity (a band without this bound) nor nan (no interval)."""
-    return float(value) if math.isfinite(value) else None
 
 
 def _value(value: float | str, unit: str, half_width: float = math.nan) -> str:
@@ -135,7 +129,3 @@ def _band(low: float, high: float) -> str:
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def _print_json(data: Any) -> None:
-    click.echo(json.dumps(data, indent=2, allow_nan=False))
