@@ -51,7 +51,7 @@ def test_the_corridor_moves_twice_and_is_kept(tmp_path):
     assert of > 15 and inside >= 0.95 * of, done.stdout
     assert any("  shrink  " in line for line in lines) and any("  grow  " in line for line in lines)
     page = report.read_text()
-    assert "simulated power" in page and ",480,800]" in page
+    assert "simulated power" in page and ",480.0,800.0," in page
     assert "http://" not in page
 
 
