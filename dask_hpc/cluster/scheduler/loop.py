@@ -295,9 +295,9 @@ class ControlLoop:
             return
         self._is_released = True
         context = self._context
-        self.hand_overs.close()
-        context.each("release", lambda service: service.release())
         ways = (
+            self.hand_overs.close,
+            partial(context.each, "release", lambda service: service.release()),
             self.leaving.close,
             self.holds.close,
             self.spread.close,
