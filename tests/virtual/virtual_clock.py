@@ -116,7 +116,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             if handle._context.get(PROCESS, "main") == process:
                 handle.cancel()
         gone = sorted(
-            (task for task in asyncio.all_tasks(self) if task.process == process), key=lambda task: task.number
+            (task for task in asyncio.all_tasks(self) if task.process == process),
+            key=lambda task: task.number,
         )
         for task in gone:
             task._log_destroy_pending = False
@@ -167,7 +168,9 @@ class _Virtual:
     def __init__(self):
         self.loop = None
         self.thread = None
-        self.random = random.Random(0)
+        self.seed = 0
+        #: by module: where its ids come from
+        self.ids = {}
         #: seconds that the function which runs in a virtual thread has slept so far
         self.ahead = None
         self.slowness = 1.0
@@ -242,26 +245,37 @@ def virtual_sleep(seconds):
         _REAL["sleep"](seconds)
 
 
+def _ids():
+    """For the module that asks: what one of them remembers from an earlier run does not change the others'."""
+    name = sys._getframe(2).f_globals["__name__"]
+    found = _VIRTUAL.ids.get(name)
+    if found is None:
+        found = _VIRTUAL.ids[name] = random.Random(f"{_VIRTUAL.seed} {name}")
+    return found
+
+
 def seeded_uuid4():
     if not _VIRTUAL.is_here():
         return _REAL_UUID4()
-    return uuid.UUID(int=_VIRTUAL.random.getrandbits(128), version=4)
+    return uuid.UUID(int=_ids().getrandbits(128), version=4)
 
 
 def seeded_uuid1(node=None, clock_seq=None):
-    return seeded_uuid4() if _VIRTUAL.is_here() else _REAL_UUID1(node, clock_seq)
+    if not _VIRTUAL.is_here():
+        return _REAL_UUID1(node, clock_seq)
+    return uuid.UUID(int=_ids().getrandbits(128), version=1)
 
 
 def seeded_bytes(nbytes=None):
-    return _VIRTUAL.random.randbytes(nbytes or 32) if _VIRTUAL.is_here() else _REAL_BYTES(nbytes)
+    return _ids().randbytes(nbytes or 32) if _VIRTUAL.is_here() else _REAL_BYTES(nbytes)
 
 
 def seeded_hex(nbytes=None):
-    return seeded_bytes(nbytes).hex() if _VIRTUAL.is_here() else _REAL_HEX(nbytes)
+    return _ids().randbytes(nbytes or 32).hex() if _VIRTUAL.is_here() else _REAL_HEX(nbytes)
 
 
 def seeded_urlsafe(nbytes=None):
-    return seeded_hex(nbytes) if _VIRTUAL.is_here() else _REAL_URLSAFE(nbytes)
+    return _ids().randbytes(nbytes or 32).hex() if _VIRTUAL.is_here() else _REAL_URLSAFE(nbytes)
 
 
 _REPLACED = {
@@ -314,7 +328,8 @@ def in_virtual_time(loop, seed):
     before = random.getstate()
     random.seed(seed)
     _VIRTUAL.loop, _VIRTUAL.thread = loop, threading.get_ident()
-    _VIRTUAL.random, _VIRTUAL.ahead, _VIRTUAL.slowness = random.Random(seed), None, 1.0
+    _VIRTUAL.seed, _VIRTUAL.ids = seed, {}
+    _VIRTUAL.ahead, _VIRTUAL.slowness = None, 1.0
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""A real Dask scheduler, real workers and clients in one process, in virtual time: one seed, one order of events.
+"""A real Dask scheduler, workers and clients in one process, in virtual time: one seed, one order of events.
 
     def test_something(virtual_cluster):
         async def main(cluster):
@@ -9,8 +9,8 @@
 
         virtual_cluster(main, seed=7, workers=4)
 
-A task's length is what it sleeps (``time.sleep``), which costs nothing. Two runs of a seed are the same to the
-last message if strings hash alike, that is in processes with ``PYTHONHASHSEED=0``: see ``Record.digest``.
+A task's length is what it sleeps (``time.sleep``), which costs nothing. Two runs of a seed are the same to
+the last message if strings hash alike, that is in processes with ``PYTHONHASHSEED=0``: see ``Record``.
 
 What is not there: threads (a task may not wait for another), real files and sockets, the profiler, spilling,
 pauses for want of memory, the dashboard.
@@ -32,6 +32,7 @@ import dask
 import distributed
 import distributed.core
 import distributed.node
+import distributed.scheduler
 import distributed.shuffle
 import distributed.worker
 import distributed.worker_state_machine
@@ -65,6 +66,7 @@ _CONFIG = {
     "distributed.scheduler.allowed-failures": 100,
 }
 _MEMORY = 2**30  # bytes of a worker
+_HEARTBEAT = 2.0  # seconds, as of a larger cluster: heartbeats are most of the messages otherwise
 _CLOSE = 60.0  # virtual seconds that closing everything may take
 #: of our package: they call one function that may block, and end
 _SHORT_THREADS = ("dask-hpc-aside", "dask-hpc-store")
@@ -146,6 +148,7 @@ class VirtualCluster:
                 name=name,
                 executor=dict.fromkeys(("default", "actor", "offload"), executor),
                 memory_limit=_MEMORY,
+                heartbeat_interval=_HEARTBEAT * 1000,
                 protocol="inproc",
                 dashboard=False,
             )
@@ -274,14 +277,19 @@ def _start_thread(thread):
 @contextlib.contextmanager
 def virtual_machine():
     """What all runs have in common. Afterwards everything is as it was before."""
-    levels = {name: logging.getLogger(name).level for name in ("distributed", "dask_hpc", "asyncio", "tornado")}
+    levels = {
+        name: logging.getLogger(name).level for name in ("distributed", "dask_hpc", "asyncio", "tornado")
+    }
     patches = (
         mock.patch.object(distributed.core, "SystemMonitor", _Monitor),
         mock.patch.object(distributed.core, "WorkSpace", _NoDirectory),
         mock.patch.object(distributed.node.ServerNode, "start_http_server", _no_http_server),
         mock.patch.object(distributed.worker, "setproctitle", lambda title: None),
+        mock.patch.object(distributed.scheduler, "heartbeat_interval", lambda n: _HEARTBEAT),
         # By default by address in memory, and sets of them are iterated.
-        mock.patch.object(distributed.worker_state_machine.TaskState, "__hash__", lambda self: hash(self.key)),
+        mock.patch.object(
+            distributed.worker_state_machine.TaskState, "__hash__", lambda self: hash(self.key)
+        ),
         mock.patch.object(threading.Thread, "start", _start_thread),
     )
     with contextlib.ExitStack() as stack:
@@ -345,6 +353,8 @@ def _end(loop):
 
 
 def _clean_up(hook, paths):
+    distributed.core._expects_comm.cache_clear()  # it keeps whole schedulers
     gc.collect()
+    gc.freeze()
     sys.unraisablehook = hook
     sys.path[:] = paths

@@ -8,6 +8,7 @@ import contextlib
 import itertools
 from collections import defaultdict, deque
 from contextvars import Context
+from weakref import WeakValueDictionary
 
 from distributed.comm import inproc
 from distributed.comm.core import CommClosedError
@@ -120,10 +121,11 @@ def virtual_network(network):
     manager._ip = _HOST
     VirtualComm.network = network
     before, inproc.InProc = inproc.InProc, VirtualComm
+    listeners, manager.listeners = manager.listeners, WeakValueDictionary()
     manager.new_address, manager.validate_address = network.new_address, lambda address: None
     try:
         yield network
     finally:
-        inproc.InProc = before
+        inproc.InProc, manager.listeners = before, listeners
         VirtualComm.network = manager._ip = None
         del manager.new_address, manager.validate_address
