@@ -18,11 +18,12 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import NamedTuple
 
-import dask_hpc
 import virtual_cluster
 from distributed import get_worker
 from distributed.client import FutureCancelledError
 from distributed.diagnostics.plugin import SchedulerPlugin
+
+import dask_hpc
 
 POLICIES = (
     "fcfs", "easy-backfill", "fpsma-pwma", "egs-prma", "performance-aware", "elastic", "malleable-easy",
@@ -108,6 +109,8 @@ class Chaos:
         self.log = []
         self.tasks = 0
         self.number = 0
+        #: whether Dask's own state can be expected to be
+        self.is_valid = True
 
     def say(self, *words):
         self.log.append(f"{self.cluster.time():9.3f} " + " ".join(map(str, words)))
@@ -187,7 +190,8 @@ class Chaos:
         if different := (await self.manager.replay())["different"]:
             problems.append(f"decided otherwise when replayed: {different}")
         problems += held_twice(await self.manager.story())
-        self.cluster.scheduler.validate_state()
+        if self.is_valid:
+            self.cluster.scheduler.validate_state()
         return problems
 
     def _again(self):
@@ -253,7 +257,10 @@ class Programs:
             try:
                 data = await client.scatter(values, hash=False)
             except KeyError:
-                return  # Dask's ``Scheduler.scatter`` fails so if a worker leaves meanwhile
+                # Dask's ``Scheduler.scatter`` fails so if a worker leaves meanwhile, and is left with tasks
+                # "in memory" that nobody has.
+                chaos.is_valid = False
+                return
         answers = {}
 
         def submit(key, futures, values):
@@ -439,7 +446,6 @@ class Faults:
         self.chaos.say("client vanishes", name)
         self.chaos.programs = [one for one in self.chaos.programs if one.client != gone.id]
         self.cluster.kill(name)
-        gone.status = "closed"
         self.chaos.number += 1
         self.chaos.clients.append(await self.cluster.client(f"client-{self.chaos.number}"))
 

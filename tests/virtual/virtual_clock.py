@@ -246,7 +246,7 @@ def virtual_sleep(seconds):
 
 
 def _ids():
-    """For the module that asks: what one of them remembers from an earlier run does not change the others'."""
+    """For the module that asks: what one of them keeps from an earlier run does not change the others'."""
     name = sys._getframe(2).f_globals["__name__"]
     found = _VIRTUAL.ids.get(name)
     if found is None:

@@ -25,7 +25,7 @@ import logging
 import random
 import sys
 import threading
-import tracemalloc  # noqa: F401 - warnings import it, at a moment of their own
+import traceback
 from unittest import mock
 
 import dask
@@ -172,7 +172,8 @@ class VirtualCluster:
     def kill(self, name):
         """It is gone, and says nothing. A client's name will do as well."""
         self.workers.pop(name, None)
-        self.clients.pop(name, None)
+        if client := self.clients.pop(name, None):
+            client.status = "closed"  # or it would close itself when it is collected
         self.loop.kill(name)
         self.network.kill(name)
 
@@ -316,17 +317,44 @@ def virtual_machine():
 def run(main, seed=0, *, workers=4, nthreads=1, latency=0.0005, until=3600.0, config=None):
     """What ``main(cluster)`` gives. Within ``virtual_machine()``."""
     paths, hook = list(sys.path), sys.unraisablehook
+    sys.unraisablehook = lambda found: None  # what is left of a run ends without a word
+    try:
+        with dask.config.set(config or {}):
+            return _run(main, seed, workers, nthreads, latency, until)
+    except BaseException as error:
+        _forget_frames(error)
+        raise
+    finally:
+        distributed.core._expects_comm.cache_clear()  # it keeps whole schedulers
+        while gc.collect():  # what is collected may close something, which ends in the next round
+            pass
+        gc.freeze()
+        sys.unraisablehook = hook
+        sys.path[:] = paths
+
+
+def _run(main, seed, workers, nthreads, latency, until):
     loop = VirtualLoop(until)
-    with contextlib.ExitStack() as stack:
-        stack.callback(_clean_up, hook, paths)
-        stack.enter_context(dask.config.set(config or {}))
-        stack.enter_context(in_virtual_time(loop, seed))
-        network = Network(loop, random.Random(f"network {seed}"), latency)
-        stack.enter_context(virtual_network(network))
-        stack.enter_context(mock.patch.multiple(Future, _uid=f"uid-{seed}", _counter=itertools.count()))
-        stack.callback(_end, loop)
+    network = Network(loop, random.Random(f"network {seed}"), latency)
+    with (
+        in_virtual_time(loop, seed),
+        virtual_network(network),
+        mock.patch.multiple(Future, _uid=f"uid-{seed}", _counter=itertools.count()),
+    ):
         asyncio.set_event_loop(loop)
-        return loop.run_until_complete(_whole(main, VirtualCluster(loop, network, seed), workers, nthreads))
+        try:
+            return loop.run_until_complete(
+                _whole(main, VirtualCluster(loop, network, seed), workers, nthreads)
+            )
+        finally:
+            _end(loop)
+
+
+def _forget_frames(error):
+    """They hold on to the loop and all that waits on it."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 async def _whole(main, cluster, workers, nthreads):
@@ -338,8 +366,6 @@ async def _whole(main, cluster, workers, nthreads):
 
 
 def _end(loop):
-    """What is left of a run, whole or not, ends without a word."""
-    sys.unraisablehook = lambda found: None
     left = sorted(asyncio.all_tasks(loop), key=lambda task: task.number)
     for task in left:
         task._log_destroy_pending = False
@@ -350,11 +376,3 @@ def _end(loop):
     loop.bury()
     asyncio.set_event_loop(None)
     loop.close()
-
-
-def _clean_up(hook, paths):
-    distributed.core._expects_comm.cache_clear()  # it keeps whole schedulers
-    gc.collect()
-    gc.freeze()
-    sys.unraisablehook = hook
-    sys.path[:] = paths

@@ -1,0 +1,60 @@
+"""Chaos by seed: whatever happens, every answer is right, nothing runs twice without need, nothing is left.
+
+``DASK_HPC_SEEDS`` (``FIRST:LAST``) runs other seeds.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("chaos.py")
+PROCESSES = 2
+
+
+def run_seeds(first, last):
+    """What came of these seeds, in processes of their own: strings hash alike there."""
+    bounds = [first + (last - first) * i // PROCESSES for i in range(PROCESSES + 1)]
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT), f"{low}:{high}"],
+            env=os.environ | {"PYTHONHASHSEED": "0"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for low, high in pairwise(bounds)
+    ]
+    found = [json.loads(line) for one in running for line in one.communicate()[0].splitlines()]
+    assert all(one.returncode == 0 for one in running) or any(one["problems"] for one in found)
+    return found
+
+
+def check(found, count):
+    bad = [one for one in found if one["problems"]]
+    told = "".join(f"\nPYTHONHASHSEED=0 python tests/virtual/chaos.py {one['seed']}" for one in bad)
+    words = "\n".join(problem for one in bad[:3] for problem in one["problems"])
+    assert not bad, f"{len(bad)} of {len(found)} seeds fail; to see one again:{told}\n{words}"
+    assert len(found) == count and len({one["digest"] for one in found}) == count
+
+
+def test_chaos():
+    first, _, last = os.environ.get("DASK_HPC_SEEDS", "0:40").partition(":")
+    check(run_seeds(int(first), int(last)), int(last) - int(first))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_chaos_of_two_thousand_seeds(report):
+    began = time.monotonic()
+    found = run_seeds(1000, 3000)
+    check(found, 2000)
+    report.add(
+        "chaos", f"{len(found)} seeds on a virtual cluster, {sum(one['tasks'] for one in found)} tasks",
+        plain="-", ours=f"all right; {sum(one['seconds'] for one in found) / 3600:.1f} virtual hours in "
+        f"{(time.monotonic() - began) / 60:.1f} min", bound="right, no hang, no leftovers",
+    )  # fmt: skip
