@@ -181,11 +181,14 @@ class Farewells:
     async def _hand_over(
         self, address: str, going: "_Going", moves: tuple[Move, ...], with_copies: bool
     ) -> None:
-        """Until the time is over. If one who should take something closes as well, plan anew. What it keeps
-        of other workers' results follows."""
+        """Until the time is over. If one who should take something closes as well, plan anew; also for what
+        only it holds since: a task has ended, or Dask has given up another worker's copy. What it keeps of
+        other workers' results follows."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(going.deadline):
                 await self._move(address, going, moves)
+                while not self._only_there(address).keys() <= going.first.keys():
+                    await self._move(address, going, self._plan(address, going))
                 if with_copies:
                     await drain(self._context, [address])
 

@@ -1,0 +1,46 @@
+"""What chaos found, each in the fewest steps, by the room of the package it was in."""
+
+import asyncio
+import time
+
+import dask_hpc
+
+
+def slept(seconds, *values):
+    time.sleep(seconds)
+    return sum(values)
+
+
+def test_dask_drops_a_copy_while_the_other_worker_says_farewell(virtual_cluster):
+    """A result was on two workers, so the one that closed handed over everything else. Meanwhile Dask gave up
+    the copy of the other one, which was held. Nobody had it then, and it could not be computed again if it
+    came from scattered data."""
+
+    async def main(cluster):
+        client = await cluster.client()
+        async with await dask_hpc.manage(client) as manager:
+            (data,) = await client.scatter([5], workers=["w0"], hash=False)
+            result = client.submit(slept, 0.1, data, key="result", workers=["w0"])
+            await result
+            data.release()
+            other = client.submit(slept, 0.1, 1, key="other", workers=["w1"])
+            busy = client.submit(slept, 60, result, key="busy", workers=["w1"], allow_other_workers=True)
+            await asyncio.sleep(1)
+            scheduler = cluster.scheduler
+            assert len(scheduler.tasks["result"].who_has) == 2
+            await manager.hold(["w0"])
+            taker = cluster.workers["w2"]
+            cluster.delay("w1", 1)  # so that there is time
+            closing = asyncio.ensure_future(cluster.close_worker("w1", executor_wait=False))
+            while "other" not in taker.state.tasks:  # it has been asked to take over what only w1 had
+                await asyncio.sleep(0.01)
+            scheduler.extensions["amm"].run_once()
+            assert [worker.name for worker in scheduler.tasks["result"].who_has] == ["w1"]
+            await closing
+            await manager.release(["w0"])
+            assert await client.gather([result, other, busy]) == [5, 1, 5]
+            assert (await manager.status())["results_lost"] == 0
+
+    virtual_cluster(
+        main, workers=3, until=200, config={"distributed.scheduler.active-memory-manager.interval": "1h"}
+    )
