@@ -342,11 +342,12 @@ def _run(main, seed, workers, nthreads, latency, until):
         mock.patch.multiple(Future, _uid=f"uid-{seed}", _counter=itertools.count()),
     ):
         asyncio.set_event_loop(loop)
+        cluster = VirtualCluster(loop, network, seed)
         try:
-            return loop.run_until_complete(
-                _whole(main, VirtualCluster(loop, network, seed), workers, nthreads)
-            )
+            return loop.run_until_complete(_whole(main, cluster, workers, nthreads))
         finally:
+            for name in list(cluster.clients):
+                cluster.kill(name)
             _end(loop)
 
 
