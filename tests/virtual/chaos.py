@@ -495,12 +495,13 @@ def run_seed(seed):
 
 
 def describe(found, story, chaos, cluster):
-    """One seed for a reader."""
+    """One seed for a reader: what our plugin tells, what was done to the cluster, and what went wrong."""
     for row in story:
         print(f"{row['time']:9.3f} story {row['decision']} {row['job']} {row['nodes']} {row['reason']}")
     print("\n".join(chaos.log))
     print(f"{cluster.seed}: {found['tasks']} tasks in {found['seconds']:.0f} s, deadly: {chaos.is_deadly}")
     print("\n".join(found["problems"]) or "all right")
+    print(f"once more: {COMMAND} {cluster.seed}")
 
 
 def main(given, *options):
@@ -518,6 +519,8 @@ def main(given, *options):
 
 
 if __name__ == "__main__":
+    if sys.flags.hash_randomization:
+        sys.exit(f"strings have to hash alike: {COMMAND} {' '.join(sys.argv[1:])}")
     import chaos  # tasks are found again by the name of their module
 
     sys.exit(chaos.main(*sys.argv[1:]))

@@ -26,7 +26,7 @@ PROCESS = ContextVar("process", default="main")
 START = 1.7e9  # seconds since 1970, when a run begins
 _IDLE_TURNS = 100_000  # turns of a loop without a moment passing: somebody waits for himself
 #: modules of these packages take their time from the loop
-_PACKAGES = ("dask", "dask_hpc", "distributed", "tornado", "zict", "tests", "chaos", "test_", "virtual_")
+_PACKAGES = ("dask", "distributed", "tornado", "zict", "chaos", "test_", "virtual_")
 
 
 class NothingHappens(Exception):
