@@ -250,7 +250,9 @@ class Programs:
         if client.status != "running":
             return
         chaos.number += 1
-        name, count = f"p{chaos.number}", self.random.randint(3, 10)
+        name = f"p{chaos.number}"
+        # Many are more than all workers can have at once: such root tasks wait for a slot.
+        count = self.random.randint(3, 8) if self.random.random() < 0.8 else self.random.randint(16, 24)
         data, values = [], []
         if not chaos.is_deadly and self.random.random() < 0.5:
             values = [self.random.randrange(1000) for _ in range(2)]
@@ -306,6 +308,9 @@ class Faults:
             self.hold_job: 1,
             self.release_job: 1,
             self.cancel_job: 1,
+            self.forget_program: 1,
+            self.cancel_futures: 1,
+            self.share: 1,
             self.swap_policy: 2,
             self.undo: 1,
             self.pause: 1,
@@ -423,6 +428,30 @@ class Faults:
             self.chaos.cancelled.add(job["id"])
             with suppress(*_REFUSALS):
                 await self.chaos.manager.cancel(job["id"])
+
+    def _forgotten(self):
+        """A program that is not waited for any more, or none."""
+        if self.chaos.programs and self.random.random() < 0.5:
+            return self.chaos.programs.pop(self.random.randrange(len(self.chaos.programs)))
+        return None
+
+    async def forget_program(self):
+        """Its futures are released."""
+        if program := self._forgotten():
+            self.chaos.say("forget", program.futures[-1].key)
+
+    async def cancel_futures(self):
+        """The last one only: Dask's ``Scheduler.stimulus_cancel`` fails if a task in between is wanted by
+        nobody, and the client loses its connection and all its futures."""
+        if program := self._forgotten():
+            self.chaos.say("cancel futures", program.futures[-1].key)
+            client = program.futures[-1].client
+            if client.status == "running":
+                await client.cancel(program.futures[-1:])
+
+    async def share(self):
+        self.chaos.say("fair shares")
+        await self.chaos.manager.set(**{"settings.fair-shares": self.random.random() < 0.5})
 
     async def swap_policy(self):
         policy = self.random.choice(self.chaos.policies)
