@@ -29,11 +29,14 @@ import traceback
 from unittest import mock
 
 import dask
+import dask._task_spec
 import distributed
+import distributed.client
 import distributed.core
 import distributed.node
 import distributed.scheduler
 import distributed.shuffle
+import distributed.utils_comm
 import distributed.worker
 import distributed.worker_state_machine
 from distributed import Client, Future, Scheduler, Worker
@@ -292,6 +295,9 @@ def virtual_machine():
             distributed.worker_state_machine.TaskState, "__hash__", lambda self: hash(self.key)
         ),
         mock.patch.object(threading.Thread, "start", _start_thread),
+        # A killed worker would never end it.
+        mock.patch.object(distributed.worker, "enable_gc_diagnosis", lambda: None),
+        mock.patch.object(distributed.worker, "disable_gc_diagnosis", lambda: None),
     )
     with contextlib.ExitStack() as stack:
         stack.enter_context(dask.config.set(_CONFIG))
@@ -339,7 +345,7 @@ def _run(main, seed, workers, nthreads, latency, until):
     with (
         in_virtual_time(loop, seed),
         virtual_network(network),
-        mock.patch.multiple(Future, _uid=f"uid-{seed}", _counter=itertools.count()),
+        _counted_anew(seed),
     ):
         asyncio.set_event_loop(loop)
         cluster = VirtualCluster(loop, network, seed)
@@ -349,6 +355,19 @@ def _run(main, seed, workers, nthreads, latency, until):
             for name in list(cluster.clients):
                 cluster.kill(name)
             _end(loop)
+
+
+@contextlib.contextmanager
+def _counted_anew(seed):
+    """What Dask counts for all clusters of a process begins anew."""
+    with (
+        mock.patch.multiple(Future, _uid=f"uid-{seed}", _counter=itertools.count()),
+        mock.patch.object(distributed.client, "_global_client_index", [0]),
+        mock.patch.object(distributed.scheduler.TaskState, "_run_id_iterator", itertools.count()),
+        mock.patch.object(distributed.utils_comm, "_round_robin_counter", [0]),
+        mock.patch.object(dask._task_spec, "_anom_count", itertools.count()),
+    ):
+        yield
 
 
 def _forget_frames(error):
