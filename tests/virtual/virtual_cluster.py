@@ -40,6 +40,7 @@ import distributed.utils_comm
 import distributed.worker
 import distributed.worker_state_machine
 from distributed import Client, Future, Scheduler, Worker
+from distributed.active_memory_manager import ActiveMemoryManagerPolicy
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.metrics import time as now_of_dask
 from virtual_clock import (
