@@ -295,6 +295,7 @@ def virtual_machine():
         mock.patch.object(
             distributed.worker_state_machine.TaskState, "__hash__", lambda self: hash(self.key)
         ),
+        mock.patch.object(ActiveMemoryManagerPolicy, "__hash__", lambda self: hash(repr(self))),
         mock.patch.object(threading.Thread, "start", _start_thread),
         # A killed worker would never end it.
         mock.patch.object(distributed.worker, "enable_gc_diagnosis", lambda: None),
