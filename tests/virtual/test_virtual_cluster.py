@@ -54,7 +54,7 @@ def test_dask_and_our_plugin_go_by_the_virtual_clock(virtual_cluster):
             assert 100 < row["ended"] - row["started"] < 101
             assert 200 <= row["compute"] < 201
             plugin = cluster.scheduler.plugins["dask-hpc"]
-            assert plugin.clock() == pytest.approx(cluster.time(), abs=0.1)
+            assert plugin.context.clock() == pytest.approx(cluster.time(), abs=0.1)
             fired = []
             cluster.scheduler.loop.call_later(7, lambda: fired.append(cluster.time()))
             began = cluster.time()
