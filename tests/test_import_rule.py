@@ -247,6 +247,51 @@ def test_what_is_public(text, found):
     assert len(list(not_public("dask_hpc_widgets.x", ast.parse(text)))) == found
 
 
+def circles(arrows: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other by some way round."""
+    left = {module: set(targets) for module, targets in arrows.items()}
+    while free := [module for module in left if not left[module] & left.keys()]:
+        for module in free:
+            del left[module]
+    while free := [module for module in left if not any(module in targets for targets in left.values())]:
+        for module in free:
+            del left[module]
+    return sorted(left)
+
+
+def arrows_among(files: list[tuple[str, ast.AST]]) -> dict[str, set[str]]:
+    """Which module imports which, also where only types are wanted or a function imports late."""
+    modules = {module for module, _ in files}
+    found: dict[str, set[str]] = {}
+    for module, tree in files:
+        targets = (name if name in modules else name.rpartition(".")[0] for _, name in imported(tree))
+        found[module] = {target for target in targets if target in modules} - {module}
+    return found
+
+
+def test_no_two_modules_import_each_other_in_a_circle():
+    assert circles(arrows_among(list(parsed(ROOT, "dask_hpc")))) == []
+
+
+def test_a_circle_is_found():
+    texts = {"a": "from dask_hpc.b import x", "b": "def f():\n    from dask_hpc import c", "c": "", "d": ""}
+    texts = {"dask_hpc": "", **{f"dask_hpc.{name}": text for name, text in texts.items()}}
+    assert circles(arrows_among([(name, ast.parse(text)) for name, text in texts.items()])) == []
+    texts["dask_hpc.c"] = "from dask_hpc.a import y"
+    found = circles(arrows_among([(name, ast.parse(text)) for name, text in texts.items()]))
+    assert found == ["dask_hpc.a", "dask_hpc.b", "dask_hpc.c"]
+
+
+def test_no_class_name_stands_twice():
+    names = Counter(
+        node.name
+        for _, tree in parsed(ROOT, "dask_hpc")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in names.items() if count > 1] == []
+
+
 def test_every_test_file_has_a_name_of_its_own():
     """Where folders are no packages, pytest takes the second file of a name for the first, and stops."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))

@@ -24,7 +24,7 @@ def is_closing(cluster: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class UnitLayout:
     """What one unit of a cluster object is made of, as far as its options say."""
 
     workers: int
@@ -32,7 +32,7 @@ class Layout:
     memory: int | None
 
     @classmethod
-    def of(cls, cluster: Any) -> "Layout":
+    def of(cls, cluster: Any) -> "UnitLayout":
         """The layout of a new unit."""
         job = compat.batch_job_of(cluster)
         if job is not None:

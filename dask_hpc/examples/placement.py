@@ -85,7 +85,7 @@ def two_nodes() -> Iterator[Any]:
         yield client
 
 
-class Outcome(NamedTuple):
+class PlacementOutcome(NamedTuple):
     """How the iterations after the first five went under one placement."""
 
     placement: str
@@ -108,7 +108,7 @@ def compare(
     iterations: int = 6,
     rows: int = 4096,
     check: Callable[[int, Mapping[str, Any]], None] = lambda i, results: None,
-) -> list[Outcome]:
+) -> list[PlacementOutcome]:
     """Run the pipeline under each placement in turns, so many iterations at a time: what else the machine
     does meanwhile is much the same for all. ``check`` is given every iteration's results."""
     from dask_hpc import InSituPipeline
@@ -141,7 +141,7 @@ def compare(
                 seconds[placement] += [one["seconds"] for one in pipe.status()["history"][-iterations:]]
                 predicted[placement].append(partition.iteration)
     return [
-        Outcome(
+        PlacementOutcome(
             placement,
             median(seconds[placement]),
             median(predicted[placement]),

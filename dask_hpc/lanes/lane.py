@@ -9,7 +9,7 @@ from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob, Ready
 from dask_hpc.lanes.reads import MeasuredCost, intensity, reads
 from dask_hpc.model.io import Kind, LaneView, Mix, NodeMix
-from dask_hpc.planning.moves.leaving import Opening, place
+from dask_hpc.planning.moves.leaving import FreeWorker, place
 
 
 class Flight(NamedTuple):
@@ -223,7 +223,7 @@ class Passage:
             if compat.priority(rival) < head.priority:
                 return None
         together = self.strategy is None or self.strategy.together
-        openings = [Opening(slot.load, slot.address, slot.threads) for slot in room.slots.values()]
+        openings = [FreeWorker(slot.load, slot.address, slot.threads) for slot in room.slots.values()]
         return place(openings, head.lane.last if together else None, head.lane.given)
 
     def _rival(self, confined: LiveJob | None) -> Any:

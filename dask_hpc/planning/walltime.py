@@ -37,7 +37,7 @@ class Durations:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class WalltimeVerdict:
     """What holds for a worker that ends. ``misfits`` are the kinds that may not start there any more;
     ``again`` is in how many seconds the first of the others will be one, if none is yet."""
 
@@ -51,7 +51,7 @@ def may_start(
     seconds: Mapping[str, float | None],
     tried: Iterable[str],
     first_free: float = 0.0,
-) -> Verdict:
+) -> WalltimeVerdict:
     """Which kinds of tasks may still start on a worker that has ``left`` seconds.
 
     A task may start if it ends ``reserve`` seconds before the worker does. It runs as long as its kind
@@ -72,4 +72,4 @@ def may_start(
             misfits.append(kind)
         else:
             margins.append(margin)
-    return Verdict(tuple(misfits), min(margins) if margins and not misfits else None)
+    return WalltimeVerdict(tuple(misfits), min(margins) if margins and not misfits else None)

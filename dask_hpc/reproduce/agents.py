@@ -13,18 +13,18 @@ from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, change, clai
 from dask_hpc.simulator.checkpoint import (
     AgentRule,
     App,
+    CommitService,
     Compression,
     Costs,
     Pool,
-    Service,
-    Store,
+    SiteStore,
     simulate_commits,
 )
 from dask_hpc.strategies.checkpoint.agent_count import break_even, break_even_published
 
 #: 0.7 s by two agents: 1 GB/s each; four of them fill the network
 _COSTS = Costs(agent=1e9, change=2.5, probe=0.002, noise=0.05)
-_FULL = Service(nodes=4, link=12.5e9, fabric=4e9, costs=_COSTS)
+_FULL = CommitService(nodes=4, link=12.5e9, fabric=4e9, costs=_COSTS)
 _HEAT = App("heat", nodes=12, nbytes=1.4e9, interval=0.0, until=200.0, agents=2)
 _ORDER = ((40.0, 3), (80.0, 4), (120.0, 6), (160.0, 8))
 #: how the number of agents is found, beside the published order
@@ -55,11 +55,12 @@ def scaling(bench: Bench) -> Outcome:
 
     To try another application or network::
 
-        from dask_hpc.simulator.checkpoint import AgentRule, App, Costs, Service, simulate_commits
+        from dask_hpc.simulator.checkpoint import AgentRule, App, Costs, CommitService, simulate_commits
 
         rule = AgentRule(count="climb", change=2.5)
         app = App("mine", nodes=12, nbytes=1.4e9, interval=60.0, commits=100, rule=rule, probe_every=300.0)
-        result = simulate_commits([app], Service(nodes=4, link=12.5e9, costs=Costs(agent=1e9, change=2.5)))
+        service = CommitService(nodes=4, link=12.5e9, costs=Costs(agent=1e9, change=2.5))
+        result = simulate_commits([app], service)
         print(result.agents, result.commits["stall"].sum())
     """
     columns = bench.columns(_scaling_row)
@@ -123,7 +124,7 @@ def _dynamic(columns: dict[str, np.ndarray]) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _transfer(app: App, service: Service) -> float:
+def _transfer(app: App, service: CommitService) -> float:
     """Seconds of a commit that is not the first."""
     return simulate_commits([replace(app, commits=3)], service).of(app.name)[-1].transfer
 
@@ -134,7 +135,7 @@ def _gains() -> list[Claim]:
     large = App("synthetic", nodes=12, nbytes=2.3e9, interval=1.0)
     gains = []
     for app, costs in ((small, Costs(agent=10e9, operation=18e-6)), (large, Costs(agent=1e9))):
-        service = Service(nodes=4, costs=costs)
+        service = CommitService(nodes=4, costs=costs)
         gains.append(_transfer(app, service) / _transfer(replace(app, agents=12), service))
     mardyn, synthetic = gains
     bound = "agents alone make 12 times at most, so one agent of the source's was slower than one twelfth"
@@ -170,10 +171,15 @@ def _break_even() -> list[Claim]:
 def _paid_from(after: float) -> int:
     """The first commit that is over no later than it would be without the change."""
     app = App("a", nodes=2, nbytes=0.7, interval=0.0, commits=40)
-    stays, goes = Service(costs=Costs(agent=1.0, registering=1.0)), Costs(agent=0.7 / after, registering=1.0)
+    stays, goes = (
+        CommitService(costs=Costs(agent=1.0, registering=1.0)),
+        Costs(agent=0.7 / after, registering=1.0),
+    )
     old = [seen.end for seen in simulate_commits([app], stays).of("a")]
     # the new agents are there from the beginning, once the change is over
-    new = [seen.end for seen in simulate_commits([app], Service(costs=replace(goes, change=2.5))).of("a")]
+    new = [
+        seen.end for seen in simulate_commits([app], CommitService(costs=replace(goes, change=2.5))).of("a")
+    ]
     return next(number for number, (a, b) in enumerate(zip(old, new, strict=True), 1) if b <= a + 1e-9)
 
 
@@ -183,7 +189,7 @@ def _failures() -> list[Claim]:
     costs = Costs(agent=2e9, registering=1.0, probe=0.002, change=2.5, retry_wait=60.0)
     slow, fast, fails = 7.0, 0.7, 95.0
     period = app.interval + slow
-    calm = Service(costs=costs, store=Store(bandwidth=app.nbytes / slow))
+    calm = CommitService(costs=costs, store=SiteStore(bandwidth=app.nbytes / slow))
     lasts = simulate_commits([app], calm).ended("a")
     claims = []
     waits = "; probes come between commits only, so that each wait is longer by up to one of them"
@@ -206,13 +212,14 @@ def _other() -> list[Claim]:
     """Probes by what comes of them, asynchronous commits, and compression by agents."""
     spread, shifted = _changing(16, 16) / _changing(1, 1), _changing(16, 1) / _changing(1, 1)
     short = App("a", nodes=2, nbytes=1.0, interval=1e-6, commits=10)
-    service = Service(costs=Costs(agent=1.0, message=0.1, registering=1.0))
+    service = CommitService(costs=Costs(agent=1.0, message=0.1, registering=1.0))
     waits = simulate_commits([short], service).of("a")[5].stall
     goes_on = simulate_commits([replace(short, asynchronous=True)], service).of("a")[5].stall
-    flushing = Store(bandwidth=1.0, flush_every=1, compression=Compression(2.0, rate=1.0, above=0.0))
+    flushing = SiteStore(bandwidth=1.0, flush_every=1, compression=Compression(2.0, rate=1.0, above=0.0))
     slow = replace(short, interval=10.0)
     plain, packed = (
-        simulate_commits([slow], replace(service, store=store)).ended("a") for store in (Store(), flushing)
+        simulate_commits([slow], replace(service, store=store)).ended("a")
+        for store in (SiteStore(), flushing)
     )
     said = "no number is printed"
     return [
@@ -233,7 +240,7 @@ def _other() -> list[Claim]:
 def _changing(nodes: int, agents: int) -> float:
     """Seconds until so many new agents are ready for an application of so many nodes."""
     app = App("a", nodes=nodes, nbytes=1e6, interval=1.0, commits=1, agents=agents)
-    found = simulate_commits([app], Service(nodes=2, costs=Costs(launch=1.0, connect=0.1)))
+    found = simulate_commits([app], CommitService(nodes=2, costs=Costs(launch=1.0, connect=0.1)))
     return found.log.probes[0][2]
 
 
@@ -258,7 +265,7 @@ def _scaling_beside(columns: dict[str, np.ndarray]) -> list[Figure]:
 
 
 _LINK = 11.5e9
-_SERVICE = Service(nodes=4, link=_LINK, costs=Costs(agent=_LINK, noise=0.05))
+_SERVICE = CommitService(nodes=4, link=_LINK, costs=Costs(agent=_LINK, noise=0.05))
 _LOUD = App("A", nodes=2, nbytes=2e9, interval=0.2, until=150.0)
 _END = 150.0
 #: how the agents of all are placed

@@ -11,10 +11,10 @@ from dask_hpc.simulator.checkpoint import (
     AgentRule,
     App,
     CommitResult,
+    CommitService,
     Costs,
-    Resize,
-    Service,
-    Store,
+    SiteStore,
+    SizeChange,
     simulate_commits,
 )
 
@@ -40,7 +40,7 @@ _COSTS = Costs(
     per_agent=0.2,
     connect=0.1,
 )
-_SERVICE = Service(nodes=2, link=_LINK, costs=_COSTS)
+_SERVICE = CommitService(nodes=2, link=_LINK, costs=_COSTS)
 _RULE = AgentRule(count="fixed", rank="bandwidth", per_node=64)
 _HOW = {"MA-RA": replace(_RULE, resize="rigid"), "MA-MA": replace(_RULE, resize="malleable")}
 
@@ -79,10 +79,14 @@ _ASSUMPTIONS = (
 
 
 def _play(
-    rule: AgentRule, seed: int, fixed: bool = False, service: Service = _SERVICE, pipelined: bool = False
+    rule: AgentRule,
+    seed: int,
+    fixed: bool = False,
+    service: CommitService = _SERVICE,
+    pipelined: bool = False,
 ) -> CommitResult:
     resizes = tuple(
-        Resize(after, nodes, _PART if fixed else _PART * nodes)
+        SizeChange(after, nodes, _PART if fixed else _PART * nodes)
         for after, nodes in zip(_WHEN, _SIZES[1:], strict=True)
     )
     app = App(
@@ -196,7 +200,7 @@ def _pipelined(columns: dict[str, np.ndarray]) -> list[Claim]:
         ]
     )
     first = [float(columns[f"MA-RA piped {number}"][0]) for number in range(2, 20)]
-    short = replace(_SERVICE, buffer=_PART, store=Store(bandwidth=5e9), costs=replace(_COSTS, noise=0.0))
+    short = replace(_SERVICE, buffer=_PART, store=SiteStore(bandwidth=5e9), costs=replace(_COSTS, noise=0.0))
     spilling = _play(_HOW["MA-RA"], 0, service=short).of("job")
     plain = _play(_HOW["MA-RA"], 0, service=replace(short, buffer=float("inf"))).of("job")
     writes = {seen.nodes: seen.spilled for seen in spilling}

@@ -10,7 +10,7 @@ from dask_hpc.model.layout import Layout
 from dask_hpc.planning.moves.redistribution import Blocks, Index, RedistributionPlan, redistribution
 from dask_hpc.reproduce.band import around, exactly, rounded
 from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, claim, figure, mean
-from dask_hpc.simulator.network import Flow, ends
+from dask_hpc.simulator.network import NetworkFlow, ends
 from dask_hpc.strategies.checkpoint.agent_rule import shares
 
 _BYTES = 1.5e9
@@ -45,7 +45,7 @@ _ASSUMPTIONS = (
 )
 
 
-def _times(transfers: Iterable[Flow]) -> dict[object, float]:
+def _times(transfers: Iterable[NetworkFlow]) -> dict[object, float]:
     """When each ends; the links of all nodes are alike."""
     known = list(transfers)
     links = {link: _LINK for one in known for link in one.links}
@@ -59,7 +59,7 @@ def _agents(agents: int, nodes: int, dice: random.Random | None) -> list[float]:
         for node in range(first, first + share):
             before = node - 1 if node > first else None
             links = (("agents", agent % 2), ("in", node))
-            transfers.append(Flow(node, _BYTES / nodes, links, _rate(dice), after=before))
+            transfers.append(NetworkFlow(node, _BYTES / nodes, links, _rate(dice), after=before))
         first += share
     found = _times(transfers)
     return [found[node] for node in range(nodes)]
@@ -76,7 +76,7 @@ def _lead(before: int, after: int, dice: random.Random | None, rate: float = _ST
     for place, (nodes, node, way) in enumerate(steps):
         links = (("lead", way), (way, node))
         transfers.append(
-            Flow(place, _BYTES / nodes, links, _rate(dice, rate), after=place - 1 if place else None)
+            NetworkFlow(place, _BYTES / nodes, links, _rate(dice, rate), after=place - 1 if place else None)
         )
     return max(_times(transfers).values(), default=0.0)
 
@@ -113,7 +113,7 @@ def _peers(plan: RedistributionPlan, dice: random.Random | None) -> float:
         if piece.source != target
     ]
     transfers = [
-        Flow(number, nbytes, (("out", source), ("in", target)), _rate(dice))
+        NetworkFlow(number, nbytes, (("out", source), ("in", target)), _rate(dice))
         for number, (source, target, nbytes) in enumerate(moves)
     ]
     return max(_times(transfers).values(), default=0.0)

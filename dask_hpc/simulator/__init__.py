@@ -18,11 +18,11 @@ from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.result import Result
 from dask_hpc.simulator.study import Study, futures, study
-from dask_hpc.simulator.workload import Arrival, Checkpoint, Workload, platform_for
+from dask_hpc.simulator.workload import Arrival, DeclaredCheckpoint, Workload, platform_for
 
 __all__ = [
     "Arrival",
-    "Checkpoint",
+    "DeclaredCheckpoint",
     "Failures",
     "Machine",
     "Metering",

@@ -15,7 +15,7 @@ from dask_hpc.planning.interval.exact import Pattern, young
 from dask_hpc.simulator.execution import Steady, Transfer, Wait
 from dask_hpc.simulator.platform import Failures, Platform
 from dask_hpc.simulator.service import Companion, Life, MachineService, Site
-from dask_hpc.simulator.workload import Checkpoint, LevelName
+from dask_hpc.simulator.workload import DeclaredCheckpoint, LevelName
 from dask_hpc.strategies.checkpoint.when import Cost, when
 
 _MOST = 10_000  # commits to one level before one to the next
@@ -41,7 +41,7 @@ def failure_rate(failures: Failures | None, nodes: int) -> float:
     return 1 / failures.mtbf
 
 
-def pattern_for(checkpoint: Checkpoint, platform: Platform, nodes: int) -> Pattern | None:
+def pattern_for(checkpoint: DeclaredCheckpoint, platform: Platform, nodes: int) -> Pattern | None:
     """The order of its commits on so many nodes; None: never."""
     levels = len(checkpoint.levels)
     if not isinstance(checkpoint.every, str):
@@ -62,7 +62,7 @@ def _planned(rule: str, costs: tuple[Cost, ...], nodes: int) -> Pattern | None:
     return Pattern(every[0], counts)
 
 
-def _costs(checkpoint: Checkpoint, platform: Platform, nodes: int) -> tuple[Cost, ...]:
+def _costs(checkpoint: DeclaredCheckpoint, platform: Platform, nodes: int) -> tuple[Cost, ...]:
     """None if nothing ever fails."""
     rate = failure_rate(platform.failures, platform.nodes)
     if not rate:
@@ -132,7 +132,7 @@ class CommitDesk(MachineService):
 class JobCommits(Companion):
     """Of one job. Work is counted in shares, as executions do."""
 
-    def __init__(self, life: Life, checkpoint: Checkpoint, desk: CommitDesk) -> None:
+    def __init__(self, life: Life, checkpoint: DeclaredCheckpoint, desk: CommitDesk) -> None:
         self._life, self._checkpoint, self._desk = life, checkpoint, desk
         self._site: Site = desk.site
         self._pattern: Pattern | None = None

@@ -114,7 +114,7 @@ class Slots:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class NetworkFlow:
     """So many bytes over these links, ``rate`` at most. It begins at ``start``, and not before the flow
     ``after`` has ended."""
 
@@ -126,7 +126,7 @@ class Flow:
     after: Hashable = None
 
 
-def fair_rates(flows: Sequence[Flow], links: Mapping[Hashable, float]) -> dict[Hashable, float]:
+def fair_rates(flows: Sequence[NetworkFlow], links: Mapping[Hashable, float]) -> dict[Hashable, float]:
     """The max-min fair rate of each."""
     rates: dict[Hashable, float] = {}
     room = {link: links[link] for one in flows for link in one.links if link in links}
@@ -167,7 +167,7 @@ class Network:
         self.links = dict(links)
         #: bytes that each link has carried
         self.carried: dict[Hashable, float] = {}
-        self._flowing: dict[int, tuple[Flow, Signal]] = {}
+        self._flowing: dict[int, tuple[NetworkFlow, Signal]] = {}
         self._left: dict[int, float] = {}
         self._rates: dict[Hashable, float] = {}
         self._since = 0.0
@@ -180,7 +180,7 @@ class Network:
         arrived = Signal()
         self._number += 1
         self._move_on()
-        self._flowing[self._number] = (Flow(self._number, nbytes, links, rate), arrived)
+        self._flowing[self._number] = (NetworkFlow(self._number, nbytes, links, rate), arrived)
         self._left[self._number] = nbytes
         self._look_soon()
         return arrived
@@ -241,14 +241,14 @@ class Network:
         arrived.fire()
 
 
-def ends(flows: Sequence[Flow], links: Mapping[Hashable, float]) -> dict[Hashable, float]:
+def ends(flows: Sequence[NetworkFlow], links: Mapping[Hashable, float]) -> dict[Hashable, float]:
     """When each of them ends; infinite for those that stand still for ever."""
     clock = Clock()
     network = Network(clock, links)
     over = {one.name: Signal() for one in flows}
     found = dict.fromkeys(over, inf)
 
-    def run(one: Flow) -> Process:
+    def run(one: NetworkFlow) -> Process:
         yield one.start
         if one.after in over:
             yield over[one.after]

@@ -40,7 +40,7 @@ _EVERY = f"a time more than 0 s, {', '.join(_RULES)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class DeclaredCheckpoint:
     """``nbytes`` of the whole job, ``every`` so many seconds of work, or by a rule. If it is not
     ``asynchronous`` the job stands still meanwhile."""
 
@@ -64,7 +64,7 @@ class Checkpoint:
 _CHOICES = ({"partner"}, {"store"}, {"partner", "store"})
 
 
-def read_checkpoint(found: Any) -> Checkpoint:
+def read_checkpoint(found: Any) -> DeclaredCheckpoint:
     """From a mapping; complaints name the key."""
     check_keys(found, _KEYS, "")
     if "bytes" not in found:
@@ -83,7 +83,7 @@ def read_checkpoint(found: Any) -> Checkpoint:
         if not isinstance(found["asynchronous"], bool):
             raise InputError("asynchronous", f"found {shown(found['asynchronous'])}", "true, false")
         values["asynchronous"] = found["asynchronous"]
-    return Checkpoint(**values)
+    return DeclaredCheckpoint(**values)
 
 
 def _every(value: Any) -> float | str:
@@ -117,7 +117,7 @@ class Arrival:
     requests: tuple[tuple[float, int], ...] = ()
     data: float = 0.0
     cancelled: float = inf
-    checkpoint: Checkpoint | None = None
+    checkpoint: DeclaredCheckpoint | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.runtime < inf:

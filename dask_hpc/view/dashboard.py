@@ -48,7 +48,7 @@ _VIEWS = {
 _CLOSED = "This page opens with the address that <code>manager.control_page()</code> gives."
 
 
-class Calls(Protocol):
+class PageCalls(Protocol):
     """What the pages ask a managed cluster."""
 
     def feed(self, story: Any, jobs: Any, parts: Any, **read: Any) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Calls(Protocol):
 class Watched:
     """A managed cluster as all pages see it: brought up to date by whoever looks first."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: PageCalls) -> None:
         self.calls = calls
         self._course = Course()
         self._news: deque[dict[str, Any]] = deque(maxlen=_KEPT)
@@ -165,7 +165,7 @@ class _ControlHandler(_Handler):
         return compare_digest(str(token).encode(), self.given["token"].encode())
 
 
-def changed(calls: Calls, asked: Mapping[str, Any]) -> dict[str, str]:
+def changed(calls: PageCalls, asked: Mapping[str, Any]) -> dict[str, str]:
     """Change what somebody asked for, and what came of it."""
     try:
         if not isinstance(asked, dict) or not asked.keys() <= {"policy", "changes", "action"}:
@@ -179,7 +179,7 @@ def changed(calls: Calls, asked: Mapping[str, Any]) -> dict[str, str]:
 class Dashboard:
     """The pages of one managed cluster, from ``open`` to ``close``."""
 
-    def __init__(self, scheduler: Any, calls: Calls) -> None:
+    def __init__(self, scheduler: Any, calls: PageCalls) -> None:
         self._scheduler, self._calls = scheduler, calls
         #: who knows it may change things on the page ``/hpc-control``
         self.token = token_urlsafe(16)

@@ -5,7 +5,7 @@ from distributed import Future
 from dask_hpc.checkpoint.client.restore import nodes_of
 from dask_hpc.checkpoint.store import versions
 from dask_hpc.checkpoint.store.cells import Sampler
-from dask_hpc.checkpoint.store.items import Held, describe
+from dask_hpc.checkpoint.store.items import HeldItem, describe
 from dask_hpc.checkpoint.store.seal import Services
 
 
@@ -21,7 +21,7 @@ def save(client, root, name, items, *, on_resize={}, services=Services(), **told
 
     def value(commit, place):
         source = commit.items[place[0]].sources[place[1]]
-        return Future(source.key, client).result() if isinstance(source, Held) else source.value
+        return Future(source.key, client).result() if isinstance(source, HeldItem) else source.value
 
     rules = {label: versions.rule_text(rule) for label, rule in on_resize.items()}
     nodes = client.sync(nodes_of, client)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.planning.moves.leaving import Block, Move, collection_of, evacuate
+from dask_hpc.planning.moves.leaving import MovableBlock, Move, collection_of, evacuate
 
 WORKERS = "ABCDE"
 AMPLE = dict.fromkeys(WORKERS, 10**9)
@@ -14,7 +14,7 @@ AMPLE = dict.fromkeys(WORKERS, 10**9)
 
 def layout(text, nbytes=4, name="x"):
     """Blocks of one collection, a letter for the holder of each."""
-    return [Block((name, i), nbytes, (worker,)) for i, worker in enumerate(text)]
+    return [MovableBlock((name, i), nbytes, (worker,)) for i, worker in enumerate(text)]
 
 
 def after(blocks, plan):
@@ -60,20 +60,24 @@ def test_from_four_workers_to_two(leaving):
 
 
 def test_plain_keys_go_where_room_is():
-    blocks = [Block(f"k{i}", 10, ("A",)) for i in range(6)]
+    blocks = [MovableBlock(f"k{i}", 10, ("A",)) for i in range(6)]
     plan = evacuate(blocks, "A", {"B": 100, "C": 60})
     assert sorted(move.target for move in plan.moves) == ["B"] * 5 + ["C"]
 
 
 def test_a_copy_elsewhere_is_enough():
-    blocks = [Block("two", 5, ("A", "B")), Block("lost", 5, ()), Block("both", 5, ("A", "D"))]
+    blocks = [
+        MovableBlock("two", 5, ("A", "B")),
+        MovableBlock("lost", 5, ()),
+        MovableBlock("both", 5, ("A", "D")),
+    ]
     plan = evacuate(blocks, "AD", AMPLE)
     assert [move.key for move in plan.moves] == ["both"]
     assert plan.moves[0].source in "AD" and plan.moves[0].target in "BCE"
 
 
 def test_what_fits_nowhere_is_said():
-    blocks = [Block("huge", 10**9, ("A",)), Block("small", 10, ("A",))]
+    blocks = [MovableBlock("huge", 10**9, ("A",)), MovableBlock("small", 10, ("A",))]
     plan = evacuate(blocks, "A", {"B": 1000, "C": 500})
     assert plan.moves == (Move("small", 10, "A", "B"),)
     assert plan.unplaced == (blocks[0],)
@@ -88,7 +92,11 @@ def test_what_fits_nowhere_is_said():
 
 def test_sizes_decide_if_rooms_are_tight():
     """By neighbours alone the 6 would go beside the other, and one of them would fit nowhere."""
-    blocks = [Block(("x", 0), 2, ("B",)), Block(("x", 1), 4, ("A",)), Block(("x", 2), 6, ("A",))]
+    blocks = [
+        MovableBlock(("x", 0), 2, ("B",)),
+        MovableBlock(("x", 1), 4, ("A",)),
+        MovableBlock(("x", 2), 6, ("A",)),
+    ]
     plan = evacuate(blocks, "A", {"B": 6, "C": 4})
     assert not plan.unplaced
     assert {(move.key[1], move.target) for move in plan.moves} == {(1, "C"), (2, "B")}
@@ -113,7 +121,7 @@ def test_collections(key, name):
 
 def test_keys_of_every_kind_together():
     keys = [("x", 0), ("x", 0, 1), ("x",), "x", b"x", 3, ("x", (1, 2)), ("y", 1, 1), ("x", 1)]
-    plan = evacuate([Block(key, 1, ("A",)) for key in keys], "A", {"B": 100})
+    plan = evacuate([MovableBlock(key, 1, ("A",)) for key in keys], "A", {"B": 100})
     assert {move.key for move in plan.moves} == set(keys)
 
 
@@ -126,7 +134,7 @@ def situations(draw):
         name, indices = draw(names)
         key = f"k{n}" if name is None else (name, *([n] if indices == 1 else divmod(n, 4)))
         holders = draw(st.lists(st.sampled_from(workers), unique=True, max_size=3))
-        blocks[key] = Block(key, draw(st.integers(0, 20)), tuple(holders))
+        blocks[key] = MovableBlock(key, draw(st.integers(0, 20)), tuple(holders))
     leaving = draw(st.sets(st.sampled_from(workers)))
     rooms = {worker: draw(st.integers(0, 80)) for worker in workers if draw(st.integers(0, 9))}
     return list(blocks.values()), leaving, rooms
@@ -195,7 +203,7 @@ def _filled(text, leaving, choice):
 def test_a_large_machine(room, interleaved, seconds_of):
     """10^5 blocks on 1,000 workers, half of which leave: 0.2 to 0.4 s on a small machine."""
     blocks = [
-        Block(("x", i // 300, i % 300), 100, (f"w{i % 1000 if interleaved else i // 100:04d}",))
+        MovableBlock(("x", i // 300, i % 300), 100, (f"w{i % 1000 if interleaved else i // 100:04d}",))
         for i in range(100_000)
     ]
     workers = [f"w{i:04d}" for i in range(1000)]

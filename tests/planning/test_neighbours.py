@@ -5,23 +5,23 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.planning.moves.leaving import Opening, place
+from dask_hpc.planning.moves.leaving import FreeWorker, place
 
 
 def test_where_the_last_one_went():
-    openings = [Opening(0.25, "a", 4), Opening(0.5, "b", 4)]
+    openings = [FreeWorker(0.25, "a", 4), FreeWorker(0.5, "b", 4)]
     assert place(openings, None, {}) == "a"
     assert place(openings, "b", {}) == "b"
     assert place(openings, "c", {}) == "a"  # it has no slot
 
 
 def test_no_thread_is_left_idle():
-    assert place([Opening(1.0, "a", 4), Opening(0.75, "b", 4)], "a", {}) == "b"
-    assert place([Opening(1.0, "a", 4), Opening(1.25, "b", 4)], "b", {}) == "b"
+    assert place([FreeWorker(1.0, "a", 4), FreeWorker(0.75, "b", 4)], "a", {}) == "b"
+    assert place([FreeWorker(1.0, "a", 4), FreeWorker(1.25, "b", 4)], "b", {}) == "b"
 
 
 def test_nobody_gets_everything():
-    openings = [Opening(0.0, "a", 2), Opening(0.0, "b", 2)]
+    openings = [FreeWorker(0.0, "a", 2), FreeWorker(0.0, "b", 2)]
     assert place(openings, "a", {"a": 3}) == "a"
     assert place(openings, "a", {"a": 4}) == "b"
 
@@ -29,7 +29,7 @@ def test_nobody_gets_everything():
 @given(st.integers(2, 6), st.integers(1, 4), st.integers(10, 60))
 def test_all_get_their_share_in_runs(workers, threads, reads):
     """One read after the other, each near the last: runs of neighbours, and nobody is far ahead."""
-    openings = [Opening(0.0, str(i), threads) for i in range(workers)]
+    openings = [FreeWorker(0.0, str(i), threads) for i in range(workers)]
     given_, places = {}, []
     for _ in range(reads):
         places.append(place(openings, places[-1] if places else None, given_))

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.planning.moves.leaving import Block
+from dask_hpc.planning.moves.leaving import MovableBlock
 from dask_hpc.planning.moves.spread import LEAST_BLOCKS, assign_best, assign_largest_first, spread
 
 AMPLE = 10**12
 
 
 def layout(text, nbytes=4, name="x"):
-    return [Block((name, i), nbytes, (worker,)) for i, worker in enumerate(text)]
+    return [MovableBlock((name, i), nbytes, (worker,)) for i, worker in enumerate(text)]
 
 
 def after(blocks, plan):
     """The blocks when the plan is done."""
     targets = {move.key: (move.target,) for move in plan.moves}
-    return [Block(block.key, block.nbytes, targets.get(block.key, block.holders)) for block in blocks]
+    return [MovableBlock(block.key, block.nbytes, targets.get(block.key, block.holders)) for block in blocks]
 
 
 def as_text(blocks):
@@ -76,7 +76,7 @@ def test_left_alone(before, workers):
 
 
 def test_plain_keys_are_left_alone():
-    assert not spread([Block(f"k{i}", 4, ("A",)) for i in range(40)], rooms("AB"))
+    assert not spread([MovableBlock(f"k{i}", 4, ("A",)) for i in range(40)], rooms("AB"))
 
 
 def test_each_collection_by_itself():
@@ -89,9 +89,9 @@ def test_each_collection_by_itself():
 
 
 def test_a_copy_in_place_is_enough():
-    blocks = [Block(("x", i), 4, ("A", "B") if i >= 4 else ("A",)) for i in range(8)]
+    blocks = [MovableBlock(("x", i), 4, ("A", "B") if i >= 4 else ("A",)) for i in range(8)]
     assert not spread(blocks, rooms("AB"))  # B holds the second half already
-    blocks = [Block(("x", i), 4, ("A", "B") if i >= 6 else ("A",)) for i in range(8)]
+    blocks = [MovableBlock(("x", i), 4, ("A", "B") if i >= 6 else ("A",)) for i in range(8)]
     plan = spread(blocks, rooms("AB"))
     assert [move.key[1] for move in plan.moves] == [4, 5]
 
@@ -104,7 +104,7 @@ def test_what_has_no_room_stays():
 
 
 def test_two_dimensions_are_cut_by_rows():
-    blocks = [Block(("x", i, j), 4, ("A",)) for i in range(4) for j in range(5)]
+    blocks = [MovableBlock(("x", i, j), 4, ("A",)) for i in range(4) for j in range(5)]
     plan = spread(blocks, rooms("AB"))
     assert [move.key for move in plan.moves] == [block.key for block in blocks[11:]]
 
@@ -120,7 +120,7 @@ def situations(draw):
         if draw(st.booleans()):
             holders = st.sampled_from(held_by).map(tuple)
         count = draw(st.integers(1, 40))
-        blocks += [Block((name, i), draw(size), draw(holders)) for i in range(count)]
+        blocks += [MovableBlock((name, i), draw(size), draw(holders)) for i in range(count)]
     return blocks, workers
 
 
@@ -266,7 +266,7 @@ def test_a_large_machine(order, joined, seconds_of):
         "interleaved": lambda i: i % before,
         "random": lambda i: dice.randrange(before),
     }[order]
-    row = [Block(("x", i // 300, i % 300), 100, (f"w{place(i):04d}",)) for i in range(100_000)]
+    row = [MovableBlock(("x", i // 300, i % 300), 100, (f"w{place(i):04d}",)) for i in range(100_000)]
     plans = []
     seconds = seconds_of(lambda: plans.append(spread(row, rooms(f"w{i:04d}" for i in range(1000)))), 3)
     assert plans[0] and seconds < 1.5

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_hpc.planning.walltime import Durations, Verdict, may_start
+from dask_hpc.planning.walltime import Durations, WalltimeVerdict, may_start
 
 
 def test_the_upper_quantile_of_the_newest():
@@ -32,20 +32,20 @@ def test_nine_of_ten_of_the_newest_are_not_above(values):
 
 def test_scenario_s8():
     """5 s left, tasks of 3 s: one may start now, none behind it, and none when it is done."""
-    assert may_start(5, 0.5, {"t": None}, []) == Verdict((), None)
-    assert may_start(5, 0.5, {"t": None}, ["t"]) == Verdict(("t",), None)
-    assert may_start(5, 0.5, {"t": 3}, ["t"]) == Verdict((), 1.5)
-    assert may_start(5, 0.5, {"t": 3}, ["t"], first_free=3) == Verdict(("t",), None)
-    assert may_start(2, 0.5, {"t": 3}, ["t"]) == Verdict(("t",), None)
+    assert may_start(5, 0.5, {"t": None}, []) == WalltimeVerdict((), None)
+    assert may_start(5, 0.5, {"t": None}, ["t"]) == WalltimeVerdict(("t",), None)
+    assert may_start(5, 0.5, {"t": 3}, ["t"]) == WalltimeVerdict((), 1.5)
+    assert may_start(5, 0.5, {"t": 3}, ["t"], first_free=3) == WalltimeVerdict(("t",), None)
+    assert may_start(2, 0.5, {"t": 3}, ["t"]) == WalltimeVerdict(("t",), None)
 
 
 def test_only_the_long_kind_does_not_fit():
     verdict = may_start(10, 1, {"long": 60, "short": 2}, [])
-    assert verdict == Verdict(("long",), None)
+    assert verdict == WalltimeVerdict(("long",), None)
 
 
 def test_nothing_waits():
-    assert may_start(1, 5, {}, []) == Verdict((), None)
+    assert may_start(1, 5, {}, []) == WalltimeVerdict((), None)
 
 
 seconds = st.floats(0, 1000)

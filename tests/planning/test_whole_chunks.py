@@ -5,7 +5,7 @@ from itertools import pairwise, permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.planning.moves.leaving import Block
+from dask_hpc.planning.moves.leaving import MovableBlock
 from dask_hpc.planning.moves.spread import lay_out
 
 WORKERS = ["a", "b", "c", "d"]
@@ -20,12 +20,12 @@ def after(blocks, plan):
 
 
 def rows(count, nbytes=10, name="x", holder=lambda i: "a"):
-    return [Block((name, i), nbytes, (holder(i),)) for i in range(count)]
+    return [MovableBlock((name, i), nbytes, (holder(i),)) for i in range(count)]
 
 
 @given(st.lists(st.sampled_from(WORKERS), min_size=1, max_size=20), st.integers(1, 4), st.booleans())
 def test_the_layout_is_as_asked_and_moves_least(holders, count, is_cyclic):
-    blocks = [Block(("x", i), 10, (holder,)) for i, holder in enumerate(holders)]
+    blocks = [MovableBlock(("x", i), 10, (holder,)) for i, holder in enumerate(holders)]
     workers = WORKERS[:count]
     plan = lay_out(blocks, "cyclic" if is_cyclic else "block", dict.fromkeys(workers, 10**6))
     where = [after(blocks, plan)["x", i] for i in range(len(blocks))]
@@ -46,17 +46,17 @@ def test_the_layout_is_as_asked_and_moves_least(holders, count, is_cyclic):
 
 
 def test_a_chunk_that_would_be_cut_goes_where_most_of_it_belongs():
-    blocks = [Block(("x", i), nbytes, ("a",)) for i, nbytes in enumerate([50, 30, 20])]
+    blocks = [MovableBlock(("x", i), nbytes, ("a",)) for i, nbytes in enumerate([50, 30, 20])]
     plan = lay_out(blocks, "block", {"a": 1000, "b": 1000})
     assert plan.bytes_moved == 50
-    blocks = [Block(("x", i), nbytes, ("a",)) for i, nbytes in enumerate([30, 60, 10])]
+    blocks = [MovableBlock(("x", i), nbytes, ("a",)) for i, nbytes in enumerate([30, 60, 10])]
     plan = lay_out(blocks, "block", {"a": 1000, "b": 1000})
     assert plan.bytes_moved in (30, 40)
 
 
 def test_arrays_of_one_shape_lie_together_and_in_the_longer_dimension():
     blocks = [
-        Block((name, j, i), 10, (holder,))
+        MovableBlock((name, j, i), 10, (holder,))
         for name, holder in (("u", "a"), ("v", "b"))
         for i in range(8)
         for j in range(2)
@@ -73,4 +73,4 @@ def test_no_room_and_nothing_to_do():
     plan = lay_out(blocks, "block", {"a": 0, "b": 25})
     assert len(plan.moves) == 2 and len(plan.unplaced) == 2 and "no room" in plan.reason
     assert not lay_out([], "block", {"a": 0}) and not lay_out(blocks, "block", {})
-    assert not lay_out([Block("alone", 10, ("a",))], "cyclic", {"b": 100})
+    assert not lay_out([MovableBlock("alone", 10, ("a",))], "cyclic", {"b": 100})

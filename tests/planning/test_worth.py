@@ -4,30 +4,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.planning.moves import leaving as worth
-from dask_hpc.planning.moves.leaving import Block, Recipe, dearest_that_fit, worth_first
+from dask_hpc.planning.moves.leaving import MovableBlock, RecomputeCost, dearest_that_fit, worth_first
 
 
 def test_seconds_per_byte_decide():
-    recipes = {"cheap": Recipe(1, 100), "dear": Recipe(10, 100), "small": Recipe(1, 1)}
+    recipes = {"cheap": RecomputeCost(1, 100), "dear": RecomputeCost(10, 100), "small": RecomputeCost(1, 1)}
     assert worth_first(recipes, recipes) == ["small", "dear", "cheap"]
 
 
 def test_lost_ancestors_count_and_saved_ones_do_not():
     recipes = {
-        "source": Recipe(100, 10**9),  # not held any more
-        "a": Recipe(1, 10, ("source", "elsewhere")),
-        "b": Recipe(5, 10, ("a",)),
-        "c": Recipe(2, 10, ("b",)),
+        "source": RecomputeCost(100, 10**9),  # not held any more
+        "a": RecomputeCost(1, 10, ("source", "elsewhere")),
+        "b": RecomputeCost(5, 10, ("a",)),
+        "c": RecomputeCost(2, 10, ("b",)),
     }
     # c first: it stands for 108 s; then b (106 s); a is worth 101 s even when c and b are saved.
     assert worth_first(["a", "b", "c"], recipes) == ["c", "b", "a"]
     # b needs nothing of the source once a is saved, and then lone is worth more.
-    recipes |= {"a": Recipe(1, 1, ("source",)), "lone": Recipe(50, 10)}
+    recipes |= {"a": RecomputeCost(1, 1, ("source",)), "lone": RecomputeCost(50, 10)}
     assert worth_first(["b", "lone", "a"], recipes) == ["a", "lone", "b"]
 
 
 def test_equal_worth_keeps_the_order():
-    recipes = {key: Recipe(0, 0) for key in ("b", ("a", 1), 3)}
+    recipes = {key: RecomputeCost(0, 0) for key in ("b", ("a", 1), 3)}
     assert worth_first(recipes, recipes) == ["b", ("a", 1), 3]
     assert worth_first([], {}) == []
 
@@ -36,7 +36,7 @@ graphs = st.lists(
     st.tuples(st.floats(0, 1e6), st.integers(0, 10**9), st.sets(st.integers(0, 30), max_size=4)), max_size=30
 ).map(
     lambda rows: {
-        key: Recipe(seconds, nbytes, tuple(need for need in needs if need < key))
+        key: RecomputeCost(seconds, nbytes, tuple(need for need in needs if need < key))
         for key, (seconds, nbytes, needs) in enumerate(rows)
     }
 )
@@ -67,12 +67,14 @@ def test_every_held_result_once_and_the_worth_never_rises(recipes, held):
 
 def test_a_huge_tangle_is_ordered_in_bounded_time(monkeypatch):
     monkeypatch.setattr(worth, "_STEPS", 1000)
-    recipes = {k: Recipe(1, 1, tuple(range(max(0, k - 50), k))) for k in range(2000)}
+    recipes = {k: RecomputeCost(1, 1, tuple(range(max(0, k - 50), k))) for k in range(2000)}
     assert sorted(worth_first(recipes, recipes)) == list(range(2000))
 
 
 def test_the_first_go_where_most_room_is():
-    blocks = [Block(key, nbytes, ("gone",)) for key, nbytes in (("a", 5), ("b", 9), ("c", 4), ("d", 1))]
+    blocks = [
+        MovableBlock(key, nbytes, ("gone",)) for key, nbytes in (("a", 5), ("b", 9), ("c", 4), ("d", 1))
+    ]
     plan = dearest_that_fit(blocks, {"x": 6, "y": 5})
     assert [(move.key, move.target) for move in plan.moves] == [("a", "x"), ("c", "y"), ("d", "x")]
     assert [block.key for block in plan.unplaced] == ["b"] and plan.reason
@@ -82,7 +84,7 @@ def test_the_first_go_where_most_room_is():
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 100)), st.dictionaries(st.text(max_size=3), st.integers(0, 300), max_size=4))
 def test_no_room_is_overfilled_and_the_first_is_not_left_out_for_a_later_one(sizes, rooms):
-    blocks = [Block(place, nbytes, ("gone",)) for place, nbytes in enumerate(sizes)]
+    blocks = [MovableBlock(place, nbytes, ("gone",)) for place, nbytes in enumerate(sizes)]
     plan = dearest_that_fit(blocks, rooms)
     left = dict(rooms)
     for move in plan.moves:

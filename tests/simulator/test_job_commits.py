@@ -17,10 +17,10 @@ from dask_hpc.simulator.application import Application, Phase, Task
 from dask_hpc.simulator.built_in import built_in
 from dask_hpc.simulator.in_situ import Pipeline
 from dask_hpc.simulator.job_commits import CommitsOfJobs, pattern_for
-from dask_hpc.simulator.workload import Checkpoint
+from dask_hpc.simulator.workload import DeclaredCheckpoint
 
 #: 10 s of writing 100 B at 10 B/s, after each 30 s of work
-WAITS = Checkpoint(100.0, 30.0, asynchronous=False)
+WAITS = DeclaredCheckpoint(100.0, 30.0, asynchronous=False)
 GOES_ON = replace(WAITS, asynchronous=True)
 STORE = Platform(4, file_system=10.0, link=100.0)
 
@@ -71,7 +71,7 @@ def test_a_failed_job_goes_on_from_its_last_commit_once_that_is_read_back():
 
 
 def test_partners_are_quicker_and_survive_all_but_their_neighbour():
-    partner = Checkpoint(100.0, 30.0, ("partner",), asynchronous=False)  # 50 B of each at 100 B/s
+    partner = DeclaredCheckpoint(100.0, 30.0, ("partner",), asynchronous=False)  # 50 B of each at 100 B/s
     ends, _ = run(job(partner))
     assert ends["a"] == pytest.approx(101.5)
     ends, _ = run(job(partner), platform=failing((40.0, 0)))
@@ -82,7 +82,7 @@ def test_partners_are_quicker_and_survive_all_but_their_neighbour():
     both = failing((40.0, 0), (40.0, 1), platform=replace(STORE, nodes=6))
     _, metrics = run(job(partner, nodes=3), platform=both)
     assert metrics["lost_node_hours"] == pytest.approx(3 * 40 / 3600, rel=0.1)
-    levels = Checkpoint(100.0, 30.0, ("partner", "store"), asynchronous=False)
+    levels = DeclaredCheckpoint(100.0, 30.0, ("partner", "store"), asynchronous=False)
     _, metrics = run(job(levels, nodes=3, runtime=200.0), platform=replace(both, failures=replace(
         both.failures, trace=((70.0, 0), (70.0, 1)))))  # fmt: skip
     assert metrics["lost_node_hours"] < 3 * 31 / 3600, "the store has it"
@@ -112,13 +112,13 @@ def test_the_interval_is_planned():
     platform = replace(STORE, failures=failures)
     rate = 2 / 40_000.0
     for rule, planned in (("young", young(10.0, rate)), ("daly", daly(10.0, rate))):
-        assert pattern_for(Checkpoint(100.0, rule), platform, 2).work == planned
-    best = pattern_for(Checkpoint(100.0), platform, 2)
+        assert pattern_for(DeclaredCheckpoint(100.0, rule), platform, 2).work == planned
+    best = pattern_for(DeclaredCheckpoint(100.0), platform, 2)
     assert best.work == pytest.approx(daly(10.0, rate), rel=0.02)
-    two = pattern_for(Checkpoint(100.0, levels=("partner", "store")), platform, 2)
+    two = pattern_for(DeclaredCheckpoint(100.0, levels=("partner", "store")), platform, 2)
     assert two.work < best.work and two.counts[0] > 1
-    assert pattern_for(Checkpoint(100.0), STORE, 2) is None
-    assert run(job(Checkpoint(100.0, asynchronous=False)))[1]["commits"] == 0, "nothing ever fails"
+    assert pattern_for(DeclaredCheckpoint(100.0), STORE, 2) is None
+    assert run(job(DeclaredCheckpoint(100.0, asynchronous=False)))[1]["commits"] == 0, "nothing ever fails"
 
 
 def test_the_planned_interval_is_as_good_as_was_foretold():
@@ -130,19 +130,21 @@ def test_the_planned_interval_is_as_good_as_was_foretold():
         for seed in range(6):
             failures = Failures(mtbf=2000.0, seed=seed)
             platform = Platform(2, file_system=10.0, failures=failures)
-            arrival = job(Checkpoint(100.0, every, asynchronous=False), runtime=100_000.0)
+            arrival = job(DeclaredCheckpoint(100.0, every, asynchronous=False), runtime=100_000.0)
             found.append(100_000.0 / run(arrival, platform=platform)[0]["a"])
         return sum(found) / len(found)
 
     level = Level("store", 10.0, 10.0, 2 / 2000.0)
-    pattern = pattern_for(Checkpoint(100.0), Platform(2, file_system=10.0, failures=Failures(mtbf=2000.0)), 2)
+    pattern = pattern_for(
+        DeclaredCheckpoint(100.0), Platform(2, file_system=10.0, failures=Failures(mtbf=2000.0)), 2
+    )
     planned = share("auto")
     assert planned == pytest.approx(efficiency([level], pattern), rel=0.02)
     assert planned > share(pattern.work / 4) and planned > share(pattern.work * 4)
 
 
 checkpoints = st.builds(
-    Checkpoint,
+    DeclaredCheckpoint,
     st.sampled_from([0.0, 10.0, 500.0]),
     st.sampled_from([7.0, 40.0, "auto", "young", "daly"]),
     st.sampled_from([("partner",), ("store",), ("partner", "store")]),
@@ -180,7 +182,7 @@ def test_commits_that_cost_nothing_and_save_nothing_change_nothing(jobs, platfor
     platform = replace(platform, failures=None)
     # a malleable job of no length ends amid the decision that starts it; one that commits ends after it
     jobs = [replace(one, runtime=one.runtime + 1.0) for one in jobs]
-    silent = [replace(one, checkpoint=Checkpoint(0.0, 9.0)) for one in jobs]
+    silent = [replace(one, checkpoint=DeclaredCheckpoint(0.0, 9.0)) for one in jobs]
     one, two = (play("easy-backfill", some, platform, Record()) for some in (jobs, silent))
     assert [end for end in one.record.end if end == end] == pytest.approx(
         [end for end in two.record.end if end == end]
@@ -199,8 +201,9 @@ def test_in_a_workload_file(tmp_path):
     )
     workload = load_workload(path)
     assert [one.checkpoint for one in workload] == [
-        Checkpoint(4e9, "daly", asynchronous=False), Checkpoint(1e9, 600.0, ("partner", "store"))
-    ]  # fmt: skip
+        DeclaredCheckpoint(4e9, "daly", asynchronous=False),
+        DeclaredCheckpoint(1e9, 600.0, ("partner", "store")),
+    ]
     with_commits = simulate(workload, policy="fcfs").metrics
     bare = [replace(one, checkpoint=None) for one in workload]
     without = simulate(bare, policy="fcfs", platform=workload.platform, horizon=with_commits["makespan"] * 3)
@@ -248,4 +251,4 @@ def test_the_builtin_workload_shows_what_a_planned_interval_saves():
 
 
 def test_interval_without_end():
-    assert run(job(Checkpoint(1.0, inf)))[0] == {"a": 100.0}
+    assert run(job(DeclaredCheckpoint(1.0, inf)))[0] == {"a": 100.0}

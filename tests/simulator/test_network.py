@@ -6,30 +6,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.simulator.network import Flow, ends, fair_rates
+from dask_hpc.simulator.network import NetworkFlow, ends, fair_rates
 
 
 def test_alone_together_and_one_after_the_other():
     links = {"a": 10.0, "b": 4.0}
-    assert ends([Flow(1, 20, ("a",))], links) == {1: 2}
-    assert ends([Flow(1, 20, ("a",), rate=5)], links) == {1: 4}
-    assert ends([Flow(1, 20, ("a",)), Flow(2, 20, ("a",))], links) == {1: 4, 2: 4}
-    assert ends([Flow(1, 20, ("a",)), Flow(2, 20, ("a",), after=1)], links) == {1: 2, 2: 4}
+    assert ends([NetworkFlow(1, 20, ("a",))], links) == {1: 2}
+    assert ends([NetworkFlow(1, 20, ("a",), rate=5)], links) == {1: 4}
+    assert ends([NetworkFlow(1, 20, ("a",)), NetworkFlow(2, 20, ("a",))], links) == {1: 4, 2: 4}
+    assert ends([NetworkFlow(1, 20, ("a",)), NetworkFlow(2, 20, ("a",), after=1)], links) == {1: 2, 2: 4}
     # who ends leaves its share to the other
-    assert ends([Flow(1, 10, ("a",)), Flow(2, 30, ("a",))], links) == {1: 2, 2: 4}
+    assert ends([NetworkFlow(1, 10, ("a",)), NetworkFlow(2, 30, ("a",))], links) == {1: 2, 2: 4}
     # the one that another link slows down leaves its share, too
-    assert fair_rates([Flow(1, 1, ("a",)), Flow(2, 1, ("a", "b"))], links) == {2: 4, 1: 6}
-    assert ends([Flow(1, 20, ("a",), start=1)], links) == {1: 3}
-    assert ends([Flow(1, 0, ("a",)), Flow(2, 5, ("elsewhere",))], links) == {1: 0, 2: 0}
+    assert fair_rates([NetworkFlow(1, 1, ("a",)), NetworkFlow(2, 1, ("a", "b"))], links) == {2: 4, 1: 6}
+    assert ends([NetworkFlow(1, 20, ("a",), start=1)], links) == {1: 3}
+    assert ends([NetworkFlow(1, 0, ("a",)), NetworkFlow(2, 5, ("elsewhere",))], links) == {1: 0, 2: 0}
 
 
 def test_what_never_ends():
-    assert ends([Flow(1, 5, ("a",)), Flow(2, 5, ("b",), after=1)], {"a": 0.0}) == {1: inf, 2: inf}
+    assert ends([NetworkFlow(1, 5, ("a",)), NetworkFlow(2, 5, ("b",), after=1)], {"a": 0.0}) == {
+        1: inf,
+        2: inf,
+    }
 
 
 some = st.lists(
     st.builds(
-        Flow,
+        NetworkFlow,
         st.uuids(),
         st.floats(1, 100),
         st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True).map(tuple),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dask_hpc import Policy
 from dask_hpc.model.io import IoView, Kind, LaneView, Mix, NodeMix
 from dask_hpc.model.plan import LaneLimit
-from dask_hpc.strategies.io.io_aware import Balance
+from dask_hpc.strategies.io.io_aware import IoBalance
 from dask_hpc.strategies.io.io_lanes import IoLanes
 
 THREADS = 8
@@ -161,7 +161,7 @@ def test_what_goes_next_is_nearest_to_the_workload(running_reads, running, read,
     mix = mixed([node(running_reads, running)], replace(READS, intensity=read),
                 replace(COMPUTES, intensity=compute))  # fmt: skip
     found = IoLanes().next_of(mix)
-    balance = Balance(mix.load, mix.tasks, 100 * read + 100 * compute, 200)
+    balance = IoBalance(mix.load, mix.tasks, 100 * read + 100 * compute, 200)
     goal = balance.workload(None)
     best = min(balance.off(goal, read, 1), balance.off(goal, compute, 1))
     assert balance.off(goal, read if found.is_read else compute, 1) == pytest.approx(best, abs=1e-9)

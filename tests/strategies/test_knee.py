@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.strategies.io.io_lanes import Measured, begun, needed, step
+from dask_hpc.strategies.io.io_lanes import MeasuredLane, begun, needed, step
 
 KEEP, COST = 0.01, 0.02
 
@@ -44,7 +44,7 @@ class Machine:
             self.seconds += reads / self.curve(level)
             self.levels.append(level)
             self.tries += self.search.is_trying
-            found = Measured(level, reads, rate, self.done, self.waiting)
+            found = MeasuredLane(level, reads, rate, self.done, self.waiting)
             self.search = step(self.search, found, 1, self.most, KEEP, COST)
         return self
 

@@ -33,7 +33,7 @@ from dask_hpc.checkpoint.client.stats import CommitStats, stats_of
 from dask_hpc.checkpoint.levels import STORE, read_levels
 from dask_hpc.checkpoint.scheduler.controller import ask
 from dask_hpc.checkpoint.store.files import Files
-from dask_hpc.checkpoint.store.items import Described, Held, Plain, describe
+from dask_hpc.checkpoint.store.items import Described, HeldItem, Plain, describe
 from dask_hpc.checkpoint.store.manifest import check_label, check_name
 from dask_hpc.checkpoint.store.seal import Key, Services
 from dask_hpc.checkpoint.store.versions import rule_text, save
@@ -72,7 +72,7 @@ async def take(client: Any, values: Mapping[str, Any], rules: Mapping[str, OnRes
             "plain": [place for place, one in described.sources.items() if isinstance(one, Plain)],
         }
         for place, source in described.sources.items():
-            if isinstance(source, Held):
+            if isinstance(source, HeldItem):
                 cut.blocks.append([label, place, source.key])
             else:
                 plain.append((label, place, _own(source.value)))

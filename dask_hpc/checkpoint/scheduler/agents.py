@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.catalogue import Dealer
-from dask_hpc.checkpoint.scheduler.context import Context, WorkerCalls, holders
+from dask_hpc.checkpoint.scheduler.context import ControllerContext, WorkerCalls, holders
 from dask_hpc.checkpoint.scheduler.diary import Tally
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
 from dask_hpc.checkpoint.worker.agent import METRIC, NAME, Agent
@@ -52,7 +52,7 @@ class _Known:
 class Agents:
     """All agents, by address."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._known: dict[str, _Known] = {}
         self._leaving: dict[str, int] = {}
@@ -228,7 +228,7 @@ class AgentChoice:
     """Which agents an item (what is protected under a name) has, as the policy in force says, from what its
     commits have taken so far; and how many nodes the copies of all items need."""
 
-    def __init__(self, context: Context, agents: Agents) -> None:
+    def __init__(self, context: ControllerContext, agents: Agents) -> None:
         self._context = context
         self._agents = agents
         #: by name: how many agents it has; how many it had in its last commit; bytes that stand for one

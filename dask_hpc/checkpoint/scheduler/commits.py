@@ -19,7 +19,7 @@ from typing import Any
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
 from dask_hpc.checkpoint.scheduler.agents import Disks
-from dask_hpc.checkpoint.scheduler.context import Context, holders, node_names
+from dask_hpc.checkpoint.scheduler.context import ControllerContext, holders, node_names
 from dask_hpc.checkpoint.scheduler.copies import CopyKeeper
 from dask_hpc.checkpoint.scheduler.schedule import FailureCounts
 from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
@@ -103,7 +103,7 @@ class Commits:
 
     def __init__(
         self,
-        context: Context,
+        context: ControllerContext,
         keeper: CopyKeeper,
         disks: Disks,
         queue: StoreQueue,

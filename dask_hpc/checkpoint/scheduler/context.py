@@ -10,7 +10,7 @@ from dask_hpc.checkpoint.scheduler.diary import Diary
 from dask_hpc.model.node import Nodes
 
 
-class Context(Protocol):
+class ControllerContext(Protocol):
     """The controller, as its parts see it."""
 
     scheduler: Any
@@ -29,13 +29,13 @@ class Context(Protocol):
         """Beside all else."""
 
 
-def holders(context: Context, key: Hashable) -> tuple[str, ...]:
+def holders(context: ControllerContext, key: Hashable) -> tuple[str, ...]:
     """The workers that have a key's result."""
     task = compat.find_task(context.scheduler, key)
     return () if task is None or compat.is_actor(task) else compat.holders(task)
 
 
-def node_names(context: Context) -> list[str]:
+def node_names(context: ControllerContext) -> list[str]:
     """The nodes on which workers are running."""
     running = compat.running_workers(context.scheduler)
     return sorted({context.nodes.node_of(address) for address in running})

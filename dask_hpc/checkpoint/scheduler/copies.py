@@ -19,7 +19,7 @@ from typing import Any
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.agents import AgentChoice, Agents, Disks
 from dask_hpc.checkpoint.scheduler.catalogue import Dealer
-from dask_hpc.checkpoint.scheduler.context import Context, HasGone, WorkerCalls
+from dask_hpc.checkpoint.scheduler.context import ControllerContext, HasGone, WorkerCalls
 from dask_hpc.checkpoint.scheduler.diary import Tally
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement, Drops, Order, Steps
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
@@ -54,7 +54,7 @@ class CopyMaker:
 
     def __init__(
         self,
-        context: Context,
+        context: ControllerContext,
         placement: CopyPlacement,
         agents: Agents,
         choice: AgentChoice,
@@ -316,7 +316,7 @@ class CopyKeeper:
 
     def __init__(
         self,
-        context: Context,
+        context: ControllerContext,
         placement: CopyPlacement,
         agents: Agents,
         choice: AgentChoice,

@@ -16,7 +16,7 @@ from time import monotonic
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
 from dask_hpc.checkpoint.scheduler.agents import Disks
-from dask_hpc.checkpoint.scheduler.context import Context, holders
+from dask_hpc.checkpoint.scheduler.context import ControllerContext, holders
 from dask_hpc.checkpoint.scheduler.copies import CopyKeeper
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
 from dask_hpc.checkpoint.scheduler.schedule import FailureCounts, Schedule
@@ -39,7 +39,7 @@ class Protections:
 
     def __init__(
         self,
-        context: Context,
+        context: ControllerContext,
         placement: CopyPlacement,
         keeper: CopyKeeper,
         disks: Disks,

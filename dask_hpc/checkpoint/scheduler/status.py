@@ -8,7 +8,7 @@ from typing import Any
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.agents import Agents
 from dask_hpc.checkpoint.scheduler.commits import Commits
-from dask_hpc.checkpoint.scheduler.context import Context
+from dask_hpc.checkpoint.scheduler.context import ControllerContext
 from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
 from dask_hpc.checkpoint.scheduler.versions import Protected
 
@@ -22,7 +22,7 @@ class Look:
 
     def __init__(
         self,
-        context: Context,
+        context: ControllerContext,
         agents: Agents,
         protected: Mapping[str, Protected],
         commits: Commits,

@@ -17,12 +17,12 @@ from time import monotonic
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.scheduler.context import Context, WorkerCalls, holders
+from dask_hpc.checkpoint.scheduler.context import ControllerContext, WorkerCalls, holders
 from dask_hpc.checkpoint.scheduler.copies import CopyMaker
 from dask_hpc.checkpoint.scheduler.versions import WRITING, KeptVersion
 from dask_hpc.checkpoint.store.cells import VALUE, Sampler
 from dask_hpc.checkpoint.store.files import Trouble
-from dask_hpc.checkpoint.store.items import Described, Held
+from dask_hpc.checkpoint.store.items import Described, HeldItem
 from dask_hpc.checkpoint.store.seal import Key, Services
 from dask_hpc.checkpoint.store.versions import Commit, Place, abandon, begin, finish
 from dask_hpc.model.errors import one_line
@@ -88,7 +88,7 @@ class StoreQueue:
 
     def __init__(
         self,
-        context: Context,
+        context: ControllerContext,
         maker: CopyMaker,
         calls: WorkerCalls,
         writers: int = 4,
@@ -201,7 +201,7 @@ class StoreQueue:
                 label,
                 item["kind"],
                 item["meta"],
-                {place: Held(key) for (its, place), key in version.keys.items() if its == label},
+                {place: HeldItem(key) for (its, place), key in version.keys.items() if its == label},
             )
             for label, item in version.items.items()
         ]

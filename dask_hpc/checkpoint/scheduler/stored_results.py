@@ -16,7 +16,7 @@ from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.levels import STORE
-from dask_hpc.checkpoint.scheduler.context import Context, holders, node_names
+from dask_hpc.checkpoint.scheduler.context import ControllerContext, holders, node_names
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
 from dask_hpc.checkpoint.scheduler.versions import WRITING, KeptVersion, Protected
@@ -88,7 +88,7 @@ class _Name:
 class StoredResults:
     """What protected names have in stores, and what of them goes there next."""
 
-    def __init__(self, context: Context, recipes: Recipes, queue: StoreQueue) -> None:
+    def __init__(self, context: ControllerContext, recipes: Recipes, queue: StoreQueue) -> None:
         self._context = context
         self._recipes = recipes
         self._queue = queue

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
-from dask_hpc.checkpoint.scheduler.context import Context
+from dask_hpc.checkpoint.scheduler.context import ControllerContext
 from dask_hpc.checkpoint.scheduler.schedule import FailureCounts, Schedule
 from dask_hpc.checkpoint.store.manifest import Manifest
 from dask_hpc.checkpoint.store.versions import Commit
@@ -92,7 +92,7 @@ class KeptVersion:
 class Series:
     """The versions that a program commits under a name, and how it wants them to be kept."""
 
-    def __init__(self, context: Context, failures: FailureCounts, name: str, client: str) -> None:
+    def __init__(self, context: ControllerContext, failures: FailureCounts, name: str, client: str) -> None:
         self._context = context
         self.name = name
         self.client = client

@@ -210,7 +210,7 @@ RESULTS = "results"
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldItem:
     """The result of this key, on the cluster."""
 
     key: Any
@@ -223,7 +223,7 @@ class Plain:
     value: Any
 
 
-Source = Held | Plain
+Source = HeldItem | Plain
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ class Described:
         """The same, with the keys of what was persisted."""
         sources = dict(self.sources)
         for one, places in zip(persisted, self.places, strict=True):
-            sources |= zip(places, map(Held, keys_of(one)), strict=True)
+            sources |= zip(places, map(HeldItem, keys_of(one)), strict=True)
         return replace(self, sources=sources, collection=(), places=())
 
 
@@ -257,9 +257,9 @@ def describe(value: Any, label: str, *, regular: bool = True) -> Described:
     if kind in PARTS:
         return _described_parts(value, label, kind)
     if kind == "delayed":
-        return _settled(Described(label, kind, {}, {"": Held(value.key)}, (value,), (("",),)))
+        return _settled(Described(label, kind, {}, {"": HeldItem(value.key)}, (value,), (("",),)))
     if kind == "future":
-        return Described(label, kind, {}, {"": Held(value.key)})
+        return Described(label, kind, {}, {"": HeldItem(value.key)})
     return Described(label, kind, {}, {"": Plain(value)})
 
 
@@ -370,7 +370,7 @@ def _described_arrays(value: Any, label: str, kind: str, regular: bool) -> Descr
             is_so = record["cells"] is None or chunks == data.chunks
             collection.append(data if is_so else data.rechunk(chunks))
             places.append(tuple(there))
-            sources |= zip(there, map(Held, _flat_keys(collection[-1])), strict=True)
+            sources |= zip(there, map(HeldItem, _flat_keys(collection[-1])), strict=True)
     return _settled(Described(label, kind, meta, sources, tuple(collection), tuple(places)))
 
 
@@ -383,7 +383,7 @@ def _described_parts(value: Any, label: str, kind: str) -> Described:
         if value.known_divisions:
             meta["divisions"] = pack(pd.DataFrame({"divisions": list(value.divisions)}))
     places = tuple(map(str, range(value.npartitions)))
-    sources = dict(zip(places, map(Held, _flat_keys(value)), strict=True))
+    sources = dict(zip(places, map(HeldItem, _flat_keys(value)), strict=True))
     return _settled(Described(label, kind, meta, sources, (value,), (places,)))
 
 

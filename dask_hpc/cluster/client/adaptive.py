@@ -17,7 +17,7 @@ from distributed.deploy import Adaptive
 from dask_hpc import dask as compat
 from dask_hpc.cluster.client.batch_jobs import TOLD, BatchJobs, exec_workers, of_process
 from dask_hpc.cluster.client.manager import prepare
-from dask_hpc.cluster.units import Facts, Layout, UnitFacts, is_closing, members
+from dask_hpc.cluster.units import Facts, UnitFacts, UnitLayout, is_closing, members
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.policy import parameters_of
 
@@ -341,7 +341,7 @@ class HPCAdaptive(Adaptive):
         self._asker = token_hex(4)
         self._jobs = BatchJobs(poll)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._layout = Layout.of(cluster)
+        self._layout = UnitLayout.of(cluster)
         if limits is None:
             # Dask's own adapt() passes 0 and infinity where nothing was said.
             most = self._layout.maximum(None if maximum == inf else maximum, None, None, None, allow_empty)

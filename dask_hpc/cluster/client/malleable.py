@@ -11,7 +11,7 @@ from distributed.utils import NoOpAwaitable
 from dask_hpc import dask as compat
 from dask_hpc.cluster.client.adaptive import HPCAdaptive, Lossless
 from dask_hpc.cluster.client.manager import manage
-from dask_hpc.cluster.units import Layout, is_closing, members
+from dask_hpc.cluster.units import UnitLayout, is_closing, members
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.policy import Policy
 
@@ -87,7 +87,7 @@ class Malleable:
         cluster = self._cluster
         if is_closing(cluster):
             return type(cluster).scale(cluster, n or 0)
-        units = Layout.of(cluster).size(n, jobs, cores, memory)
+        units = UnitLayout.of(cluster).size(n, jobs, cores, memory)
         if cluster.asynchronous:
             self._resize(units)
             return NoOpAwaitable()
@@ -125,7 +125,7 @@ class Malleable:
     ) -> Adaptive:
         """Adapt the size to the work from now on; see ``HPCAdaptive``. All limits that are given hold."""
         cluster = self._cluster
-        layout = Layout.of(cluster)
+        layout = UnitLayout.of(cluster)
         least = layout.minimum(minimum, minimum_jobs, minimum_cores, minimum_memory)
         most = layout.maximum(maximum, maximum_jobs, maximum_cores, maximum_memory, allow_empty)
         if least > most:

@@ -23,7 +23,14 @@ from dask_hpc.cluster.scheduler.service import Context, Shelter
 from dask_hpc.cluster.worker.farewell import NAME, FarewellPlugin
 from dask_hpc.model.errors import InputError, is_number, shown
 from dask_hpc.model.units import show_large
-from dask_hpc.planning.moves.leaving import Block, Move, Recipe, dearest_that_fit, evacuate, worth_first
+from dask_hpc.planning.moves.leaving import (
+    MovableBlock,
+    Move,
+    RecomputeCost,
+    dearest_that_fit,
+    evacuate,
+    worth_first,
+)
 
 _ANCESTORS = 100_000  # recipes looked at in one farewell
 _MOMENT, _LOOKS = 0.2, 20  # seconds to see whether the others close as well, and looks meanwhile
@@ -208,7 +215,7 @@ class Farewells:
                 return
             moves = self._plan(address, going)
 
-    def _tell_result(self, address: str, reason: str, first: dict[Hashable, Block]) -> None:
+    def _tell_result(self, address: str, reason: str, first: dict[Hashable, MovableBlock]) -> None:
         """How much of what only this worker held is saved."""
         there = self._only_there(address).keys() & first.keys()
         lost = self._shelter.missing(there)
@@ -221,22 +228,22 @@ class Farewells:
         alone = "" if self._stays(address) else "; nobody stays"
         self._context.tell("farewell", f"worker {address} leaves ({reason}): {words} ({share}){alone}")
 
-    def _only_there(self, address: str) -> dict[Hashable, Block]:
+    def _only_there(self, address: str) -> dict[Hashable, MovableBlock]:
         """What is lost with this worker, as nobody has it who stays."""
         leaving = self._leaving(address)
         blocks = blocks_on(self._scheduler, [address])
         return {block.key: block for block in blocks if leaving.issuperset(block.holders)}
 
-    def _recipes(self, keys: Iterable[Hashable]) -> dict[Hashable, Recipe]:
+    def _recipes(self, keys: Iterable[Hashable]) -> dict[Hashable, RecomputeCost]:
         """Of these results, and of their ancestors that nobody holds."""
-        found: dict[Hashable, Recipe] = {}
+        found: dict[Hashable, RecomputeCost] = {}
         todo = list(keys)
         while todo and len(found) < _ANCESTORS:
             key = todo.pop()
             task = compat.find_task(self._scheduler, key)
             if task is not None and key not in found:
                 needs = tuple(compat.dependencies(task))
-                found[key] = Recipe(self._seconds(task), compat.size(task), needs)
+                found[key] = RecomputeCost(self._seconds(task), compat.size(task), needs)
                 todo += [n for n in needs if not compat.holders(compat.find_task(self._scheduler, n))]
         return found
 
@@ -272,7 +279,7 @@ class _Going:
 
     deadline: float
     #: what only it held when it said so
-    first: dict[Hashable, Block] = field(default_factory=dict)
+    first: dict[Hashable, MovableBlock] = field(default_factory=dict)
     #: its keys, the dearest first
     order: list[Hashable] = field(default_factory=list)
     #: those for which there is no room elsewhere, the dearest first

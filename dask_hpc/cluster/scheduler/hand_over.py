@@ -18,7 +18,7 @@ from dask_hpc.cluster.scheduler.leaving import LOOK, with_neighbours
 from dask_hpc.cluster.scheduler.moves import blocks_on, carry_out, rooms_on
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.units import show_duration
-from dask_hpc.planning.moves.leaving import Block, evacuate
+from dask_hpc.planning.moves.leaving import MovableBlock, evacuate
 from dask_hpc.planning.moves.spread import lay_out
 
 _DRAIN = 0.2  # seconds after which the rest is asked for again: somebody may be able to take it now
@@ -149,7 +149,7 @@ class HandOvers:
     def _tasks(self, job: LiveJob, address: str) -> list[Any]:
         return [key for key in compat.processing(self._scheduler, address) if key in job.unfinished]
 
-    def _results(self, job: LiveJob, gives: set[str]) -> list[Block]:
+    def _results(self, job: LiveJob, gives: set[str]) -> list[MovableBlock]:
         """What only workers that are given up hold of the job's results."""
         return [
             block

@@ -38,7 +38,7 @@ from dask_hpc.cluster.scheduler.moves import blocks_of, blocks_on, carry_out, me
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import show_duration
-from dask_hpc.planning.moves.leaving import Block, MovePlan, collection_of, evacuate
+from dask_hpc.planning.moves.leaving import MovableBlock, MovePlan, collection_of, evacuate
 
 LOOK = 0.02  # seconds between looks
 _WHY = "it is leaving"
@@ -346,7 +346,7 @@ class _Departure:
         return [address for address in self.batch if address not in self.refused]
 
 
-def with_neighbours(scheduler: Any, blocks: list[Block], staying: Iterable[str]) -> list[Block]:
+def with_neighbours(scheduler: Any, blocks: list[MovableBlock], staying: Iterable[str]) -> list[MovableBlock]:
     """These blocks, and those of the same collections on the workers that stay."""
     names = {collection_of(block.key) for block in blocks} - {None}
     known = {block.key for block in blocks}

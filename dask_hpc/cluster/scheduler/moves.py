@@ -28,7 +28,7 @@ from weakref import WeakKeyDictionary
 
 from dask_hpc import dask as compat
 from dask_hpc.model.units import show_duration, show_large
-from dask_hpc.planning.moves.leaving import Block, Move
+from dask_hpc.planning.moves.leaving import MovableBlock, Move
 
 #: bytes on their way from or to one worker. At one look per 20 ms this allows 3 GB/s, more than most
 #: networks, and is little beside a worker's memory; a larger block travels alone.
@@ -48,13 +48,13 @@ _NOBODY = "the worker meant to take it takes nothing now"
 _coming: WeakKeyDictionary[Any, Counter[str]] = WeakKeyDictionary()
 
 
-def blocks_on(scheduler: Any, addresses: Iterable[str]) -> list[Block]:
+def blocks_on(scheduler: Any, addresses: Iterable[str]) -> list[MovableBlock]:
     """All results that these workers hold, but no actors."""
     keys = dict.fromkeys(key for address in addresses for key in compat.keys_on(scheduler, address))
     return blocks_of(scheduler, keys)
 
 
-def blocks_of(scheduler: Any, keys: Iterable[Hashable], wanted: bool = False) -> list[Block]:
+def blocks_of(scheduler: Any, keys: Iterable[Hashable], wanted: bool = False) -> list[MovableBlock]:
     """Those of the keys that are results in memory; ``wanted``: and that a client holds."""
     found = []
     for key in keys:
@@ -62,7 +62,7 @@ def blocks_of(scheduler: Any, keys: Iterable[Hashable], wanted: bool = False) ->
         if task is None or compat.is_actor(task) or (wanted and not compat.is_wanted(task)):
             continue
         if there := compat.holders(task):
-            found.append(Block(key, compat.size(task), there))
+            found.append(MovableBlock(key, compat.size(task), there))
     return found
 
 

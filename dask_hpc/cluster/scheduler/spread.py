@@ -18,7 +18,7 @@ from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.moves import blocks_of, carry_out, rooms_on, settle_on
 from dask_hpc.cluster.scheduler.service import Context, Timer
-from dask_hpc.planning.moves.leaving import Block, MovePlan, collection_of
+from dask_hpc.planning.moves.leaving import MovableBlock, MovePlan, collection_of
 from dask_hpc.planning.moves.spread import lay_out, spread
 
 #: seconds without another growth, before anything moves. Workers that are started together join within about
@@ -108,12 +108,12 @@ class Spread:
         spared = compat.SparedCopies.of(self._scheduler) or ()
         settle_on(self._scheduler, [(key, (at,)) for key, at in plan.places.items() if key not in spared])
 
-    def _plan(self, job: LiveJob | None, blocks: list[Block], rooms: Mapping[str, int]) -> MovePlan:
+    def _plan(self, job: LiveJob | None, blocks: list[MovableBlock], rooms: Mapping[str, int]) -> MovePlan:
         if job is not None and job.layout:
             return lay_out(blocks, job.layout, rooms)
         return spread(blocks, rooms)
 
-    async def _until_computed(self, job: LiveJob, blocks: list[Block]) -> None:
+    async def _until_computed(self, job: LiveJob, blocks: list[MovableBlock]) -> None:
         """What was lost of these collections is there again, or takes long."""
         names = {collection_of(block.key) for block in blocks}
         for _ in range(_LOOKS):
@@ -121,10 +121,10 @@ class Spread:
                 return
             await asyncio.sleep(_AGAIN)
 
-    async def _blocks(self, job: LiveJob | None, addresses: list[str]) -> list[Block]:
+    async def _blocks(self, job: LiveJob | None, addresses: list[str]) -> list[MovableBlock]:
         """The blocks of collections on these workers that are the job's, or no running job's, and that
         a client holds. The scheduler gets a turn after each worker."""
-        found: list[Block] = []
+        found: list[MovableBlock] = []
         seen = set()
         for address in addresses:
             keys = [

@@ -205,10 +205,10 @@ _CLOSE = 1e-4  # of its bound: such a slack is the best, as solvers mean it
 
 def search(problem: CorridorProblem) -> Distribution | None:
     """The best distribution found and what is proven of it; None if nothing was found."""
-    return _Search(problem).run()
+    return _CorridorSearch(problem).run()
 
 
-class _Search:
+class _CorridorSearch:
     def __init__(self, problem: CorridorProblem) -> None:
         self._problem = problem
         self._bounds = bounds = Bounds(problem)

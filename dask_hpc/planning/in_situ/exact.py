@@ -13,14 +13,14 @@ import numpy as np
 
 from dask_hpc.model.in_situ import PartitionProblem
 from dask_hpc.planning.in_situ.orders import ORDERS, Choice, greedy, subset_sums
-from dask_hpc.planning.in_situ.phases import Work, iteration_time, phase_times, with_split, work_of_each
+from dask_hpc.planning.in_situ.phases import PhaseWork, iteration_time, phase_times, with_split, work_of_each
 from dask_hpc.planning.in_situ.search import (
     Array,
     Bound,
-    Costs,
     Pairs,
-    Place,
     Places,
+    SplitCosts,
+    SplitPlace,
     all_pairs,
     best_split,
     bounds,
@@ -66,12 +66,14 @@ def _alone(problem: PartitionProblem, names: frozenset[str]) -> Choice:
     return Choice(found.iteration, int(found.nodes), int(found.helper_cores), names)
 
 
-def _of_all_subsets(problem: PartitionProblem, each: Work, pairs: Pairs, low: Array, best: Choice) -> Choice:
+def _of_all_subsets(
+    problem: PartitionProblem, each: PhaseWork, pairs: Pairs, low: Array, best: Choice
+) -> Choice:
     """The best of all subsets on all pairs whose bound is below what was found."""
     inside = subset_sums(each)
-    sums = Work(*(column[None, :] for column in inside))
-    outside = Work(*(column[-1] for column in inside)).without(inside)
-    rest = Work(*(column[None, :] for column in outside))
+    sums = PhaseWork(*(column[None, :] for column in inside))
+    outside = PhaseWork(*(column[-1] for column in inside)).without(inside)
+    rest = PhaseWork(*(column[None, :] for column in outside))
     order, chunk = np.argsort(low, kind="stable"), max(1, (1 << 16) // len(inside.count))
     for first in range(0, len(low), chunk):
         if low[order[first]] >= best.time:
@@ -89,7 +91,7 @@ def _of_all_subsets(problem: PartitionProblem, each: Work, pairs: Pairs, low: Ar
 class _Pruned:
     """Pairs searched in the order of their bounds, for more analyses than have subsets to try."""
 
-    def __init__(self, problem: PartitionProblem, each: Work, pairs: Pairs, least: Array, best: Choice):
+    def __init__(self, problem: PartitionProblem, each: PhaseWork, pairs: Pairs, least: Array, best: Choice):
         self.problem, self.each, self.pairs, self.best = problem, each, pairs, best
         #: no split takes less on a pair
         self.least = least
@@ -155,8 +157,8 @@ class _Pruned:
             self.searched[place] = self.best.time
 
 
-def _place(each: Work, pairs: Pairs, cost: Costs, bound: Bound, row: int) -> Place:
-    return Place(
+def _place(each: PhaseWork, pairs: Pairs, cost: SplitCosts, bound: Bound, row: int) -> SplitPlace:
+    return SplitPlace(
         step=float(pairs.step[row]),
         room=float(pairs.room[row]),
         before=float(cost.before[row]),

@@ -14,7 +14,7 @@ import numpy as np
 
 from dask_hpc.model.in_situ import Analysis, Partition, PartitionProblem, Phases
 from dask_hpc.planning.in_situ.phases import (
-    Work,
+    PhaseWork,
     in_situ_time,
     in_transit_time,
     iteration_time,
@@ -44,7 +44,7 @@ def relaxed(problem: PartitionProblem, in_situ: Iterable[str]) -> Partition:
     )
 
 
-def fractions(problem: PartitionProblem, inside: Work, outside: Work) -> tuple[Any, Any]:
+def fractions(problem: PartitionProblem, inside: PhaseWork, outside: PhaseWork) -> tuple[Any, Any]:
     """Nodes of the simulation and helper cores of each of them."""
     count = problem.nodes.count
     if np.any(inside.serial + outside.serial > 0) or (problem.simulation.serial and problem.mode == "sync"):
@@ -61,7 +61,7 @@ def fractions(problem: PartitionProblem, inside: Work, outside: Work) -> tuple[A
     return nodes, helper
 
 
-def _parallel_nodes(problem: PartitionProblem, inside: Work, outside: Work) -> Any:
+def _parallel_nodes(problem: PartitionProblem, inside: PhaseWork, outside: PhaseWork) -> Any:
     """Theorem 2 with Theorem 1 put in, so that it also holds when nothing is in situ; "sync" is the same."""
     ours = problem.simulation.time + inside.parallel
     theirs = outside.parallel + problem.nodes.cores * outside.volume / problem.nodes.bandwidth
@@ -69,7 +69,7 @@ def _parallel_nodes(problem: PartitionProblem, inside: Work, outside: Work) -> A
     return problem.nodes.count * share
 
 
-def _amdahl_nodes(problem: PartitionProblem, inside: Work, outside: Work) -> Any:
+def _amdahl_nodes(problem: PartitionProblem, inside: PhaseWork, outside: PhaseWork) -> Any:
     """From helper cores and nodes that make all phases equally long, Amdahl's law being the simulation's."""
     machine, serial = problem.nodes, problem.simulation.serial
     cores, count, time = machine.cores, machine.count, problem.simulation.time
@@ -101,7 +101,7 @@ def _root(q2: Any, q1: Any, q0: Any) -> Any:
     return np.where(is_far, (q1 + root) / np.where(is_far, -2 * q2, 1), near)
 
 
-def _balanced_nodes(problem: PartitionProblem, inside: Work, outside: Work) -> Any:
+def _balanced_nodes(problem: PartitionProblem, inside: PhaseWork, outside: PhaseWork) -> Any:
     """Where what runs on the simulation's nodes takes as long as what runs on the others, by bisection."""
     low = np.zeros(np.shape(inside.parallel))
     high = low + problem.nodes.count
@@ -121,7 +121,7 @@ def _balanced_nodes(problem: PartitionProblem, inside: Work, outside: Work) -> A
     return (low + high) / 2
 
 
-def balanced_helpers(problem: PartitionProblem, nodes: Any, inside: Work) -> Any:
+def balanced_helpers(problem: PartitionProblem, nodes: Any, inside: PhaseWork) -> Any:
     """The helper cores (a fraction) with which the analyses in situ take as long as the simulation.
 
     ``p + q / (n (c - h)) = r + x / (n h)`` is a quadratic in h; perfectly parallel it is Theorem 1.
@@ -134,7 +134,7 @@ def balanced_helpers(problem: PartitionProblem, nodes: Any, inside: Work) -> Any
     return np.where(inside.count > 0, np.clip(helper, 0, cores), 0.0)
 
 
-def rounded(problem: PartitionProblem, inside: Work, outside: Work) -> tuple[Any, Any, Any]:
+def rounded(problem: PartitionProblem, inside: PhaseWork, outside: PhaseWork) -> tuple[Any, Any, Any]:
     """The source's whole numbers, both rounded up, with the guards that it leaves out: nodes, helper cores,
     and whether they can be (memory suffices, and whatever runs has a core to run on).
 
@@ -192,14 +192,16 @@ def greedy(problem: PartitionProblem, order: str, seed: int = 0) -> Choice:
     best = _choice(problem, work_of(()), everything, frozenset())
     inside, chosen = work_of(()), frozenset[str]()
     for one in ordered(problem.analyses, order, seed):
-        more = Work(*(a + b for a, b in zip(inside, work_of([one]), strict=True)))
+        more = PhaseWork(*(a + b for a, b in zip(inside, work_of([one]), strict=True)))
         found = _choice(problem, more, everything.without(more), chosen | {one.name})
         if found.time < best.time:
             best, inside, chosen = found, more, found.in_situ
     return best
 
 
-def _choice(problem: PartitionProblem, inside: Work, outside: Work, names: frozenset[str]) -> Choice:
+def _choice(
+    problem: PartitionProblem, inside: PhaseWork, outside: PhaseWork, names: frozenset[str]
+) -> Choice:
     nodes, helper, can_be = rounded(problem, inside, outside)
     phases = phase_times(problem, nodes, helper, inside, outside)
     time = float(iteration_time(problem, phases)) if can_be else np.inf
@@ -209,7 +211,7 @@ def _choice(problem: PartitionProblem, inside: Work, outside: Work, names: froze
 def enumerated(problem: PartitionProblem) -> Choice:
     """The best of all subsets in situ, each with the source's nodes and cores."""
     inside = subset_sums(work_of_each(problem.analyses))
-    outside = Work(*(column[-1] for column in inside)).without(inside)
+    outside = PhaseWork(*(column[-1] for column in inside)).without(inside)
     nodes, helper, can_be = rounded(problem, inside, outside)
     phases = phase_times(problem, nodes, helper, inside, outside)
     times = np.where(can_be, iteration_time(problem, phases), np.inf)
@@ -218,7 +220,7 @@ def enumerated(problem: PartitionProblem) -> Choice:
     return Choice(float(times[best]), int(nodes[best]), int(helper[best]), names)
 
 
-def subset_sums(each: Work) -> Work:
+def subset_sums(each: PhaseWork) -> PhaseWork:
     """The sums over all subsets; bit i of a sum's place says whether analysis i is in it."""
     columns = []
     for column in each:
@@ -226,4 +228,4 @@ def subset_sums(each: Work) -> Work:
         for value in column:
             sums = np.concatenate([sums, sums + value])
         columns.append(sums)
-    return Work(*columns)
+    return PhaseWork(*columns)

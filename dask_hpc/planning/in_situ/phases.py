@@ -17,7 +17,7 @@ from dask_hpc.model.units import count_nodes, show_large
 _ROUNDING = 1e-12
 
 
-class Work(NamedTuple):
+class PhaseWork(NamedTuple):
     """What some analyses cost together; each field a number, or an array for many sets of analyses."""
 
     #: how many they are
@@ -31,10 +31,10 @@ class Work(NamedTuple):
     #: bytes that go to the staging nodes if they run there
     volume: Any
 
-    def without(self, other: "Work") -> "Work":
+    def without(self, other: "PhaseWork") -> "PhaseWork":
         """What is left if ``other`` is taken out: nothing of nothing, however sums are rounded."""
         left = self.count - other.count
-        return Work(
+        return PhaseWork(
             left,
             *(
                 np.where(left > 0, np.maximum(mine - its, 0.0), 0.0)
@@ -43,23 +43,27 @@ class Work(NamedTuple):
         )
 
 
-def work_of(analyses: Iterable[Analysis]) -> Work:
+def work_of(analyses: Iterable[Analysis]) -> PhaseWork:
     """The sums over analyses."""
     rows = [_row(one) for one in analyses]
-    return Work(*(sum(column) for column in zip(*rows, strict=True))) if rows else Work(0, 0.0, 0.0, 0.0, 0.0)
+    return (
+        PhaseWork(*(sum(column) for column in zip(*rows, strict=True)))
+        if rows
+        else PhaseWork(0, 0.0, 0.0, 0.0, 0.0)
+    )
 
 
-def work_of_each(analyses: Iterable[Analysis]) -> Work:
+def work_of_each(analyses: Iterable[Analysis]) -> PhaseWork:
     """Every analysis by itself, as arrays."""
     rows = [_row(one) for one in analyses]
-    return Work(*np.array(rows, dtype=float).reshape(-1, 5).T)
+    return PhaseWork(*np.array(rows, dtype=float).reshape(-1, 5).T)
 
 
-def _row(one: Analysis) -> Work:
-    return Work(1, one.time * one.serial, one.time * (1 - one.serial), one.memory, one.volume)
+def _row(one: Analysis) -> PhaseWork:
+    return PhaseWork(1, one.time * one.serial, one.time * (1 - one.serial), one.memory, one.volume)
 
 
-def split_by(problem: PartitionProblem, in_situ: Iterable[str]) -> tuple[Work, Work]:
+def split_by(problem: PartitionProblem, in_situ: Iterable[str]) -> tuple[PhaseWork, PhaseWork]:
     """What the analyses of these names cost, and what the others do."""
     names = set(in_situ)
     inside = [one for one in problem.analyses if one.name in names]
@@ -73,23 +77,25 @@ def simulation_time(problem: PartitionProblem, cores: Any) -> Any:
     return one.time * one.serial + _shared(one.time * (1 - one.serial), cores)
 
 
-def in_situ_time(work: Work, cores: Any) -> Any:
+def in_situ_time(work: PhaseWork, cores: Any) -> Any:
     """Seconds of analyses that run one after another, each on so many cores."""
     return work.serial + _shared(work.parallel, cores)
 
 
-def in_transit_time(problem: PartitionProblem, work: Work, staging: Any) -> Any:
+def in_transit_time(problem: PartitionProblem, work: PhaseWork, staging: Any) -> Any:
     """Seconds of analyses that run one after another on so many staging nodes, once they have their data."""
     nodes = problem.nodes
     return work.serial + _shared(work.parallel / nodes.cores + work.volume / nodes.bandwidth, staging)
 
 
 def _shared(seconds: Any, parts: Any) -> Any:
-    """Work divided by cores or nodes; none takes no time, not even on none of them."""
+    """PhaseWork divided by cores or nodes; none takes no time, not even on none of them."""
     return np.where(parts > 0, seconds / np.maximum(parts, 1e-200), np.where(seconds > 0, np.inf, 0.0))
 
 
-def phase_times(problem: PartitionProblem, nodes: Any, helper: Any, inside: Work, outside: Work) -> Phases:
+def phase_times(
+    problem: PartitionProblem, nodes: Any, helper: Any, inside: PhaseWork, outside: PhaseWork
+) -> Phases:
     """All three; in "sync" the simulation and then the analyses in situ have all cores of their nodes."""
     cores = problem.nodes.cores
     free, taken = (cores, cores) if problem.mode == "sync" else (cores - helper, helper)

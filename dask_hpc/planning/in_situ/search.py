@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_hpc.model.in_situ import PartitionProblem
-from dask_hpc.planning.in_situ.phases import Work, simulation_time
+from dask_hpc.planning.in_situ.phases import PhaseWork, simulation_time
 
 Array = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class Pairs(NamedTuple):
         return Pairs(*(column[places] for column in self))
 
 
-class Costs(NamedTuple):
+class SplitCosts(NamedTuple):
     """What each analysis (columns) costs on each pair (rows)."""
 
     #: seconds on the simulation's nodes before the first analysis: in "sync" the simulation's
@@ -78,17 +78,17 @@ def helper_cores(problem: PartitionProblem, pairs: Pairs) -> Array:
     return pairs.nodes * (pairs.helper if problem.mode == "async" else problem.nodes.cores)
 
 
-def costs(problem: PartitionProblem, each: Work, pairs: Pairs) -> Costs:
+def costs(problem: PartitionProblem, each: PhaseWork, pairs: Pairs) -> SplitCosts:
     """Of every analysis on every pair."""
     machine = problem.nodes
     staging = (machine.count - pairs.nodes)[:, None]
     in_situ = each.serial + each.parallel / helper_cores(problem, pairs)[:, None]
     in_transit = each.serial + (each.parallel / machine.cores + each.volume / machine.bandwidth) / staging
     before = pairs.step if problem.mode == "sync" else np.zeros_like(pairs.step)
-    return Costs(before, in_situ, in_transit, in_transit.sum(1))
+    return SplitCosts(before, in_situ, in_transit, in_transit.sum(1))
 
 
-def quick_bounds(problem: PartitionProblem, each: Work, pairs: Pairs) -> Array:
+def quick_bounds(problem: PartitionProblem, each: PhaseWork, pairs: Pairs) -> Array:
     """A bound for each of very many pairs: a few weights, and one fractional knapsack for each of them."""
     machine = problem.nodes
     bound = pairs.step.copy()
@@ -116,7 +116,7 @@ def knapsack(gain: Array, memory: Array, room: Array) -> Array:
     return np.interp(room, weights[free:], gains[free:])
 
 
-def bounds(cost: Costs, memory: Array, room: Array) -> Bound:
+def bounds(cost: SplitCosts, memory: Array, room: Array) -> Bound:
     """The best bound of this kind for each pair: the weights are found by cutting planes."""
     low, high = np.zeros_like(room), np.ones_like(room)
     at_low, up, price_low = _value(cost, memory, room, low)
@@ -146,7 +146,7 @@ def bounds(cost: Costs, memory: Array, room: Array) -> Bound:
     return Bound(best, weight, price)
 
 
-def _value(cost: Costs, memory: Array, room: Array, weight: Array) -> tuple[Array, Array, Array]:
+def _value(cost: SplitCosts, memory: Array, room: Array, weight: Array) -> tuple[Array, Array, Array]:
     """The bound with these weights, how it changes with them, and the price of a byte."""
     row = weight[:, None]
     gain = (1 - row) * cost.in_transit - row * cost.in_situ
@@ -180,7 +180,7 @@ _FAR = 1.01  # times the bound: so far from it that any good split is welcome fi
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SplitPlace:
     """One pair of nodes and helper cores: each analysis's costs, what may not be passed, and the bound."""
 
     step: float
@@ -195,7 +195,7 @@ class Place:
     price: float
 
 
-class Found(NamedTuple):
+class FoundSplit(NamedTuple):
     """The best split that was found; no other takes less than ``bound``, the simulation left aside."""
 
     time: float
@@ -227,7 +227,7 @@ class _Lists(NamedTuple):
     complete: bool
 
 
-def best_split(place: Place, limit: float, close: float) -> Found:
+def best_split(place: SplitPlace, limit: float, close: float) -> FoundSplit:
     """The best split that takes less than ``limit``; the search ends within ``close`` of the optimum."""
     search = _Search(place)
     time, split = limit, search.start
@@ -235,7 +235,7 @@ def best_split(place: Place, limit: float, close: float) -> Found:
         lists = search.lists(inf, _CORE, 1 << _CORE // 2)
         found, split = search.best_of_all(lists)
         if lists.complete:
-            return Found(found, split, search.shown(found, found), search.work)
+            return FoundSplit(found, split, search.shown(found, found), search.work)
         time = min(found, limit)
     return search.refined(time, split, close)
 
@@ -243,7 +243,7 @@ def best_split(place: Place, limit: float, close: float) -> Found:
 class _Search:
     """The search on one pair of nodes and helper cores."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: SplitPlace) -> None:
         gain = (1 - place.weight) * place.in_transit - place.weight * place.in_situ
         worth = gain - place.price * place.memory
         fits = place.memory <= place.room
@@ -262,7 +262,7 @@ class _Search:
         # The simulation hides by how much a split is better than it.
         return max(self.place.bound, min(found, listed)) if found > self.place.step else self.place.bound
 
-    def refined(self, time: float, split: NDArray[np.bool_], close: float) -> Found:
+    def refined(self, time: float, split: NDArray[np.bool_], close: float) -> FoundSplit:
         """All that may be below ``time``; if that is too much, near the bound, then farther and farther."""
         place, proven = self.place, self.place.bound
         aim, nearer = inf, False
@@ -286,7 +286,7 @@ class _Search:
                 break
             else:
                 aim, nearer = max(left / _NEARER, place.bound * close), True
-        return Found(time, split, proven, self.work)
+        return FoundSplit(time, split, proven, self.work)
 
     def lists(self, aim: float, items: int, most: int) -> _Lists:
         """Changes that cost at most ``aim``: of so many analyses, so many of each half."""

@@ -115,7 +115,7 @@ def _time(levels: Sequence[Level], pattern: Pattern, run: float, *, commits_last
     if not rate:
         commits = count if commits_last else count - 1
         return run + sum(levels[pattern.level(number)].commit for number in range(1, commits + 1))
-    way = _Way(levels, pattern, rate)
+    way = _PatternWay(levels, pattern, rate)
     end = pattern.level(count)
     with np.errstate(over="ignore", invalid="ignore"):
         before = way.first(count - 1)
@@ -124,7 +124,7 @@ def _time(levels: Sequence[Level], pattern: Pattern, run: float, *, commits_last
     return spent if spent < inf else inf  # which nan is not
 
 
-class _Way:
+class _PatternWay:
     """What happens to a run, as linear maps. A state is the time that was spent, what of it was spent since
     the last commit that serves after a failure of each level, and 1. The same stretches that follow one
     another are a power of a map, so a million commits take no longer than a few."""

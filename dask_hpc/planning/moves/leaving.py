@@ -16,7 +16,7 @@ _LEAN = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MovableBlock:
     """One result in memory. ``holders`` are the workers that have a copy."""
 
     key: Hashable
@@ -39,7 +39,7 @@ class MovePlan:
     """What moves, what cannot, and why. No plan that does the same moves less than ``lower_bound`` bytes."""
 
     moves: tuple[Move, ...] = ()
-    unplaced: tuple[Block, ...] = ()
+    unplaced: tuple[MovableBlock, ...] = ()
     reason: str = ""
     lower_bound: int = 0
     #: where each block is to lie, if a layout was asked for: there and nowhere else
@@ -61,9 +61,9 @@ def collection_of(key: Hashable) -> str | None:
     return None
 
 
-def in_rows(blocks: Iterable[Block]) -> Iterator[tuple[str, list[Block]]]:
+def in_rows(blocks: Iterable[MovableBlock]) -> Iterator[tuple[str, list[MovableBlock]]]:
     """The collections by name, each with its blocks in order; then what has no neighbours, one by one."""
-    rows: dict[str, list[Block]] = {}
+    rows: dict[str, list[MovableBlock]] = {}
     alone = []
     for block in blocks:
         name = collection_of(block.key)
@@ -77,7 +77,7 @@ def in_rows(blocks: Iterable[Block]) -> Iterator[tuple[str, list[Block]]]:
         yield "", [block]
 
 
-def evacuate(blocks: Iterable[Block], leaving: Collection[str], rooms: Mapping[str, int]) -> MovePlan:
+def evacuate(blocks: Iterable[MovableBlock], leaving: Collection[str], rooms: Mapping[str, int]) -> MovePlan:
     """A place among the survivors for every block that only leaving workers hold.
 
     ``blocks`` may name what survivors hold as well: neighbours are drawn to it. ``rooms`` are the free bytes
@@ -107,13 +107,16 @@ def evacuate(blocks: Iterable[Block], leaving: Collection[str], rooms: Mapping[s
     return MovePlan(tuple(moves), unplaced, reason, sum(move.nbytes for move in moves))
 
 
-def _placed(blocks: list[Block], targets: Mapping[Hashable, str]) -> tuple[int, int]:
+def _placed(blocks: list[MovableBlock], targets: Mapping[Hashable, str]) -> tuple[int, int]:
     placed = [block.nbytes for block in blocks if block.key in targets]
     return sum(placed), len(placed)
 
 
 def _why_not(
-    unplaced: tuple[Block, ...], homeless: list[Block], room: Mapping[str, int], moves: list[Move]
+    unplaced: tuple[MovableBlock, ...],
+    homeless: list[MovableBlock],
+    room: Mapping[str, int],
+    moves: list[Move],
 ) -> str:
     count = f"{len(unplaced)} of {len(homeless)} blocks" if len(homeless) > 1 else "the only block"
     size = show_large(sum(block.nbytes for block in unplaced), "B")
@@ -131,7 +134,7 @@ def _why_not(
 
 
 def _by_neighbours(
-    rows: list[tuple[str, list[Block]]], gone: frozenset[str], room: dict[str, int]
+    rows: list[tuple[str, list[MovableBlock]]], gone: frozenset[str], room: dict[str, int]
 ) -> dict[Hashable, str]:
     targets: dict[Hashable, str] = {}
     roomiest = _Roomiest(room)
@@ -172,7 +175,7 @@ class _Roomiest:
 
 
 def _place_row(
-    row: list[Block], gone: frozenset[str], room: dict[str, int], targets: dict[Hashable, str]
+    row: list[MovableBlock], gone: frozenset[str], room: dict[str, int], targets: dict[Hashable, str]
 ) -> None:
     """The homeless blocks of one collection: drawn to their neighbours first, then in pieces."""
     places: list[str | None] = []
@@ -248,7 +251,7 @@ def _poorest_with_room(
     return found
 
 
-def _by_size(homeless: list[Block], room: Mapping[str, int]) -> dict[Hashable, str]:
+def _by_size(homeless: list[MovableBlock], room: Mapping[str, int]) -> dict[Hashable, str]:
     """The largest first, each into the smallest room that takes it."""
     targets: dict[Hashable, str] = {}
     free = sorted((left, worker) for worker, left in room.items())
@@ -265,7 +268,7 @@ def _by_size(homeless: list[Block], room: Mapping[str, int]) -> dict[Hashable, s
 _RUN = 2.0
 
 
-class Opening(NamedTuple):
+class FreeWorker(NamedTuple):
     """A worker that can take tasks: how busy each of its threads is, and how many threads it has."""
 
     load: float
@@ -273,7 +276,7 @@ class Opening(NamedTuple):
     threads: int
 
 
-def place(openings: Collection[Opening], last: str | None, given: Mapping[str, int]) -> str:
+def place(openings: Collection[FreeWorker], last: str | None, given: Mapping[str, int]) -> str:
     """The worker for the next read. ``last`` got the one before; ``given``: how many reads each has got.
 
     Threads that have nothing to do go first, as in Dask. Among those workers it is the last one again,
@@ -291,7 +294,7 @@ _STEPS = 100_000  # looks at ancestors in one ordering; beyond, a result is wort
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class RecomputeCost:
     """What making one result again costs: its own seconds, and those of what it needs and is lost too."""
 
     seconds: float
@@ -299,7 +302,7 @@ class Recipe:
     needs: tuple[Hashable, ...] = ()
 
 
-def worth_first(held: Iterable[Hashable], recipes: Mapping[Hashable, Recipe]) -> list[Hashable]:
+def worth_first(held: Iterable[Hashable], recipes: Mapping[Hashable, RecomputeCost]) -> list[Hashable]:
     """The results that are ``held``, those first that save most seconds of computing per byte.
 
     ``recipes`` has them, and of their ancestors those that would have to be computed again as well; an
@@ -340,7 +343,7 @@ def worth_first(held: Iterable[Hashable], recipes: Mapping[Hashable, Recipe]) ->
     return order
 
 
-def dearest_that_fit(blocks: Iterable[Block], rooms: Mapping[str, int]) -> MovePlan:
+def dearest_that_fit(blocks: Iterable[MovableBlock], rooms: Mapping[str, int]) -> MovePlan:
     """Places for as many of these as fit, those first in the list first, each where most room is."""
     roomiest = [(-room, worker) for worker, room in rooms.items()]
     heapify(roomiest)

@@ -15,7 +15,7 @@ import numpy as np
 
 from dask_hpc.model.layout import DimLayout
 from dask_hpc.planning.moves.assignment import heaviest
-from dask_hpc.planning.moves.leaving import Block, Move, MovePlan, in_rows
+from dask_hpc.planning.moves.leaving import MovableBlock, Move, MovePlan, in_rows
 from dask_hpc.planning.moves.redistribution import Blocks, Index, JointPlan, NewChunk, Span, overlaps
 
 #: a collection with fewer blocks per worker is left alone
@@ -30,7 +30,7 @@ _EXACT = (
 )
 
 
-def spread(blocks: Iterable[Block], rooms: Mapping[str, int], tolerance: float = 0.2) -> MovePlan:
+def spread(blocks: Iterable[MovableBlock], rooms: Mapping[str, int], tolerance: float = 0.2) -> MovePlan:
     """Moves that leave each of the workers with an even share of each collection, in neighbouring blocks.
 
     ``rooms`` are the workers and their free bytes. Even means: within ``tolerance`` of a share, or as near as
@@ -42,7 +42,7 @@ def spread(blocks: Iterable[Block], rooms: Mapping[str, int], tolerance: float =
     """
     room = {worker: rooms[worker] for worker in sorted(rooms)}
     moves: list[Move] = []
-    unplaced: list[Block] = []
+    unplaced: list[MovableBlock] = []
     reasons = []
     lower_bound = 0
     for name, row in in_rows(blocks):
@@ -74,7 +74,7 @@ def _said(reasons: list[str], unplaced: int) -> str:
 class _Layout:
     """Where the blocks of one collection are, and where they should be."""
 
-    def __init__(self, row: list[Block], workers: list[str], tolerance: float) -> None:
+    def __init__(self, row: list[MovableBlock], workers: list[str], tolerance: float) -> None:
         self.row = row
         self.workers = workers
         self.ends = [0, *accumulate(block.nbytes for block in row)]
@@ -119,7 +119,7 @@ class _Layout:
         surplus = sum(max(0.0, held - self.share - self.trigger) for held in only)
         return int(max(lacking, surplus))
 
-    def moves(self) -> list[tuple[Block, str, str]]:
+    def moves(self) -> list[tuple[MovableBlock, str, str]]:
         """Each block that moves, from where and to where."""
         targets = self._contiguous()
         if self._cost(targets) > _WORTH * self.lower_bound:
@@ -354,7 +354,7 @@ def _nbytes(chunk: NewChunk) -> float:
     return sum(piece.nbytes for piece in chunk.pieces)
 
 
-def lay_out(blocks: Iterable[Block], layout: str, rooms: Mapping[str, int]) -> MovePlan:
+def lay_out(blocks: Iterable[MovableBlock], layout: str, rooms: Mapping[str, int]) -> MovePlan:
     """Moves that leave each collection in this layout on these workers. ``rooms`` are their free bytes; what
     has no room stays where it is. Blocks without neighbours are left alone."""
     room = dict(rooms)
@@ -375,7 +375,7 @@ def lay_out(blocks: Iterable[Block], layout: str, rooms: Mapping[str, int]) -> M
     rows, columns = heaviest(weights)
     worker_of = {int(part): workers[number] for number, part in zip(rows, columns, strict=True)}
     moves: list[Move] = []
-    unplaced: list[Block] = []
+    unplaced: list[MovableBlock] = []
     places: dict[Hashable, str] = {}
     for block, part in parts:
         target = worker_of[part]
@@ -396,7 +396,7 @@ def lay_out(blocks: Iterable[Block], layout: str, rooms: Mapping[str, int]) -> M
     return MovePlan(tuple(moves), tuple(unplaced), reason, max(0, least), places)
 
 
-def _parts(row: list[Block], layout: DimLayout, parts: int) -> Iterable[tuple[Block, int]]:
+def _parts(row: list[MovableBlock], layout: DimLayout, parts: int) -> Iterable[tuple[MovableBlock, int]]:
     """The part of each block of one collection."""
     indices = [block.key[1:] for block in row]  # type: ignore[index]
     axis = max(range(len(indices[0])), key=lambda axis: (len({index[axis] for index in indices}), -axis))

@@ -12,7 +12,13 @@ from dask_hpc.model.speedup import Linear, PowerLaw, Speedup
 from dask_hpc.model.units import parse_duration
 from dask_hpc.simulator.in_situ import Drift, Pipeline
 from dask_hpc.simulator.platform import Failures, Platform
-from dask_hpc.simulator.workload import Arrival, Checkpoint, Workload, malleable_overlay, read_checkpoint
+from dask_hpc.simulator.workload import (
+    Arrival,
+    DeclaredCheckpoint,
+    Workload,
+    malleable_overlay,
+    read_checkpoint,
+)
 
 
 def scaling(exponent: float) -> Speedup:
@@ -87,7 +93,7 @@ def commits(
     return Workload("commits", arrivals, platform=machine)
 
 
-def _checkpoint(every: str, levels: str, asynchronous: bool, nodes: int) -> Checkpoint | None:
+def _checkpoint(every: str, levels: str, asynchronous: bool, nodes: int) -> DeclaredCheckpoint | None:
     if every == "none":
         return None
     if not levels:

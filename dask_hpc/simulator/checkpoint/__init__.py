@@ -7,7 +7,7 @@ as a policy has it. What only a machine can know, rates and costs, is in ``Costs
 
     rule = AgentRule(count="climb", rank="bandwidth")  # or Policy.load("...").checkpoint
     app = App("heat", nodes=12, nbytes=1.4e9, interval=1.0, commits=100, agents=2, rule=rule)
-    service = Service(nodes=4, link=12.5e9, costs=Costs(agent=1e9))
+    service = CommitService(nodes=4, link=12.5e9, costs=Costs(agent=1e9))
     result = simulate_commits([app], service)
     result.commits, result.agents, result.dataset
 
@@ -15,19 +15,19 @@ Every decision of a run follows from its arguments and its seed.
 """
 
 from dask_hpc.simulator.checkpoint.result import CommitResult
-from dask_hpc.simulator.checkpoint.run import App, Resize, simulate_commits
-from dask_hpc.simulator.checkpoint.world import Compression, Costs, Pool, Service, Store
+from dask_hpc.simulator.checkpoint.run import App, SizeChange, simulate_commits
+from dask_hpc.simulator.checkpoint.world import CommitService, Compression, Costs, Pool, SiteStore
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 
 __all__ = [
     "AgentRule",
     "App",
     "CommitResult",
+    "CommitService",
     "Compression",
     "Costs",
     "Pool",
-    "Resize",
-    "Service",
-    "Store",
+    "SiteStore",
+    "SizeChange",
     "simulate_commits",
 ]

@@ -9,7 +9,7 @@ from typing import Literal
 from dask_hpc.model.checkpoint import ItemAgents
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.simulator.checkpoint.result import CommitResult, Committed
-from dask_hpc.simulator.checkpoint.world import Sending, Service, Version, World, flush
+from dask_hpc.simulator.checkpoint.world import CommitService, Sending, Version, World, flush
 from dask_hpc.simulator.network import Process, Signal
 from dask_hpc.strategies.checkpoint.agent_count import break_even
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
@@ -21,7 +21,7 @@ FIXED = AgentRule(count="fixed", resize="rigid", rank="bandwidth", per_node=64)
 
 
 @dataclass(frozen=True, slots=True)
-class Resize:
+class SizeChange:
     """After so many commits it has so many nodes, and so many bytes to commit."""
 
     after: int
@@ -47,7 +47,7 @@ class App:
     agents: int = 1
     #: how that number follows commits and resizes, and where agents run: the strategy of a policy
     rule: AgentRule = field(default_factory=lambda: FIXED)
-    resizes: tuple[Resize, ...] = ()
+    resizes: tuple[SizeChange, ...] = ()
     probe_every: float = inf
     #: asked for by hand at these times: so many agents from the next commit on
     changes: tuple[tuple[float, int], ...] = ()
@@ -275,7 +275,7 @@ class AppLife:
             seconds += costs.change + costs.launch + costs.per_agent * new
         return seconds
 
-    def _resize(self, resize: Resize) -> Process:
+    def _resize(self, resize: SizeChange) -> Process:
         app, world = self.app, self._world
         self._nodes, self._nbytes = resize.nodes, resize.nbytes
         self._since_resize = 0
@@ -336,7 +336,7 @@ class AppLife:
 
 
 def simulate_commits(
-    apps: Sequence[App], service: Service, *, seed: int = 0, horizon: float = inf
+    apps: Sequence[App], service: CommitService, *, seed: int = 0, horizon: float = inf
 ) -> CommitResult:
     """Let these applications commit to this service; ``horizon`` ends it after so many seconds."""
     names = [app.name for app in apps]

@@ -56,7 +56,7 @@ class Compression:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class SiteStore:
     """The shared file system. Every ``flush_every``-th commit is written to it in the background; 0: none."""
 
     bandwidth: float = inf
@@ -84,7 +84,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class CommitService:
     """``nodes`` for agents, each with ``memory`` for copies and a ``link``, as the nodes of applications have
     it. What ``joins`` and ``leaves`` say is given and taken at those times; what ``failures`` names is gone
     then, with all it kept."""
@@ -97,7 +97,7 @@ class Service:
     #: bytes of one commit that one agent keeps; what is more it writes to the store at once
     buffer: float = inf
     costs: Costs = field(default_factory=Costs)
-    store: Store = field(default_factory=Store)
+    store: SiteStore = field(default_factory=SiteStore)
     pool: Pool | None = None
     joins: tuple[tuple[float, int], ...] = ()
     leaves: tuple[tuple[float, int], ...] = ()
@@ -150,7 +150,7 @@ class Seat:
 class Fleet:
     """All of them; names are never used again."""
 
-    def __init__(self, service: Service, network: Network) -> None:
+    def __init__(self, service: CommitService, network: Network) -> None:
         self._service, self._network = service, network
         self.seats: dict[str, Seat] = {}
         #: changes when a node comes or goes
@@ -284,7 +284,7 @@ _LEAST = 0.1  # of what an operation takes without noise
 class World:
     """One run's."""
 
-    def __init__(self, service: Service, seed: int) -> None:
+    def __init__(self, service: CommitService, seed: int) -> None:
         self.service = service
         self.clock = Clock()
         links = {

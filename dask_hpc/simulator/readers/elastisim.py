@@ -22,7 +22,7 @@ from dask_hpc.model.power import PowerRange
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.simulator.amount import Arguments, Expression
 from dask_hpc.simulator.application import Application, io_demand, quiet_runtime
-from dask_hpc.simulator.readers.elastisim_application import JobContext, read_model
+from dask_hpc.simulator.readers.elastisim_application import ElastisimJob, read_model
 from dask_hpc.simulator.readers.elastisim_platform import ElastisimPlatform, load_platform
 from dask_hpc.simulator.readers.values import (
     Notes,
@@ -251,7 +251,7 @@ class _Jobs:
         model = self._models.get(path)
         if model is None:
             model = self._models[path] = read_json(path)
-        context = JobContext(
+        context = ElastisimJob(
             arguments=bound,
             sizes=tuple(sorted(set(sizes))),
             nodes=sizes[0] if rigid else None,

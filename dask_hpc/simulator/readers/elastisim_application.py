@@ -185,7 +185,7 @@ _TASK_KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class JobContext:
+class ElastisimJob:
     """What the model of one job is read with."""
 
     arguments: Arguments
@@ -201,7 +201,7 @@ class JobContext:
     notes: Notes
 
 
-def read_model(found: Any, context: JobContext) -> Application:
+def read_model(found: Any, context: ElastisimJob) -> Application:
     """One application model; complaints name the key path."""
     need(found, (*_ONCE, "phases"), ("phases",), "")
     once = {}
@@ -216,7 +216,7 @@ def read_model(found: Any, context: JobContext) -> Application:
     return Application(tuple(phase for phase in read if phase.iterations), **once)
 
 
-def _one_time(found: Any, context: JobContext, where: str) -> tuple[Task, ...]:
+def _one_time(found: Any, context: ElastisimJob, where: str) -> tuple[Task, ...]:
     if isinstance(found, list):  # as in older versions
         return _tasks(found, context, where)
     need(found, _PHASE_KEYS, ("tasks",), where)
@@ -225,7 +225,7 @@ def _one_time(found: Any, context: JobContext, where: str) -> tuple[Task, ...]:
     return _again(tasks, Fixed(count), context)
 
 
-def _phase(found: Any, context: JobContext, where: str) -> Phase:
+def _phase(found: Any, context: ElastisimJob, where: str) -> Phase:
     need(found, _PHASE_KEYS, ("tasks",), where)
     tasks = _tasks(found["tasks"], context, f"{where}.tasks")
     count = _count(found.get("iterations"), context, f"{where}.iterations")
@@ -242,7 +242,7 @@ def _phase(found: Any, context: JobContext, where: str) -> Phase:
     return Phase(tasks, count, point, request)
 
 
-def _count(value: Any, context: JobContext, where: str) -> int:
+def _count(value: Any, context: ElastisimJob, where: str) -> int:
     """Iterations of a phase, which may use the job's arguments, not its size."""
     if value is None:
         return 1
@@ -253,7 +253,7 @@ def _count(value: Any, context: JobContext, where: str) -> int:
     return int(count)
 
 
-def _amount(value: Any, context: JobContext, where: str, least: float = 0.0) -> Amount:
+def _amount(value: Any, context: ElastisimJob, where: str, least: float = 0.0) -> Amount:
     with within(where):
         amount = context.arguments.bind(Expression.parse(value))
         for size in context.sizes:
@@ -262,7 +262,7 @@ def _amount(value: Any, context: JobContext, where: str, least: float = 0.0) -> 
     return amount
 
 
-def _tasks(found: Any, context: JobContext, where: str) -> tuple[Task, ...]:
+def _tasks(found: Any, context: ElastisimJob, where: str) -> tuple[Task, ...]:
     if not isinstance(found, list):
         raise InputError(where, f"found {shown(found)}", "a list of tasks")
     if where.count("tasks[") > _DEEPEST:
@@ -273,7 +273,7 @@ def _tasks(found: Any, context: JobContext, where: str) -> tuple[Task, ...]:
     return tuple(tasks)
 
 
-def _task(found: Any, context: JobContext, where: str) -> tuple[Task, ...]:
+def _task(found: Any, context: ElastisimJob, where: str) -> tuple[Task, ...]:
     if not isinstance(found, dict):
         raise InputError(where, f"found {shown(found)}", "a task")
     kind = str(found.get("type")).lower()
@@ -301,7 +301,7 @@ def _task(found: Any, context: JobContext, where: str) -> tuple[Task, ...]:
     return _again(tasks, _amount(found["iterations"], context, f"{where}.iterations"), context)
 
 
-def _again(tasks: tuple[Task, ...], times: Amount, context: JobContext) -> tuple[Task, ...]:
+def _again(tasks: tuple[Task, ...], times: Amount, context: ElastisimJob) -> tuple[Task, ...]:
     """The tasks repeated: one after the other where that is short, else each of them longer."""
     if times == Fixed(1):
         return tasks
@@ -314,7 +314,9 @@ def _again(tasks: tuple[Task, ...], times: Amount, context: JobContext) -> tuple
     return tuple(Task(task.kind, Repeated(task.amount, times), task.root_only) for task in tasks)
 
 
-def _busiest(found: Mapping[str, Any], key: str, pattern_key: str, context: JobContext, where: str) -> Amount:
+def _busiest(
+    found: Mapping[str, Any], key: str, pattern_key: str, context: ElastisimJob, where: str
+) -> Amount:
     """What the busiest node has to do."""
     pattern = known_pattern(found.get(pattern_key), VECTOR_PATTERNS, f"{where}.{pattern_key}")
     if pattern == "vector":
@@ -322,7 +324,7 @@ def _busiest(found: Mapping[str, Any], key: str, pattern_key: str, context: JobC
     return Busiest(_amount(found[key], context, f"{where}.{key}"), pattern)
 
 
-def _processor(found: Mapping[str, Any], kind: str, context: JobContext, where: str) -> tuple[Task, ...]:
+def _processor(found: Mapping[str, Any], kind: str, context: ElastisimJob, where: str) -> tuple[Task, ...]:
     has = {key: found.get(key) is not None for key in ("flops", "bytes")}
     if not any(has.values()):
         raise InputError(f"{where}.flops", "is missing", "flops, bytes, or both")
@@ -352,7 +354,7 @@ def _processor(found: Mapping[str, Any], kind: str, context: JobContext, where: 
     return tuple(tasks)
 
 
-def _sent(found: Mapping[str, Any], kind: str, context: JobContext, where: str) -> Amount:
+def _sent(found: Mapping[str, Any], kind: str, context: ElastisimJob, where: str) -> Amount:
     path = f"{where}.communication_pattern"
     pattern = known_pattern(found.get("communication_pattern"), MATRIX_PATTERNS, path)
     if pattern == "matrix":
@@ -369,7 +371,7 @@ def _sent(found: Mapping[str, Any], kind: str, context: JobContext, where: str) 
     return Busiest(payload, pattern)
 
 
-def _check_gpus(context: JobContext, where: str) -> None:
+def _check_gpus(context: ElastisimJob, where: str) -> None:
     if context.machine is None:
         raise InputError(where, "is for GPUs, and without a platform their speed is unknown",
                          "a configuration with a platform_file")  # fmt: skip
@@ -381,7 +383,7 @@ def _check_gpus(context: JobContext, where: str) -> None:
                          f"num_gpus_per_node from 1 to {context.machine.gpus}")  # fmt: skip
 
 
-def _storage(found: Mapping[str, Any], kind: str, context: JobContext, where: str) -> Task:
+def _storage(found: Mapping[str, Any], kind: str, context: ElastisimJob, where: str) -> Task:
     need(found, (*_ANY, *_STORAGE), ("bytes", "pattern"), where)
     if json_flag(found.get("async"), f"{where}.async", False):
         context.notes.add("asynchronous reading and writing is waited for")

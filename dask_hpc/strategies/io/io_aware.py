@@ -43,7 +43,7 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
+class IoBalance:
     """The sums that both intensities are made of: load and nodes of what runs and of what waits."""
 
     running_load: float
@@ -239,7 +239,7 @@ class IoAwareQueue:
         table = balanced(table, snapshot)
         running_load, running_nodes = table.running
         while idle and table.ids:
-            balance = Balance(
+            balance = IoBalance(
                 running_load,
                 running_nodes,
                 float(table.preferred_load.sum()),
@@ -258,7 +258,7 @@ class IoAwareQueue:
             table = without(table, place)
         return starts, replace(table, settled=table.revision)
 
-    def _best(self, table: Choices, balance: Balance, idle: int, cluster: int | None) -> int | None:
+    def _best(self, table: Choices, balance: IoBalance, idle: int, cluster: int | None) -> int | None:
         jobs = len(table.ids)
         workload = balance.workload(cluster)
         alpha = min(1.0, 2 * self.alpha * workload) if self.adaptive else self.alpha
@@ -311,13 +311,13 @@ class IoAware:
         cluster = snapshot.size if self.denominator == "cluster" else None
         resizes, idle = [], outlook.idle
         for running in jobs:
-            workload = Balance(total, allotted, waiting_load, waiting_nodes).workload(cluster)
+            workload = IoBalance(total, allotted, waiting_load, waiting_nodes).workload(cluster)
             target = self._best(running, idle, total, allotted, workload, may_shrink)
             size = len(running.nodes)
             if target == size:
                 continue
             new_total = total - load(running.job, size) + load(running.job, target)
-            then = Balance(new_total, allotted + target - size, waiting_load, waiting_nodes)
+            then = IoBalance(new_total, allotted + target - size, waiting_load, waiting_nodes)
             if target < size and self.shrink == "better":
                 now = abs(workload - total / allotted)
                 if not _better(table, then, idle + size - target, workload, now):
@@ -331,7 +331,7 @@ class IoAware:
         self, running: Running, idle: int, total: float, allotted: int, workload: float, may_shrink: bool
     ) -> int:
         size, job = len(running.nodes), running.job
-        rest = Balance(total - load(job, size), allotted - size, 0.0, 0)
+        rest = IoBalance(total - load(job, size), allotted - size, 0.0, 0)
         best, least = size, abs(workload - total / allotted)
         for nodes, its_load in loads(job):
             if nodes > size + idle or (nodes < size and not may_shrink):
@@ -342,7 +342,7 @@ class IoAware:
         return best
 
 
-def _better(table: Choices, then: Balance, idle: int, workload: float, now: float) -> bool:
+def _better(table: Choices, then: IoBalance, idle: int, workload: float, now: float) -> bool:
     """Whether a waiting job fits into ``idle`` nodes and leaves less imbalance than there is ``now``."""
     fits = table.preferred_nodes <= idle
     off = then.off(workload, table.preferred_load[fits], table.preferred_nodes[fits])

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from dask_hpc.model.io import IoView, Kind, LaneView, Mix
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import LaneLimit, Next
-from dask_hpc.strategies.io.io_aware import Balance
+from dask_hpc.strategies.io.io_aware import IoBalance
 
 _LEAST_READS = 6  # that are measured before anything is concluded
 _LEAST_TIME = 0.1  # seconds
@@ -20,7 +20,7 @@ _LONGEST_REST = 640
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredLane:
     """One window: reads per second with so many in flight. ``done`` and ``waiting`` are those of all time,
     and now."""
 
@@ -71,7 +71,7 @@ def begun(level: int) -> Search:
     return Search(level, level)
 
 
-def step(search: Search, found: Measured, least: int, most: int, keep: float, cost: float) -> Search:
+def step(search: Search, found: MeasuredLane, least: int, most: int, keep: float, cost: float) -> Search:
     """What is known after another window, and the number of readers from now on, between ``least`` and
     ``most``. ``keep``: a difference in throughput that does not matter, as a share. ``cost``: the share of
     all reads that tries may cost."""
@@ -88,7 +88,7 @@ def step(search: Search, found: Measured, least: int, most: int, keep: float, co
     return replace(search, level=target)
 
 
-def _judged(search: Search, found: Measured, keep: float) -> Search:
+def _judged(search: Search, found: MeasuredLane, keep: float) -> Search:
     """Whether what was tried is better."""
     before = search.rates[search.best]
     rates = {**search.rates, search.level: found.rate}
@@ -102,7 +102,7 @@ def _judged(search: Search, found: Measured, keep: float) -> Search:
     return replace(search, best=best, rates=rates, lost=search.lost + loss, stride=stride)
 
 
-def _looked_again(search: Search, found: Measured) -> Search:
+def _looked_again(search: Search, found: MeasuredLane) -> Search:
     """The best number of readers is in force and was measured again: while it rests, before a try that was
     too dear until now, or for the first time."""
     known = search.rates.get(search.best)
@@ -224,14 +224,14 @@ class IoLanes:
         mean = (_time(reads) + _time(computes)) / max(1, reads.waiting + computes.waiting)
         weights = [_time(kind) / mean if mean else kind.waiting for kind in (reads, computes)]
         waiting = reads.intensity * weights[0] + computes.intensity * weights[1]
-        all_ = Balance(mix.load, mix.tasks, waiting, sum(weights))
+        all_ = IoBalance(mix.load, mix.tasks, waiting, sum(weights))
         goal = all_.workload(None)
         read, other = (all_.off(goal, kind.intensity, 1) for kind in (reads, computes))
         is_read = mix.read_is_first if read == other else read < other
         if not is_read:
             return Next(False, "", f"I/O intensity {all_.system():.2f} is not below {goal:.2f}")
 
-        node = min(mix.nodes, key=lambda one: (Balance(one.load, one.tasks, 0.0, 0).system(), one.tasks))
+        node = min(mix.nodes, key=lambda one: (IoBalance(one.load, one.tasks, 0.0, 0).system(), one.tasks))
         return Next(True, node.name, f"brings I/O intensity {all_.system():.2f} closer to {goal:.2f}")
 
     def _tuned(self, tuned: Tuned, lane: LaneView, top: int) -> Tuned:
@@ -266,7 +266,7 @@ def _anew(tuned: Tuned) -> Tuned:
     return replace(tuned, tasks=0, company=0.0, seconds=0.0, squares=0.0)
 
 
-def _window(tuned: Tuned, lane: LaneView, done: int) -> Measured | None:
+def _window(tuned: Tuned, lane: LaneView, done: int) -> MeasuredLane | None:
     """What was measured since the last look, once it is enough: more, the more the reads differ."""
     reads, seconds = lane.tasks - tuned.tasks, lane.seconds - tuned.seconds
     if not reads or seconds <= 0:
@@ -277,7 +277,7 @@ def _window(tuned: Tuned, lane: LaneView, done: int) -> Measured | None:
     is_exact = sqrt(variance / reads) <= _EXACT * mean
     if reads < enough * (1 if is_exact else _PATIENCE):
         return None
-    return Measured(tuned.search.level, reads, rate, done, lane.waiting)
+    return MeasuredLane(tuned.search.level, reads, rate, done, lane.waiting)
 
 
 def _time(kind: Kind) -> float:

@@ -14,7 +14,7 @@ from dask_hpc.model.speedup import largest_legal, next_legal_down, smallest_lega
 from dask_hpc.model.units import count_nodes, show_large
 from dask_hpc.strategies.malleability.elastic import scaling
 from dask_hpc.strategies.malleability.grow_shrink import malleable
-from dask_hpc.strategies.power.balance import TINY, Balance, Bounds, Coming
+from dask_hpc.strategies.power.balance import TINY, Balance, Coming, PowerBounds
 from dask_hpc.strategies.power.repair import Anchor
 from dask_hpc.strategies.strategy import Resizes, Starts
 
@@ -34,7 +34,7 @@ class Admission:
 
     snapshot: Snapshot
     balance: Balance
-    bounds: Bounds
+    bounds: PowerBounds
     coming: Coming
     anchor: Anchor
     #: room that must be left before running jobs grow
@@ -229,7 +229,7 @@ _HYSTERESIS = 1.2  # how many times more a watt must be worth to the job that wa
 
 
 def make_room(
-    snapshot: Snapshot, balance: Balance, bounds: Bounds, job: Job, nodes: int, resting: Container[str]
+    snapshot: Snapshot, balance: Balance, bounds: PowerBounds, job: Job, nodes: int, resting: Container[str]
 ) -> list[Resize]:
     """Shrinks that free the power for a job on so many nodes; none if there is no need, or if those
     watts are worth as much where they are. Worth is speed: idle nodes that cannot be powered are no room,
@@ -274,7 +274,7 @@ def make_room(
 
 
 def use_up(
-    snapshot: Snapshot, balance: Balance, bounds: Bounds, nodes: int, resting: Container[str]
+    snapshot: Snapshot, balance: Balance, bounds: PowerBounds, nodes: int, resting: Container[str]
 ) -> list[Resize]:
     """Growths into idle nodes on which nobody may start, watt by watt where it brings most speed."""
     idle = balance.view.idle

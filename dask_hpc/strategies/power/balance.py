@@ -182,7 +182,7 @@ class Balance:
 Side = Literal["", "lower", "upper"]
 
 
-class Bounds(NamedTuple):
+class PowerBounds(NamedTuple):
     """A corridor at one time; decisions aim ``edge`` watts inside."""
 
     lower: float
@@ -190,7 +190,7 @@ class Bounds(NamedTuple):
     edge: float = 0.0
 
     @classmethod
-    def around(cls, lower: float, upper: float, edge: float) -> "Bounds":
+    def around(cls, lower: float, upper: float, edge: float) -> "PowerBounds":
         """With as much of the edge as leaves half of the corridor."""
         return cls(lower, upper, min(edge, (upper - lower) / 4))
 
@@ -216,7 +216,7 @@ class Bounds(NamedTuple):
         return "lower" if power.least < self.lower - TINY else ""
 
 
-def common(corridor: Corridor, now: float, lookahead: float, edge: float) -> Bounds | None:
+def common(corridor: Corridor, now: float, lookahead: float, edge: float) -> PowerBounds | None:
     """What is inside now and at every step to come within a time; None if there are none, or nothing is."""
     steps = corridor.coming(now, now + lookahead)
     if not steps:
@@ -224,7 +224,7 @@ def common(corridor: Corridor, now: float, lookahead: float, edge: float) -> Bou
     lower, upper = corridor.at(now)
     lower = max(lower, *(low for _, low, _ in steps))
     upper = min(upper, *(high for _, _, high in steps))
-    return Bounds.around(lower, upper, edge) if lower < upper else None
+    return PowerBounds.around(lower, upper, edge) if lower < upper else None
 
 
 class Coming:

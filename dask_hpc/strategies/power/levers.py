@@ -11,7 +11,7 @@ from math import ceil, floor, inf
 
 from dask_hpc.model.plan import Cap, Hold, Release
 from dask_hpc.model.units import count_nodes, show_large
-from dask_hpc.strategies.power.balance import TINY, Balance, Bounds
+from dask_hpc.strategies.power.balance import TINY, Balance, PowerBounds
 
 _STEPS = 16  # shares of a node's threads that are told apart
 _FEWEST = 2  # of them stay
@@ -24,7 +24,7 @@ class Levers:
 
     now: float
     balance: Balance
-    bounds: Bounds
+    bounds: PowerBounds
     hysteresis: float
     dwell: float
     #: when each was last pulled

@@ -15,7 +15,7 @@ from dask_hpc.model.units import count_nodes
 from dask_hpc.planning.corridor import CorridorProblem, Distribution, Part, sizes_of, solve
 from dask_hpc.strategies.malleability.elastic import scaling, work_of
 from dask_hpc.strategies.malleability.grow_shrink import left, malleable
-from dask_hpc.strategies.power.balance import TINY, Balance, Bounds, Side
+from dask_hpc.strategies.power.balance import TINY, Balance, PowerBounds, Side
 
 OUTSIDE = "work outside of jobs"
 
@@ -29,7 +29,7 @@ class Repair:
 
     snapshot: Snapshot
     balance: Balance
-    bounds: Bounds
+    bounds: PowerBounds
     #: jobs whose size may change, and what it is; what else runs, or is decided already, is constant
     movable: Sequence[tuple[Job, int]]
     time_limit: float
@@ -193,7 +193,7 @@ class Anchor:
         less = f"{count_nodes(resize.nodes - size)} less than that, to be there when others have ended"
         return replace(resize, nodes=size, reason=f"{resize.reason}; {less}")
 
-    def shift(self, bounds: Bounds) -> Mapping[str, int]:
+    def shift(self, bounds: PowerBounds) -> Mapping[str, int]:
         """New sizes of it and of the weak job that runs longest, so that it is not the first to end."""
         one = None if self._job is None else self._snapshot.running.get(self._job.id)
         movable = {running.job.id for running in malleable(self._snapshot)}

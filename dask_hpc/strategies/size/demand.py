@@ -16,7 +16,7 @@ _PROVEN = 30.0  # seconds connected, after which a unit counts as healthy
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenUnits:
     """A unit that has been connected. Times are those of the first look that found it so."""
 
     since: float
@@ -36,7 +36,7 @@ class UnitMemory:
     steps: int = 0
     #: when tasks were last seen to move
     active_at: float = -inf
-    units: Mapping[str, Seen] = field(default_factory=dict)
+    units: Mapping[str, SeenUnits] = field(default_factory=dict)
     #: since when more units are there than are needed
     surplus_since: float | None = None
     grew_at: float = -inf
@@ -59,7 +59,7 @@ def observe(view: ClusterView, memory: UnitMemory | None) -> tuple[UnitMemory, b
         memory = UnitMemory(looked=now, steps=view.steps)
     was_away = now - memory.looked > 3 * view.interval + _LATE
     has_moved = view.steps != memory.steps
-    units: dict[str, Seen] = {}
+    units: dict[str, SeenUnits] = {}
     waits = memory.waits
     failures = memory.failures
     for unit in view.units:
@@ -67,13 +67,13 @@ def observe(view: ClusterView, memory: UnitMemory | None) -> tuple[UnitMemory, b
         if seen is None:
             if not unit.connected:
                 continue
-            seen = Seen(now)
+            seen = SeenUnits(now)
             waits = (*waits, unit.age)[-_WAITS:]
         is_idle = unit.connected and not unit.is_busy
         idle_since = seen.idle_since if is_idle else None
         if is_idle and (idle_since is None or (was_away and has_moved)):
             idle_since = now
-        units[unit.name] = Seen(
+        units[unit.name] = SeenUnits(
             since=seen.since,
             idle_since=idle_since,
             absent_since=None if unit.connected else _first(seen.absent_since, now),
@@ -95,7 +95,7 @@ def observe(view: ClusterView, memory: UnitMemory | None) -> tuple[UnitMemory, b
 
 
 def cause_of_death(
-    unit: Unit, seen: Seen | None, now: float, rejoin: float, connect_timeout: float
+    unit: Unit, seen: SeenUnits | None, now: float, rejoin: float, connect_timeout: float
 ) -> str | None:
     """Why a unit will never (again) do anything, or None.
 

@@ -11,12 +11,12 @@ from dask_hpc.model.errors import InputError
 from dask_hpc.simulator.checkpoint import (
     AgentRule,
     App,
+    CommitService,
     Compression,
     Costs,
     Pool,
-    Resize,
-    Service,
-    Store,
+    SiteStore,
+    SizeChange,
     simulate_commits,
 )
 from dask_hpc.simulator.checkpoint.run import FIXED
@@ -26,7 +26,7 @@ PLAIN = Costs(agent=1.0, registering=1.0, probe=0.0)
 
 
 def play(app=HEAT, service=None, **changes):
-    return simulate_commits([replace(app, **changes)], service or Service(costs=PLAIN))
+    return simulate_commits([replace(app, **changes)], service or CommitService(costs=PLAIN))
 
 
 def test_one_agent_takes_parts_one_after_the_other_and_two_halve_that():
@@ -39,14 +39,14 @@ def test_one_agent_takes_parts_one_after_the_other_and_two_halve_that():
 
 def test_each_process_for_itself_pays_for_each_operation():
     costs = replace(PLAIN, operation=0.25)
-    shared = play(service=Service(costs=costs), processes=8).of("heat")
-    each = play(service=Service(costs=costs), processes=8, way="mr").of("heat")
+    shared = play(service=CommitService(costs=costs), processes=8).of("heat")
+    each = play(service=CommitService(costs=costs), processes=8, way="mr").of("heat")
     assert shared[0].transfer == 8 + 4 * 0.25
     assert each[0].transfer == 8 + 32 * 0.25
 
 
 def test_equations_6_3_and_6_4():
-    service = Service(costs=replace(PLAIN, message=0.5, copy=4.0))  # 2 bytes of each node: 0.5 s
+    service = CommitService(costs=replace(PLAIN, message=0.5, copy=4.0))  # 2 bytes of each node: 0.5 s
     for interval in (10.0, 8.0, 3.0):
         waited = play(service=service, interval=interval).of("heat")
         alone = play(service=service, interval=interval, asynchronous=True).of("heat")
@@ -55,7 +55,7 @@ def test_equations_6_3_and_6_4():
 
 
 def test_the_first_commit_to_new_agents_registers_memory():
-    service = Service(costs=replace(PLAIN, registering=7.0))
+    service = CommitService(costs=replace(PLAIN, registering=7.0))
     found = play(service=service, commits=4, changes=((25, 2),)).of("heat")
     assert [seen.transfer for seen in found] == [7 * 8, 7 * 4, 4, 4]
     assert [seen.is_first for seen in found] == [True, True, False, False]
@@ -63,9 +63,9 @@ def test_the_first_commit_to_new_agents_registers_memory():
 
 def test_applications_share_links_fairly():
     apps = [App(name, nodes=1, nbytes=10.0, interval=1.0, commits=1) for name in "ab"]
-    found = simulate_commits(apps, Service(link=2.0, costs=replace(PLAIN, agent=float("inf"))))
+    found = simulate_commits(apps, CommitService(link=2.0, costs=replace(PLAIN, agent=float("inf"))))
     assert [seen.transfer for seen in found.log.commits] == [10.0, 10.0]
-    apart = simulate_commits(apps, Service(nodes=2, link=2.0, costs=replace(PLAIN, agent=float("inf"))))
+    apart = simulate_commits(apps, CommitService(nodes=2, link=2.0, costs=replace(PLAIN, agent=float("inf"))))
     assert [seen.transfer for seen in apart.log.commits] == [5.0, 5.0]
     assert {apart.agents_at(name, 1.0) for name in "ab"} == {("n1",), ("n2",)}
 
@@ -93,10 +93,10 @@ apps = st.builds(
     probe_every=st.sampled_from([20.0, float("inf")]),
 )
 resizes = st.lists(
-    st.builds(Resize, st.integers(1, 10), st.integers(1, 16), st.floats(0, 1e3)), max_size=3
+    st.builds(SizeChange, st.integers(1, 10), st.integers(1, 16), st.floats(0, 1e3)), max_size=3
 ).map(tuple)
 services = st.builds(
-    Service,
+    CommitService,
     nodes=st.integers(1, 4),
     link=st.sampled_from([20.0, float("inf")]),
     memory=st.sampled_from([500.0, float("inf")]),
@@ -111,7 +111,7 @@ services = st.builds(
         noise=st.sampled_from([0.0, 0.2]),
     ),
     store=st.builds(
-        Store,
+        SiteStore,
         bandwidth=st.sampled_from([30.0, float("inf")]),
         writers=st.integers(1, 3),
         flush_every=st.integers(0, 2),
@@ -186,7 +186,7 @@ def test_climbing_settles_for_good_and_never_on_something_worse(
         "app", nodes=nodes, nbytes=nbytes, interval=1.0, commits=60, agents=agents, probe_every=1.0,
         rule=AgentRule(count="climb", change=change, per_node=64),
     )  # fmt: skip
-    service = Service(fabric=fabric, costs=Costs(agent=1.0, operation=operation, change=change))
+    service = CommitService(fabric=fabric, costs=Costs(agent=1.0, operation=operation, change=change))
     found = simulate_commits([app], service)
     late = [time for time, _, nodes in found.log.agents if nodes and time > found.of("app")[30].begin]
     assert late == [], "it is settled long before half of its commits"
@@ -196,14 +196,14 @@ def test_climbing_settles_for_good_and_never_on_something_worse(
 
 def test_the_published_rule_goes_on_for_ever():
     app = App("a", nodes=12, nbytes=12.0, interval=1.0, commits=60, agents=2, probe_every=1.0)
-    service = Service(fabric=4.0, costs=Costs(agent=1.0))
+    service = CommitService(fabric=4.0, costs=Costs(agent=1.0))
     rules = {count: AgentRule(count=count, per_node=64, change=0.0) for count in ("by-sign", "climb")}
     by = {count: simulate_commits([replace(app, rule=rule)], service) for count, rule in rules.items()}
     changes = {count: len(found.log.agents) for count, found in by.items()}
     assert by["climb"].of("a")[-1].agents == 4
     assert changes["climb"] <= 6
     # it stops only where two commits take equally long, as when the fabric is full
-    worse = Service(costs=Costs(agent=1.0, noise=0.02))
+    worse = CommitService(costs=Costs(agent=1.0, noise=0.02))
     noisy = {
         count: len(simulate_commits([replace(app, rule=rule)], worse, seed=1).log.agents)
         for count, rule in rules.items()
@@ -218,17 +218,17 @@ def test_the_published_rule_goes_on_for_ever():
 @settings(deadline=None)
 def test_malleable_agents_keep_their_ratio_and_rigid_ones_their_number(start, sizes):
     nodes, agents = start
-    changes = tuple(Resize(2 * at, size, 8.0) for at, size in enumerate(sizes, 1))
+    changes = tuple(SizeChange(2 * at, size, 8.0) for at, size in enumerate(sizes, 1))
     app = App(
         "a", nodes=nodes, nbytes=8.0, interval=1.0, commits=2 * len(sizes) + 1, agents=agents,
         resizes=changes, rule=replace(FIXED, resize="malleable"),
     )  # fmt: skip
-    found = play(app, Service(costs=PLAIN)).of("a")
+    found = play(app, CommitService(costs=PLAIN)).of("a")
     ratio = nodes // agents
     if all(size % ratio == 0 for size in sizes):
         assert [seen.agents * ratio for seen in found] == [seen.nodes for seen in found]
     assert all(1 <= seen.agents <= seen.nodes for seen in found)
-    rigid = play(replace(app, rule=FIXED), Service(costs=PLAIN)).of("a")
+    rigid = play(replace(app, rule=FIXED), CommitService(costs=PLAIN)).of("a")
     before = agents
     for seen in rigid:
         assert seen.agents == min(before, seen.nodes)
@@ -241,8 +241,8 @@ def test_malleable_agents_keep_their_ratio_and_rigid_ones_their_number(start, si
 def test_agents_that_die_under_a_commit():
     """It goes past them; so do the next ones, until a probe finds another node (equation 6.13)."""
     costs = replace(PLAIN, change=3.0, retry_wait=25.0)
-    store = Store(bandwidth=0.5)
-    service = Service(nodes=2, costs=costs, store=store, failures=((15.0, "n1"),))
+    store = SiteStore(bandwidth=0.5)
+    service = CommitService(nodes=2, costs=costs, store=store, failures=((15.0, "n1"),))
     app = replace(HEAT, commits=20)
     found = play(app, service)
     ways = [seen.how for seen in found.of("heat")]
@@ -260,14 +260,16 @@ def test_agents_that_die_under_a_commit():
 def test_it_does_not_go_back_to_agents_for_too_few_commits():
     costs = replace(PLAIN, change=50.0, retry_wait=5.0)
     both = ((200.0, "n1"), (200.0, "n2"))
-    service = Service(nodes=2, costs=costs, store=Store(bandwidth=0.5), failures=both, repair=1.0)
+    service = CommitService(nodes=2, costs=costs, store=SiteStore(bandwidth=0.5), failures=both, repair=1.0)
     few = play(replace(HEAT, commits=14), service).of("heat")
     many = play(replace(HEAT, commits=40), service).of("heat")
     assert few[-1].how == "direct" and many[-1].how == "agents"
 
 
 def test_without_any_node_commits_go_to_the_store():
-    service = Service(costs=replace(PLAIN, give_up=2.0), failures=((5.0, "n1"),), store=Store(bandwidth=1.0))
+    service = CommitService(
+        costs=replace(PLAIN, give_up=2.0), failures=((5.0, "n1"),), store=SiteStore(bandwidth=1.0)
+    )
     found = play(service=service).of("heat")
     assert [seen.how for seen in found] == ["direct"] * 5
     assert found[0].stall == 2 + 8 and found[1].stall == 8
@@ -277,9 +279,11 @@ def test_without_any_node_commits_go_to_the_store():
 
 
 def test_flushing_is_bounded_and_costs_the_application_nothing():
-    store = Store(flush_every=2, writers=1, background=4.0, compression=Compression(2.0, rate=8.0, above=7.0))
-    found = play(service=Service(nodes=2, costs=PLAIN, store=store), agents=2)
-    calm = play(service=Service(nodes=2, costs=PLAIN), agents=2)
+    store = SiteStore(
+        flush_every=2, writers=1, background=4.0, compression=Compression(2.0, rate=8.0, above=7.0)
+    )
+    found = play(service=CommitService(nodes=2, costs=PLAIN, store=store), agents=2)
+    calm = play(service=CommitService(nodes=2, costs=PLAIN), agents=2)
     assert found.ended("heat") == calm.ended("heat")
     assert (found.traffic.flushed, found.traffic.written) == (16.0, 8.0)
     assert found.log.stored == {"heat": 4}
@@ -288,39 +292,39 @@ def test_flushing_is_bounded_and_costs_the_application_nothing():
 @pytest.mark.parametrize(
     ("store", "seconds"),
     [
-        (Store(flush_every=1, writer=1.0), 4.0),  # two agents write 4 bytes each at once
-        (Store(flush_every=1, writer=1.0, writers=1), 8.0),
-        (Store(flush_every=1, writer=1.0, background=1.0), 8.0),
-        (Store(flush_every=1, bandwidth=0.8), 10.0),
-        (Store(flush_every=1, writer=1.0, open=0.5), 4.5),
-        (Store(flush_every=1, writer=1.0, compression=Compression(2.0, rate=4.0, above=7.0)), 3.0),
+        (SiteStore(flush_every=1, writer=1.0), 4.0),  # two agents write 4 bytes each at once
+        (SiteStore(flush_every=1, writer=1.0, writers=1), 8.0),
+        (SiteStore(flush_every=1, writer=1.0, background=1.0), 8.0),
+        (SiteStore(flush_every=1, bandwidth=0.8), 10.0),
+        (SiteStore(flush_every=1, writer=1.0, open=0.5), 4.5),
+        (SiteStore(flush_every=1, writer=1.0, compression=Compression(2.0, rate=4.0, above=7.0)), 3.0),
     ],
 )
 def test_how_long_flushing_takes(store, seconds):
-    found = play(service=Service(nodes=2, costs=PLAIN, store=store), agents=2, commits=1)
+    found = play(service=CommitService(nodes=2, costs=PLAIN, store=store), agents=2, commits=1)
     ((time, app, number),) = found.log.flushed
     assert (app, number) == ("heat", 1)
     assert time - found.of("heat")[0].end == pytest.approx(seconds)
 
 
 def test_a_node_that_dies_while_it_is_flushed_leaves_nothing_in_the_store():
-    store = Store(flush_every=1, writer=1.0)
-    service = Service(costs=PLAIN, store=store, failures=((20.0, "n1"),))
+    store = SiteStore(flush_every=1, writer=1.0)
+    service = CommitService(costs=PLAIN, store=store, failures=((20.0, "n1"),))
     found = play(service=service, commits=1)  # it is there at 18 s, and would be in the store at 26 s
     assert found.log.flushed == [] and found.log.stored == {}
     assert found.traffic.flushed == 0
 
 
 def test_an_agent_without_room_writes_to_the_store():
-    service = Service(buffer=2.0, costs=PLAIN, store=Store(bandwidth=1.0))
+    service = CommitService(buffer=2.0, costs=PLAIN, store=SiteStore(bandwidth=1.0))
     found = play(service=service).of("heat")
     assert [seen.spilled for seen in found] == [3] * 5
     assert found[0].transfer == 8 + 6
 
 
 def test_compression_leaves_small_commits_alone():
-    store = Store(flush_every=1, compression=Compression(2.0, rate=8.0, above=8.0))
-    assert play(service=Service(costs=PLAIN, store=store)).traffic.written == 40.0
+    store = SiteStore(flush_every=1, compression=Compression(2.0, rate=8.0, above=8.0))
+    assert play(service=CommitService(costs=PLAIN, store=store)).traffic.written == 40.0
 
 
 # nodes for agents
@@ -329,7 +333,7 @@ def test_compression_leaves_small_commits_alone():
 def test_a_pool_grows_when_it_is_full_and_shrinks_when_nobody_needs_it():
     pool = Pool(every=1.0, rule=AgentRule(idle=20.0), spare=1, grant=2.0)
     costs = replace(PLAIN, retry_wait=3.0)
-    service = Service(memory=20.0, costs=costs, pool=pool, store=Store(bandwidth=0.5))
+    service = CommitService(memory=20.0, costs=costs, pool=pool, store=SiteStore(bandwidth=0.5))
     apps = [App(name, nodes=1, nbytes=9.5, interval=5.0, commits=8, probe_every=5.0) for name in "ab"]
     late = App("c", nodes=1, nbytes=0.5, interval=5.0, commits=60, probe_every=5.0)
     found = simulate_commits([*apps, late], service)
@@ -340,7 +344,7 @@ def test_a_pool_grows_when_it_is_full_and_shrinks_when_nobody_needs_it():
 
 
 def test_a_node_that_is_wanted_back_goes_when_its_commits_lie_elsewhere():
-    service = Service(nodes=2, costs=PLAIN, leaves=((25.0, 1), (30.0, 5)))
+    service = CommitService(nodes=2, costs=PLAIN, leaves=((25.0, 1), (30.0, 5)))
     apps = [replace(HEAT, name=name, commits=10) for name in "ab"]
     found = simulate_commits(apps, service)
     assert [count for _, count, _ in found.log.nodes] == [2, 1], "the last one stays"
@@ -349,7 +353,7 @@ def test_a_node_that_is_wanted_back_goes_when_its_commits_lie_elsewhere():
 
 
 def test_agents_spread_to_a_node_that_joins():
-    service = Service(costs=PLAIN, joins=((25.0, 1),))
+    service = CommitService(costs=PLAIN, joins=((25.0, 1),))
     found = play(service=service, agents=4, commits=10, probe_every=10.0)
     assert Counter(found.agents_at("heat", 20.0)) == {"n1": 4}
     assert Counter(found.agents_at("heat", 100.0)) == {"n1": 2, "n2": 2}
@@ -366,10 +370,10 @@ def test_what_it_says_of_itself():
 
 def test_bad_input():
     with pytest.raises(InputError, match="twice"):
-        simulate_commits([HEAT, HEAT], Service())
+        simulate_commits([HEAT, HEAT], CommitService())
     with pytest.raises(InputError, match="agents"):
         replace(HEAT, agents=0)
     with pytest.raises(InputError, match="never ends"):
-        simulate_commits([App("a", 1, 1.0, 1.0)], Service())
+        simulate_commits([App("a", 1, 1.0, 1.0)], CommitService())
     with pytest.raises(InputError, match="link"):
-        Service(link=0)
+        CommitService(link=0)

@@ -5,7 +5,7 @@ from power_machine import job, machine, rigid
 
 from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.strategies.power.balance import Balance, Bounds, Coming, common
+from dask_hpc.strategies.power.balance import Balance, Coming, PowerBounds, common
 
 JOB = PowerRange(60, 100)
 
@@ -63,17 +63,17 @@ def test_a_job_grows_as_far_as_its_most_fits(balance):
 
 
 def test_too_much_counts_by_the_most_and_too_little_by_the_least():
-    bounds = Bounds(100, 200, 10)
+    bounds = PowerBounds(100, 200, 10)
     assert bounds.side(PowerRange(90, 210)) == bounds.side(PowerRange(110, 210)) == "upper"
     assert bounds.side(PowerRange(90, 190)) == "lower" and bounds.side(PowerRange(100, 200)) == ""
     assert (bounds.floor, bounds.ceiling) == (110, 190)
-    assert Bounds.around(100, 120, 10).edge == 5
+    assert PowerBounds.around(100, 120, 10).edge == 5
 
 
 def test_what_is_inside_now_and_later():
     corridor = Corridor(((0, 100, 500), (10, 200, 600), (20, 50, 300)))
-    assert common(corridor, 5, 6, 0) == Bounds(200, 500)
-    assert common(corridor, 5, 20, 0) == Bounds(200, 300)
+    assert common(corridor, 5, 6, 0) == PowerBounds(200, 500)
+    assert common(corridor, 5, 20, 0) == PowerBounds(200, 300)
     assert common(corridor, 25, 9, 0) is None
     assert common(Corridor(((0, 0, 100), (10, 200, 600))), 5, 6, 0) is None
 

@@ -9,7 +9,7 @@ from dask_hpc.model.power import Corridor
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.speedup import Linear, PowerLaw
 from dask_hpc.strategies.power.admission import make_room, use_up
-from dask_hpc.strategies.power.balance import Balance, Bounds
+from dask_hpc.strategies.power.balance import Balance, PowerBounds
 from dask_hpc.strategies.power.corridor import PowerCorridor
 from dask_hpc.strategies.power.repair import Anchor
 
@@ -25,26 +25,28 @@ def test_a_job_that_waits_for_power_gets_the_watts_that_bring_least():
     waiting = job("w", 1, speedup=ROOT)
     indices = machine(running=[job("a", 4, speedup=ROOT), job("b", 2, speedup=ROOT)], waiting=[waiting])
     # 6 x 100 + 2 x 10 W: another node would make 710
-    found = make_room(*of(indices), Bounds(0, 620), waiting, 1, ())
+    found = make_room(*of(indices), PowerBounds(0, 620), waiting, 1, ())
     assert sizes(found) == {"a": 3}
     assert found[0].reason == "power: worth more to job w: 1 node"
-    assert make_room(*of(indices), Bounds(0, 710), waiting, 1, ()) == [], "there is power enough"
-    assert sizes(make_room(*of(indices), Bounds(0, 620), waiting, 1, ("a",))) == {"b": 1}, "a rests"
+    assert make_room(*of(indices), PowerBounds(0, 710), waiting, 1, ()) == [], "there is power enough"
+    assert sizes(make_room(*of(indices), PowerBounds(0, 620), waiting, 1, ("a",))) == {"b": 1}, "a rests"
 
 
 def test_nobody_gives_what_is_worth_as_much_where_it_is():
     waiting = job("w", 1, speedup=Linear())
     indices = machine(running=[job("a", 4, speedup=Linear())], waiting=[waiting])
-    assert make_room(*of(indices), Bounds(0, 440), waiting, 1, ()) == []
+    assert make_room(*of(indices), PowerBounds(0, 440), waiting, 1, ()) == []
     rigid_only = machine(running=[rigid("r", 4)], waiting=[waiting])
-    assert make_room(*of(rigid_only), Bounds(0, 440), waiting, 1, ()) == []
+    assert make_room(*of(rigid_only), PowerBounds(0, 440), waiting, 1, ()) == []
 
 
 def test_no_room_is_made_at_the_expense_of_the_lower_bound():
     waiting = job("w", 1, speedup=ROOT, power=(30, 40))
     running = [job("a", 8, speedup=ROOT)]
-    assert make_room(*of(machine(running=running, waiting=[waiting])), Bounds(700, 800), waiting, 1, ())
-    assert not make_room(*of(machine(running=running, waiting=[waiting])), Bounds(750, 800), waiting, 1, ())
+    assert make_room(*of(machine(running=running, waiting=[waiting])), PowerBounds(700, 800), waiting, 1, ())
+    assert not make_room(
+        *of(machine(running=running, waiting=[waiting])), PowerBounds(750, 800), waiting, 1, ()
+    )
 
 
 def test_idle_nodes_go_where_a_watt_brings_most():
@@ -52,11 +54,11 @@ def test_idle_nodes_go_where_a_watt_brings_most():
     dear = job("dear", 1, speedup=ROOT, walltime=500.0)
     indices = machine(running=[cheap, dear])
     # 150 + 60 W; a node more is 40 W or 90 W
-    found = sizes(use_up(*of(indices), Bounds(0, 210 + 2 * 40), 6, ()))
+    found = sizes(use_up(*of(indices), PowerBounds(0, 210 + 2 * 40), 6, ()))
     assert found == {"cheap": 3}
-    found = sizes(use_up(*of(indices), Bounds(0, 10_000), 3, ()))
+    found = sizes(use_up(*of(indices), PowerBounds(0, 10_000), 3, ()))
     assert found == {"cheap": 4}
-    assert use_up(*of(indices), Bounds(0, 211), 6, ()) == []
+    assert use_up(*of(indices), PowerBounds(0, 211), 6, ()) == []
 
 
 def test_the_decision_makes_room_only_where_nothing_else_is_to_be_done():
@@ -110,14 +112,14 @@ def test_nobody_is_kept_where_all_or_none_bear_the_bound():
 def test_it_gives_nodes_to_the_weak_job_that_would_be_left():
     indices = strong_and_weak(strong=6, weak=2)
     anchor = anchor_of(indices, Corridor.constant(250, 900))
-    shifted = anchor.shift(Bounds(250, 900))
+    shifted = anchor.shift(PowerBounds(250, 900))
     assert sum(shifted.values()) == 8 and shifted["strong"] < 6
     ends = {
         name: 100 + (end - 100) * before / shifted[name]
         for name, end, before in (("strong", 300, 6), ("weak", 400, 2))
     }
     assert ends["strong"] >= ends["weak"]
-    assert not anchor.shift(Bounds(700, 900)), "not below the lower bound"
+    assert not anchor.shift(PowerBounds(700, 900)), "not below the lower bound"
 
 
 def test_it_is_there_when_a_coming_bound_is():
