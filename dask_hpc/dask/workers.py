@@ -260,6 +260,33 @@ def is_closing(scheduler: Any) -> bool:
     return scheduler.status != Status.running
 
 
+class Parting:
+    """On a worker: whether the scheduler has closed, or has removed it already, so that it has nobody to talk
+    to when it closes. Asking all the same ends in attempts to connect, for as long as one waits."""
+
+    _OVER = ("scheduler-close", "scheduler-remove-worker")  # a "scheduler-close-worker" is still known there
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+        self._close = worker.stream_handlers["close"]
+        self._is_told = False
+        worker.stream_handlers["close"] = self._hear
+
+    async def _hear(self, **how: Any) -> Any:
+        self._is_told = how.get("reason") in self._OVER
+        return await self._close(**how)
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody at the scheduler's hears this worker any more."""
+        return self._is_told or bool(self._worker.batched_stream.closed())
+
+    def stop(self) -> None:
+        """It is of no interest any more."""
+        if self._worker.stream_handlers.get("close") == self._hear:
+            self._worker.stream_handlers["close"] = self._close
+
+
 def pickled(thing: Any) -> bytes:
     """What travels to workers, which have dask_hpc as well."""
     found: bytes = cloudpickle.dumps(thing)

@@ -80,6 +80,29 @@ async def test_a_cluster_that_closes_moves_nothing(c, s, *workers):
 
 
 @cluster2
+async def test_with_the_scheduler_gone_there_is_nobody_to_say_it_to(c, s, *workers):
+    asked = []
+
+    def recording(connect):
+        async def record(addr, **how):
+            asked.append(addr)
+            return await connect(addr, **how)
+
+        return record
+
+    await dask_hpc.manage(c)
+    await everybody_has_it(workers)
+    await c.gather(c.map(inc, range(10)))
+    for worker in workers:
+        worker.periodic_callbacks["heartbeat"].stop()
+        worker.rpc.connect = recording(worker.rpc.connect)
+    await c.close()
+    await s.close()
+    await asyncio.wait_for(asyncio.gather(*(worker.finished() for worker in workers)), 5)
+    assert asked == []
+
+
+@cluster2
 async def test_nothing_moves_when_control_is_off_or_the_scheduler_closes(c, s, a, b):
     await dask_hpc.manage(c)
     await everybody_has_it([a, b])

@@ -346,6 +346,20 @@ async def test_permitted_is_what_dask_permits(c, s, a, b):
 
 
 @two
+async def test_who_closes_a_worker(c, s, a, b):
+    of_a, of_b = compat.Parting(a), compat.Parting(b)
+    assert not of_a.is_over
+    s.close_worker(a.address)
+    await a.finished()
+    assert not of_a._is_told, "Scheduler.close_worker says what Scheduler.close says"
+    await s.close()
+    await b.finished()
+    assert of_b._is_told, "Scheduler.close no longer tells workers that it closes"
+    of_b.stop()
+    assert b.stream_handlers["close"] == b.close
+
+
+@two
 async def test_names_of_workers(c, s, a, b):
     assert compat.named_workers(s, [0, "1", a.address, 2]) == {
         0: [a.address], "1": [b.address], a.address: [a.address], 2: [],

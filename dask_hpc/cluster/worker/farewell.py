@@ -1,8 +1,5 @@
 """The worker's half of a farewell: say when this worker will end, and hand over its results before it does.
 
-Travels by value, to workers that cannot import dask_hpc: imports nothing but the standard library and
-distributed.
-
 When Dask's ``teardown`` comes, much is too late already:
 
 1. Without a nanny, ``dask worker`` cuts the connection to the scheduler as soon as SIGTERM arrives, and
@@ -28,6 +25,8 @@ from typing import Any
 import psutil
 from distributed import Status, WorkerPlugin
 
+from dask_hpc import dask as compat
+
 NAME = "dask-hpc-farewell"
 SHARE = 0.8  # of the time between the signal and the worker's death; the rest is for closing
 _PATIENCE = 1.0  # seconds that the scheduler's answer may come late
@@ -52,6 +51,7 @@ class FarewellPlugin(WorkerPlugin):
         """Tasks of this worker start when this is over, so nothing here waits."""
         self._worker = worker
         self._loop = asyncio.get_running_loop()
+        self._parting = compat.Parting(worker)
         before = signal.getsignal(signal.SIGTERM)
         # Dask's own command line has a handler for SIGTERM; a nanny's child has none.
         is_command = getattr(before, "__module__", "") == "distributed._signals"
@@ -67,7 +67,8 @@ class FarewellPlugin(WorkerPlugin):
         """The worker closes, or this plugin is removed."""
         if self._saying is not None:
             self._saying.cancel()
-        if worker.status == Status.closing:
+        self._parting.stop()
+        if worker.status == Status.closing and not (self._farewell is None and self._parting.is_over):
             # A batch system signals the nanny and its worker. If the nanny was quicker, the worker's signal
             # comes now, and must not end the farewell.
             await self._say_farewell("")
