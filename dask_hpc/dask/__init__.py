@@ -177,6 +177,7 @@ from dask_hpc.dask.workers import (
     share_of,
     tell_worker_status,
     veto,
+    worker_identities,
     worker_identity,
     worker_status,
     worker_threads,

@@ -1,7 +1,7 @@
 """Workers: who they are, what state they are in, and how they are held and leave."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from time import time
 from typing import Any
@@ -33,6 +33,12 @@ def worker_identity(scheduler: Any, address: str) -> tuple[Any, str]:
     """Name and host of a connected worker."""
     worker = scheduler.workers[address]
     return worker.name, worker.host
+
+
+def worker_identities(scheduler: Any) -> Iterator[tuple[str, Any, str]]:
+    """Address, name and host of the connected workers, by name."""
+    for address in workers_by_name(scheduler):
+        yield address, *worker_identity(scheduler, address)
 
 
 def named_workers(scheduler: Any, given: Iterable[Any]) -> dict[Any, list[str]]:

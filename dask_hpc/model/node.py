@@ -1,11 +1,11 @@
 """A node: the unit that is allotted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 from math import inf
 from sys import float_info
-from typing import Any
+from typing import Any, Self
 
 from dask_hpc.model.errors import InputError, is_number, shown
 
@@ -42,19 +42,32 @@ def is_local(address: str, host: str) -> bool:
         return host == "localhost"
 
 
+def is_a_node(mode: str, address: str, host: str) -> bool:
+    """Whether a worker is a node by itself; else all of its host make one. ``mode`` is ``hpc.node``."""
+    return mode == "worker" or (mode == "auto" and is_local(address, host))
+
+
 class Nodes:
-    """The connected workers by node. ``mode`` is ``hpc.node``."""
+    """The connected workers by node. ``mode`` is ``hpc.node``. Whoever groups workers does it with this."""
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
         self._workers: dict[str, dict[str, None]] = {}
         self._node_of: dict[str, str] = {}
 
+    @classmethod
+    def of(cls, mode: str, workers: Iterable[tuple[str, Any, str]]) -> Self:
+        """Those of these workers: address, name and host of each."""
+        nodes = cls(mode)
+        for worker in workers:
+            nodes.join(*worker)
+        return nodes
+
     def join(self, address: str, name: Any, host: str) -> tuple[str, bool]:
         """A worker connects. Its node, and whether that is a new one. Saying it twice does no harm."""
         if address in self._node_of:
             return self._node_of[address], False
-        if self._mode == "worker" or (self._mode == "auto" and is_local(address, host)):
+        if is_a_node(self._mode, address, host):
             node = str(name)
             if node in self._workers:  # worker names are unique, but 1 and "1" are two of them
                 node = address

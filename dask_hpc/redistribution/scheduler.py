@@ -77,7 +77,8 @@ class RedistributionPlugin(SchedulerPlugin):
         meant if nobody says: those of the job that the results belong to, else those that no job has."""
         tasks = [compat.find_task(self._scheduler, key) for key in keys]
         managed = self._managed()
-        nodes = managed.nodes if managed else self._plain_nodes()
+        scheduler = self._scheduler
+        nodes = managed.nodes if managed else Nodes.of(self._node_mode, compat.worker_identities(scheduler))
         able = [
             address
             for address in compat.workers_by_name(self._scheduler)
@@ -152,12 +153,6 @@ class RedistributionPlugin(SchedulerPlugin):
         """What is known of a cluster whose jobs are controlled, or None."""
         context = context_of(self._scheduler)
         return context if context is not None and context.is_on and not context.is_dry else None
-
-    def _plain_nodes(self) -> Nodes:
-        nodes = Nodes(self._node_mode)
-        for address in compat.workers_by_name(self._scheduler):
-            nodes.join(address, *compat.worker_identity(self._scheduler, address))
-        return nodes
 
     def _allotted(self, managed: Context | None, keys: Iterable[Hashable]) -> set[str]:
         if managed is None:

@@ -1,11 +1,16 @@
 """Nodes come and go; jobs shrink, or wait again."""
 
+from ipaddress import ip_address
+from uuid import uuid4
+
 import pytest
 from distributed import Event, Nanny, Worker
+from distributed.utils import get_ip
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 from small_cluster import blocked, cluster2, cluster4, decisions, held, live, plugin_of, until, where
 
 import dask_hpc
+from dask_hpc import InputError
 from dask_hpc.model.node import Nodes, is_local
 
 
@@ -178,3 +183,21 @@ def test_workers_make_nodes():
     assert nodes.leave("tcp://10.0.0.1:2") == ("10.0.0.1", True)
     assert nodes.leave("tcp://10.0.0.1:2") is None
     assert list(nodes) == ["1", "tcp://127.0.0.1:3"]
+
+
+@pytest.mark.skipif(ip_address(get_ip()).is_loopback, reason="this machine has no address but its own")
+@pytest.mark.parametrize(("mode", "number"), [("auto", 1), ("host", 1), ("worker", 3)])
+def test_workers_of_a_real_host_make_as_many_nodes_to_all_that_ask(mode, number):
+    @gen_cluster(client=True, nthreads=[(get_ip(), 1)] * 3, config={"hpc.node": mode})
+    async def ask(c, s, *workers):
+        root = f"memory://{uuid4()}"
+        async with await dask_hpc.manage(c) as m:
+            async with dask_hpc.Checkpoint("run", root, client=c) as ck:
+                await ck.add("n", 1)
+                await ck.commit(wait=True)
+            assert len((await m.status())["nodes"]) == number
+            assert await dask_hpc.restore("run", root, nodes=number, client=c)
+            with pytest.raises(InputError, match=f"from 1 to {number}"):
+                await dask_hpc.restore("run", root, nodes=number + 1, client=c)
+
+    ask()

@@ -30,6 +30,7 @@ from dask_hpc.checkpoint.store.versions import Versions
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import OnResize
 from dask_hpc.model.layout import Layout
+from dask_hpc.model.node import Nodes
 from dask_hpc.planning.moves.redistribution import Blocks, redistribution
 
 
@@ -399,16 +400,11 @@ async def _restored_there(
 
 
 async def nodes_of(client: Any) -> dict[str, list[str]]:
-    """The addresses of the workers of each node, in order. A node is a host, or a worker on a cluster within
-    one host, unless the configuration ``hpc.node`` says which."""
+    """The addresses of the workers of each node, in order, as ``hpc.node`` groups them."""
     workers = (await client.scheduler.identity())["workers"]
-    hosts: dict[str, list[str]] = defaultdict(list)
-    for address, worker in workers.items():
-        hosts[worker["host"]].append(address)
-    mode = config.settings()["node"]
-    if mode == "host" or (mode == "auto" and len(hosts) > 1):
-        return dict(hosts)
-    return {address: [address] for address in workers}
+    found = ((address, worker["name"], worker["host"]) for address, worker in workers.items())
+    nodes = Nodes.of(config.settings()["node"], found)
+    return {node: nodes.workers(node) for node in nodes}
 
 
 async def _item_there(

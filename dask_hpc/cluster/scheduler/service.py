@@ -66,9 +66,7 @@ class Context:
 
     def renew(self) -> None:
         """Nothing is known but the workers that are connected."""
-        self.nodes = Nodes(self.settings["node"])
-        for address in compat.workers_by_name(self.scheduler):
-            self.nodes.join(address, *compat.worker_identity(self.scheduler, address))
+        self.nodes = Nodes.of(self.settings["node"], compat.worker_identities(self.scheduler))
         self.indices = Indices((Node(name) for name in self.nodes), self.policy.queue.rank, self.clock())
         self.jobs = {}
         self.owner = {}

@@ -14,7 +14,7 @@ from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.units import Facts, UnitFacts, read_facts
 from dask_hpc.model.cluster_view import ClusterView, JobNeed, SizePlan, Unit
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.node import is_local
+from dask_hpc.model.node import is_a_node
 from dask_hpc.model.parameter import declared
 from dask_hpc.model.story import Explanation
 
@@ -167,10 +167,9 @@ class Sizing:
             there = [loads[name].address for name in given.members if name in loads]
             if len(there) == len(given.members):
                 return float(len({nodes.node_of(address) for address in there}))
-        mode = self._context.settings["node"]
         address = self._scheduler.address
-        is_worker = mode == "worker" or (mode == "auto" and is_local(address, get_address_host(address)))
-        return float(facts.members) if is_worker else 1.0
+        is_each = is_a_node(self._context.settings["node"], address, get_address_host(address))
+        return float(facts.members) if is_each else 1.0
 
     def _demand(
         self, loads: list[compat.WorkerLoad], holders: Mapping[str, LiveJob]

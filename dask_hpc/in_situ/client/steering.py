@@ -67,14 +67,16 @@ async def look(
     """The nodes now, of workers that run and are not leaving; those that are allotted, if not all are. None
     at all is an ``InputError``."""
     identity = await client.scheduler.identity(n_workers=-1)
-    known = Nodes(config.settings()["node"])
     workers: dict[str, Any] = {
         address: facts for address, facts in identity["workers"].items() if facts["status"] == "running"
     }
-    for address in sorted(
-        workers, key=lambda one: (len(str(workers[one]["name"])), str(workers[one]["name"]))
-    ):
-        known.join(address, workers[address]["name"], workers[address]["host"])
+    known = Nodes.of(
+        config.settings()["node"],
+        sorted(
+            ((address, facts["name"], facts["host"]) for address, facts in workers.items()),
+            key=lambda one: (len(str(one[1])), str(one[1])),
+        ),
+    )
     names = list(known)
     if allotted is not None:
         names = [name for name in names if name in allotted]
