@@ -144,7 +144,7 @@ from dask_hpc.dask.tasks import (
     without_needs,
 )
 from dask_hpc.dask.workers import (
-    Parting,
+    Dismissal,
     TaskMover,
     ThreadsPlugin,
     add_calls,

@@ -266,7 +266,7 @@ def is_closing(scheduler: Any) -> bool:
     return scheduler.status != Status.running
 
 
-class Parting:
+class Dismissal:
     """On a worker: whether the scheduler has closed, or has removed it already, so that it has nobody to talk
     to when it closes. Asking all the same ends in attempts to connect, for as long as one waits."""
 

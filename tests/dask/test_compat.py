@@ -347,7 +347,7 @@ async def test_permitted_is_what_dask_permits(c, s, a, b):
 
 @two
 async def test_who_closes_a_worker(c, s, a, b):
-    of_a, of_b = compat.Parting(a), compat.Parting(b)
+    of_a, of_b = compat.Dismissal(a), compat.Dismissal(b)
     assert not of_a.is_over
     s.close_worker(a.address)
     await a.finished()

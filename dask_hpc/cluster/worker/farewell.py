@@ -51,7 +51,7 @@ class FarewellPlugin(WorkerPlugin):
         """Tasks of this worker start when this is over, so nothing here waits."""
         self._worker = worker
         self._loop = asyncio.get_running_loop()
-        self._parting = compat.Parting(worker)
+        self._dismissal = compat.Dismissal(worker)
         before = signal.getsignal(signal.SIGTERM)
         # Dask's own command line has a handler for SIGTERM; a nanny's child has none.
         is_command = getattr(before, "__module__", "") == "distributed._signals"
@@ -67,8 +67,8 @@ class FarewellPlugin(WorkerPlugin):
         """The worker closes, or this plugin is removed."""
         if self._saying is not None:
             self._saying.cancel()
-        self._parting.stop()
-        if worker.status == Status.closing and not (self._farewell is None and self._parting.is_over):
+        self._dismissal.stop()
+        if worker.status == Status.closing and not (self._farewell is None and self._dismissal.is_over):
             # A batch system signals the nanny and its worker. If the nanny was quicker, the worker's signal
             # comes now, and must not end the farewell.
             await self._say_farewell("")
