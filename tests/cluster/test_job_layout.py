@@ -95,7 +95,7 @@ async def test_what_dask_holds_twice_is_laid_out_once(c, s, a, b):
         for worker in (a, b):
             compat.copy_to(s, worker.address, [(x.name, i) for i in range(4)], "test")
         await async_poll_for(lambda: all(len(there) == 2 for there in where(s, x)[:4]), 5)
-        plugin_of(s).control.spreading.grown(job.workers)
+        plugin_of(s).control.spread.grown(job.workers)
         await async_poll_for(lambda: is_laid_out(s, x, job, "block"), 10)
         await Event("go").set()
         await keep

@@ -101,13 +101,13 @@ async def test_a_cluster_that_adapts_keeps_the_nodes_that_copies_need():
             await dask_hpc.protect(futures, name="x", client=c)
             await dask_hpc.protected("x", wait=True, client=c)
             known = s.plugins[NAME]
-            known._pool.wanted = 3
+            known.choice.wanted = 3
             await async_poll_for(lambda: len(s.workers) == 3, 20)
             where = known.catalogue.where
             await async_poll_for(lambda: all(where(future.key)[1] for future in futures), 20)
             story = await manager.story()
             assert any("copies of results on 3 nodes" in row["reason"] for row in story)
-            known._pool.wanted = 2
+            known.choice.wanted = 2
             await async_poll_for(lambda: len(s.workers) == 2, 20)
             assert (await c.gather(futures))[0][0] == 0
             assert all(where(future.key)[1] for future in futures)

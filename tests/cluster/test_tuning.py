@@ -74,18 +74,19 @@ def test_undo_goes_back_step_by_step(script):
 @cluster2
 async def test_set_and_undo_on_a_cluster(c, s, *workers):
     async with await dask_hpc.manage(c, "performance-aware") as m:
-        control = plugin_of(s).control
+        context = plugin_of(s).context
         before = await m.set()
         assert before["name"] == "performance-aware" and before["state"] == "on" and before["undo"] == 0
-        assert Policy.parse(before["policy"], name="performance-aware") == control.policy
+        assert Policy.parse(before["policy"], name="performance-aware") == context.policy
         now = await m.set(**{PATH: "7s"})
         assert now["undo"] == 1 and "7 s" in now["policy"]
         with pytest.raises(InputError, match="fair-shares"):
             await m.set("fcfs", **{"settings.fair-shares": 3})
         assert await m.set() == now
         assert (await m.set("fcfs"))["name"] == "fcfs" and "fcfs" in repr(m)
-        assert await m.undo() == now
-        assert await m.undo() == before
+        # the same again, and told from what was in force before by its number
+        assert await m.undo() == now | {"version": 3}
+        assert await m.undo() == before | {"version": 4}
         with pytest.raises(InputError, match="nothing to undo"):
             await m.undo()
         told = [h.reason for h in plugin_of(s).story.happenings if h.decision == "policy"]

@@ -59,7 +59,7 @@ async def test_an_unknown_kind_is_tried_once_near_the_end_and_freely_before(c, s
         futures = c.map(blocked, ["go"] * 4, range(4), pure=False)
         await async_poll_for(lambda: len(s.workers[b.address].processing) == 2, 10)
         walltime(s).look()
-        await async_poll_for(lambda: walltime(s)._next is None, 10)
+        await async_poll_for(lambda: not walltime(s)._next.is_set, 10)
         assert not is_held(s, b)
         await c.scheduler.hpc_worker_ends(address=b.address, left=60)
         await async_poll_for(lambda: is_held(s, b), 10)
@@ -101,7 +101,7 @@ async def test_a_held_and_empty_worker_leaves_early_with_its_results(c, s, a, b)
 async def test_no_end_no_clock(c, s, a, b):
     async with await managed(c):
         await c.gather(c.map(inc, range(20), pure=False))
-        assert walltime(s)._next is None and walltime(s)._timer is None
+        assert not walltime(s)._next.is_set and not walltime(s)._timer.is_set
         assert walltime(s)._durations.upper("inc") is None
         await c.scheduler.hpc_worker_ends(address=b.address, left=30)
         walltime(s)._durations.add("long", 60)

@@ -55,6 +55,7 @@ NOT_DASKS = {
     "hosts",
     "initialize",
     "limits",
+    "listed",
     "loop",
     "loose",
     "open",
