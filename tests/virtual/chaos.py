@@ -371,7 +371,8 @@ class Faults:
         if name := self._some_worker():
 
             async def gracefully(name):
-                await self.cluster.close_worker(name, is_graceful=True)
+                with suppress(OSError):  # somebody else retires it, too, and was quicker
+                    await self.cluster.close_worker(name, is_graceful=True)
 
             self._leaves(name, gracefully)
 

@@ -36,6 +36,7 @@ _ANCESTORS = 100_000  # recipes looked at in one farewell
 _MOMENT, _LOOKS = 0.2, 20  # seconds to see whether the others close as well, and looks meanwhile
 _LOOK = 0.05  # seconds between looks at who closes
 _PATIENCE = 5.0  # seconds that workers have to take or give back our plugin when control ends
+_ROUNDS = 3  # of moving: what was moved may be given up where it arrived
 _LONGEST = 3600.0  # seconds that a worker may ask for
 
 
@@ -189,13 +190,15 @@ class Farewells:
         self, address: str, going: "_Going", moves: tuple[Move, ...], with_copies: bool
     ) -> None:
         """Until the time is over. If one who should take something closes as well, plan anew; also for what
-        only it holds since: a task has ended, or Dask has given up another worker's copy. What it keeps of
-        other workers' results follows."""
+        only it holds again: a task has ended, or Dask has given up another worker's copy, because tasks here
+        seemed to need this one. What it keeps of other workers' results follows."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(going.deadline):
-                await self._move(address, going, moves)
-                while not self._only_there(address).keys() <= going.first.keys():
-                    await self._move(address, going, self._plan(address, going))
+                for _ in range(_ROUNDS):
+                    await self._move(address, going, moves)
+                    if self._only_there(address).keys() <= set(going.unplaced):
+                        break
+                    moves = self._plan(address, going)
                 if with_copies:
                     await drain(self._context, [address])
 
