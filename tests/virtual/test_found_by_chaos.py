@@ -44,3 +44,27 @@ def test_dask_drops_a_copy_while_the_other_worker_says_farewell(virtual_cluster)
     virtual_cluster(
         main, workers=3, until=200, config={"distributed.scheduler.active-memory-manager.interval": "1h"}
     )
+
+
+def test_a_job_grows_whose_other_workers_are_all_on_their_way_out(virtual_cluster):
+    """A task started again elsewhere because its worker's time was over; all other workers of its job were
+    held, so it waited. The job got an idle node, and nobody looked at the task again."""
+
+    async def main(cluster):
+        client = await cluster.client()
+        async with await dask_hpc.manage(client, policy="elastic") as manager:
+            with dask_hpc.job("m", nodes=2, min_nodes=1, max_nodes=2, client=client) as job:
+                futures = [client.submit(slept, 20, i, key=f"m-{i}") for i in range(2)]
+            await asyncio.sleep(0.5)
+            leaving = []
+            for name in (await job.status())["nodes"]:
+                address = cluster.workers[name].address
+                leaving.append(asyncio.ensure_future(client.retire_workers([address])))
+                await asyncio.sleep(1)
+            await leaving[0]
+            assert len((await job.status())["nodes"]) == 2 and not leaving[1].done()
+            assert await client.gather(futures) == [0, 1]
+            await asyncio.gather(*leaving)
+            assert any(row["decision"] == "task-waits" for row in await manager.story())
+
+    virtual_cluster(main, workers=4, until=300, config={"hpc.drain": "2s"})

@@ -92,7 +92,7 @@ class Gate:
                 self._freed[key] = None
 
     def open(self, job: LiveJob, addresses: Iterable[str]) -> None:
-        """The job starts on these workers; its tasks are nudged."""
+        """The job starts on these workers, or goes on there; its tasks are nudged."""
         self.move(job, addresses)
         compat.nudge(self._scheduler, list(job.held), f"hpc-start-{job.id}", plainly=not job.confined)
 

@@ -100,7 +100,8 @@ class PlanExecution:
         running = self._context.indices.finish_resize(job.id)
         job.nodes = running.nodes
         self._measurements.size_changed(job)
-        self._gate.move(job, self._context.staying(running))
+        # tasks may wait, as all its other workers are held
+        self._gate.open(job, self._context.staying(running))
         if decision == "grow" or job.layout:
             self._spread.grown(self._context.staying(running))
         self._tell(plan, self._context.indices.now, decision, job, reason)
