@@ -258,7 +258,7 @@ class Programs:
             values = [self.random.randrange(1000) for _ in range(2)]
             try:
                 data = await client.scatter(values, hash=False)
-            except KeyError:
+            except (KeyError, OSError):
                 # Dask's ``Scheduler.scatter`` fails so if a worker leaves meanwhile, and is left with tasks
                 # "in memory" that nobody has.
                 chaos.is_valid = False
