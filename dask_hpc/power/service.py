@@ -16,7 +16,7 @@ from dask_hpc.model.story import Happening, explain_levers
 from dask_hpc.model.units import count_nodes, show_large
 from dask_hpc.policy import Policy
 from dask_hpc.power.scheduler.levers import WHY, PowerLevers
-from dask_hpc.power.scheduler.status import LiveTrace, Sample
+from dask_hpc.power.scheduler.trace import LiveTrace, Sample
 from dask_hpc.power.scheduler.watch import PowerWatch
 
 _MOST = 2_000  # samples in one answer: who is far behind asks again

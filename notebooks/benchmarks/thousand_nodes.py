@@ -17,7 +17,7 @@ from dask_hpc.cluster.client.watch import Watch
 from dask_hpc.cluster.scheduler.status import Status
 from dask_hpc.model.power import PowerRange, PowerView
 from dask_hpc.model.story import Happening, Story
-from dask_hpc.power.scheduler.status import PowerTrace
+from dask_hpc.power.scheduler.trace import LiveTrace
 from dask_hpc.power.service import PowerService
 
 HERE = Path(__file__).parent
@@ -29,7 +29,7 @@ class MadeUp:
     tenth of a second. It stands where the plugin does, so ``Status`` reads it like one."""
 
     def __init__(self, history=HISTORY, seed=1):
-        self.story, self.power_trace, self.random = Story(), PowerTrace(), Random(seed)
+        self.story, self.power_trace, self.random = Story(), LiveTrace(), Random(seed)
         power = SimpleNamespace(feed_key="power", parts={}, feed=self.feed_power)
         self.context = SimpleNamespace(
             clock=self.clock, policy=Policy.load("power-corridor"), jobs={}, errors=0, story=self.story,

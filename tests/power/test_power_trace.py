@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.power import PowerRange, PowerView
-from dask_hpc.power.scheduler.status import LiveTrace
+from dask_hpc.power.scheduler.trace import LiveTrace
 
 
 def traced(samples, **how):

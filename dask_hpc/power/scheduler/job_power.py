@@ -177,7 +177,7 @@ class JobPowers:
 
     def __init__(self, context: Context, path: Path | None) -> None:
         self._loop = context.scheduler.loop
-        self._control = context
+        self._context = context
         self.history = PowerHistory(path)
         self._writing: asyncio.Future[None] | None = None
         if path is not None:
@@ -185,23 +185,23 @@ class JobPowers:
 
     def now(self, levels: Levels, idle: float, active: PowerRange) -> dict[str, PowerRange]:
         """Of the jobs that run or wait. Nothing known of one that waits: the worst that is possible."""
-        control, found = self._control, {}
-        for job_id, running in control.indices.running.items():
+        context, found = self._context, {}
+        for job_id, running in context.indices.running.items():
             level = levels.jobs.get(job_id)
             seen = None if level is None else level.window.range
-            found[job_id] = seen or self._expected(control.jobs[job_id], len(running.nodes)) or active
+            found[job_id] = seen or self._expected(context.jobs[job_id], len(running.nodes)) or active
         most = max(self.history.highest, levels.highest, active.most)
         worst = PowerRange(min(idle, active.least), most)
-        for model in control.indices.waiting:
-            found[model.id] = self._expected(control.jobs[model.id], model.nodes) or worst
+        for model in context.indices.waiting:
+            found[model.id] = self._expected(context.jobs[model.id], model.nodes) or worst
         return found
 
     def note_ended(self, levels: Levels, still: Mapping[str, Any]) -> None:
         """Remember what the jobs drew that are not among those that still run."""
         for job_id in levels.jobs.keys() - still.keys():
             level = levels.jobs.pop(job_id)
-            if job_id in self._control.jobs:
-                self._note(self._control.jobs[job_id], level)
+            if job_id in self._context.jobs:
+                self._note(self._context.jobs[job_id], level)
         if self.history.is_due and self._writing is None:
             self._writing = asyncio.get_running_loop().create_future()
             aside(self._loop, self.history.write, self._written)
@@ -221,7 +221,7 @@ class JobPowers:
 
     def _read(self, found: Any, problem: Exception | None) -> None:
         if problem is not None:
-            self._control.tell("warning", one_line(f"{problem}; goes without a history of power"))
+            self._context.tell("warning", one_line(f"{problem}; goes without a history of power"))
         else:
             self.history.learn(found)
 
@@ -232,5 +232,5 @@ class JobPowers:
         self._writing = None
         if problem is not None:
             words = f"{self.history.path}: cannot be written: {problem}; power is not remembered"
-            self._control.tell("warning", one_line(words))
+            self._context.tell("warning", one_line(words))
             self.history.path = None

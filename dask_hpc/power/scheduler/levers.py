@@ -98,7 +98,7 @@ class PowerLevers:
 
     def __init__(self, context: Context) -> None:
         self._scheduler = context.scheduler
-        self._control = context
+        self._context = context
         self._holds = context.get(Holds)
         self.caps = Caps(context)
         #: watts that each node may draw; None is as many as it can
@@ -118,7 +118,7 @@ class PowerLevers:
 
     def pull(self, plan: Plan, why: Explanation | None = None) -> None:
         """What a plan says is so from now on."""
-        if self._control.is_dry:
+        if self._context.is_dry:
             return
         if plan.hold is not None and plan.hold.nodes != self._wanted:
             self._wanted = plan.hold.nodes
@@ -143,7 +143,7 @@ class PowerLevers:
     @property
     def holdable(self) -> int:
         """How many of the nodes that no job holds can be held, as far as that was tried."""
-        return self._withheld + len(self._control.indices.idle) - len(self._refusing)
+        return self._withheld + len(self._context.indices.idle) - len(self._refusing)
 
     @property
     def threads(self) -> float:
@@ -168,19 +168,19 @@ class PowerLevers:
     def most_nodes(self) -> float:
         """How many nodes an adaptive cluster may have. With nodes that are held, no more than there are:
         who works for jobs that wait is another matter."""
-        has_enough = self._wanted and not len(self._control.indices.waiting)
-        return min(self._most, len(self._control.nodes)) if has_enough else self._most
+        has_enough = self._wanted and not len(self._context.indices.waiting)
+        return min(self._most, len(self._context.nodes)) if has_enough else self._most
 
     def adapts(self, asker: str, interval: float, spare: int) -> None:
         """A cluster object asks what to do about its size, and could give so many idle nodes back."""
-        self._spare[asker] = (self._control.clock(), interval, spare)
+        self._spare[asker] = (self._context.clock(), interval, spare)
 
     def keep(self) -> None:
         """What the last plan said is still so, whatever has happened since."""
         if not self._wanted and not self._held:
             self._refusing.clear()
             return
-        free = dict.fromkeys(self._control.indices.idle)
+        free = dict.fromkeys(self._context.indices.idle)
         needed = self._needed()
         for name in [n for n in self._held if n not in free or n in needed or self._works(n)]:
             self._let_work(name)
@@ -221,7 +221,7 @@ class PowerLevers:
     @property
     def _withheld(self) -> int:
         """Nodes of no job that others hold: the user, or because they are leaving."""
-        indices = self._control.indices
+        indices = self._context.indices
         of_jobs = sum(len(running.nodes) for running in indices.running.values())
         return len(indices.nodes) - len(indices.idle) - of_jobs
 
@@ -233,48 +233,48 @@ class PowerLevers:
             refusal = self._refusal(name)
             if refusal is None:
                 self._held[name] = None
-                self._holds.hold(self._control.nodes.workers(name), WHY)
+                self._holds.hold(self._context.nodes.workers(name), WHY)
             else:
                 self._refusing.add(name)
                 refused.append(f"node {name}: {refusal}")
         self._tell_if_short(refused, wanted)
 
     def _refusal(self, name: str) -> str | None:
-        return self._holds.refusal(self._control.nodes.workers(name))
+        return self._holds.refusal(self._context.nodes.workers(name))
 
     def _tell_if_short(self, refused: list[str], wanted: int) -> None:
         is_short = refused and len(self._held) < wanted
         why = "; ".join(refused[:_NAMED])
         short = f"{len(self._held)} of {count_nodes(wanted)}: {why}" if is_short else ""
         if short and short != self._short:
-            self._control.tell("hold-refused", short)
+            self._context.tell("hold-refused", short)
         self._short = short
 
     def _needed(self) -> set[str]:
         """Held nodes that must work: one for each task that nobody else may run."""
         needed: set[str] = set()
         for key, addresses in self._holds.in_the_way(WHY):
-            names = {self._control.nodes.node_of(address) for address in addresses}
+            names = {self._context.nodes.node_of(address) for address in addresses}
             if names.isdisjoint(needed):
                 name = min(names, key=self._backlog)
                 needed.add(name)
-                self._control.tell("hold-ends", f"node {name} works: nobody else may run {key!r}")
+                self._context.tell("hold-ends", f"node {name} works: nobody else may run {key!r}")
         return needed
 
     def _let_work(self, name: str) -> None:
         del self._held[name]
-        for address in self._control.nodes.workers(name):
+        for address in self._context.nodes.workers(name):
             self._holds.release(address, WHY)
 
     def _works(self, name: str) -> bool:
         """Whether a worker of a held node works all the same: for a shuffle, because it has just come, or
         because somebody has released it."""
         holds = self._holds
-        workers = self._control.nodes.workers(name)
+        workers = self._context.nodes.workers(name)
         return any(holds.is_lent(address) or address not in holds.reasons for address in workers)
 
     def _adapted(self) -> list[tuple[float, float, int]]:
-        now = self._control.clock()
+        now = self._context.clock()
         self._spare = {
             asker: said for asker, said in self._spare.items() if now - said[0] <= _MISSED * said[1]
         }
@@ -282,7 +282,7 @@ class PowerLevers:
 
     def _backlog(self, name: str) -> tuple[float, int]:
         """Those first that are done first."""
-        found = [compat.backlog(self._scheduler, address) for address in self._control.nodes.workers(name)]
+        found = [compat.backlog(self._scheduler, address) for address in self._context.nodes.workers(name)]
         return max((left for left, _ in found), default=0.0), sum(tasks for _, tasks in found)
 
     def _release(self, nodes: int) -> None:
@@ -290,9 +290,9 @@ class PowerLevers:
         if nodes == 0:
             self._most = inf
         else:
-            here = min(self._most, len(self._control.nodes))
+            here = min(self._most, len(self._context.nodes))
             self._most = max(1.0, here - (nodes - self.released))
         self.released = nodes
 
     def _tell(self, plan: Plan, why: Explanation | None, decision: str, reason: str) -> None:
-        self._control.story.tell(Happening(plan.id, plan.time, decision, reason=reason, why=why))
+        self._context.story.tell(Happening(plan.id, plan.time, decision, reason=reason, why=why))

@@ -22,7 +22,7 @@ from dask_hpc.power.scheduler.job_power import JobPowers, default_path
 from dask_hpc.power.scheduler.levers import PowerLevers
 from dask_hpc.power.scheduler.meters import Meter, NodeUse, SimulatedMeter, WorkerMeter
 from dask_hpc.power.scheduler.sight import NodeReading, Sight, in_doubt, total
-from dask_hpc.power.scheduler.status import LiveTrace
+from dask_hpc.power.scheduler.trace import LiveTrace
 from dask_hpc.power.worker.plugin import NAME, PowerPlugin
 
 _SAMPLE = 100  # tasks that stand for all of those that are queued, or on one worker
@@ -78,7 +78,7 @@ class PowerWatch:
     levers: PowerLevers
 
     def __init__(self, context: Context, trace: LiveTrace) -> None:
-        self._control = context
+        self._context = context
         self._scheduler = context.scheduler
         self._trace = trace
         #: what is seen through the meter; None while nobody watches
@@ -99,14 +99,14 @@ class PowerWatch:
     def begin(self, levers: PowerLevers) -> None:
         """Jobs and nodes are known anew."""
         self.levers = levers
-        self.jobs = JobPowers(self._control, None)
+        self.jobs = JobPowers(self._context, None)
         self.adjust()
 
     def adjust(self) -> None:
         """Another policy, other settings: watch, or do so no more; follow what the policy says."""
-        control = self._control
-        strategy = control.policy.power
-        if strategy is None and not control.settings["power-watch"]:
+        context = self._context
+        strategy = context.policy.power
+        if strategy is None and not context.settings["power-watch"]:
             self.close()
             return
         follow = "" if strategy is None else strategy.follow
@@ -114,13 +114,13 @@ class PowerWatch:
             self.source.close()
             self.source = None
         if follow and self.source is None:
-            every = min(_FOLLOW, control.settings["power-interval"])
-            self.source = CorridorSource(control, follow, self._corridor_changes, every)
+            every = min(_FOLLOW, context.settings["power-interval"])
+            self.source = CorridorSource(context, follow, self._corridor_changes, every)
             self.source.look()
         if self.sight is None:
             self._start()
         else:
-            self._look_in(max(self._due - control.clock(), 0.0))
+            self._look_in(max(self._due - context.clock(), 0.0))
         # A strategy may say that it does not look ahead.
         self._forecast(strategy is not None and getattr(strategy, "mode", "") != "reactive")
         self._decided = None
@@ -132,7 +132,7 @@ class PowerWatch:
             return
         levels = self.sight.levels
         self.sight = self.source = None
-        self._control.indices.power = None
+        self._context.indices.power = None
         self._meters.set(None)
         self.jobs.note_ended(levels, {})
 
@@ -155,30 +155,30 @@ class PowerWatch:
         self._forecast(False)
 
     def _forecast(self, is_wanted: bool) -> None:
-        control = self._control
+        context = self._context
         if is_wanted and self._forecasting is None:
-            period = control.settings["power-interval"]
-            self._forecasting = LiveForecasts(control.tell, control.count_error, period=period)
+            period = context.settings["power-interval"]
+            self._forecasting = LiveForecasts(context.tell, context.count_error, period=period)
         elif self._forecasting is not None and not is_wanted:
             self._forecasting.close()
             self._forecasting = None
 
     def _start(self) -> None:
-        control = self._control
+        context = self._context
         meter = self._meter()
-        self.sight = Sight(self._scheduler, control.nodes, meter, control.tell)
-        path = control.settings["power-history"]
+        self.sight = Sight(self._scheduler, context.nodes, meter, context.tell)
+        path = context.settings["power-history"]
         is_made_up = isinstance(meter, SimulatedMeter)
         if path == "default":  # what was made up says nothing about real jobs
             path = None if is_made_up else default_path()
-        self.jobs = JobPowers(control, None if path is None else Path(path))
+        self.jobs = JobPowers(context, None if path is None else Path(path))
         if not is_made_up:
-            has_sensors = control.settings["power-meter"] == "auto"
-            self._meters.set((control.settings["power-interval"], self._measured, has_sensors))
+            has_sensors = context.settings["power-meter"] == "auto"
+            self._meters.set((context.settings["power-interval"], self._measured, has_sensors))
         self._look_in(0.0)
 
     def _meter(self) -> Meter:
-        settings = self._control.settings
+        settings = self._context.settings
         kind, interval = settings["power-meter"], settings["power-interval"]
         if kind == "simulated" or isinstance(kind, Mapping):
             said = {} if kind == "simulated" else kind["simulated"]
@@ -188,7 +188,7 @@ class PowerWatch:
     @property
     def _measured(self) -> list[tuple[float, float]]:
         """What somebody measured to calibrate the model: pairs of use and watts."""
-        model = self._control.settings["power-model"]
+        model = self._context.settings["power-model"]
         return [] if model is None else [(0.0, model["idle"]), (1.0, model["busy"])]
 
     # once a second
@@ -198,39 +198,39 @@ class PowerWatch:
             self._look()
         finally:
             if self.sight is not None:
-                self._look_in(self._control.settings["power-interval"])
+                self._look_in(self._context.settings["power-interval"])
 
     def _look_in(self, seconds: float) -> None:
         """The next look comes then, or sooner if the corridor changes before."""
-        now, corridor = self._control.clock(), self.corridor
+        now, corridor = self._context.clock(), self.corridor
         steps = () if corridor is None else corridor.coming(now, now + seconds)
         self._due = steps[0][0] if steps else now + seconds
         self._timer.set(max(self._due - now, 0.0))
 
     def _look(self) -> None:
-        control = self._control
+        context = self._context
         if self.sight is None:
             return
-        control.look_at_the_clock()
-        now = control.indices.now
-        jobs = control.indices.running.values()
+        context.look_at_the_clock()
+        now = context.indices.now
+        jobs = context.indices.running.values()
         given_up = {name for one in jobs if one.target is not None for name in one.nodes[one.target :]}
         self.sight.look(now, {one.job.id: one.nodes for one in jobs}, given_up)
-        self.jobs.note_ended(self.sight.levels, control.indices.running)
+        self.jobs.note_ended(self.sight.levels, context.indices.running)
         view = self._renew()
         if self._forecasting is not None:
             self._forecasting.add(now, view.watts)
         corridor = self.corridor
         self._trace.add(now, view, *(() if corridor is None else corridor.at(now)))
         if self._is_news(view):
-            control.wake()
+            context.wake()
 
     def _is_news(self, view: PowerView) -> bool:
         """Whether a decision could come out otherwise than the last one."""
-        now = self._control.indices.now
+        now = self._context.indices.now
         bounds = None if self.corridor is None else self.corridor.at(now)
-        if self._decided is None or self._control.policy.power is None:
-            return self._control.policy.power is not None
+        if self._decided is None or self._context.policy.power is None:
+            return self._context.policy.power is not None
         before, bounds_before, when = self._decided
         if bounds != bounds_before or now - when >= _AT_LEAST:
             return True
@@ -243,14 +243,14 @@ class PowerWatch:
         )
 
     def _corridor_changes(self) -> None:
-        self._look_in(max(self._due - self._control.clock(), 0.0))
-        self._control.wake()
+        self._look_in(max(self._due - self._context.clock(), 0.0))
+        self._context.wake()
 
     # before a decision
 
     def refresh(self) -> None:
         """The view is as of now, as far as that can be known without another reading."""
-        indices = self._control.indices
+        indices = self._context.indices
         if self.sight is None:
             return
         is_same = indices.revision == self._revision and indices.power is not None
@@ -258,22 +258,22 @@ class PowerWatch:
             self._renew()
 
     def _renew(self) -> PowerView:
-        indices = self._control.indices
+        indices = self._context.indices
         view = indices.power = self.view()
         self._seen_at, self._revision = indices.now, indices.revision
         return view
 
     def decides(self) -> None:
         """A decision is made from the view as it is now."""
-        view, corridor = self._control.indices.power, self.corridor
+        view, corridor = self._context.indices.power, self.corridor
         if view is not None:
-            now = self._control.indices.now
+            now = self._context.indices.now
             self._decided = view, None if corridor is None else corridor.at(now), now
 
     @property
     def corridor(self) -> Corridor | None:
         """The one that holds for the policy in force."""
-        return self.corridor_of(self._control.policy)
+        return self.corridor_of(self._context.policy)
 
     def corridor_of(self, policy: Policy) -> Corridor | None:
         """The one that would hold for this policy, as far as that is known."""
@@ -287,7 +287,7 @@ class PowerWatch:
     @property
     def meter_name(self) -> str:
         """Which meter the settings ask for."""
-        kind: Any = self._control.settings["power-meter"]
+        kind: Any = self._context.settings["power-meter"]
         return kind if isinstance(kind, str) else next(iter(kind))
 
     def readings(self) -> dict[str, NodeReading]:
@@ -297,19 +297,19 @@ class PowerWatch:
 
     def _looking(self) -> Sight:
         """Who looks; while nobody does, somebody who knows no more than the model."""
-        control = self._control
-        return self.sight or Sight(self._scheduler, control.nodes, self._meter(), control.tell)
+        context = self._context
+        return self.sight or Sight(self._scheduler, context.nodes, self._meter(), context.tell)
 
     def view(self) -> PowerView:
         """Power as of now; by the model alone while nobody watches."""
-        control, indices = self._control, self._control.indices
+        context, indices = self._context, self._context.indices
         sight = self._looking()
         uses = sight.uses()
         readings = sight.readings(uses)
         watts, uncertainty, source = total(readings)
         idle, active = sight.idle(uses), sight.active(uses)
         held = {name for running in indices.running.values() for name in running.nodes}
-        working, wanted = outside_nodes(self._scheduler, control.nodes, uses, held, control.owner)
+        working, wanted = outside_nodes(self._scheduler, context.nodes, uses, held, context.owner)
         levers = self.levers
         forecast = None if self._forecasting is None else self._forecasting.latest(indices.now)
         return PowerView(
