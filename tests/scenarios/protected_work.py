@@ -18,15 +18,22 @@ def is_whole(dask_scheduler, workers, names):
     """All agents are there, all that these names mean is in memory, and everything has as many copies as it
     should, away from its holders."""
     controller = dask_scheduler.plugins[NAME]
-    keeping, known = controller.keeping, controller.catalogue
+    known = controller.catalogue
     held = {key for name in names for key in controller.protected[name].keys}
     return (
         len(dask_scheduler.running) == len(controller.agents.facts()) == workers
         and all(not controller.protected[name].pending for name in names)
         and all(dask_scheduler.tasks[key].state == "memory" for key in held)
         and all(known.where(key)[1] for key in held)
-        and not any(keeping.lacking(one, keeping._holders(one)) for one in list(known.contents))
+        and not any(lacking(controller, one) for one in list(known.contents))
     )
+
+
+def lacking(controller, content):
+    """How many copies a block has too few."""
+    placement = controller.placement
+    held = placement._holders(controller.catalogue.keys_of(content))
+    return placement.lacking(content, held)
 
 
 def until(client, what, patience=PATIENCE, **kwargs):
@@ -119,18 +126,18 @@ def _described(dask_scheduler):
 
 
 def _service(scheduler, controller):
-    known, keeping = controller.catalogue, controller.keeping
+    known, placement = controller.catalogue, controller.placement
     for content, copies in known.contents.items():
-        held = sorted(keeping._holders(content))
-        where = f"on {sorted(copies.where)}, held by {held}, lacks {keeping.lacking(content, held)}"
+        held = sorted(placement._holders(known.keys_of(content)))
+        where = f"on {sorted(copies.where)}, held by {held}, lacks {lacking(controller, content)}"
         yield f"{content[:14]}: {where}, {copies.needed_by}"
     for name, one in controller.protected.items():
         for which, version in [("base", one.base), ("target", one.target)] + [("", v) for v in one.pending]:
             if version is not None:
                 yield f"{name} {which}: {list(version.keys)}, awaits {sorted(version.awaited)}"
     yield f"replaced: {sorted(controller.recipes._replaced)}, soon: {sorted(controller.recipes._soon)}"
-    yield f"lapsed: {sorted(controller._lapsed)}, owed: {list(keeping.owed)}, {keeping._task}"
-    yield f"pins: {controller.copying._pins}, asked: {list(controller.copying._asking.values())}"
+    yield f"lapsed: {sorted(placement._lapsed)}, owed: {list(placement.owed)}, {controller.keeper._task}"
+    yield f"asked: {list(placement._asking.values())}"
     for address in controller.agents.facts():
         able, asked = controller.agents.is_able(address), controller.agents.asked(address)
         yield f"agent {address}: able {able}, asked {asked}"
