@@ -350,12 +350,14 @@ async def test_permitted_is_what_dask_permits(c, s, a, b):
 async def test_who_closes_a_worker(c, s, a, b):
     of_a, of_b = compat.Dismissal(a), compat.Dismissal(b)
     assert not of_a.is_over
+    assert a.batched_stream.closed() is False, "Worker.batched_stream does not tell whether it is closed"
     s.close_worker(a.address)
     await a.finished()
     assert not of_a._is_told, "Scheduler.close_worker says what Scheduler.close says"
     await s.close()
     await b.finished()
     assert of_b._is_told, "Scheduler.close no longer tells workers that it closes"
+    assert b.batched_stream.closed(), "Worker.batched_stream is open though the worker has ended"
     of_b.stop()
     assert b.stream_handlers["close"] == b.close
 
