@@ -1,4 +1,4 @@
-"""A contract test for every private name of Dask that ``live/compat`` touches."""
+"""A contract test for every private name of Dask that the room ``dask/`` touches."""
 
 import inspect
 import pickle
