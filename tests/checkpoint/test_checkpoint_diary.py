@@ -1,5 +1,7 @@
 """What the checkpoint service did is one line of the story for each event, however many blocks that has."""
 
+from collections import Counter
+
 import pytest
 
 from dask_hpc.checkpoint.scheduler.diary import Diary, Tally
@@ -37,6 +39,16 @@ def test_a_commit_is_one_line_and_one_that_found_nothing_to_do_is_none(diary, to
     assert found["counts"]["commits"] == 1 and found["counts"]["moved"] == 6_000_000
     assert found["counts"]["unchanged"] == 1_000_000 and found["counts"]["failed"] == 2
     assert found["last_commit"]["seconds"] == 0.5 and 0 <= found["last_commit"]["ago"] < 60
+
+
+def test_copies_that_find_no_room_again_and_again_are_told_once(diary, told):
+    full, worse = Tally(failed=Counter({"no agent has room": 2})), Tally(failed=Counter({"dead": 1}))
+    for tally in (full, full, full, worse, full, Tally(), full):
+        diary.committed("u", tally, 0.1)
+    assert [line.partition("not made: ")[2] for _, line in told] == [
+        "no agent has room", "dead", "no agent has room", "no agent has room"
+    ]  # fmt: skip
+    assert diary.as_plain()["counts"]["commits"] == 4
 
 
 def test_a_recovery_is_told_when_nothing_is_missing_any_longer(diary, told):

@@ -452,3 +452,18 @@ def test_only_so_many_recipes_are_remembered(monkeypatch):
             await u
 
     run()
+
+
+@gen_cluster(client=True, nthreads=[("", 1)], worker_kwargs={"memory_limit": 0})
+async def test_who_has_no_partner_hears_so_once(c, s, a):
+    (x,) = await c.scatter([1], hash=False)
+    await dask_hpc.protect(x, "x", client=c)
+    async with asyncio.timeout(10):
+        while not [one for one in said(s) if "no agent has room" in one]:
+            await asyncio.sleep(0.05)
+    await asyncio.sleep(2.5)  # it is tried once a second
+    assert len([one for one in said(s) if "no agent has room" in one]) == 1
+
+
+def said(s):
+    return [what["reason"] for _, what in s.get_events("dask-hpc-checkpoint")]

@@ -123,11 +123,16 @@ class Diary:
         self.counts: Counter[str] = Counter()
         #: the last one of each name
         self.commits: dict[str, LastCommit] = {}
+        #: what was not made of a name when it was last tried
+        self._lacking: dict[str, Counter[str]] = {}
         self._recovery: _Recovery | None = None
 
     def committed(self, name: str, tally: Tally, seconds: float) -> None:
-        """All that was ready of a name is copied, if there was anything to be copied."""
-        if tally.copies or tally.failed:
+        """All that was ready of a name is copied, if there was anything to be copied. Another try that comes
+        to nothing for the same reasons is none."""
+        is_news = tally.copies or tally.failed != self._lacking.get(name, Counter())
+        self._lacking[name] = tally.failed
+        if is_news and (tally.copies or tally.failed):
             self.commits[name] = LastCommit(monotonic(), seconds, tally.moved, tally.unchanged)
             self.counts["commits"] += 1
             self._count(tally)
