@@ -77,7 +77,7 @@ class BridgePlugin(SchedulerPlugin):
             "hpc_bridge_come": self._blocks_come,
             "hpc_bridge_status": self._status,
         }
-        compat.add_handlers(scheduler, self._calls)
+        compat.add_calls(scheduler, self._calls)
         mailbox = compat.pickled(Mailbox(self._mailbox, self._linger))
         self._work: set[asyncio.Task[Any]] = set()
         self._start_work(compat.add_worker_plugin(scheduler, self._mailbox, mailbox))
@@ -205,7 +205,7 @@ class BridgePlugin(SchedulerPlugin):
         failed: dict[Hashable, Exception] = {}
         for key in keys:
             task, asked = compat.find_task(self._scheduler, key), asked_by(key)
-            if task is None or asked is None or not compat.is_unplaced(task):
+            if task is None or asked is None or task.state != "no-worker":
                 continue
             stream = self._by_id(asked.stream)
             holder = stream.holder(asked) if stream else None
@@ -436,7 +436,7 @@ class BridgePlugin(SchedulerPlugin):
     def _remove(self) -> None:
         """No trace is left: of the tasks that waited all have been sent somewhere to fail."""
         self._stop_clocks()
-        compat.remove_handlers(self._scheduler, self._calls)
+        compat.remove_calls(self._scheduler, self._calls)
         for worker in self._ready:  # the last message of this name: others would end its connection
             self._scheduler.worker_send(worker, {"op": self._mailbox, "stream": "", "closed": True})
         if self._scheduler.plugins.get(NAME) is self:
@@ -445,7 +445,7 @@ class BridgePlugin(SchedulerPlugin):
 
     def _start_clock(self) -> None:
         """Dask would fail tasks that wait for workers for too long; ours wait for producers."""
-        timeout = compat.no_workers_timeout(self._scheduler)
+        timeout = self._scheduler.no_workers_timeout
         if timeout is not None and self._clock is None:
             self._clock = self._scheduler.loop.call_later(timeout / 2, self._restart_clock)
 

@@ -137,7 +137,7 @@ class Mailbox(WorkerPlugin):
             "hpc_bridge_report": self.report,
         }
         compat.add_calls(worker, self._calls)
-        compat.hear(worker, self.name, self.tell)
+        self._hear_no_more = compat.put(worker.stream_handlers, self.name, self.tell)
         self._saying: set[asyncio.Task[Any]] = set()
         self._say(worker.scheduler.hpc_bridge_ready(address=worker.address))
 
@@ -287,7 +287,7 @@ class Mailbox(WorkerPlugin):
         consumers have had already; that the stream is closed, or if it has no name, that there are no streams
         any more."""
         if closed and not stream:
-            compat.hear_no_more(self._worker, self.name)
+            self._hear_no_more()
         elif closed:
             self._forget(stream)
         if closed:

@@ -9,6 +9,8 @@ from distributed.active_memory_manager import ReduceReplicas
 from distributed.client import _wait
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from dask_hpc.dask.scheduler import put
+
 
 def keys_on(scheduler: Any, address: str) -> list[Any]:
     """Keys of the results that a worker holds; an actor is no result, it cannot be moved."""
@@ -70,9 +72,7 @@ def drop_from(scheduler: Any, address: str, keys: Iterable[Any], stimulus_id: st
 def follow_replicas(scheduler: Any, arrived: Callable[[str, Iterable[Any]], None]) -> Callable[[], None]:
     """``arrived(address, keys)`` is called when a worker has fetched results of others; Dask tells no plugin.
     Gives a function that ends this."""
-    name = "add-keys"
-    theirs = scheduler.stream_handlers[name]
-    is_on = True
+    theirs, is_on = scheduler.stream_handlers["add-keys"], True
 
     def handler(worker: str, keys: Collection[Any] = (), **rest: Any) -> Any:
         answer = theirs(worker=worker, keys=keys, **rest)
@@ -83,10 +83,9 @@ def follow_replicas(scheduler: Any, arrived: Callable[[str, Iterable[Any]], None
     def end() -> None:
         nonlocal is_on
         is_on = False
-        if scheduler.stream_handlers.get(name) is handler:
-            scheduler.stream_handlers[name] = theirs
+        put_back()
 
-    scheduler.stream_handlers[name] = handler
+    put_back = put(scheduler.stream_handlers, "add-keys", handler)
     return end
 
 

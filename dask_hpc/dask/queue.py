@@ -6,6 +6,7 @@ from math import ceil, isinf
 from sys import maxsize
 from typing import Any, NamedTuple
 
+from dask_hpc.dask.scheduler import put
 from dask_hpc.dask.tasks import GATE
 
 #: the prefix of the tasks between the two halves of Dask's shuffles
@@ -97,21 +98,9 @@ def threads_of(scheduler: Any, addresses: Iterable[str]) -> int:
     return sum(scheduler.workers[address].nthreads for address in addresses if address in scheduler.workers)
 
 
-def all_threads(scheduler: Any) -> int:
-    """How many threads all workers have together."""
-    found: int = scheduler.total_nthreads
-    return found
-
-
 def holds_all_workers(scheduler: Any, addresses: set[str]) -> bool:
     """Whether there is no worker but these."""
     return all(address in addresses for address in scheduler.workers)
-
-
-def is_unplaced(task: Any) -> bool:
-    """Whether the task is ready, and Dask can place it nowhere."""
-    found: bool = task.state == "no-worker"
-    return found
 
 
 def send(scheduler: Any, places: Mapping[Any, str], stimulus_id: str) -> dict[Any, Any]:
@@ -155,19 +144,9 @@ def queue_order(scheduler: Any) -> list[Any]:
     return [task.key for task in scheduler.queued.sorted()]
 
 
-def has_queued(scheduler: Any) -> bool:
-    """Whether tasks are in Dask's queue."""
-    return bool(scheduler.queued)
-
-
 def first_queued(scheduler: Any) -> Any:
     """The task that leaves Dask's queue next, or None."""
     return scheduler.queued.peek() if scheduler.queued else None
-
-
-def count_queued(scheduler: Any) -> int:
-    """How many tasks are in Dask's queue."""
-    return len(scheduler.queued)
 
 
 def count_running(scheduler: Any, addresses: Collection[str] | None) -> int:
@@ -194,13 +173,12 @@ class QueueExit:
     def __init__(
         self, scheduler: Any, afterwards: Callable[[], None], before: Callable[[], None] = lambda: None
     ) -> None:
-        self._scheduler = scheduler
         self._plain = getattr(scheduler, _QUEUE_EXIT)
         self._before = before
         self._afterwards = afterwards
         #: whether nothing leaves the queue, which does not look at restrictions
         self.is_shut = False
-        setattr(scheduler, _QUEUE_EXIT, self)
+        self._put_back = put(vars(scheduler), _QUEUE_EXIT, self)
 
     def __call__(self, *, stimulus_id: str) -> None:
         if not self.is_shut:
@@ -216,8 +194,7 @@ class QueueExit:
 
     def remove(self) -> None:
         """As if we had never been here."""
-        if vars(self._scheduler).get(_QUEUE_EXIT) is self:
-            delattr(self._scheduler, _QUEUE_EXIT)
+        self._put_back()
         self.open()
 
 
@@ -244,10 +221,4 @@ def spare_gated(scheduler: Any, count: Callable[[], int]) -> Callable[[], None]:
         finally:
             scheduler.unrunnable = unplaced
 
-    setattr(scheduler, _FOR_NEW_WORKER, sparing)
-
-    def end() -> None:
-        if vars(scheduler).get(_FOR_NEW_WORKER) is sparing:
-            delattr(scheduler, _FOR_NEW_WORKER)
-
-    return end
+    return put(vars(scheduler), _FOR_NEW_WORKER, sparing)

@@ -1,6 +1,6 @@
 """What we put into a scheduler: remote calls, plugins, pages of the dashboard."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
 from contextvars import ContextVar
 from itertools import islice
 from typing import Any, NamedTuple
@@ -12,15 +12,32 @@ from tornado.web import Application, RequestHandler
 from dask_hpc.dask.tasks import UNFINISHED
 
 
-def add_handlers(scheduler: Any, handlers: Mapping[str, Callable[..., Any]]) -> None:
-    """Answer these remote calls."""
-    scheduler.handlers.update(handlers)
+def put(table: MutableMapping[str, Any], name: str, ours: Any) -> Callable[[], None]:
+    """Put ours in the place of what has that name, if anything. Gives a function that puts that back, unless
+    somebody else has replaced ours by then. ``table`` is a dictionary of Dask's, or ``vars`` of an object."""
+    theirs = table.get(name)
+    table[name] = ours
+
+    def end() -> None:
+        if table.get(name) == ours:
+            if theirs is None:
+                del table[name]
+            else:
+                table[name] = theirs
+
+    return end
 
 
-def remove_handlers(scheduler: Any, names: Iterable[str]) -> None:
-    """Answer them no more."""
-    for name in names:
-        scheduler.handlers.pop(name, None)
+def add_calls(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
+    """Let a scheduler or a worker answer these remote calls."""
+    server.handlers.update(calls)
+
+
+def remove_calls(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
+    """It answers them no more, unless somebody else does by now."""
+    for name, call in calls.items():
+        if server.handlers.get(name) == call:
+            del server.handlers[name]
 
 
 def dashboard_of(scheduler: Any) -> Any:
@@ -86,11 +103,6 @@ def listed_pages(scheduler: Any) -> list[str]:
     return list(template_variables(scheduler)["pages"])
 
 
-def is_connected(scheduler: Any, client: str) -> bool:
-    """Whether the client of this id is there."""
-    return client in scheduler.client_comms
-
-
 _submitter: ContextVar[Any] = ContextVar("hpc_submitter", default=None)
 
 
@@ -108,12 +120,7 @@ def follow_submitters(scheduler: Any) -> Callable[[], None]:
         finally:
             _submitter.reset(token)
 
-    def end() -> None:
-        if scheduler.stream_handlers.get("update-graph") is update_graph:
-            scheduler.stream_handlers["update-graph"] = plain
-
-    scheduler.stream_handlers["update-graph"] = update_graph
-    return end
+    return put(scheduler.stream_handlers, "update-graph", update_graph)
 
 
 def submitter() -> Any:
@@ -221,21 +228,10 @@ def unwilling(scheduler: Any) -> dict[str, str]:
     return found
 
 
-def steps(scheduler: Any) -> int:
-    """How often tasks have changed their state so far."""
-    found: int = scheduler.transition_counter
-    return found
-
-
 def unfinished(scheduler: Any) -> int:
     """How many tasks there are that are neither done nor failed nor forgotten."""
     counts = (prefix.states for prefix in scheduler.task_prefixes.values())
     return sum(found[state] for found in counts for state in UNFINISHED)
-
-
-def key(task: Any) -> Any:
-    """The key of a task."""
-    return task.key
 
 
 def expected_seconds(scheduler: Any, task: Any) -> float:

@@ -47,12 +47,6 @@ def find_task(scheduler: Any, key: Any) -> Any:
     return scheduler.tasks.get(key)
 
 
-def state(task: Any) -> str:
-    """Dask's state of a task."""
-    found: str = task.state
-    return found
-
-
 def is_settled(task: Any) -> bool:
     """Whether nobody has to run the task any more (it has a result or an error)."""
     return task.state in ("memory", "erred", "forgotten")
@@ -71,11 +65,6 @@ def is_new(task: Any) -> bool:
 def dependencies(task: Any) -> Iterator[Any]:
     """Keys of the tasks that a task needs."""
     return (other.key for other in task.dependencies)
-
-
-def dependents(task: Any) -> Iterator[Any]:
-    """Keys of the tasks that need a task."""
-    return (other.key for other in task.dependents)
 
 
 def restrict(task: Any, addresses: set[str] | None) -> None:
@@ -162,18 +151,6 @@ def restart_no_worker_clock(scheduler: Any, keys: Iterable[Any]) -> None:
             scheduler.unrunnable[task] = now
 
 
-def no_workers_timeout(scheduler: Any) -> float | None:
-    """After how many seconds in ``no-worker`` Dask fails a task; None for never."""
-    found: float | None = scheduler.no_workers_timeout
-    return found
-
-
-def priority(task: Any) -> tuple[float, float, float] | None:
-    """Small goes first: (minus the user's priority, generation of its graph, order within it)."""
-    found: tuple[float, float, float] | None = task.priority
-    return found
-
-
 def set_generation(task: Any, generation: float) -> None:
     """Place a task that has not moved yet among others of the same user priority."""
     user, _, order = task.priority
@@ -194,17 +171,6 @@ def raise_generation(scheduler: Any, least: float) -> None:
 def client_name(client: str) -> str:
     """The name in ``Client(name=...)``, from the client's id; empty if it has none."""
     return client.removeprefix("Client-")[:-37]
-
-
-def group(task: Any) -> Any:
-    """What tasks of one collection share."""
-    return task.group
-
-
-def group_name(task: Any) -> str:
-    """The name of the collection a task is of."""
-    found: str = task.group.name
-    return found
 
 
 def is_producer(task: Any) -> bool:

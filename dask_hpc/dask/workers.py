@@ -12,7 +12,7 @@ from distributed.shuffle._core import ShuffleId, barrier_key
 from distributed.stealing import WorkStealing
 from distributed.worker_state_machine import UnpauseEvent
 
-from dask_hpc.dask.scheduler import expected_seconds
+from dask_hpc.dask.scheduler import expected_seconds, put
 from dask_hpc.dask.tasks import Wishes, wished_addresses
 
 logger = logging.getLogger(__name__)
@@ -86,9 +86,7 @@ def filter_worker_status(scheduler: Any, seen: Callable[[str, str], str]) -> Cal
 
     Dask's own event of a change does not serve: there is none when a worker that we hold pauses itself.
     """
-    name = "worker-status-change"
-    theirs = scheduler.stream_handlers[name]
-    is_on = True
+    theirs, is_on = scheduler.stream_handlers["worker-status-change"], True
 
     def handler(status: str, worker: str, stimulus_id: str) -> None:
         theirs(seen(worker, status) if is_on else status, worker=worker, stimulus_id=stimulus_id)
@@ -96,10 +94,9 @@ def filter_worker_status(scheduler: Any, seen: Callable[[str, str], str]) -> Cal
     def end() -> None:
         nonlocal is_on
         is_on = False
-        if scheduler.stream_handlers.get(name) is handler:
-            scheduler.stream_handlers[name] = theirs
+        put_back()
 
-    scheduler.stream_handlers[name] = handler
+    put_back = put(scheduler.stream_handlers, "worker-status-change", handler)
     return end
 
 
@@ -135,12 +132,7 @@ def keep_out_of_shuffles(scheduler: Any, held: Callable[[], Iterable[str]]) -> C
         finally:
             barrier.worker_restrictions = before
 
-    def end() -> None:
-        if scheduler.handlers.get(name) is handler:
-            scheduler.handlers[name] = theirs
-
-    scheduler.handlers[name] = handler
-    return end
+    return put(scheduler.handlers, name, handler)
 
 
 def veto(scheduler: Any, address: str) -> str | None:
@@ -233,19 +225,13 @@ def replace_retirement(
 ) -> tuple[Callable[..., Any], Callable[[], None]]:
     """Whoever retires workers, by a remote call or on the scheduler, asks ours. Gives Dask's own, and a
     function that puts it back."""
-    name = "retire_workers"
-    theirs = scheduler.handlers[name]
-    before = vars(scheduler).get(name)
+    theirs = scheduler.handlers["retire_workers"]
+    ways = [put(table, "retire_workers", ours) for table in (scheduler.handlers, vars(scheduler))]
 
     def end() -> None:
-        if scheduler.handlers.get(name) == ours:
-            scheduler.handlers[name] = theirs
-        if vars(scheduler).get(name) == ours:
-            del scheduler.retire_workers
-            if before is not None:
-                scheduler.retire_workers = before
+        for put_back in ways:
+            put_back()
 
-    scheduler.handlers[name] = scheduler.retire_workers = ours
     return theirs, end
 
 
@@ -276,7 +262,8 @@ class Dismissal:
         self._worker = worker
         self._close = worker.stream_handlers["close"]
         self._is_told = False
-        worker.stream_handlers["close"] = self._hear
+        #: it is of no interest any more
+        self.stop = put(worker.stream_handlers, "close", self._hear)
 
     async def _hear(self, **how: Any) -> Any:
         self._is_told = how.get("reason") in self._OVER
@@ -287,21 +274,11 @@ class Dismissal:
         """Nobody at the scheduler's hears this worker any more."""
         return self._is_told or bool(self._worker.batched_stream.closed())
 
-    def stop(self) -> None:
-        """It is of no interest any more."""
-        if self._worker.stream_handlers.get("close") == self._hear:
-            self._worker.stream_handlers["close"] = self._close
-
 
 def pickled(thing: Any) -> bytes:
     """What travels to workers, which have dask_hpc as well."""
     found: bytes = cloudpickle.dumps(thing)
     return found
-
-
-def scheduler_id(scheduler: Any) -> str:
-    """What tells this scheduler from all others."""
-    return str(scheduler.id)
 
 
 async def add_worker_plugin(scheduler: Any, name: str, plugin: bytes) -> None:
@@ -347,28 +324,6 @@ def metrics(scheduler: Any, name: str) -> list[tuple[str, Any]]:
     return [(address, worker.metrics[name]) for address, worker in found if name in worker.metrics]
 
 
-def add_calls(worker: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
-    """Answer these remote calls."""
-    worker.handlers.update(calls)
-
-
-def remove_calls(worker: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
-    """Answer them no more, unless somebody else does by now."""
-    for name, call in calls.items():
-        if worker.handlers.get(name) == call:
-            del worker.handlers[name]
-
-
-def hear(worker: Any, name: str, call: Callable[..., None]) -> None:
-    """Hear messages of that name from the scheduler. One that nobody hears would end the connection."""
-    worker.stream_handlers[name] = call
-
-
-def hear_no_more(worker: Any, name: str) -> None:
-    """The last message of that name has come."""
-    worker.stream_handlers.pop(name, None)
-
-
 def forget_old_needs(worker: Any) -> Callable[[], None]:
     """A task that has another recipe than the last time waits for what that needs, and for nothing else.
 
@@ -386,13 +341,7 @@ def forget_old_needs(worker: Any) -> Callable[[], None]:
                 logger.exception("dask-hpc: %r goes on with what it needed before", key)
         return plain(key=key, nbytes=nbytes, **rest)
 
-    worker.stream_handlers["compute-task"] = compute
-
-    def end() -> None:
-        if worker.stream_handlers.get("compute-task") is compute:
-            worker.stream_handlers["compute-task"] = plain
-
-    return end
+    return put(worker.stream_handlers, "compute-task", compute)
 
 
 def _unlink(worker: Any, task: Any, needs: list[Any]) -> None:
@@ -407,12 +356,6 @@ def _unlink(worker: Any, task: Any, needs: list[Any]) -> None:
         theirs, _ = worker.state._transition(need, "forgotten", stimulus_id="hpc-needs")
         worker.state.task_counter.transitions({need: "released"})
         unneeded.extend(theirs)
-
-
-def worker_threads(scheduler: Any, address: str) -> int:
-    """How many tasks the scheduler lets a worker run at once."""
-    found: int = scheduler.workers[address].nthreads
-    return found
 
 
 def set_worker_threads(scheduler: Any, address: str, threads: int) -> None:

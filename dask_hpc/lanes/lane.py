@@ -186,7 +186,7 @@ class Passage:
         ``only_before_roots``: not after root tasks that wait for the same slots."""
         self.wants_slots = False
         rooms: dict[LiveJob | None, SlotRoom] = {}
-        is_root = compat.RootRule(self._scheduler, compat.all_threads(self._scheduler))
+        is_root = compat.RootRule(self._scheduler, self._scheduler.total_nthreads)
         full: set[LiveJob | None] = set()
         left = PORTION
         while left and (head := _best(lanes, full)):
@@ -220,7 +220,7 @@ class Passage:
         if rival is not None:
             if self.strategy is not None and self.strategy.pair:
                 return self._paired_address(head, task, rival, confined, room)
-            if compat.priority(rival) < head.priority:
+            if rival.priority < head.priority:
                 return None
         together = self.strategy is None or self.strategy.together
         openings = [FreeWorker(slot.load, slot.address, slot.threads) for slot in room.slots.values()]
@@ -262,10 +262,10 @@ class Passage:
         """Where the strategy has the read go, perhaps after some of its rivals; None if all slots are for
         them."""
         scheduler = self._scheduler
-        waiting = compat.count_queued(scheduler) if confined is None else len(confined.ready)
+        waiting = len(scheduler.queued) if confined is None else len(confined.ready)
         computes = self._kind(rival, waiting)
         reads_ = self._kind(task, head.lane.count_waiting())
-        is_first = head.priority < compat.priority(rival)
+        is_first = head.priority < rival.priority
         running = compat.count_running(scheduler, None if confined is None else confined.workers)
         while room.free > room.others:
             there = self._reads_on if confined is None else confined.workers & self._reads_on.keys()

@@ -92,7 +92,7 @@ class Lanes(TaskQueue):
             task = compat.find_task(self._scheduler, key)
             if key in self.lane_of or not compat.is_new(task) or not self._may_wait(key, task):
                 continue
-            group = compat.group(task)
+            group = task.group
             if group not in by_group:
                 by_group[group] = self._lane(task) if is_read(self._scheduler, task) else None
             if lane := by_group[group]:
@@ -110,7 +110,7 @@ class Lanes(TaskQueue):
         if lane is not None and key not in lane.in_flight:
             self._leaves_heap(key, lane)
             compat.restrict(task, self._shut)
-            if compat.is_unplaced(task):
+            if task.state == "no-worker":
                 self._waits(key, task, lane)
 
     def task_moves(self, key: Hashable, start: str, finish: str) -> None:
@@ -203,7 +203,7 @@ class Lanes(TaskQueue):
 
     def _waits(self, key: Hashable, task: Any, lane: Lane) -> None:
         job = self._owner.get(key)
-        lane.ready.setdefault(job, Ready()).add(compat.priority(task), key)
+        lane.ready.setdefault(job, Ready()).add(task.priority, key)
         if job is None or job.state != "waiting":
             self._wake(job)
 
@@ -225,7 +225,7 @@ class Lanes(TaskQueue):
             return None
         name = rule
         if rule == "default":
-            name = file_system(path) if path else f"of {compat.group_name(task)}"
+            name = file_system(path) if path else f"of {task.group.name}"
         lane = self.by_name.get(name)
         if lane is None:
             lane = self.by_name[name] = Lane(name, rule, self._limits.get(rule), rule in self._limits)
@@ -277,7 +277,7 @@ class LaneTuning:
             return
         try:
             lanes = tuple(lane.view() for lane in self._lanes.by_name.values())
-            view = IoView(compat.all_threads(self._scheduler), lanes)
+            view = IoView(self._scheduler.total_nthreads, lanes)
             changes, self._memory = self._strategy.decide(view, self._memory)
             for change in changes:
                 self._lanes.change(change.lane, change.limit, change.reason)

@@ -45,7 +45,7 @@ class RedistributionPlugin(SchedulerPlugin):
             "hpc_redistribute_free": self._free,
             "hpc_redistribute_tidy": self._tidy,
         }
-        compat.add_handlers(scheduler, self._calls)
+        compat.add_calls(scheduler, self._calls)
 
     # hooks
 
@@ -68,7 +68,7 @@ class RedistributionPlugin(SchedulerPlugin):
 
     def _end_if_unused(self) -> None:
         if not self._clients:
-            compat.remove_handlers(self._scheduler, self._calls)
+            compat.remove_calls(self._scheduler, self._calls)
             if self._scheduler.plugins.get(NAME) is self:
                 self._scheduler.remove_plugin(NAME)
 

@@ -131,7 +131,7 @@ async def test_scheduler_attributes_exist(c, s, a):
         assert isinstance(getattr(s, name, None), kind), f"Scheduler.{name} is not a {kind.__name__}"
     assert hasattr(s, "computations"), "Scheduler.computations is gone"
     assert "no_workers_timeout" in vars(s), "Scheduler.no_workers_timeout is gone"
-    assert compat.no_workers_timeout(s) is None
+    assert s.no_workers_timeout is None
     assert set(s.workers) == {a.address}, "Scheduler.workers is not by address"
     assert compat.workers_by_name(s) == [a.address]
     assert compat.worker_identity(s, a.address) == (0, "127.0.0.1")
@@ -210,9 +210,9 @@ async def test_handlers_answer(c, s, a):
     async def answer(value):
         return {"value": value}
 
-    compat.add_handlers(s, {"hpc_test": answer})
+    compat.add_calls(s, {"hpc_test": answer})
     assert await c.scheduler.hpc_test(value=3) == {"value": 3}, "Scheduler.handlers changed"
-    compat.remove_handlers(s, ["hpc_test"])
+    compat.remove_calls(s, {"hpc_test": answer})
     assert await c.scheduler.hpc_test(value=3) is None, "an unknown remote call is not answered by None"
 
 
@@ -433,10 +433,10 @@ async def test_slots_are_dasks(c, s, a, b):
     }, "Dask counts slots otherwise"
     assert full == {a.address: 2, b.address: 3} and not compat.owed_slots(s, set(), bool)
     futures = c.map(blocked, ["go"] * 20, range(20), key=[("q", i) for i in range(20)])
-    await async_poll_for(lambda: compat.has_queued(s) and len(s.queued) == 15, 10)
+    await async_poll_for(lambda: len(s.queued) == 15, 10)
     assert compat.free_slots(s, both) == [], "Scheduler.idle_task_count changed"
     assert compat.first_queued(s).key == ("q", 5), "Scheduler.queued.peek is not the next of the queue"
-    assert compat.count_queued(s) == 15, "Scheduler.queued changed"
+    assert len(s.queued) == 15, "Scheduler.queued changed"
     assert {slot.address for slot in compat.free_slots(s, None)} == set(), "Scheduler.idle_task_count changed"
     assert compat.count_running(s, None) == 5, "WorkerState.processing changed"
     assert compat.count_running(s, {a.address}) == 2, "WorkerState.processing changed"
@@ -445,7 +445,7 @@ async def test_slots_are_dasks(c, s, a, b):
     owed = {slot.address: slot.free for slot in compat.owed_slots(s, both, lambda key: False)}
     assert owed == {a.address: 1, b.address: 2}
     assert not compat.owed_slots(s, both, lambda key: True)
-    assert compat.threads_of(s, both) == 3 == compat.all_threads(s)
+    assert compat.threads_of(s, both) == 3 == s.total_nthreads
     assert compat.holds_all_workers(s, both) and not compat.holds_all_workers(s, {a.address})
     await Event("go").set()
     await c.gather(futures)
@@ -489,7 +489,7 @@ async def test_reads_go_before_the_queue_does(c, s, a):
     await c.gather(futures)
     assert left[0] == 7, "stimulus_queue_slots_maybe_opened is called after the queue went on"
     exit.remove()
-    assert compat.first_queued(s) is None and compat.count_queued(s) == 0 == compat.count_running(s, None)
+    assert compat.first_queued(s) is None and len(s.queued) == 0 == compat.count_running(s, None)
 
 
 @one
@@ -517,9 +517,7 @@ async def test_send_places_each_task(c, s, a, b):
     sent = compat.send(s, {("s", 0): a.address, ("s", 1): a.address, ("s", 2): b.address, "x": "y"}, "test")
     assert list(sent) == [("s", 0), ("s", 1), ("s", 2)]
     assert {task.processing_on.address for task in sent.values()} == {a.address, b.address}
-    assert (
-        compat.is_unplaced(s.tasks["s", 3]) and compat.priority(s.tasks["s", 3]) == s.tasks["s", 3].priority
-    )
+    assert s.tasks["s", 3].state == "no-worker"
     compat.restrict(s.tasks["s", 3], None)
     compat.nudge(s, [("s", 3)], "test", plainly=True)
     await Event("go").set()
@@ -563,8 +561,8 @@ async def test_what_reads_is_marked_and_measured(c, s, a):
     await wait([made, *slow])
     marked = [task for task in s.tasks.values() if compat.is_producer(task)]
     assert [compat.is_computed(task) for task in marked].count(True) == 2, "GraphNode.data_producer changed"
-    assert {compat.group_name(task) for task in marked if compat.is_computed(task)} == {made.name}
-    assert compat.group(s.tasks["slow", 0]) is compat.group(s.tasks["slow", 1])
+    assert {task.group.name for task in marked if compat.is_computed(task)} == {made.name}
+    assert s.tasks["slow", 0].group is s.tasks["slow", 1].group
     await async_poll_for(lambda: compat.measured(s, "slow")[2] > 0.14, 10)
     tasks, computing, waiting = compat.measured(s, "slow")
     assert tasks == 3 and computing < 0.1 < waiting, "cumulative_worker_metrics changed"
@@ -685,7 +683,7 @@ async def test_a_generation_places_a_task_in_the_queue(c, s, a):
 
         def update_graph(self, scheduler, *, tasks, **kwargs):
             for key in tasks if self.is_on else ():
-                assert compat.priority(scheduler.tasks[key])[0] == 0, "TaskState.priority changed"
+                assert scheduler.tasks[key].priority[0] == 0, "TaskState.priority changed"
                 compat.set_generation(scheduler.tasks[key], -5.0)
 
     turn = Turn()
@@ -705,7 +703,7 @@ async def test_a_generation_places_a_task_in_the_queue(c, s, a):
     compat.raise_generation(s, before + 7.5)
     f = c.submit(inc, 1, pure=False)
     await f
-    assert compat.priority(s.tasks[f.key])[1] >= before + 8, "SchedulerState.generation is not used"
+    assert s.tasks[f.key].priority[1] >= before + 8, "SchedulerState.generation is not used"
 
 
 @one
@@ -735,12 +733,12 @@ async def test_loads_of_workers(c, s, a):
     assert load.memory_limit > 0 and not load.is_leaving and not load.pinned
     assert compat.unfinished(s) == 1, "TaskPrefix.states does not count unfinished tasks"
     task = compat.find_task(s, f.key)
-    assert compat.key(task) == f.key
+    assert task.key == f.key
     assert compat.expected_seconds(s, task) == 0.5, "Scheduler.UNKNOWN_TASK_DURATION is gone"
-    before = compat.steps(s)
+    before = s.transition_counter
     await go.set()
     await f
-    assert compat.steps(s) > before, "Scheduler.transition_counter does not count"
+    assert s.transition_counter > before, "Scheduler.transition_counter does not count"
     assert compat.unfinished(s) == 0
     assert compat.expected_seconds(s, task) < 0.5, "TaskPrefix.duration_average is not measured"
     assert compat.worker_loads(s)[0].held > 0, "WorkerState.nbytes is gone"
@@ -782,7 +780,7 @@ async def test_tasks_that_wait_for_workers(c, s):
     queued, some = compat.queued(s, 3)
     waiting, others = compat.waiting_for_workers(s, 100)
     assert queued + waiting == 32 and len(some) == min(3, queued), "Scheduler.queued or .unrunnable changed"
-    found = {compat.key(task): compat.is_restricted(task) for task in others}
+    found = {task.key: compat.is_restricted(task) for task in others}
     assert found[tied.key] == (True, False), "TaskState.host_restrictions is gone"
     assert found[needy.key] == (False, True), "TaskState.resource_restrictions is gone"
     del plain
@@ -1025,7 +1023,7 @@ def test_names_of_recipes_exist(name):
 
 @one
 async def test_a_recipe_is_replaced_and_given_back(c, s, a):
-    assert compat.scheduler_id(s) == s.id, "Scheduler.id is gone"
+    assert isinstance(s.id, str), "Scheduler.id is gone"
     source = c.submit(inc, 1, key="source", retries=3)
     middle = c.submit(inc, source, key="middle")
     last = c.submit(inc, middle, key="last")
@@ -1093,7 +1091,7 @@ async def test_a_worker_is_heard_before_its_task_is_rescheduled(c, s, a):
 @gen_cluster(client=True, nthreads=[("", 4), ("", 1)])
 async def test_a_worker_uses_fewer_threads_when_both_sides_change(c, s, a, b):
     worker = s.workers[a.address]
-    assert compat.worker_threads(s, a.address) == 4, "WorkerState.nthreads is not a worker's threads"
+    assert s.workers[a.address].nthreads == 4, "WorkerState.nthreads is not a worker's threads"
     before = len(s.total_nthreads_history)
     compat.set_worker_threads(s, a.address, 2)
     assert worker.nthreads == 2 and worker in s.idle_task_count, "WorkerState.nthreads cannot be set"
@@ -1184,10 +1182,11 @@ async def test_a_task_that_stays_alone(c, s, a, b):
 @one
 async def test_what_a_bridge_talks_through(c, s, a):
     heard = []
-    compat.hear(a, "hpc-test", lambda x: heard.append(x))
+    hear_no_more = compat.put(a.stream_handlers, "hpc-test", lambda x: heard.append(x))
     s.worker_send(a.address, {"op": "hpc-test", "x": 1})
     await async_poll_for(lambda: heard == [1], 10), "Server.stream_handlers changed"
-    compat.hear_no_more(a, "hpc-test")
+    hear_no_more()
+    assert "hpc-test" not in a.stream_handlers
     calls = {"hpc_test": lambda x: x + 1}
     compat.add_calls(a, calls)
     pool = ConnectionPool(connection_args=c.security.get_connection_args("client"))
@@ -1205,7 +1204,7 @@ async def test_what_a_bridge_talks_through(c, s, a):
         way.abort()
         return Status.dont_reply
 
-    compat.add_handlers(s, {"hpc_test": talk})
+    compat.add_calls(s, {"hpc_test": talk})
     comm = await connect(s.address, **c.security.get_connection_args("client"))
     await comm.write({"op": "hpc_test", "x": 1})
     assert await comm.read() == ({"x": 1},), "BatchedSend or a handler's comm changed"
@@ -1258,7 +1257,7 @@ async def test_use_of_workers(c, s, a, b):
     assert use[b.address][1:4] == (1, 0, 0) and use[b.address].said is None
     number, sample = compat.given(s, a.address, 2)
     assert number == 3 and len(sample) == 2, "WorkerState.processing is gone"
-    assert {compat.key(task) for task in sample} < {future.key for future in futures}
+    assert {task.key for task in sample} < {future.key for future in futures}
     await Event("go").set()
     await wait(futures)
 
@@ -1290,7 +1289,7 @@ async def test_spare_copies(c, s, a, b):
 
 @two
 async def test_results_of_others(c, s, a, b):
-    assert compat.is_connected(s, c.id), "Scheduler.client_comms has no ids of clients"
+    assert c.id in s.client_comms, "Scheduler.client_comms has no ids of clients"
     x = await c.scatter(1)
     compat.pin(s, [x.key], "test")
     key = x.key
@@ -1300,7 +1299,7 @@ async def test_results_of_others(c, s, a, b):
     assert await found[key] == 1, "a client does not hear of results that it begins to want"
     compat.unpin_all(s, "test")
     assert key in s.tasks, "client-desires-keys is no message of clients any more"
-    assert not compat.is_connected(s, "test")
+    assert "test" not in s.client_comms
 
 
 # --- copies of results

@@ -14,7 +14,6 @@ from distributed import Event, Future, get_worker
 from distributed.utils_test import async_poll_for, gen_cluster
 
 import dask_hpc
-from dask_hpc import dask as compat
 from dask_hpc.in_situ.client.iteration import Orders
 from dask_hpc.in_situ.client.steering import look
 from dask_hpc.in_situ.worker import HeldBlocks
@@ -255,7 +254,7 @@ async def test_what_is_submitted_first_runs_first(c, s, a, b):
         return sorted(found, key=lambda task: int(str(task.key).rpartition("-")[2]))
 
     await async_poll_for(lambda: len(looks()) == 6, 10)  # of two iterations, on two cores
-    order = [compat.priority(task) for task in looks()]
+    order = [task.priority for task in looks()]
     assert order == sorted(set(order))
     await Event("go").set()
     assert set(await running) == {1, 2}

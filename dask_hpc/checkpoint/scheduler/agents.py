@@ -441,7 +441,7 @@ async def send_agents(scheduler: Any, share: float, disk: str = "") -> None:
     """To all workers, now and later; those that are just being taken away are away first."""
     while (ending := _ENDING.get(scheduler)) is not None:
         await asyncio.wait([ending])
-    agent = Agent(share, disk, run=compat.scheduler_id(scheduler))
+    agent = Agent(share, disk, run=scheduler.id)
     await compat.add_worker_plugin(scheduler, NAME, compat.pickled(agent))
 
 

@@ -69,9 +69,9 @@ class AwaitedResults:
                 gone = []
                 for key in wait.missing:
                     task = compat.find_task(self._scheduler, key)
-                    if task is not None and compat.state(task) == "erred":
+                    if task is not None and task.state == "erred":
                         return f"{key!r} failed"
-                    if task is None or (compat.state(task) == "released" and not compat.has_recipe(task)):
+                    if task is None or (task.state == "released" and not compat.has_recipe(task)):
                         gone.append(key)
                 wait.event.clear()
                 with suppress(TimeoutError):
@@ -127,9 +127,7 @@ class Commits:
         if series is None:
             series = Series(self._context, self._failures, name, client)
             self.series[name] = series
-        elif series.client not in ("", client) and compat.is_connected(
-            self._context.scheduler, series.client
-        ):
+        elif series.client not in ("", client) and series.client in self._context.scheduler.client_comms:
             raise InputError("name", f"{shown(name)} is in use by another program", "another name")
         series.client = client
         there = series.complete

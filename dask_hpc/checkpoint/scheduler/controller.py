@@ -100,7 +100,7 @@ class Controller(SchedulerPlugin):
             "hpc_checkpoint_stats": self.commits.stats,
             "hpc_checkpoint_close": self.close_program,
         }
-        compat.add_handlers(scheduler, self._calls)
+        compat.add_calls(scheduler, self._calls)
         self._end_following = compat.follow_replicas(scheduler, self.replicas_arrive)
         self.do(send_agents(scheduler, self._settings["memory"], self._settings["disk"] or ""))
 
@@ -134,7 +134,7 @@ class Controller(SchedulerPlugin):
         self.is_on = False
         self._end_work()
         compat.unpin_all_of(self.scheduler, NAME)
-        compat.remove_handlers(self.scheduler, self._calls)
+        compat.remove_calls(self.scheduler, self._calls)
         if self.scheduler.plugins.get(NAME) is self:
             self.scheduler.remove_plugin(NAME)
         take_agents_away(self.scheduler)

@@ -508,7 +508,7 @@ class CopyKeeper:
         task = compat.find_task(self._context.scheduler, key)
         if key in self._stored:  # it is loaded from there, and copied again then
             self._drop_soon(self._placement.lapse(key))
-        elif task is not None and compat.state(task) == "released":  # else its worker will say so
+        elif task is not None and task.state == "released":  # else its worker will say so
             is_lost = "" if self.lapse(key) else ", and it cannot be computed again"
             self._context.tell("lost", one_line(f"all copies of {key!r} are gone{is_lost}"))
 

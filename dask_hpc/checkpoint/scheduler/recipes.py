@@ -126,7 +126,7 @@ class Recipes:
     def _return(self, task: Any) -> None:
         """A task gets its own recipe back. Scattered data, which has none, is a plain result if it is there,
         and else an error."""
-        kept = self._replaced.pop(compat.key(task))
+        kept = self._replaced.pop(task.key)
         if kept.run_spec is not None:
             compat.give_recipe_back(self._scheduler, kept, self._find, self._is_same, self._missing)
         elif compat.holders(task):
@@ -135,7 +135,7 @@ class Recipes:
             compat.fail_instead(task, self._missing)
 
     def _replace(self, task: Any) -> list[Any]:
-        key = compat.key(task)
+        key = task.key
         self._replaced[key] = compat.recipe(task, self._known, self._by_name)
         return compat.load_instead(self._scheduler, task, self._loader)
 
@@ -144,7 +144,7 @@ class Recipes:
 
     def _by_name(self, task: Any) -> compat.Recipe | None:
         """What is kept of an ancestor that is protected, too: the rest is kept once, with its own key."""
-        kept = self._replaced.get(compat.key(task))
+        kept = self._replaced.get(task.key)
         return compat.without_needs(kept) if kept is not None and self._is_ours(task) else None
 
     def _find(self, need: compat.Recipe) -> compat.Recipe | None:

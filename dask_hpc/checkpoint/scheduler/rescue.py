@@ -41,7 +41,7 @@ class Rescue(Shelter):
 
     def open(self, directory: str) -> None:
         """Use this store from now on, if it can be used."""
-        store = Store(directory, compat.scheduler_id(self._scheduler))
+        store = Store(directory, self._scheduler.id)
         try:
             self._names = store.open()
         except OSError as error:

@@ -14,7 +14,6 @@ from hashlib import blake2b
 from time import monotonic
 from typing import Any
 
-from dask_hpc import dask as compat
 from dask_hpc.checkpoint.levels import STORE
 from dask_hpc.checkpoint.scheduler.context import ControllerContext, holders, node_names
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
@@ -92,7 +91,7 @@ class StoredResults:
         self._context = context
         self._recipes = recipes
         self._queue = queue
-        self._run = compat.scheduler_id(context.scheduler)
+        self._run = context.scheduler.id
         self._names: dict[str, _Name] = {}
 
     # what happens

@@ -36,7 +36,8 @@ from dask_hpc.checkpoint.worker.transfer import (
     is_there,
     together,
 )
-from dask_hpc.dask.workers import add_calls, forget_old_needs, remove_calls
+from dask_hpc.dask.scheduler import add_calls, remove_calls
+from dask_hpc.dask.workers import forget_old_needs
 
 logger = logging.getLogger(__name__)
 

@@ -96,7 +96,7 @@ class FairShares:
         for key in keys:
             if key not in self.time and key not in self._owned:
                 task = compat.find_task(self._scheduler, key)
-                order = compat.priority(task)
+                order = task.priority
                 if order is not None and compat.is_new(task):
                     new.append((order, key, task))
         new.sort(key=lambda one: one[0])

@@ -226,7 +226,7 @@ class Gate:
         if job is not None and job.workers:
             threads: float = compat.threads_of(self._scheduler, job.workers)
         else:
-            per_node = compat.all_threads(self._scheduler) / max(1, len(self._nodes))
+            per_node = self._scheduler.total_nthreads / max(1, len(self._nodes))
             threads = per_node * (job.model.nodes if job else 1)
         return compat.RootRule(self._scheduler, threads)
 
@@ -241,8 +241,8 @@ class Gate:
             compat.give_back(task, wishes)
 
     def _is_needed_outside(self, key: Hashable, job: LiveJob) -> bool:
-        for dependent in compat.dependents(compat.find_task(self._scheduler, key)):
-            owner = self.owner.get(dependent)
+        for dependent in compat.find_task(self._scheduler, key).dependents:
+            owner = self.owner.get(dependent.key)
             if owner is None or (owner is not job and owner.state == "running"):
                 return True
         return False

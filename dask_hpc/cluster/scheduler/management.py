@@ -132,7 +132,7 @@ class Management(Managed):
 
     def _mind_timeout(self) -> None:
         """Keep Dask's ``no-workers-timeout``, if there is one, from failing the tasks we hold."""
-        timeout = compat.no_workers_timeout(self.context.scheduler)
+        timeout = self.context.scheduler.no_workers_timeout
         if timeout and not self.timeout.is_set and any(True for _ in self.control.held_by_waiting()):
             self.timeout.set(timeout / 2)
 

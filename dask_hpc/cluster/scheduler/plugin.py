@@ -72,7 +72,7 @@ class HpcPlugin(Management, SchedulerPlugin):
             "hpc_worker_ends": self.walltime.worker_ends,
         }
         self._handlers = self.calls.by_name(handlers)
-        compat.add_handlers(scheduler, self._handlers)
+        compat.add_calls(scheduler, self._handlers)
         self._end_following = compat.follow_submitters(scheduler)
         self._metrics = Metrics(context, self.status)
         self._metrics.show()
@@ -91,7 +91,7 @@ class HpcPlugin(Management, SchedulerPlugin):
                 stack.callback(scheduler.remove_plugin, NAME)
             stack.callback(self._metrics.hide)
             stack.callback(self._end_following)
-            stack.callback(compat.remove_handlers, scheduler, self._handlers)
+            stack.callback(compat.remove_calls, scheduler, self._handlers)
             for service in context.services:
                 stack.push_async_callback(service.settle)
             stack.callback(self.release, "closed", "control was closed")
@@ -172,7 +172,7 @@ class HpcPlugin(Management, SchedulerPlugin):
 
     def _look_again(self, key: Any) -> None:
         task = compat.find_task(self.context.scheduler, key)
-        self.transition(key, "no-worker", "forgotten" if task is None else compat.state(task))
+        self.transition(key, "no-worker", "forgotten" if task is None else task.state)
 
     @guarded
     def add_worker(self, scheduler: Any, worker: str) -> None:

@@ -130,7 +130,7 @@ class Sizing:
             tasks=tasks,
             dormant=compat.unfinished(self._scheduler),
             strangers=len(loads) - len(known),
-            steps=compat.steps(self._scheduler),
+            steps=self._scheduler.transition_counter,
             jobs=needs,
             for_copies=max((service.nodes_wanted() for service in self._context.services), default=0),
         )
@@ -194,7 +194,7 @@ class Sizing:
             for task in sample:
                 share = number / len(sample)
                 seconds = compat.expected_seconds(self._scheduler, task) * share
-                count(owner.get(compat.key(task)), seconds, share)
+                count(owner.get(task.key), seconds, share)
         needs = [
             JobNeed(len(job.nodes), _most(job), seconds, round(number))
             for job, (seconds, number) in of_job.items()
@@ -212,7 +212,7 @@ class Sizing:
         number, found = compat.waiting_for_workers(self._scheduler, _LOOK)
         fitting = []
         for task in found:
-            job = owner.get(compat.key(task))
+            job = owner.get(task.key)
             fits = not any(compat.is_restricted(task)) if job is None else job.state == "running"
             if fits:
                 fitting.append(task)

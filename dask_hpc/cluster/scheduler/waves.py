@@ -57,7 +57,7 @@ class Waves:
 
     def root_waits(self, key: Hashable, task: Any, job: LiveJob) -> None:
         """A root task is ready."""
-        job.ready.add(compat.priority(task), key)
+        job.ready.add(task.priority, key)
         self._holding[job] = None
         if job.state == "running":
             self.look_at(job)
@@ -142,7 +142,7 @@ class Waves:
 
     def _before_queue(self) -> None:
         """The same, and Dask's queue has not gone on yet: what goes first, goes."""
-        if self.queue.wants_slots and not self._is_working and compat.has_queued(self._scheduler):
+        if self.queue.wants_slots and not self._is_working and self._scheduler.queued:
             self._is_working = True
             try:
                 self.queue.let_pass(only_before_roots=True)
@@ -172,7 +172,7 @@ class Waves:
         slots: dict[LiveJob, list[compat.Slot]] = {}
         for slot in compat.free_slots(self._scheduler, self._holder):
             slots.setdefault(self._holder[slot.address], []).append(slot)
-        is_crowded = compat.has_queued(self._scheduler)
+        is_crowded = bool(self._scheduler.queued)
         for job in list(self.pending):
             if not job.confined:
                 self._hand_over(job)
@@ -212,7 +212,7 @@ class Waves:
         task = compat.find_task(self._scheduler, key)
         if task is not None:
             compat.restrict(task, job.wave)
-            if compat.is_unplaced(task):
+            if task.state == "no-worker":
                 self.root_waits(key, task, job)
 
     def _hand_over(self, job: LiveJob) -> None:

@@ -77,7 +77,7 @@ class Caps:
 
     def own_threads(self, address: str) -> int:
         """Those that a connected worker came with."""
-        return self._own.get(address) or compat.worker_threads(self._scheduler, address)
+        return self._own.get(address) or self._scheduler.workers[address].nthreads
 
     async def settle(self) -> None:
         """The workers have heard of it, or had time to."""

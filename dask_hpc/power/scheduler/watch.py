@@ -54,7 +54,7 @@ def _share(number: int, sample: list[Any], counts: Callable[[Any], bool]) -> int
 
 
 def _is_outside(task: Any, owner: Mapping[Any, LiveJob]) -> bool:
-    job = owner.get(compat.key(task))
+    job = owner.get(task.key)
     return job is None or job.state == "done"
 
 
