@@ -152,7 +152,7 @@ async def test_a_snapshot_goes_on_in_the_simulator(c, s, *workers):
 async def test_the_corridor_of_a_snapshot_is_that_of_the_policy_that_is_tried(c, s, *workers):
     async with await dask_hpc.manage(c, "power-corridor") as m:
         await m.set(**{"power.upper": "500 W"})
-        await async_poll_for(lambda: power_of(s).watch.corridor is not None, 10)
+        await async_poll_for(lambda: power_of(s).corridor is not None, 10)
         assert (await m.snapshot()).corridor is None
 
 

@@ -178,7 +178,7 @@ async def test_a_followed_file_counts_at_once_and_stays_when_it_breaks(c, s, a, 
         with dask.config.set(QUICK):
             manager = await dask_hpc.manage(c)
         async with manager:
-            watch = power_of(s).watch
+            watch = power_of(s)
             await manager.set(**{"power.follow": str(path), "power.upper": "5 kW"})
             await async_poll_for(lambda: told(s), 10)
             assert "cannot be read" in told(s)[0] and "the policy's parameters" in told(s)[0]
@@ -196,7 +196,7 @@ async def test_a_followed_file_counts_at_once_and_stays_when_it_breaks(c, s, a, 
             assert len(told(s)) == 3 and "stays what it was" in told(s)[2]
             path.unlink()
             await async_poll_for(lambda: len(told(s)) == 4, 10)
-            assert watch.corridor.at(0) == (10, 1000) == power_of(s).watch.corridor.at(0)
+            assert watch.corridor.at(0) == (10, 1000) == power_of(s).corridor.at(0)
             power = await manager.power()
             assert power["corridor"]["problem"] and power["corridor"]["follow"] == str(path)
             assert (power["corridor"]["lower"], power["corridor"]["upper"]) == (10, 1000)
@@ -217,7 +217,7 @@ async def test_a_signal_that_fails_changes_nothing(c, s, a, b):
         with dask.config.set(QUICK):
             manager = await dask_hpc.manage(c)
         async with manager:
-            watch = power_of(s).watch
+            watch = power_of(s)
             await manager.set(**{"power.follow": "signal:price"})
             await async_poll_for(lambda: watch.corridor.at(0) == (100, 900), 10)
             await manager.set(**{"power.follow": "signal:fails", "power.upper": "7 kW"})

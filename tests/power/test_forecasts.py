@@ -24,16 +24,18 @@ def watts(second):
 
 
 class Told:
-    """A ``LiveForecasts``, what it told, and the errors it counted."""
+    """A ``LiveForecasts`` and its context: what it told, and the errors it counted."""
 
     def __init__(self, **parameters):
         self.reasons, self.errors = [], []
         self.second = 0
-        self.forecasting = LiveForecasts(
-            lambda decision, reason: self.reasons.append(reason),
-            lambda where, error: self.errors.append(error),
-            **parameters,
-        )
+        self.forecasting = LiveForecasts(self, **parameters)
+
+    def tell(self, decision, reason):
+        self.reasons.append(reason)
+
+    def count_error(self, where, error):
+        self.errors.append(error)
 
     def __enter__(self):
         return self

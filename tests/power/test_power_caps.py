@@ -10,7 +10,7 @@ from small_cluster import plugin_of, power_of
 
 import dask_hpc
 from dask_hpc.model.plan import Cap, Plan
-from dask_hpc.power.scheduler import watch
+from dask_hpc.power import service
 from dask_hpc.power.worker.plugin import KEY, PowerPlugin
 
 LIMIT = "intel-rapl:0/constraint_0_power_limit_uw"
@@ -25,7 +25,7 @@ SETTINGS = {
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     tree = MadeUpTree(tmp_path)
-    monkeypatch.setattr(watch, "PowerPlugin", partial(PowerPlugin, root=tree.root))
+    monkeypatch.setattr(service, "PowerPlugin", partial(PowerPlugin, root=tree.root))
     return tree
 
 
@@ -50,11 +50,11 @@ async def test_a_node_is_capped_and_let_go(c, s, a, b, tree):
 
     with dask.config.set(SETTINGS):
         async with await dask_hpc.manage(c):
-            await async_poll_for(counting(lambda: "cap" in power_of(s).watch.view().levers), 20)
-            assert limit() == 200 and power_of(s).watch.view().cap is None
+            await async_poll_for(counting(lambda: "cap" in power_of(s).view().levers), 20)
+            assert limit() == 200 and power_of(s).view().cap is None
             power_of(s).levers.pull(Plan(0, 0.0, cap=Cap(1.0, 120.0, "a test")))
             await async_poll_for(counting(lambda: limit() < 200), 20)
-            assert power_of(s).watch.view().cap == 120 and limit() >= 60
+            assert power_of(s).view().cap == 120 and limit() >= 60
             told = [h.reason for h in plugin_of(s).story.happenings if h.decision == "cap"]
             assert told == ["nodes draw 120 W at most: a test"]
             power_of(s).levers.pull(Plan(1, 0.0, cap=Cap(1.0, None, "room")))
@@ -70,7 +70,7 @@ async def test_a_node_is_capped_and_let_go(c, s, a, b, tree):
 async def test_without_counters_there_is_no_such_lever(c, s, a, tree):
     with dask.config.set(SETTINGS):
         async with await dask_hpc.manage(c):
-            power = power_of(s).watch
+            power = power_of(s)
             await async_poll_for(lambda: (s.workers[a.address].metrics.get(KEY) or {}).get("sequence"), 20)
             power.refresh()
             assert s.workers[a.address].metrics[KEY]["cap"] is None

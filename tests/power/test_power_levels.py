@@ -1,18 +1,21 @@
 """What is expected of nodes and jobs, from what was seen of them."""
 
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_hpc.model.job import Job
 from dask_hpc.model.power import PowerRange
+from dask_hpc.model.snapshot import Running
 from dask_hpc.power.model import PowerModel
-from dask_hpc.power.scheduler.meters import NodeUse
+from dask_hpc.power.scheduler.meters import NodeReading, NodeUse
 from dask_hpc.power.scheduler.sight import (
     WINDOW,
     JobLevel,
     Levels,
     LevelWindow,
-    NodeReading,
     in_doubt,
     quantiles,
     total,
@@ -75,28 +78,28 @@ def test_idle_and_full_power_are_learned_and_doubted_readings_are_not():
     levels = Levels()
     assert levels.idle("a", MODEL) == 50 and levels.expected("a", 0.5, MODEL) == 100
     for second in range(20):
-        levels.add(second, {"a": reads(80.0), "b": reads(9.0, "it lies")}, {"a": use(0), "b": use(0)}, {})
+        levels.add(second, {"a": reads(80.0), "b": reads(9.0, "it lies")}, {"a": use(0), "b": use(0)}, [])
     assert levels.idle("a", MODEL) == pytest.approx(80) and levels.idle("b", MODEL) == 50
     for second in range(20, 40):
-        levels.add(second, {"a": reads(400.0)}, {"a": use(4)}, {})
+        levels.add(second, {"a": reads(400.0)}, {"a": use(4)}, [])
     assert levels.expected("a", 0.5, MODEL) == pytest.approx(240)
-    assert levels.active == levels.outside == PowerRange(400, 400) and levels.highest == 400
+    assert levels.active.range == levels.outside.range == PowerRange(400, 400) and levels.highest == 400
 
 
 def test_nodes_in_between_are_neither_idle_nor_at_work():
     levels = Levels()
     for second in range(30):  # two looks idle, two at work
         running = 4 * (second // 2 % 2)
-        levels.add(second, {"a": reads(100.0)}, {"a": use(running)}, {})
-    assert levels.active is None and levels.idle("a", MODEL) == 50
+        levels.add(second, {"a": reads(100.0)}, {"a": use(running)}, [])
+    assert levels.active.range is None and levels.idle("a", MODEL) == 50
 
 
 def test_a_jobs_nodes_do_not_count_as_outside_work():
-    levels = Levels()
+    levels, job = Levels(), Running(Job(id="j", nodes=2), ("a", "b"), 0.0, inf, 0)
     for second in range(10):
         readings = {"a": reads(300.0), "b": reads(200.0), "c": reads(100.0)}
-        levels.add(second, readings, dict.fromkeys("abc", use(4)), {"j": ("a", "b")})
-    assert levels.outside == PowerRange(100, 100) and levels.jobs["j"].window.range == (250, 250)
+        levels.add(second, readings, dict.fromkeys("abc", use(4)), [job])
+    assert levels.outside.range == PowerRange(100, 100) and levels.jobs["j"].window.range == (250, 250)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 1e3), st.booleans()), max_size=20))

@@ -12,8 +12,8 @@ from distributed.utils_test import async_poll_for, gen_cluster, inc
 from small_cluster import cluster2
 
 from dask_hpc.cluster.scheduler.worker_setting import WorkerSetting
-from dask_hpc.power.scheduler import watch
-from dask_hpc.power.scheduler.watch import worker_meters
+from dask_hpc.power import service
+from dask_hpc.power.service import worker_meters
 from dask_hpc.power.worker.plugin import KEY, NAME, Heartbeat, PowerPlugin, of_each
 
 QUICK = {"distributed.scheduler.worker-ttl": None}
@@ -120,7 +120,7 @@ def slow_machine(tmp_path, monkeypatch):
     command.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nexec cat {tmp_path}/answer\n")
     command.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(watch, "PowerPlugin", partial(PowerPlugin, root=str(tmp_path)))
+    monkeypatch.setattr(service, "PowerPlugin", partial(PowerPlugin, root=str(tmp_path)))
     return tmp_path
 
 

@@ -1,17 +1,18 @@
 """Which sensors are trusted: each way to be wrong is found within three readings, and forgiven when over."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.power.scheduler.meters import NodePart, SensorReading
+from dask_hpc.power.scheduler.meters import NodeReading, SensorReading
 from dask_hpc.power.scheduler.sight import Trust, TrustedSensors
 
 
 def says(number, watts, load=0.0, problem=""):
-    return SensorReading(number, watts, "measured", load, {"n": NodePart(watts, 1.0, 10.0)}, problem)
+    return SensorReading(number, watts, load, {"n": NodeReading(watts, 1.0, "measured", True)}, problem)
 
 
 def after(trust, readings, start=0):
@@ -77,11 +78,11 @@ def test_a_new_machine_has_time_to_say_something():
 
 def test_each_episode_is_told_once_for_all_nodes_of_a_machine():
     told = []
-    sensors = TrustedSensors(lambda *words: told.append(words))
-    parts = {"a": NodePart(50.0, 1.0, 5.0), "b": NodePart(50.0, 1.0, 5.0)}
+    sensors = TrustedSensors(SimpleNamespace(tell=lambda *words: told.append(words)))
+    parts = dict.fromkeys("ab", NodeReading(50.0, 1.0, "measured", True))
 
     def look(number, watts):
-        one = SensorReading(number, watts, "measured", 0.5, parts)
+        one = SensorReading(number, watts, 0.5, parts)
         return sensors.look(float(number), {"host": one}, ["a", "b"], 1.0)
 
     for number in range(20):
@@ -93,7 +94,7 @@ def test_each_episode_is_told_once_for_all_nodes_of_a_machine():
 
 def test_a_sensor_that_vanishes_is_missed_and_nodes_that_leave_are_not():
     told = []
-    sensors = TrustedSensors(lambda *words: told.append(words))
+    sensors = TrustedSensors(SimpleNamespace(tell=lambda *words: told.append(words)))
     sensed = {"host": says(0, 100.0)}
     assert sensors.look(0.0, sensed, ["n"], 1.0) == {"n": ""}
     assert sensors.look(3.0, {}, ["n"], 1.0)["n"].startswith("no new reading")

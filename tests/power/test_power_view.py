@@ -28,10 +28,6 @@ def view_of(s):
     return plugin_of(s).control.indices.power
 
 
-def watch_of(s):
-    return power_of(s).watch
-
-
 async def looks(s, count):
     """So many more looks at the sensors."""
     trace = power_of(s).trace
@@ -45,7 +41,7 @@ async def test_nothing_is_there_without_a_power_strategy(c, s, a, b):
         await c.submit(sum, [1, 2])
         await a.heartbeat()
         assert NAME not in a.plugins and KEY not in a.metrics and KEY not in s.workers[a.address].metrics
-        watch = watch_of(s)
+        watch = power_of(s)
         assert not watch._timer.is_set and watch.sight is None and watch.source is None
         assert view_of(s) is None and power_of(s).trace.count == 0
         assert (await manager.status())["power"] is None
@@ -88,7 +84,7 @@ def test_a_broken_sensor_is_replaced_and_told_once(fault, words):
         with dask.config.set(SIMULATED | {"hpc.power-meter": noisy}):
             manager = await dask_hpc.manage(c)
         async with manager:
-            watch = watch_of(s)
+            watch = power_of(s)
             await looks(s, 6)
             assert view_of(s).doubt == "" and view_of(s).watts == pytest.approx(120, rel=0.15)
             before = view_of(s).uncertainty
@@ -122,8 +118,8 @@ async def test_readings_come_from_the_workers_and_end_with_us(c, s, a, b):
     with dask.config.set(MODELLED | {"hpc.power-model": {"idle": 100, "busy": 300}}):
         manager = await dask_hpc.manage(c)
     async with manager:
-        await async_poll_for(lambda: KEY in s.workers[b.address].metrics and watch_of(s).sight._seen, 10)
-        readings = watch_of(s).sight._seen
+        await async_poll_for(lambda: KEY in s.workers[b.address].metrics and power_of(s).sight._seen, 10)
+        readings = power_of(s).sight._seen
         assert set(readings) <= {"0", "1"}
         view = view_of(s)
         # Two workers of one host share its idle power, and have little of this busy process's work.
@@ -146,7 +142,7 @@ async def test_a_strategy_that_comes_and_goes_takes_its_meter_along(c, s, a, b):
         await manager.set("power-corridor")  # the last word counts, however quickly they come
         await manager.set("fcfs")
         await manager.set("power-corridor")
-        await watch_of(s)._meters.settle()
+        await power_of(s)._meters.settle()
         await async_poll_for(lambda: NAME in a.plugins and NAME in b.plugins, 10)
     assert NAME not in a.plugins and NAME not in b.plugins and not s.worker_plugins.get(NAME)
 
@@ -159,11 +155,11 @@ async def test_another_corridor_counts_at_once_and_can_be_undone(c, s, a, b):
         await async_poll_for(lambda: power_of(s).trace.count, 10)  # the next look is in a minute
         for change, bounds in (({"power.upper": "1 kW"}, (0, 1000)), ({"power.lower": "100 W"}, (100, 1000))):
             await manager.set(**change)
-            await async_poll_for(lambda: power_of(s).watch._decided is not None, 1)
-            assert power_of(s).watch._decided[1] == bounds
+            await async_poll_for(lambda: power_of(s)._decided is not None, 1)
+            assert power_of(s)._decided[1] == bounds
         await manager.undo()
-        await async_poll_for(lambda: power_of(s).watch._decided is not None, 1)
-        assert power_of(s).watch._decided[1] == (0, 1000)
+        await async_poll_for(lambda: power_of(s)._decided is not None, 1)
+        assert power_of(s)._decided[1] == (0, 1000)
 
 
 @cluster2
@@ -245,7 +241,7 @@ async def test_a_rerun_is_expected_to_draw_what_the_first_run_did(c, s, a, b):
             for run in range(2):
                 async with await dask_hpc.manage(c):
                     if run:
-                        await async_poll_for(lambda: watch_of(s).jobs.history.jobs, 10)
+                        await async_poll_for(lambda: power_of(s).jobs.history.jobs, 10)
                     with dask_hpc.job(nodes=2, name="cfd"):
                         first = c.map(blocked, [f"go{run}"] * 2, range(2), pure=False)
                     await until(s, "cfd", "running")
@@ -310,11 +306,11 @@ async def test_a_step_of_the_schedule_counts_when_it_comes(c, s, a, b):
         ]
         await manager.set(**{"power.schedule": schedule})
         await async_poll_for(
-            lambda: power_of(s).watch._decided and power_of(s).watch._decided[1] == (0, 2000),
+            lambda: power_of(s)._decided and power_of(s)._decided[1] == (0, 2000),
             10,
         )
         await async_poll_for(
-            lambda: power_of(s).watch._decided and power_of(s).watch._decided[1] == (0, 1000),
+            lambda: power_of(s)._decided and power_of(s)._decided[1] == (0, 1000),
             10,
         )
 
@@ -326,10 +322,10 @@ async def test_errors_of_ours_end_the_watch_and_it_can_begin_anew(c, s, a, b):
     async with manager:
         plugin = plugin_of(s)
         await async_poll_for(lambda: NAME in a.plugins and power_of(s).trace.count, 10)
-        power_of(s).watch.sight.meter.look = None  # every look fails from now on
+        power_of(s).sight.meter.look = None  # every look fails from now on
         await async_poll_for(lambda: not plugin.is_on, 10)
         await async_poll_for(lambda: NAME not in a.plugins and view_of(s) is None, 10)
-        assert not power_of(s).watch._timer.is_set
+        assert not power_of(s)._timer.is_set
         await manager.set("power-corridor")  # which switches control on again
         await looks(s, 2)
         await async_poll_for(lambda: NAME in a.plugins, 10)
@@ -352,7 +348,7 @@ async def test_power_can_be_watched_without_a_strategy(c, s, a, b):
     async with manager:
         await looks(s, 3)
         assert (await manager.status())["power"]["watts"] == pytest.approx(120)
-        assert watch_of(s).corridor is None and view_of(s).forecast is None
+        assert power_of(s).corridor is None and view_of(s).forecast is None
 
 
 @cluster2

@@ -26,7 +26,7 @@ def test_power_follows_the_load_with_a_lag():
 def test_workers_of_a_node_add_up():
     meter = SimulatedMeter(idle=60, busy=140, lag=0.0, noise=0.0)
     found = meter.look(0.0, {}, None, {"a": NodeUse(4, 8, 2, 4)})
-    assert found["a"].watts == 260 and found["a"].source == "modelled" and found["a"].is_chance
+    assert found["a"].watts == 260 and found["a"].parts["a"][2:4] == ("modelled", True)
     assert meter.model(NodeUse(0, 8, 2)).watts(0.5) == 260
 
 

@@ -198,7 +198,7 @@ async def run(folder, policy, phases, submit, *, scale=SCALE, faults=None, lower
             while (now := (monotonic() - begun) * scale) < passed:
                 if faults is not None:
                     faults(plugin, now)
-                watts = sum(plugin.context.find(PowerService).watch.sight.meter.true_watts.values())
+                watts = sum(plugin.context.find(PowerService).sight.meter.true_watts.values())
                 seen.samples.append((now, watts, phase.lower, phase.upper, now - since, len(work.executed)))
                 await asyncio.sleep(CYCLE / scale)
         submitting.cancel()

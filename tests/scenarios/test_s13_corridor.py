@@ -60,7 +60,7 @@ class Faults:
         self.wrong = self.noticed = None
 
     def __call__(self, plugin, seconds):
-        meter, control = plugin.context.find(PowerService).watch.sight.meter, plugin.control
+        meter, control = plugin.context.find(PowerService).sight.meter, plugin.control
         if seconds > 30:
             meter.faults.setdefault("5", "zero")
         held = {control.nodes.node_of(address) for address in control.holds.reasons} - {"5"}

@@ -19,7 +19,7 @@ from made_up_tree import MadeUpTree
 from small_cluster import power_of
 
 import dask_hpc
-from dask_hpc.power.scheduler import watch
+from dask_hpc.power import service
 from dask_hpc.power.worker.plugin import PowerPlugin
 
 THREADS = 8
@@ -89,7 +89,7 @@ def view_of(s):
 def test_a_corridor_by_counters_that_are_read(report, tmp_path, monkeypatch):
     tree = MadeUpTree(tmp_path)
     tree.zone(ZONE, "package-0")
-    monkeypatch.setattr(watch, "PowerPlugin", partial(PowerPlugin, root=tree.root))
+    monkeypatch.setattr(service, "PowerPlugin", partial(PowerPlugin, root=tree.root))
     seen = {}
 
     @gen_test(timeout=60)

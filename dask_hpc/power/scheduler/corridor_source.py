@@ -55,37 +55,30 @@ class FollowedFile:
 
     def look(self) -> Corridor | None:
         """The corridor, if the file is another one than at the last look."""
+        name = one_line(str(self._path))
         try:
             found = os.stat(self._path)
             if not S_ISREG(found.st_mode):  # a pipe might never answer
-                raise InputError("", "is no ordinary file", file=self._name)
-            stamp = self._stamp_of(found)
+                raise InputError("", "is no ordinary file", file=name)
+            stamp = _stamp(found)
             if stamp == self._stamp:
                 if self._problem is not None:
                     raise self._problem
                 return None
             with open(self._path, "rb") as file:
                 text = file.read(_LIMIT + 1)
-                after = self._stamp_of(os.fstat(file.fileno()))
+                after = _stamp(os.fstat(file.fileno()))
         except OSError as error:
             self._stamp = None  # when it is back, it is to be read
-            raise InputError("", f"cannot be read: {error.strerror}", file=self._name) from None
+            raise InputError("", f"cannot be read: {error.strerror}", file=name) from None
         if after != stamp:
             return None  # somebody writes just now: the next look will tell
         self._stamp, self._problem = stamp, None
         try:
             return Corridor.parse(text, self._seconds)
         except InputError as error:
-            self._problem = error.in_file(self._name)
+            self._problem = error.in_file(name)
             raise self._problem from None
-
-    @property
-    def _name(self) -> str:
-        return one_line(str(self._path))
-
-    @staticmethod
-    def _stamp_of(found: os.stat_result) -> tuple[int, ...]:
-        return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
 
     def _seconds(self, value: Any) -> float:
         if isinstance(value, str) and "-" in value and ":" in value:
@@ -97,6 +90,10 @@ class FollowedFile:
             allowed = "a date and time with its zone, such as 2026-11-20T14:00:00+01:00"
             raise InputError("", f"found {value.isoformat()}", allowed)
         return value.timestamp() - self._began
+
+
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
 
 
 class FollowedSignal:
@@ -111,27 +108,16 @@ class FollowedSignal:
         """The corridor, if it is another one than at the last look."""
         if self._signal is None:
             self._signal = CorridorSignal.find(self._name)
-        corridor = self._signal.at(time())
-        if corridor == self._last:
-            return None
-        self._last = corridor
-        return corridor
+        before, self._last = self._last, self._signal.at(time())
+        return None if self._last == before else self._last
 
 
 class CorridorSource:
-    """Follows what one policy says, and looks ``every`` so many seconds. ``changed`` hears of a new
-    corridor."""
+    """Follows what one policy says, and looks ``every`` so many seconds. A new corridor wakes the control."""
 
-    def __init__(
-        self,
-        context: Context,
-        follow: str,
-        changed: Callable[[], None],
-        every: float = 1.0,
-    ) -> None:
+    def __init__(self, context: Context, follow: str, every: float = 1.0) -> None:
         self.follow = follow
         self._context = context
-        self._changed = changed
         self._every = every
         self._timer = Timer(context, "a look at the corridor", self.look)
         #: what was followed last; None until something usable was found
@@ -165,16 +151,17 @@ class CorridorSource:
             self._refuse(problem)
             return
         was_refused, self.problem = bool(self.problem), ""
+        words = ""
         if found is not None and found != self.corridor:
             if was_refused or self._is_worth_telling(found):
                 self._told = found
-                self._context.tell("new-corridor", f"{self.follow} says {found.in_words()}")
+                words = f"{self.follow} says {found.in_words()}"
             self.corridor = found
-            self._changed()
+            self._context.wake()
         elif was_refused:
-            self._context.tell(
-                "new-corridor", f"{self.follow} can be used again, and says what it said before"
-            )
+            words = f"{self.follow} can be used again, and says what it said before"
+        if words:
+            self._context.tell("new-corridor", words)
 
     def _refuse(self, problem: Exception) -> None:
         self.refused += 1
@@ -182,7 +169,10 @@ class CorridorSource:
         words = one_line(str(problem) if is_input else f"{self.follow}: {type(problem).__name__}: {problem}")
         if words != self.problem:
             self.problem = words
-            self._context.tell("corridor-refused", f"{words}; {self._instead}")
+            instead = "the corridor stays what it was"
+            if self.corridor is None:
+                instead = "the corridor is what the policy's parameters say"
+            self._context.tell("corridor-refused", f"{words}; {instead}")
 
     def _is_worth_telling(self, found: Corridor) -> bool:
         """A signal may change a little every second: that is no news."""
@@ -190,9 +180,3 @@ class CorridorSource:
             return True
         pairs = zip(found.steps, self._told.steps, strict=True)
         return not all(isclose(a, b, rel_tol=_NEWS) for pair in pairs for a, b in zip(*pair, strict=True))
-
-    @property
-    def _instead(self) -> str:
-        if self.corridor is None:
-            return "the corridor is what the policy's parameters say"
-        return "the corridor stays what it was"

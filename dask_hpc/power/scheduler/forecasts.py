@@ -13,17 +13,20 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from math import inf
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
 from time import monotonic, thread_time
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from dask_hpc.model.power import PowerRange
 from dask_hpc.planning.forecast.forecaster import LEAST_ERRORS, Forecast, Forecaster
+
+if TYPE_CHECKING:  # the process is to start without Dask
+    from dask_hpc.cluster.scheduler.service import Context
 
 _MODULE = "dask_hpc.power.scheduler.forecasts"
 _DEATHS = 3  # of the process, after which we do without it
@@ -38,14 +41,13 @@ Samples = list[tuple[float, float]]
 class LiveForecasts:
     """Takes samples of power as they come; ``latest`` is what is known of the coming ones.
 
-    All methods are for the scheduler's loop and cost it a fraction of a millisecond. ``tell`` and
-    ``count_error`` are called in it too. Times are on the caller's clock.
+    All methods are for the scheduler's loop and cost it a fraction of a millisecond. Times are on the
+    caller's clock.
     """
 
     def __init__(
         self,
-        tell: Callable[[str, str], None],
-        count_error: Callable[[str, Exception], None],
+        context: "Context",
         *,
         horizon: int = 30,
         period: float = 1.0,
@@ -54,7 +56,7 @@ class LiveForecasts:
         season: float | None = None,
         retrain: float = 60.0,
     ) -> None:
-        self._tell, self._count_error = tell, count_error
+        self._context = context
         self.period = period
         parameters: dict[str, Any] = {
             "horizon": horizon, "period": period, "level": level, "window": window, "season": season,
@@ -100,7 +102,6 @@ class LiveForecasts:
         self._is_closed = True
         if self._link is not None:
             self._link.close()
-            self._link.wait()
             self._link = None
 
     def _hear(self) -> None:
@@ -108,23 +109,19 @@ class LiveForecasts:
             self.longest = max(self.longest, self._link.longest)
             news = self._link.news.popleft()
             if isinstance(news, Exception):
-                self._link.wait()
+                self._link.close()
                 self._link = None
                 self._deaths += 1
-                self._complain(news)
+                if not isinstance(news, OSError):
+                    self._context.count_error("forecast", news)
+                after = "from now on the last value is the forecast"
+                if self._deaths < _DEATHS:
+                    after = "it is started again"
+                self._context.tell("forecast", f"the process that forecasts ended ({news}); {after}")
                 return
             self._quiet_since = monotonic()
             fits, self._answer = news
             self._report(fits)
-
-    def _complain(self, error: Exception) -> None:
-        """The process is no more, for this reason."""
-        if not isinstance(error, OSError):
-            self._count_error("forecast", error)
-        after = (
-            "it is started again" if self._deaths < _DEATHS else "from now on the last value is the forecast"
-        )
-        self._tell("forecast", f"the process that forecasts ended ({error}); {after}")
 
     def _report(self, fits: int) -> None:
         """Once after each fit: who forecasts now, if that is not what was said."""
@@ -135,7 +132,7 @@ class LiveForecasts:
         if state[1:] != self._told[1:]:
             without = "; ".join(f"not {name}: {why}" for name, why in found.dropped.items())
             reason = f"power is forecast by {found.model}, {found.mape[found.model]:.1f} % off lately"
-            self._tell("forecast", f"{reason}; {without}" if without else reason)
+            self._context.tell("forecast", f"{reason}; {without}" if without else reason)
         self._told = state
 
 
@@ -166,13 +163,10 @@ class _Link:
                 self._process.kill()
 
     def close(self) -> None:
-        """Neither are answers; the thread ends at once."""
+        """Neither are answers; the process and the thread are gone when this returns."""
         self._is_closing = True
         self.kill()
         self._samples.put(None)
-
-    def wait(self) -> None:
-        """Until the thread has ended, which a kill makes it do at once."""
         self._thread.join()
 
     def _run(self) -> None:

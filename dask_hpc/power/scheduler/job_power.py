@@ -5,18 +5,16 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Container
 from pathlib import Path
 from time import time
 from typing import Any
 
-from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.errors import InputError, is_number, one_line, shown
 from dask_hpc.model.power import PowerRange
 from dask_hpc.power.scheduler.corridor_source import aside
-from dask_hpc.power.scheduler.sight import JobLevel, Levels
+from dask_hpc.power.scheduler.sight import Levels
 
 _FORMAT = "dask-hpc power history 1"
 _NAMES, _SIZES = 1000, 16  # jobs by name, and numbers of nodes of each, that are kept: the newest
@@ -61,25 +59,22 @@ class PowerHistory:
     def note(self, name: str, nodes: int, seen: PowerRange, time: float) -> None:
         """A job of that name has drawn so much per node."""
         for jobs in (self.jobs, self._news):
-            jobs.setdefault(name, {})[nodes] = (seen.least, seen.most, time)
+            _merge(jobs, {name: {nodes: (seen.least, seen.most, time)}})
         self.highest = max(self.highest, seen.most)
-        _forget_oldest(self.jobs)
 
     def read(self) -> tuple[Jobs, float]:
         """What the file says; nothing if there is none. Raises ``InputError`` if it makes no sense."""
-        if self.path is None:
-            return {}, 0.0
         try:
-            with open(self.path, "rb") as file:
-                data = file.read(_LIMIT + 1)
+            if self.path is not None:
+                with open(self.path, "rb") as file:
+                    return _checked(file.read(_LIMIT + 1))
         except FileNotFoundError:
-            return {}, 0.0
+            pass
         except OSError as error:
             raise InputError("", f"cannot be read: {error.strerror}", file=one_line(str(self.path))) from None
-        try:
-            return _checked(data)
         except InputError as error:
             raise error.in_file(one_line(str(self.path))) from None
+        return {}, 0.0
 
     def learn(self, found: tuple[Jobs, float]) -> None:
         """What ``read`` found is known from now on; what was noted since is newer."""
@@ -102,33 +97,30 @@ class PowerHistory:
                     jobs, highest = {}, 0.0
                 _merge(jobs, news)
                 most = max(noted[1] for sizes in jobs.values() for noted in sizes.values())
-                self._replace({"format": _FORMAT, "highest": max(highest, most), "jobs": jobs})
+                content = {"format": _FORMAT, "highest": max(highest, most), "jobs": jobs}
+                _replace(Path(os.path.realpath(self.path)), json.dumps(content))
         except OSError:
             _merge(news, self._news)
             self._news = news  # perhaps there is room the next time
             raise
 
-    def _replace(self, content: Mapping[str, Any]) -> None:
-        final = Path(os.path.realpath(self.path or ""))
-        draft = final.with_name(f".{final.name}.{secrets.token_hex(4)}")
-        try:
-            with open(draft, "x", encoding="utf-8") as file:
-                json.dump(content, file)
-                file.flush()
-                os.fsync(file.fileno())  # or a power cut may leave the new name with no content
-            draft.replace(final)
-        finally:
-            with suppress(FileNotFoundError):
-                draft.unlink()
+
+def _replace(final: Path, text: str) -> None:
+    draft = final.with_name(f".{final.name}.{secrets.token_hex(4)}")
+    try:
+        with open(draft, "x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())  # or a power cut may leave the new name with no content
+        draft.replace(final)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _merge(jobs: Jobs, newer: Jobs) -> None:
+    """What is newer counts, and the oldest is forgotten."""
     for name, sizes in newer.items():
         jobs.setdefault(name, {}).update(sizes)
-    _forget_oldest(jobs)
-
-
-def _forget_oldest(jobs: Jobs) -> None:
     for sizes in jobs.values():
         if len(sizes) > _SIZES:
             _keep_newest(sizes, _SIZES, lambda noted: noted[2])
@@ -158,7 +150,7 @@ def _checked(data: bytes) -> tuple[Jobs, float]:
         }
     except (AttributeError, KeyError, TypeError, ValueError):
         raise InputError("", f"found {shown(found)}", "a history that dask-hpc wrote") from None
-    _forget_oldest(jobs)
+    _merge(jobs, {})
     return jobs, float(found["highest"])
 
 
@@ -176,48 +168,45 @@ class JobPowers:
     """Knows the jobs of one control loop, and remembers them for others if there is a ``path``."""
 
     def __init__(self, context: Context, path: Path | None) -> None:
-        self._loop = context.scheduler.loop
         self._context = context
         self.history = PowerHistory(path)
         self._writing: asyncio.Future[None] | None = None
         if path is not None:
-            aside(self._loop, self.history.read, self._read)
+            aside(context.scheduler.loop, self.history.read, self._read)
 
     def now(self, levels: Levels, idle: float, active: PowerRange) -> dict[str, PowerRange]:
         """Of the jobs that run or wait. Nothing known of one that waits: the worst that is possible."""
         context, found = self._context, {}
+
+        def expected(job_id: str, nodes: int) -> PowerRange | None:
+            job = context.jobs[job_id]
+            return job.model.power or self.history.expected(job.name, nodes)
+
         for job_id, running in context.indices.running.items():
             level = levels.jobs.get(job_id)
             seen = None if level is None else level.window.range
-            found[job_id] = seen or self._expected(context.jobs[job_id], len(running.nodes)) or active
+            found[job_id] = seen or expected(job_id, len(running.nodes)) or active
         most = max(self.history.highest, levels.highest, active.most)
         worst = PowerRange(min(idle, active.least), most)
         for model in context.indices.waiting:
-            found[model.id] = self._expected(context.jobs[model.id], model.nodes) or worst
+            found[model.id] = expected(model.id, model.nodes) or worst
         return found
 
-    def note_ended(self, levels: Levels, still: Mapping[str, Any]) -> None:
+    def note_ended(self, levels: Levels, still: Container[str]) -> None:
         """Remember what the jobs drew that are not among those that still run."""
-        for job_id in levels.jobs.keys() - still.keys():
+        for job_id in [one for one in levels.jobs if one not in still]:
             level = levels.jobs.pop(job_id)
-            if job_id in self._context.jobs:
-                self._note(self._context.jobs[job_id], level)
+            job, seen = self._context.jobs.get(job_id), level.whole_life
+            if job is not None and seen is not None:
+                self.history.note(job.name, level.nodes, seen, time())
         if self.history.is_due and self._writing is None:
             self._writing = asyncio.get_running_loop().create_future()
-            aside(self._loop, self.history.write, self._written)
+            aside(self._context.scheduler.loop, self.history.write, self._written)
 
     async def settle(self) -> None:
         """What was to be remembered is, if the disk answers in time."""
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=_PATIENCE)
-
-    def _expected(self, job: LiveJob, nodes: int) -> PowerRange | None:
-        return job.model.power or self.history.expected(job.name, nodes)
-
-    def _note(self, job: LiveJob, level: JobLevel) -> None:
-        seen = level.whole_life
-        if seen is not None:
-            self.history.note(job.name, level.nodes, seen, time())
 
     def _read(self, found: Any, problem: Exception | None) -> None:
         if problem is not None:

@@ -39,26 +39,21 @@ class Caps:
 
     def __init__(self, context: Context) -> None:
         self._scheduler = context.scheduler
-        self._setting = WorkerSetting(context, compat.ThreadsPlugin.name, 1.0, compat.ThreadsPlugin)
+        self.setting = WorkerSetting(context, compat.ThreadsPlugin.name, 1.0, compat.ThreadsPlugin)
         #: the threads that workers came with
         self._own: dict[str, int] = {}
 
     @property
     def threads(self) -> float:
         """The share that is in force."""
-        share: float = self._setting.value
+        share: float = self.setting.value
         return share
-
-    @property
-    def has_effect(self) -> bool:
-        """Whether anybody has a thread to spare."""
-        return any(self.own_threads(one) > 1 for one in compat.workers_by_name(self._scheduler))
 
     def set(self, threads: float) -> None:
         """From now on this share."""
         if threads == self.threads:
             return
-        self._setting.set(threads)
+        self.setting.set(threads)
         for address in compat.workers_by_name(self._scheduler):
             self.worker_joins(address)
 
@@ -79,14 +74,6 @@ class Caps:
         """Those that a connected worker came with."""
         return self._own.get(address) or self._scheduler.workers[address].nthreads
 
-    async def settle(self) -> None:
-        """The workers have heard of it, or had time to."""
-        await self._setting.settle()
-
-    def cancel(self) -> None:
-        """The scheduler closes: nothing of ours goes on."""
-        self._setting.cancel()
-
 
 WHY = "the power corridor"  # of holds
 _NAMED = 3  # nodes that cannot be held, in the story
@@ -103,6 +90,8 @@ class PowerLevers:
         self.caps = Caps(context)
         #: watts that each node may draw; None is as many as it can
         self.watts = WorkerSetting(context, CapPlugin.name, None, CapPlugin)
+        #: what workers have to hear of
+        self.settings = (self.caps.setting, self.watts)
         #: how many nodes are to be held, and those that are
         self._wanted = 0
         self._held: dict[str, None] = {}
@@ -146,15 +135,10 @@ class PowerLevers:
         return self._withheld + len(self._context.indices.idle) - len(self._refusing)
 
     @property
-    def threads(self) -> float:
-        """The share of their threads that nodes use."""
-        return self.caps.threads
-
-    @property
     def available(self) -> frozenset[Lever]:
         """What can be done here beside starts and sizes."""
         levers: set[Lever] = {"hold"}
-        if self.caps.has_effect:
+        if any(self.caps.own_threads(one) > 1 for one in compat.workers_by_name(self._scheduler)):
             levers.add("threads")
         if self._adapted():
             levers.add("release")
@@ -182,41 +166,30 @@ class PowerLevers:
             return
         free = dict.fromkeys(self._context.indices.idle)
         needed = self._needed()
-        for name in [n for n in self._held if n not in free or n in needed or self._works(n)]:
-            self._let_work(name)
+        self.give([n for n in self._held if n not in free or n in needed or self._works(n)])
         wanted = max(0, self._wanted - self._withheld)
         if len(self._held) > wanted:
-            for name in sorted(self._held, key=self._backlog)[wanted:]:
-                self._let_work(name)
+            self.give(sorted(self._held, key=self._backlog)[wanted:])
         self._refusing = {n for n in self._refusing if n in free and self._refusal(n)} | needed & free.keys()
         if len(self._held) < wanted:
             self._hold_more([n for n in free if n not in self._held and n not in needed], wanted)
 
     def give(self, nodes: Iterable[str]) -> None:
         """A job gets these nodes: they work for it."""
-        if self._held:
-            for name in self._held.keys() & set(nodes):
-                self._let_work(name)
+        for name in nodes:
+            if name in self._held:
+                del self._held[name]
+                for address in self._context.nodes.workers(name):
+                    self._holds.release(address, WHY)
 
     def let_go(self) -> None:
         """Of everything."""
         self._wanted = 0
         self._refusing.clear()
-        for name in list(self._held):
-            self._let_work(name)
+        self.give(list(self._held))
         self.caps.set(1.0)
         self.watts.set(None)
         self._release(0)
-
-    async def settle(self) -> None:
-        """The workers have heard of what was let go, or had time to."""
-        await self.caps.settle()
-        await self.watts.settle()
-
-    def cancel(self) -> None:
-        """The scheduler closes: nothing of ours goes on."""
-        self.caps.cancel()
-        self.watts.cancel()
 
     @property
     def _withheld(self) -> int:
@@ -226,6 +199,7 @@ class PowerLevers:
         return len(indices.nodes) - len(indices.idle) - of_jobs
 
     def _hold_more(self, free: list[str], wanted: int) -> None:
+        """Of the free nodes; the story hears once if there are too few."""
         refused = []
         for name in sorted(free, key=self._backlog):
             if len(self._held) == wanted:
@@ -237,18 +211,15 @@ class PowerLevers:
             else:
                 self._refusing.add(name)
                 refused.append(f"node {name}: {refusal}")
-        self._tell_if_short(refused, wanted)
-
-    def _refusal(self, name: str) -> str | None:
-        return self._holds.refusal(self._context.nodes.workers(name))
-
-    def _tell_if_short(self, refused: list[str], wanted: int) -> None:
         is_short = refused and len(self._held) < wanted
         why = "; ".join(refused[:_NAMED])
         short = f"{len(self._held)} of {count_nodes(wanted)}: {why}" if is_short else ""
         if short and short != self._short:
             self._context.tell("hold-refused", short)
         self._short = short
+
+    def _refusal(self, name: str) -> str | None:
+        return self._holds.refusal(self._context.nodes.workers(name))
 
     def _needed(self) -> set[str]:
         """Held nodes that must work: one for each task that nobody else may run."""
@@ -260,11 +231,6 @@ class PowerLevers:
                 needed.add(name)
                 self._context.tell("hold-ends", f"node {name} works: nobody else may run {key!r}")
         return needed
-
-    def _let_work(self, name: str) -> None:
-        del self._held[name]
-        for address in self._context.nodes.workers(name):
-            self._holds.release(address, WHY)
 
     def _works(self, name: str) -> bool:
         """Whether a worker of a held node works all the same: for a shuffle, because it has just come, or

@@ -33,17 +33,21 @@ class NodeUse(NamedTuple):
         return min(self.running / self.threads, 1.0) if self.threads else 0.0
 
 
-class NodePart(NamedTuple):
-    """Power of one node, with the half-width of its 95 % interval; and what it draws when nothing runs."""
+class NodeReading(NamedTuple):
+    """Power of one node, as far as it can be trusted, with the half-width of its 95 % interval."""
 
     watts: float
     uncertainty: float
-    idle: float
+    source: Source
+    #: whether the error is chance, another one for each sensor; those of models are alike everywhere
+    is_chance: bool
+    #: why the sensor is not trusted and these watts are the model's, if so
+    doubt: str = ""
 
 
 _LATELY = 3.0  # seconds
 
-_NOTHING = NodePart(0.0, 0.0, 0.0)
+_NOTHING = NodeReading(0.0, 0.0, "modelled", False)
 
 
 class SensorReading(NamedTuple):
@@ -52,14 +56,12 @@ class SensorReading(NamedTuple):
     #: another one with each new reading
     number: Any
     watts: float
-    source: Source
     #: how busy the machine was, 0 to 1; its power should show that
     load: float
-    parts: Mapping[str, NodePart]
+    #: of each node that it speaks of
+    parts: Mapping[str, NodeReading]
     #: why it cannot even be read
     problem: str = ""
-    #: whether its error is chance, another one for each sensor; those of models are alike everywhere
-    is_chance: bool = False
     #: whether this machine is one node whose power can be capped
     can_cap: bool = False
 
@@ -85,6 +87,7 @@ class WorkerMeter:
 
     def __init__(self, interval: float, measured: Sequence[tuple[float, float]] = ()) -> None:
         self.interval = interval
+        self.measured = list(measured)
         self._model = calibrate(measured) if measured else None
 
     def look(
@@ -100,7 +103,7 @@ class WorkerMeter:
                 told = Heartbeat.read(worker.said)
             except InputError as error:
                 part = {nodes.node_of(address): _NOTHING}
-                found[address] = SensorReading(worker.heard, 0.0, "modelled", 0.0, part, str(error))
+                found[address] = SensorReading(worker.heard, 0.0, 0.0, part, str(error))
             else:
                 machines.setdefault(told.host, {})[address] = told
         for host, there in machines.items():
@@ -123,33 +126,24 @@ def _machine(told: Mapping[str, Heartbeat], workers: Mapping[str, WorkerUse], no
         key=lambda address: (SOURCES.index(told[address].source), -looked[address]),
     )
     one = told[best]
-    parts: dict[str, NodePart] = {}
+    whole = NodeReading(one.watts, one.uncertainty, one.source, one.source == "measured")
     names = {nodes.node_of(address) for address in told}
     if len(names) == 1:
-        parts[names.pop()] = NodePart(one.watts, one.uncertainty, one.idle)
+        parts = {names.pop(): whole}
     else:
         alike = {
             address: said._replace(watts=one.watts, uncertainty=one.uncertainty, idle=one.idle)
             for address, said in told.items()
         }
+        parts = dict.fromkeys(names, whole._replace(watts=0.0, uncertainty=0.0))
         for address, (watts, uncertainty) in of_each(alike).items():
             name = nodes.node_of(address)
-            before = parts.get(name, _NOTHING)
-            parts[name] = NodePart(
-                before.watts + watts,
-                before.uncertainty + uncertainty,
-                before.idle + one.idle / len(told),
+            so_far = parts[name]
+            parts[name] = so_far._replace(
+                watts=so_far.watts + watts, uncertainty=so_far.uncertainty + uncertainty
             )
-    number = (one.pid, one.sequence)
-    return SensorReading(
-        number,
-        one.watts,
-        one.source,
-        one.use,
-        parts,
-        is_chance=one.source == "measured",
-        can_cap=len(parts) == 1 and any(said.cap is not None for said in told.values()),
-    )
+    can_cap = len(parts) == 1 and any(said.cap is not None for said in told.values())
+    return SensorReading((one.pid, one.sequence), one.watts, one.use, parts, can_cap=can_cap)
 
 
 Fault = Literal["freeze", "zero"]
@@ -218,5 +212,15 @@ class SimulatedMeter:
             watts = 0.0
         elif fault == "freeze" and name in self._sensed:
             watts = self._sensed[name].watts
-        part = NodePart(watts, _TWO_SIDED * self.noise * watts, use.workers * self.idle)
-        return SensorReading(self._number, watts, "modelled", use.load, {name: part}, is_chance=True)
+        part = NodeReading(watts, _TWO_SIDED * self.noise * watts, "modelled", True)
+        return SensorReading(self._number, watts, use.load, {name: part})
+
+
+def meter_of(settings: Mapping[str, Any]) -> WorkerMeter | SimulatedMeter:
+    """The one that the settings ask for; ``power-model`` is what somebody measured to calibrate the model."""
+    kind, interval, model = settings["power-meter"], settings["power-interval"], settings["power-model"]
+    if kind == "simulated":
+        return SimulatedMeter(interval=interval)
+    if isinstance(kind, Mapping):
+        return SimulatedMeter(interval=interval, **kind["simulated"])
+    return WorkerMeter(interval, [] if model is None else [(0.0, model["idle"]), (1.0, model["busy"])])

@@ -1,16 +1,18 @@
 """Readings and occupancy, put together: what each node draws, what a job's node does, and what all do."""
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping
-from math import isfinite, sqrt
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from math import ceil, isfinite, sqrt
+from operator import add
+from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.model.node import Nodes
+from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.power import SOURCES, PowerRange, Source
+from dask_hpc.model.snapshot import Running
 from dask_hpc.model.units import show_duration
 from dask_hpc.power.model import PowerModel
-from dask_hpc.power.scheduler.meters import Meter, NodeUse, SensorReading
+from dask_hpc.power.scheduler.meters import Meter, NodeReading, NodeUse, SensorReading
 from dask_hpc.power.worker.plugin import KEY
 
 WINDOW = 30.0  # seconds that tell what is to be expected
@@ -19,18 +21,6 @@ _SETTLED = 3  # looks
 _ENOUGH = 3  # samples
 _LEARN = 0.2  # weight of a new sample of a level
 _MOST_KEPT = 512  # samples of a job's whole life
-
-
-class NodeReading(NamedTuple):
-    """Power of one node as far as it can be trusted."""
-
-    watts: float
-    uncertainty: float
-    source: Source
-    #: whether the error is chance; those of models are alike everywhere
-    is_chance: bool
-    #: why the sensor is not trusted and these watts are the model's, if so
-    doubt: str = ""
 
 
 def quantiles(values: Iterable[float]) -> PowerRange:
@@ -132,8 +122,9 @@ class Levels:
 
     def __init__(self) -> None:
         self._nodes: dict[str, _NodeLevel] = {}
-        self._active = LevelWindow()
-        self._outside = LevelWindow()
+        #: of a node that works for anybody, and of one that works outside of jobs
+        self.active = LevelWindow()
+        self.outside = LevelWindow()
         self.jobs: dict[str, JobLevel] = {}
         #: the most that any node was seen to draw
         self.highest = 0.0
@@ -143,12 +134,11 @@ class Levels:
         now: float,
         readings: Mapping[str, NodeReading],
         uses: Mapping[str, NodeUse],
-        jobs: Mapping[str, tuple[str, ...]],
-        given_up: Container[str] = (),
+        jobs: Collection[Running],
     ) -> None:
-        """One look: what each node draws, how it is used, and who holds which nodes. Those that jobs are
-        giving up say nothing of them any more: they idle one by one."""
-        held = {name for nodes in jobs.values() for name in nodes}
+        """One look: what each node draws, how it is used, and the jobs that run. Nodes that they are giving
+        up say nothing of them any more: they idle one by one."""
+        held = {name for job in jobs for name in job.nodes}
         busy, outside = [], []
         for name, reading in readings.items():
             if reading.doubt:
@@ -159,18 +149,18 @@ class Levels:
                 busy.append(reading.watts)
                 if name not in held:
                     outside.append(reading.watts)
-        for window, found in ((self._active, busy), (self._outside, outside)):
+        for window, found in ((self.active, busy), (self.outside, outside)):
             for watts in quantiles(found) if found else ():  # however many nodes there are
                 window.add(now, watts)
         for name in self._nodes.keys() - readings.keys():
             del self._nodes[name]
-        for job, holds in jobs.items():
-            nodes = tuple(name for name in holds if name not in given_up)
+        for job in jobs:
+            nodes = job.nodes[: job.target]
             there = [readings[name] for name in nodes if name in readings]
             if there:
                 watts = sum(one.watts for one in there) / len(there)
                 doubt = sum(one.uncertainty for one in there if one.doubt) / len(there)
-                self.jobs.setdefault(job, JobLevel()).add(now, nodes, watts, doubt)
+                self.jobs.setdefault(job.job.id, JobLevel()).add(now, nodes, watts, doubt)
 
     def idle(self, name: str, model: PowerModel) -> float:
         """Watts of the node when nothing runs there: as seen, else by the model."""
@@ -183,16 +173,6 @@ class Levels:
         level = self._nodes.get(name)
         full = level.full if level is not None and level.full is not None else max(model.busy, idle)
         return idle + (full - idle) * load
-
-    @property
-    def active(self) -> PowerRange | None:
-        """Of a node that works for anybody."""
-        return self._active.range
-
-    @property
-    def outside(self) -> PowerRange | None:
-        """Of a node that works outside of jobs."""
-        return self._outside.range
 
 
 MOST = 50_000.0  # watts of one machine that are believed; the largest nodes one can buy draw about 15,000
@@ -259,11 +239,11 @@ def _impossible(watts: float) -> str:
 
 
 class TrustedSensors:
-    """Which sensor speaks of which node, and whether it is trusted. ``tell`` adds to the story: once when a
-    sensor is in doubt, and once when it is trusted again."""
+    """Which sensor speaks of which node, and whether it is trusted. The story hears once when a sensor is in
+    doubt, and once when it is trusted again."""
 
-    def __init__(self, tell: Callable[[str, str], None]) -> None:
-        self._tell = tell
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._trust: dict[str, Trust] = {}
         #: the sensor that speaks of a node, and spoke of it last if it does no more
         self._sensor_of: dict[str, str] = {}
@@ -274,25 +254,22 @@ class TrustedSensors:
         """Why the sensor of each of these nodes is in doubt; empty of one that is trusted."""
         for sensor, one in sensed.items():
             self._sensor_of |= dict.fromkeys(one.parts, sensor)
-        here = {name: self._sensor_of.get(name, f"node {name}") for name in nodes}
-        for name in self._sensor_of.keys() - here.keys():
-            del self._sensor_of[name]
-        for sensor in self._trust.keys() - set(here.values()):
-            del self._trust[sensor]
-        for sensor in dict.fromkeys(here.values()):
-            trust = self._trust.setdefault(sensor, Trust(now))
+        here = self._sensor_of = {name: self._sensor_of.get(name, f"node {name}") for name in nodes}
+        sensors = dict.fromkeys(here.values())
+        self._trust = {sensor: self._trust.get(sensor) or Trust(now) for sensor in sensors}
+        for sensor, trust in self._trust.items():
             before = trust.doubt
             trust.look(now, sensed.get(sensor), interval)
             if bool(before) != bool(trust.doubt):
-                self._tell_of([name for name in here if here[name] == sensor], before, trust.doubt)
+                there = [name for name in here if here[name] == sensor]
+                where = f"node{'s' if len(there) > 1 else ''} {', '.join(there)}"
+                if trust.doubt:
+                    words = f"{where}: {trust.doubt}; the model stands in for it"
+                    self._context.tell("power-doubt", words)
+                else:
+                    words = f"{where}: the sensor is trusted again; before: {before}"
+                    self._context.tell("power-trust", words)
         return {name: self._trust[sensor].doubt for name, sensor in here.items()}
-
-    def _tell_of(self, nodes: list[str], before: str, doubt: str) -> None:
-        where = f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes)}"
-        if doubt:
-            self._tell("power-doubt", f"{where}: {doubt}; the model stands in for it")
-        else:
-            self._tell("power-trust", f"{where}: the sensor is trusted again; before: {before}")
 
 
 _REPLACED_DOUBT = 0.25  # of the watts that stand in for a sensor, at least
@@ -300,44 +277,42 @@ _NAMED = 3  # nodes in doubt that are named
 
 
 class Sight:
-    """Of one cluster through one meter. ``look`` once in an interval; all else may be asked at any time."""
+    """What is seen through a meter."""
 
-    def __init__(self, scheduler: Any, nodes: Nodes, meter: Meter, tell: Callable[[str, str], None]) -> None:
-        self._scheduler = scheduler
-        self._nodes = nodes
+    def __init__(self, context: Context, meter: Meter) -> None:
+        self._context = context
         self.meter = meter
         self.levels = Levels()
-        self._trust = TrustedSensors(tell)
+        self._trust = TrustedSensors(context)
         #: the threads that workers came with: they may be given fewer
         self._threads: dict[str, int] = {}
         self._seen: dict[str, NodeReading] = {}
         #: whether the power of each node can be capped
         self.can_cap = False
 
-    def look(self, now: float, jobs: Mapping[str, tuple[str, ...]], given_up: Container[str] = ()) -> None:
-        """Read all sensors, and learn what nodes draw, and jobs: by id, with the nodes they hold; of these,
-        the ones that they are giving up."""
-        workers = {one.address: one for one in compat.worker_uses(self._scheduler, KEY)}
+    def look(self, now: float) -> None:
+        """Read all sensors, and learn what nodes draw, and jobs."""
+        context = self._context
+        workers = self._workers()
         uses = self._by_node(workers)
-        sensed = self.meter.look(now, workers, self._nodes, uses)
-        interval = max(self.meter.interval, compat.heartbeat_seconds(self._scheduler))
+        sensed = self.meter.look(now, workers, context.nodes, uses)
+        interval = max(self.meter.interval, compat.heartbeat_seconds(context.scheduler))
         doubts = self._trust.look(now, sensed, uses, interval)
         self.can_cap = 0 < sum(one.can_cap for one in sensed.values()) == len(uses)
-        self._seen = {}
-        for sensor in sensed.values():
-            for name, part in sensor.parts.items():
-                if name in uses and not doubts[name]:
-                    self._seen[name] = NodeReading(
-                        part.watts, part.uncertainty, sensor.source, sensor.is_chance
-                    )
+        self._seen = {
+            name: part
+            for sensor in sensed.values()
+            for name, part in sensor.parts.items()
+            if name in uses and not doubts[name]
+        }
         for name, use in uses.items():
             if name not in self._seen and doubts[name]:
                 self._seen[name] = self._modelled(name, use, doubts[name])
-        self.levels.add(now, self._seen, uses, jobs, given_up)
+        self.levels.add(now, self._seen, uses, context.indices.running.values())
 
     def uses(self) -> dict[str, NodeUse]:
         """How each node is used now."""
-        return self._by_node({one.address: one for one in compat.worker_uses(self._scheduler, KEY)})
+        return self._by_node(self._workers())
 
     def readings(self, uses: Mapping[str, NodeUse]) -> dict[str, NodeReading]:
         """What each node draws: by the last look, else by the model."""
@@ -350,12 +325,11 @@ class Sight:
 
     def active(self, uses: Mapping[str, NodeUse]) -> PowerRange:
         """Of a node on which something runs: as seen, else between idle and full by the model."""
-        seen = self.levels.active
-        if seen is not None:
+        if seen := self.levels.active.range:
             return seen
-        models = {name: self.meter.model(use) for name, use in uses.items()}
-        most = [self.levels.expected(name, 1.0, model) for name, model in models.items()]
-        return PowerRange(min(self.idle(uses), max(most, default=0.0)), max(most, default=0.0))
+        full = (self.levels.expected(name, 1.0, self.meter.model(use)) for name, use in uses.items())
+        most = max(full, default=0.0)
+        return PowerRange(min(self.idle(uses), most), most)
 
     def _modelled(self, name: str, use: NodeUse, doubt: str = "") -> NodeReading:
         model = self.meter.model(use)
@@ -363,22 +337,48 @@ class Sight:
         uncertainty = max(model.uncertainty(use.load), _REPLACED_DOUBT * watts)
         return NodeReading(watts, uncertainty, "modelled", False, doubt)
 
+    def _workers(self) -> dict[str, compat.WorkerUse]:
+        return {one.address: one for one in compat.worker_uses(self._context.scheduler, KEY)}
+
     def _by_node(self, workers: Mapping[str, compat.WorkerUse]) -> dict[str, NodeUse]:
-        for address in self._threads.keys() - workers.keys():
-            del self._threads[address]
-        found = {name: NodeUse(0, 0, 0) for name in self._nodes}
+        before, self._threads = self._threads, {}
+        found = {name: NodeUse(0, 0, 0) for name in self._context.nodes}
         for address, worker in workers.items():
-            name = self._nodes.node_of(address)
-            threads = self._threads[address] = max(worker.threads, self._threads.get(address, 0))
+            name = self._context.nodes.node_of(address)
+            threads = self._threads[address] = max(worker.threads, before.get(address, 0))
             if name in found:
-                before = found[name]
-                found[name] = NodeUse(
-                    before.running + worker.running,
-                    before.threads + threads,
-                    before.workers + 1,
-                    before.tasks + worker.tasks,
-                )
+                used = (worker.running, threads, 1, worker.tasks)
+                found[name] = NodeUse(*map(add, found[name], used))
         return found
+
+
+_SAMPLE = 100  # tasks that stand for all of those that are queued, or on one worker
+_LOOK = 2000  # tasks that wait for a worker that are looked through
+
+
+def outside_nodes(context: Context, uses: Mapping[str, NodeUse]) -> tuple[int, int]:
+    """How many nodes that no job holds work now, and how many could, with the tasks there are."""
+    scheduler = context.scheduler
+
+    def is_outside(task: Any) -> bool:
+        job = context.owner.get(task.key)
+        return job is None or job.state == "done"
+
+    def share(number: int, counted: list[bool]) -> int:
+        """How many of so many tasks count, by what a sample of them says."""
+        return ceil(number * sum(counted) / len(counted)) if counted else 0
+
+    held = context.holders()
+    free = [use for name, use in uses.items() if name not in held]
+    there = (compat.given(scheduler, w, _SAMPLE) for name in held for w in context.nodes.workers(name))
+    tasks = sum(use.tasks for use in free)
+    for number, sample in (compat.queued(scheduler, _SAMPLE), *there):
+        tasks += share(number, [is_outside(task) for task in sample])
+    number, sample = compat.waiting_for_workers(scheduler, _LOOK)
+    tasks += share(number, [is_outside(task) and not any(compat.is_restricted(task)) for task in sample])
+    working = sum(use.running > 0 for use in free)
+    threads = sum(use.threads for use in uses.values()) / len(uses) if uses else 1
+    return working, max(working, min(len(uses), ceil(tasks / max(threads, 1))))
 
 
 def total(readings: Mapping[str, NodeReading]) -> tuple[float, float, Source]:
