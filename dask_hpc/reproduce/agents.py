@@ -96,8 +96,8 @@ def _scaling_row(seed: int) -> dict[str, float]:
     for where, service in (("full", _FULL), ("free", replace(_FULL, fabric=float("inf")))):
         for name, how in _FINDERS.items():
             one = simulate_commits([replace(still, **how)], service, seed=seed)
-            row[f"{where}: {name}"] = one.ended("heat") - 300 * 1.0
-            row[f"{where}: changes {name}"] = len(one.log.agents) - 2.0  # not the first, not the last
+            row[f"{where}: {name}"] = one.ended["heat"] - 300 * 1.0
+            row[f"{where}: changes {name}"] = len(one.seated) - 2.0  # not the first, not the last
     return row
 
 
@@ -190,14 +190,14 @@ def _failures() -> list[Claim]:
     slow, fast, fails = 7.0, 0.7, 95.0
     period = app.interval + slow
     calm = CommitService(costs=costs, store=SiteStore(bandwidth=app.nbytes / slow))
-    lasts = simulate_commits([app], calm).ended("a")
+    lasts = simulate_commits([app], calm).ended["a"]
     claims = []
     waits = "; probes come between commits only, so that each wait is longer by up to one of them"
     for how, repair, equation, why in (
         ("after three waits", 160.0, "6.13", waits), ("never", float("inf"), "6.14", ""),
     ):  # fmt: skip
         found = simulate_commits([app], replace(calm, failures=((fails, "n1"),), repair=repair))
-        ends = found.ended("a")
+        ends = found.ended["a"]
         elapsed = ends - fails if repair == float("inf") else 3 * costs.retry_wait
         published = costs.probe + costs.change + elapsed * (slow - fast) / period
         claims.append(
@@ -218,7 +218,7 @@ def _other() -> list[Claim]:
     flushing = SiteStore(bandwidth=1.0, flush_every=1, compression=Compression(2.0, rate=1.0, above=0.0))
     slow = replace(short, interval=10.0)
     plain, packed = (
-        simulate_commits([slow], replace(service, store=store)).ended("a")
+        simulate_commits([slow], replace(service, store=store)).ended["a"]
         for store in (SiteStore(), flushing)
     )
     said = "no number is printed"
@@ -241,7 +241,7 @@ def _changing(nodes: int, agents: int) -> float:
     """Seconds until so many new agents are ready for an application of so many nodes."""
     app = App("a", nodes=nodes, nbytes=1e6, interval=1.0, commits=1, agents=agents)
     found = simulate_commits([app], CommitService(nodes=2, costs=Costs(launch=1.0, connect=0.1)))
-    return found.log.probes[0][2]
+    return found.probes[0][2]
 
 
 def _scaling_beside(columns: dict[str, np.ndarray]) -> list[Figure]:
@@ -367,7 +367,7 @@ def _growing(seed: int) -> dict[str, float]:
     pooled = simulate_commits(apps, replace(service, pool=pool), seed=seed, horizon=420.0)
     row["pool: nodes"] = float(pooled.nodes_at(420.0))
     for name, one in (("given", found), ("pool", pooled)):
-        row[f"{name}: stall"] = sum(seen.stall for seen in one.log.commits)
+        row[f"{name}: stall"] = sum(seen.stall for seen in one.made)
     return row
 
 

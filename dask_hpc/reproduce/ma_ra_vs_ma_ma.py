@@ -113,8 +113,8 @@ def _one_seed(seed: int) -> dict[str, float]:
             row[f"{name} {size} first"] = found.of("job")[_WHEN[0]].stall
             row[f"{name} {size} second"] = found.of("job")[_WHEN[0] + 1].stall
             row[f"{name} {size} before"] = sum(seen.stall for seen in found.of("job")[: _WHEN[0]])
-            row[f"{name} {size} resize"] = found.log.probes[1][2]
-            row[f"{name} {size} all"] = sum(seen.stall for seen in found.log.commits)
+            row[f"{name} {size} resize"] = found.probes[1][2]
+            row[f"{name} {size} all"] = sum(seen.stall for seen in found.made)
         reading = replace(_SERVICE, costs=replace(_COSTS, turn=1e-5, noise=0.0))
         piped = list(_play(how, seed, service=reading, pipelined=True).of("job"))
         row |= {f"{name} piped {seen.number}": seen.stall for seen in piped}

@@ -313,7 +313,7 @@ class Commits:
         if missing:
             problem = f"{_NO_COPY}: {len(missing)} of {len(keys)} blocks{why and ': ' + why}"
             if not is_direct:
-                series.no_copy(problem, took)
+                series.no_copy(problem)
             return problem
         series.copied()
         series.has(version, PARTNER)

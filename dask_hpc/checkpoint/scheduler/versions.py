@@ -16,7 +16,7 @@ from dask_hpc.checkpoint.store.manifest import Manifest
 from dask_hpc.checkpoint.store.versions import Commit
 from dask_hpc.checkpoint.worker.rescue import may_be_stored
 from dask_hpc.model.errors import one_line
-from dask_hpc.strategies.checkpoint.agent_rule import LONGEST_WAIT, Direct, failed, pays
+from dask_hpc.strategies.checkpoint.agent_rule import LONGEST_WAIT, Direct, failed
 from dask_hpc.strategies.checkpoint.when import Every
 
 COMING, NEWEST, WRITING = "coming", "newest", "writing"
@@ -117,7 +117,7 @@ class Series:
         #: and what that cost
         self._direct: Direct | None = None
         self.why_direct = ""
-        self._tried_at = self._probe = 0.0
+        self._tried_at = 0.0
         #: why copies are not on disk
         self.disk_problem = ""
 
@@ -184,17 +184,17 @@ class Series:
             return False
         if (now := monotonic()) < known.again_at:
             return True
-        is_worth_it = pays(self._probe, 0.0, costs.cost(STORE), costs.cost(PARTNER), inf)
+        is_worth_it = costs.cost(STORE) > costs.cost(PARTNER)
         return not is_worth_it and now < self._tried_at + LONGEST_WAIT
 
-    def no_copy(self, why: str, seconds: float) -> None:
+    def no_copy(self, why: str) -> None:
         """A try was in vain."""
         if STORE not in self.levels:
             return
         if self._direct is None:
             what = "versions go to the store directly until it pays to try agents again"
             self._context.tell("direct", one_line(f"{self.name}: {why}; {what}"))
-        self._tried_at, self._probe, self.why_direct = monotonic(), seconds, why
+        self._tried_at, self.why_direct = monotonic(), why
         self._direct = failed(self._direct, self._tried_at)
 
     def room_comes(self) -> None:

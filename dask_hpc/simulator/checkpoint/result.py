@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -52,17 +52,21 @@ class Traffic:
     wasted: float = 0.0
 
 
-@dataclass(slots=True)
-class Log:
-    """All of it, in the order of time."""
+_COLUMNS = ("app", "number", "begin", "end", "stall", "transfer", "nodes", "nbytes", "agents", "is_first",
+            "how", "spilled", "has_failed")  # fmt: skip
 
-    commits: list[Committed] = field(default_factory=list)
+
+@dataclass
+class CommitResult:
+    """One run, all in the order of time."""
+
+    made: list[Committed] = field(default_factory=list)
     #: from when on an application had its agents on these nodes
-    agents: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
-    #: probes: when, who, seconds, and whether anything changed
+    seated: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
+    #: when, who, seconds, and whether anything changed
     probes: list[tuple[float, str, float, bool]] = field(default_factory=list)
     #: how many nodes there were for agents, and why that changed
-    nodes: list[tuple[float, int, str]] = field(default_factory=list)
+    pool: list[tuple[float, int, str]] = field(default_factory=list)
     #: number of the newest commit in the store, by application
     stored: dict[str, int] = field(default_factory=dict)
     #: when which commit of whom had been flushed
@@ -71,82 +75,55 @@ class Log:
     ended: dict[str, float] = field(default_factory=dict)
     traffic: Traffic = field(default_factory=Traffic)
 
+    def of(self, app: str) -> list[Committed]:
+        """One application's commits."""
+        return [one for one in self.made if one.app == app]
 
-_COLUMNS = ("app", "number", "begin", "end", "stall", "transfer", "nodes", "nbytes", "agents", "is_first",
-            "how", "spilled", "has_failed")  # fmt: skip
-_SECONDS = ("begin", "end", "stall", "transfer")
+    def agents_at(self, app: str, time: float) -> tuple[str, ...]:
+        """The node of each of its agents then."""
+        there = (nodes for since, name, nodes in reversed(self.seated) if name == app and since <= time)
+        return next(there, ())
 
-
-@dataclass(frozen=True)
-class CommitResult:
-    """One run."""
-
-    log: Log
+    def nodes_at(self, time: float) -> int:
+        """Nodes for agents then."""
+        return next(count for since, count, _ in reversed(self.pool) if since <= time)
 
     @cached_property
     def commits(self) -> pd.DataFrame:
         """One row per commit, in the order in which they began. ``stall`` is what the application stood
         still for it; ``transfer`` is how long it was on its way."""
-        rows = [[getattr(one, name) for name in _COLUMNS] for one in self.log.commits]
+        rows = [[getattr(one, name) for name in _COLUMNS] for one in self.made]
         return pd.DataFrame(rows, columns=list(_COLUMNS))
-
-    def of(self, app: str) -> list[Committed]:
-        """One application's commits."""
-        return [one for one in self.log.commits if one.app == app]
-
-    @property
-    def traffic(self) -> Traffic:
-        """Bytes, of all applications together."""
-        return self.log.traffic
-
-    def ended(self, app: str) -> float:
-        """When it was through."""
-        return self.log.ended[app]
-
-    def agents_at(self, app: str, time: float) -> tuple[str, ...]:
-        """The node of each of its agents then."""
-        found: tuple[str, ...] = ()
-        for since, name, nodes in self.log.agents:
-            if name == app and since <= time:
-                found = nodes
-        return found
-
-    def nodes_at(self, time: float) -> int:
-        """Nodes for agents then."""
-        return next(count for since, count, _ in reversed(self.log.nodes) if since <= time)
 
     @cached_property
     def agents(self) -> pd.DataFrame:
         """From which time on which application had how many agents, on how many nodes."""
-        rows = [(time, app, len(nodes), len(set(nodes))) for time, app, nodes in self.log.agents]
+        rows = [(time, app, len(nodes), len(set(nodes))) for time, app, nodes in self.seated]
         return pd.DataFrame(rows, columns=["time", "app", "agents", "nodes"])
 
     @cached_property
     def dataset(self) -> xr.Dataset:
         """All of it: ``commit``s, ``change``s of agents, and ``pool_time``s from which on there were so many
         nodes for agents."""
-        table = self.commits
-        columns: dict[str, Any] = {
-            name: ("commit", table[name].to_numpy(dtype="U" if name in ("app", "how") else None))
-            for name in _COLUMNS
-            if name != "number"
+        columns = {
+            name: ("commit", column.to_numpy(dtype="U" if name in ("app", "how") else None))
+            for name, column in self.commits.items()
         }
         agents = self.agents
         dataset = xr.Dataset(
-            {
-                **columns,
+            columns
+            | {
                 "agents_app": ("change", agents["app"].to_numpy(dtype="U")),
                 "agents_there": ("change", agents["agents"].to_numpy()),
-                "pool_nodes": ("pool_time", np.array([count for _, count, _ in self.log.nodes])),
+                "pool_nodes": ("pool_time", np.array([count for _, count, _ in self.pool])),
             },
             coords={
-                "number": ("commit", table["number"].to_numpy()),
                 "change": agents["time"].to_numpy(),
-                "pool_time": np.array([time for time, _, _ in self.log.nodes]),
+                "pool_time": np.array([time for time, _, _ in self.pool]),
             },
             attrs={f"bytes_{name}": getattr(self.traffic, name) for name in Traffic.__slots__},
-        )
-        for name in (*_SECONDS, "change", "pool_time"):
+        ).set_coords("number")
+        for name in ("begin", "end", "stall", "transfer", "change", "pool_time"):
             dataset[name].attrs["units"] = "s"
         dataset["nbytes"].attrs["units"] = "B"
         return dataset

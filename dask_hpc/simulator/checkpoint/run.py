@@ -3,13 +3,15 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from math import inf
 from typing import Literal
 
 from dask_hpc.model.checkpoint import ItemAgents
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.simulator.checkpoint.result import CommitResult, Committed
-from dask_hpc.simulator.checkpoint.world import CommitService, Sending, Version, World, flush
+from dask_hpc.simulator.checkpoint.world import CommitService, Version, World
 from dask_hpc.simulator.network import Process, Signal
 from dask_hpc.strategies.checkpoint.agent_count import break_even
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
@@ -82,7 +84,8 @@ class AppLife:
         self._revision = -1
         self._is_first = True
         self._since_resize = 0
-        self._versions: list[Version] = []
+        #: commits that are with agents, or on their way there
+        self.versions: list[Version] = []
         #: an asynchronous commit that is under way
         self._pending: tuple[Signal, Committed] | None = None
         self._next_probe = inf
@@ -115,19 +118,10 @@ class AppLife:
                 yield from self._resize(resizes[number])
             yield from self._perhaps_probe(number)
         yield from self._finish_pending()
-        self._end()
-
-    def lost(self, node: str) -> None:
-        """A node of the agents' is gone."""
-        for version in self._versions:
-            version.lost(node)
-
-    def _end(self) -> None:
-        world = self._world
         world.log.ended[self.app.name] = world.now
         world.live -= 1
         self._seat(())
-        for version in list(self._versions):
+        for version in list(self.versions):
             self._supersede(version)
 
     # commits
@@ -138,8 +132,8 @@ class AppLife:
         seen = Committed(
             app.name, number, world.now, self._nodes, self._nbytes, len(self._agents), self._is_first
         )
-        world.log.commits.append(seen)
-        if any(app.name not in world.fleet.seats[node].agents for node in self._agents):
+        world.log.made.append(seen)
+        if any(app.name not in world.seats[node].agents for node in self._agents):
             yield costs.give_up  # they do not answer
             self._lose_agents()
             seen.agents = 0
@@ -164,55 +158,55 @@ class AppLife:
         seen.stall += self._world.now - since
 
     def _send(self, seen: Committed) -> Process:
-        world, app = self._world, self.app
+        world, app, parts = self._world, self.app, self._parts
         since = world.now
-        sending = Sending(world, seen, self._agents[: self._parts], self._parts, self._parts // self._nodes)
+        version = Version(world, seen, self._agents[:parts], parts, parts // self._nodes)
         if self._agents:
-            self._versions.append(sending.version)
-            yield from sending.to_agents(app.reads(self._since_resize) if app.reads else 1)
-            if sending.version.is_broken:
+            self.versions.append(version)
+            yield from version.to_agents(app.reads(self._since_resize) if app.reads else 1)
+            if version.is_broken:
                 seen.has_failed = True
                 world.log.traffic.wasted += seen.nbytes / self._parts * len(seen.parts)
-                self._supersede(sending.version)
+                self._supersede(version)
                 self._lose_agents()
         if not self._agents:
             seen.how = "direct"
             seen.parts.clear()
-            yield from sending.past_agents()
+            yield from version.past_agents()
             world.log.stored[app.name] = seen.number
             self._direct = world.now - since
         seen.end, seen.transfer = world.now, world.now - since
         if seen.how == "agents":
-            self._arrived(seen, sending.version)
+            self._arrived(seen, version)
 
     def _arrived(self, seen: Committed, version: Version) -> None:
         world = self._world
         for node in set(self._agents):
-            world.fleet.seats[node].heard.append((world.now, self.app.name, 0.0))
+            world.seats[node].heard.append((world.now, self.app.name, 0.0))
         if not seen.is_first:  # that one says nothing of those to come
             self._heard = self._to_agents = seen.transfer
         self._is_first = False
-        for older in [one for one in self._versions if one is not version]:
+        for older in [one for one in self.versions if one is not version]:
             self._supersede(older)
+
+        def flushed() -> None:
+            version.is_flushing = False
+            if version.is_superseded:
+                self._supersede(version)
+
         every = world.service.store.flush_every
         if every and seen.number % every == 0:
             version.is_flushing = True
-            over = world.clock.start(flush(world, version, self.app.name, seen.number, seen.nbytes))
-            over.then(lambda: self._flushed(version))
-
-    def _flushed(self, version: Version) -> None:
-        version.is_flushing = False
-        if version.is_superseded:
-            self._supersede(version)
+            world.clock.start(version.flush()).then(flushed)
 
     def _supersede(self, version: Version) -> None:
         """A newer one is complete: its memory is free, unless it is just being written."""
         version.is_superseded = True
-        if version.is_flushing or version not in self._versions:
+        if version.is_flushing or version not in self.versions:
             return
-        self._versions.remove(version)
-        for node, nbytes in version.parts.items():
-            seat = self._world.fleet.seats[node]
+        self.versions.remove(version)
+        for node, nbytes in version.kept.items():
+            seat = self._world.seats[node]
             seat.used = max(0.0, seat.used - nbytes)
             if not seat.used and not seat.agents:
                 seat.idle_since = self._world.now
@@ -226,13 +220,16 @@ class AppLife:
         return self._nodes * (self.app.processes if self.app.way == "mr" else 1)
 
     def _begin(self) -> Process:
-        for node in range(self._nodes):
-            self._world.network.links["app", self.app.name, node] = self._world.service.link
+        self._has_links()
         yield from self._change(self._place(self._item.agents))
 
+    def _has_links(self) -> None:
+        links = (("app", self.app.name, node) for node in range(self._nodes))
+        self._world.network.links |= dict.fromkeys(links, self._world.service.link)
+
     def _place(self, count: int) -> tuple[str, ...]:
-        app, world = self.app, self._world
-        views = world.fleet.views_of_promises(world.now, without=app.name)
+        app = self.app
+        views = self._world.views(without=app.name)
         if app.allowed:
             views = [view for view in views if view.name in app.allowed]
         return tuple(app.rule.slots(count, views, self._needed(count), ()))
@@ -243,11 +240,8 @@ class AppLife:
         return 2 * min(self._nbytes / max(1, count), self._world.service.buffer)
 
     def _seat(self, nodes: tuple[str, ...]) -> None:
-        world = self._world
         self._agents = nodes
-        world.fleet.seat_agents(self.app.name, nodes, self._needed(len(nodes)), world.now)
-        world.log.agents.append((world.now, self.app.name, nodes))
-        world.settle()
+        self._world.seat_agents(self.app.name, nodes, self._needed(len(nodes)))
 
     def _lose_agents(self) -> None:
         self._seat(())
@@ -259,7 +253,7 @@ class AppLife:
         since = self._last_probe = world.now
         new = Counter(nodes) - Counter(self._agents)
         seconds = self._changing(new.total(), len(nodes)) if nodes else world.service.costs.probe
-        self._revision = world.fleet.revision
+        self._revision = world.revision
         self._seat(nodes)
         self._is_first = True
         self._heard = None
@@ -276,26 +270,27 @@ class AppLife:
         return seconds
 
     def _resize(self, resize: SizeChange) -> Process:
-        app, world = self.app, self._world
         self._nodes, self._nbytes = resize.nodes, resize.nbytes
         self._since_resize = 0
-        for node in range(self._nodes):
-            world.network.links["app", app.name, node] = world.service.link
-        self._item = app.rule.resized(self._item, self._parts)
+        self._has_links()
+        self._item = self.app.rule.resized(self._item, self._parts)
         if not self._agents:
             return
         count = self._item.agents
         nodes = self._agents if count == len(self._agents) else self._place(count) or self._agents[:count]
-        yield world.service.costs.probe
+        yield self._world.service.costs.probe
         yield from self._change(nodes)
 
     # probes
 
     def _perhaps_probe(self, number: int) -> Process:
-        world, seats = self._world, self._world.fleet.seats
+        world, seats = self._world, self._world.seats
         asked = [agents for time, agents in self._changes if time <= world.now]
         if not self._agents:
-            is_due = world.now >= self._next_probe and self._pays(number)
+            # enough commits are left to go back to agents
+            change = self._changing(self._item.agents, self._item.agents)
+            pays = self._left(number) > break_even(change, self._direct, self._to_agents)
+            is_due = world.now >= self._next_probe and pays
         else:
             is_due = bool(asked) or world.now >= self._last_probe + self.app.probe_every
             is_due = is_due or any(seats[node].is_leaving for node in self._agents)
@@ -309,12 +304,12 @@ class AppLife:
                 self._item, len(self._agents), self._heard, self._parts, self._left(number)
             )
         count, nodes = self._item.agents, self._agents
-        if count != len(self._agents) or self._revision != world.fleet.revision:
+        if count != len(self._agents) or self._revision != world.revision:
             stays = not any(seats[node].is_leaving for node in self._agents)
             # where there is no room for others, those that one has are better than none
             nodes = self._place(count) or (self._agents if stays else ())
         if Counter(nodes) == Counter(self._agents):
-            self._revision = world.fleet.revision
+            self._revision = world.revision
             self._next_probe = world.now + world.service.costs.retry_wait
             self._last_probe = world.now
             world.log.probes.append((world.now, self.app.name, world.service.costs.probe, False))
@@ -329,11 +324,6 @@ class AppLife:
         by_time = (app.start + app.until - self._world.now) / app.interval if app.interval else inf
         return min(app.commits - number, by_time)
 
-    def _pays(self, number: int) -> bool:
-        """Whether enough commits are left to go back to agents."""
-        change = self._changing(self._item.agents, self._item.agents)
-        return self._left(number) > break_even(change, self._direct, self._to_agents)
-
 
 def simulate_commits(
     apps: Sequence[App], service: CommitService, *, seed: int = 0, horizon: float = inf
@@ -346,32 +336,25 @@ def simulate_commits(
     if endless and horizon == inf:
         raise InputError(f"app {shown(endless[0])}", "never ends", "commits, until, or a horizon")
     world = World(service, seed)
-    lives = [AppLife(app, world) for app in apps]
+    clock, lives = world.clock, [AppLife(app, world) for app in apps]
     world.live = len(lives)
-    _expect(world, lives)
-    for life in lives:
-        world.clock.start(life.live())
-    if service.pool is not None:
-        world.clock.start(world.watch_pool())
-    world.clock.run(horizon)
-    return CommitResult(world.log)
-
-
-def _expect(world: World, lives: Sequence[AppLife]) -> None:
-    """What the service's description says will happen."""
-    clock, service = world.clock, world.service
 
     def fail(node: str) -> None:
-        if node in world.fleet.seats and world.fleet.seats[node].is_up:
+        if node in world.seats and world.seats[node].is_up:
             # the books first: what breaks off now asks them at once
-            for life in lives:
-                life.lost(node)
-            world.fleet.lose(node)
-            clock.at(clock.now + service.repair, lambda: world.fleet.back(node, clock.now))
+            for version in chain.from_iterable(life.versions for life in lives):
+                version.lost(node)
+            world.fail(world.seats[node])
 
     for time, count in service.joins:
-        clock.at(time, lambda count=count: world.join(count, "given"))  # type: ignore[misc]
+        clock.at(time, partial(world.join, count, "given"))
     for time, count in service.leaves:
-        clock.at(time, lambda count=count: world.give_back(count))  # type: ignore[misc]
+        clock.at(time, partial(world.give_back, count))
     for time, name in service.failures:
-        clock.at(time, lambda name=name: fail(name))  # type: ignore[misc]
+        clock.at(time, partial(fail, name))
+    for life in lives:
+        clock.start(life.live())
+    if service.pool is not None:
+        clock.start(world.watch_pool(service.pool))
+    clock.run(horizon)
+    return world.log

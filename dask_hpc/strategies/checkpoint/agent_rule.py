@@ -1,88 +1,46 @@
-"""Checkpoint agents as a policy chooses them: how many, where, and how many nodes there are for them."""
+"""Checkpoint agents as a policy chooses them: how many, where, and how many nodes there are for them.
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from math import inf
-from typing import Annotated, ClassVar, Literal
+Where (000, 7.1.2, algorithm 6): nodes are ranked by one criterion, the best few are candidates, and agents
+are dealt among them. Deviations: nodes in the failure domain of the data come last (the document's agents have
+nodes of their own); nodes that are full are left out, as it says in prose only; and a block of agents is as
+long as makes it even.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Annotated, Any, ClassVar, Literal
 
 from dask_hpc.model.checkpoint import AgentNode, GiveBack, ItemAgents, MoreNodes
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.strategies.checkpoint.agent_count import by_sign, climb
-from dask_hpc.strategies.checkpoint.agent_place import Deal, Rank, place, ranked
 
+Rank = Literal["memory", "bandwidth", "frequency", "power"]
+Deal = Literal["block", "round-robin", "fill"]
+
+#: smallest first
+_RANKS: dict[Rank, Callable[[AgentNode], float]] = {
+    "memory": lambda node: -node.free,
+    "bandwidth": lambda node: node.traffic - node.link if node.link < inf else node.traffic,
+    "frequency": lambda node: node.commits,
+    "power": lambda node: node.watts,
+}
 #: seconds before agents that did not answer are tried again, at first and at most
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
-
-
-def overhead_published(
-    probe: float, new_agents: float, elapsed: float, slow: float, fast: float, period: float
-) -> float:
-    """Seconds that a failure costs, as equations 6.13 (``elapsed``: tries times waits) and 6.14 (``elapsed``:
-    to the end of the program) have it. ``slow`` and ``fast`` are a checkpoint with and without the store."""
-    return probe + new_agents + elapsed * (slow - fast) / period
-
-
-def overhead(
-    probe: float, tries: int, elapsed: float, slow: float, fast: float, period: float, new_agents: float = 0.0
-) -> float:
-    """Seconds that a failure costs: so many tries, ``new_agents`` if the last one succeeds, and the
-    checkpoints that meanwhile took the slow way, one each ``period``."""
-    return tries * probe + new_agents + max(0.0, slow - fast) * elapsed / period
-
-
-def pays(probe: float, new_agents: float, slow: float, fast: float, commits_left: float) -> bool:
-    """Whether to try agents again: the commits that are left make up for it."""
-    gained = max(0.0, slow - fast)
-    return gained > 0 and (commits_left == inf or gained * commits_left > probe + new_agents)
 
 
 @dataclass(frozen=True, slots=True)
 class Direct:
     """What is remembered of the time without agents: the tries since, and when to try again."""
 
-    since: float
     tries: int
     again_at: float
 
 
 def failed(known: Direct | None, now: float) -> Direct:
     """No agent could be reached: everything goes to the store directly for a while, each time for longer."""
-    if known is None:
-        return Direct(now, 0, now + FIRST_WAIT)
-    tries = known.tries + 1
-    return replace(known, tries=tries, again_at=now + min(FIRST_WAIT * 2.0**tries, LONGEST_WAIT))
-
-
-def more_nodes(
-    nodes: Sequence[AgentNode],
-    *,
-    low: float = 0.8,
-    high: float = 0.9,
-    filling: float = 0.0,
-    busy: float = 0.9,
-    frequent: float = 0.0,
-) -> MoreNodes | None:
-    """Whether another node is needed. Memory comes first: from ``high`` on, if it still fills, commits will
-    fail soon, unless what is free elsewhere takes another such node's copies. ``busy`` is the share of a
-    link from which on commits wait for each other, if there are more than ``frequent`` of them a second."""
-    crowded = [node for node in nodes if node.fill > low]
-    elsewhere = sum(node.free for node in nodes if node.fill <= low)
-    for node in crowded:
-        if node.fill > high and node.filling > filling:
-            is_urgent = elsewhere < node.budget
-            return MoreNodes(1, is_urgent, f"{node.name} is {node.fill:.0%} full, and fills")
-        elsewhere -= node.budget
-    for node in nodes:
-        if node.traffic > busy * node.link and node.commits > frequent:
-            return MoreNodes(1, False, f"{node.name} uses {node.traffic / node.link:.0%} of its link")
-    return None
-
-
-def idle_nodes(nodes: Sequence[AgentNode], idle_timeout: float) -> tuple[GiveBack, ...]:
-    """Nodes that nobody used for so many seconds; one node always stays."""
-    idle = [node for node in nodes if not node.used and not node.agents and node.idle_for >= idle_timeout]
-    spare = idle[: max(0, len(nodes) - 1)]
-    return tuple(GiveBack(node.name, f"nothing was kept here for {node.idle_for:.0f} s") for node in spare)
+    tries = 0 if known is None else known.tries + 1
+    return Direct(tries, now + min(FIRST_WAIT * 2.0**tries, LONGEST_WAIT))
 
 
 def to_remove(nodes: Sequence[AgentNode], count: int) -> tuple[str, ...]:
@@ -95,18 +53,6 @@ def to_remove(nodes: Sequence[AgentNode], count: int) -> tuple[str, ...]:
     return tuple([*both, *(node.name for node in emptiest if node.name not in calmest)][:count])
 
 
-def rigid(agents: int, nodes: int) -> int:
-    """MA-RA: as many as before, but none without a node."""
-    return max(1, min(agents, nodes))
-
-
-def malleable(agents: int, nodes_before: int, nodes: int) -> int:
-    """MA-MA: as many as keep the ratio, one for each node if it was so before."""
-    if agents == nodes_before:
-        return max(1, nodes)
-    return max(1, min(nodes, agents * nodes // max(1, nodes_before)))
-
-
 def shares(nodes: int, agents: int) -> tuple[int, ...]:
     """How many nodes each agent serves."""
     each, rest = divmod(nodes, agents)
@@ -115,7 +61,7 @@ def shares(nodes: int, agents: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class AgentRule:
-    """The rules of 000, 6 and 7, each in the file that is named after it."""
+    """The rules of 000, 6 and 7."""
 
     concern: ClassVar[str] = "checkpoint"
     name: ClassVar[str] = "agents"
@@ -174,14 +120,14 @@ class AgentRule:
         return ItemAgents(max(1, nodes if self.start == "nodes" else most), nodes)
 
     def resized(self, item: ItemAgents, nodes: int) -> ItemAgents:
-        """Its data is on so many nodes now."""
+        """Its data is on so many nodes now: as many agents as before (MA-RA), or as many as keep the ratio
+        (MA-MA), none of them without a node."""
         if nodes == item.nodes or item.agents > max(nodes, item.nodes):
             return item  # that there are more of them than nodes has nothing to do with their number
-        if self.resize == "rigid":
-            agents = rigid(item.agents, nodes)
-        else:
-            agents = malleable(item.agents, item.nodes, nodes)
-        return ItemAgents(agents, nodes)
+        agents = item.agents
+        if self.resize == "malleable":
+            agents = agents * nodes // max(1, item.nodes)
+        return ItemAgents(max(1, min(agents, nodes)), nodes)
 
     def committed(
         self, item: ItemAgents, agents: int, seconds: float, most: int, commits_left: float
@@ -198,24 +144,58 @@ class AgentRule:
         )  # fmt: skip
         return ItemAgents(search.trying, item.nodes, seconds, search)
 
-    def order(self, nodes: Sequence[AgentNode]) -> list[AgentNode]:
-        """The best first."""
-        return ranked(nodes, self.rank)
+    def order(self, nodes: Sequence[AgentNode], domains: Collection[str] = ()) -> list[AgentNode]:
+        """The best first. A copy in one of these failure domains would be lost together with what it is a
+        copy of, so those come last."""
+
+        def rank(node: AgentNode) -> tuple[Any, ...]:
+            is_near = bool(node.domain) and node.domain in domains
+            return is_near, _RANKS[self.rank](node), node.joined, node.agents
+
+        return sorted(nodes, key=rank)
 
     def slots(
         self, count: int, nodes: Sequence[AgentNode], nbytes: float, domains: Collection[str]
     ) -> tuple[str, ...]:
-        """Where the agents of an item are, each of which keeps so many bytes."""
+        """The node of each agent, which keeps so many bytes; fewer than ``count`` if there is no room for
+        more."""
+        room = {}
+        for node in self.order([node for node in nodes if node.agents < self.per_node], domains):
+            fitting = int(min(node.free / nbytes, 1e9)) if nbytes > 0 else 10**9
+            if fitting:
+                room[node.name] = min(self.per_node - node.agents, fitting)
+        order = list(room)
         most = self.candidates or len(nodes)
-        return place(
-            count, nodes, by=self.rank, deal=self.deal, candidates=most, per_node=self.per_node,
-            nbytes=nbytes, domains=domains,
-        )  # fmt: skip
+        # Candidates that cannot take all agents are joined by the next best.
+        while most < len(order) and sum(room[name] for name in order[:most]) < count:
+            most += 1
+        chosen, found = order[:most], list[str]()
+        length = {"round-robin": 1, "fill": self.per_node, "block": ceil(count / max(1, len(chosen)))}
+        while len(found) < count and any(room[name] for name in chosen):
+            for name in chosen:
+                here = min(length[self.deal], room[name], count - len(found))
+                room[name] -= here
+                found += [name] * here
+        return tuple(found)
 
     def more_nodes(self, nodes: Sequence[AgentNode]) -> MoreNodes | None:
-        """Whether another node is needed."""
-        return more_nodes(nodes, low=self.low, high=self.high, busy=self.busy)
+        """Whether another node is needed. Memory comes first: from ``high`` on, if it still fills, commits
+        will fail soon, unless what is free elsewhere takes another such node's copies. On a link from
+        ``busy`` on, commits wait for each other."""
+        crowded = [node for node in nodes if node.fill > self.low]
+        elsewhere = sum(node.free for node in nodes if node.fill <= self.low)
+        for node in crowded:
+            if node.fill > self.high and node.filling > 0:
+                is_urgent = elsewhere < node.budget
+                return MoreNodes(1, is_urgent, f"{node.name} is {node.fill:.0%} full, and fills")
+            elsewhere -= node.budget
+        for node in nodes:
+            if node.traffic > self.busy * node.link and node.commits > 0:
+                return MoreNodes(1, False, f"{node.name} uses {node.traffic / node.link:.0%} of its link")
+        return None
 
     def idle_nodes(self, nodes: Sequence[AgentNode]) -> tuple[GiveBack, ...]:
-        """Nodes that nobody uses."""
-        return idle_nodes(nodes, self.idle)
+        """Nodes that nobody used for that long; one node always stays."""
+        idle = [one for one in nodes if not one.used and not one.agents and one.idle_for >= self.idle]
+        spare = idle[: max(0, len(nodes) - 1)]
+        return tuple(GiveBack(one.name, f"nothing was kept here for {one.idle_for:.0f} s") for one in spare)

@@ -64,9 +64,9 @@ def test_the_first_commit_to_new_agents_registers_memory():
 def test_applications_share_links_fairly():
     apps = [App(name, nodes=1, nbytes=10.0, interval=1.0, commits=1) for name in "ab"]
     found = simulate_commits(apps, CommitService(link=2.0, costs=replace(PLAIN, agent=float("inf"))))
-    assert [seen.transfer for seen in found.log.commits] == [10.0, 10.0]
+    assert [seen.transfer for seen in found.made] == [10.0, 10.0]
     apart = simulate_commits(apps, CommitService(nodes=2, link=2.0, costs=replace(PLAIN, agent=float("inf"))))
-    assert [seen.transfer for seen in apart.log.commits] == [5.0, 5.0]
+    assert [seen.transfer for seen in apart.made] == [5.0, 5.0]
     assert {apart.agents_at(name, 1.0) for name in "ab"} == {("n1",), ("n2",)}
 
 
@@ -130,7 +130,7 @@ def test_every_commit_arrives_and_bytes_are_conserved(app, changes, service, see
     found = simulate_commits([replace(app, resizes=changes)], service, seed=seed)
     commits = found.of("app")
     assert [seen.number for seen in commits] == list(range(1, app.commits + 1))
-    assert found.ended("app") >= commits[-1].end
+    assert found.ended["app"] >= commits[-1].end
     by_way = Counter()
     for seen in commits:
         by_way[seen.how] += seen.nbytes
@@ -140,7 +140,7 @@ def test_every_commit_arrives_and_bytes_are_conserved(app, changes, service, see
     assert traffic.to_agents == pytest.approx(by_way["agents"] + traffic.wasted, abs=1e-6)
     assert traffic.direct == pytest.approx(by_way["direct"], abs=1e-6)
     assert traffic.written <= traffic.flushed + 1e-6 <= traffic.to_agents + 2e-6
-    assert all(count >= 1 for _, count, _ in found.log.nodes) or service.failures
+    assert all(count >= 1 for _, count, _ in found.pool) or service.failures
     again = simulate_commits([replace(app, resizes=changes)], service, seed=seed)
     assert found.dataset.identical(again.dataset)
 
@@ -155,8 +155,8 @@ def test_nothing_is_left_in_memory_when_all_is_over(app, service):
     world.live = 1
     world.clock.start(AppLife(app, world).live())
     world.clock.run()
-    assert all(seat.used == pytest.approx(0, abs=1e-6) for seat in world.fleet.seats.values())
-    assert not any(seat.agents for seat in world.fleet.seats.values())
+    assert all(seat.used == pytest.approx(0, abs=1e-6) for seat in world.seats.values())
+    assert not any(seat.agents for seat in world.seats.values())
 
 
 @given(apps, resizes, services)
@@ -168,8 +168,8 @@ def test_asynchronous_is_never_slower(app, changes, service):
         costs=replace(service.costs, noise=0.0), store=replace(service.store, flush_every=0),
     )  # fmt: skip
     app = replace(app, resizes=changes, rule=replace(app.rule, count="fixed"), probe_every=float("inf"))
-    waits = simulate_commits([app], service).ended("app")
-    goes_on = simulate_commits([replace(app, asynchronous=True)], service).ended("app")
+    waits = simulate_commits([app], service).ended["app"]
+    goes_on = simulate_commits([replace(app, asynchronous=True)], service).ended["app"]
     assert goes_on <= waits * (1 + 1e-9)
 
 
@@ -188,7 +188,7 @@ def test_climbing_settles_for_good_and_never_on_something_worse(
     )  # fmt: skip
     service = CommitService(fabric=fabric, costs=Costs(agent=1.0, operation=operation, change=change))
     found = simulate_commits([app], service)
-    late = [time for time, _, nodes in found.log.agents if nodes and time > found.of("app")[30].begin]
+    late = [time for time, _, nodes in found.seated if nodes and time > found.of("app")[30].begin]
     assert late == [], "it is settled long before half of its commits"
     first, last = found.of("app")[1], found.of("app")[-1]
     assert last.transfer <= first.transfer * 1.06
@@ -199,13 +199,13 @@ def test_the_published_rule_goes_on_for_ever():
     service = CommitService(fabric=4.0, costs=Costs(agent=1.0))
     rules = {count: AgentRule(count=count, per_node=64, change=0.0) for count in ("by-sign", "climb")}
     by = {count: simulate_commits([replace(app, rule=rule)], service) for count, rule in rules.items()}
-    changes = {count: len(found.log.agents) for count, found in by.items()}
+    changes = {count: len(found.seated) for count, found in by.items()}
     assert by["climb"].of("a")[-1].agents == 4
     assert changes["climb"] <= 6
     # it stops only where two commits take equally long, as when the fabric is full
     worse = CommitService(costs=Costs(agent=1.0, noise=0.02))
     noisy = {
-        count: len(simulate_commits([replace(app, rule=rule)], worse, seed=1).log.agents)
+        count: len(simulate_commits([replace(app, rule=rule)], worse, seed=1).seated)
         for count, rule in rules.items()
     }
     assert noisy["by-sign"] > 3 * noisy["climb"]
@@ -254,7 +254,7 @@ def test_agents_that_die_under_a_commit():
     slow, fast = 16.0, 8.0
     failed = 2.0  # what the first commit had spent when it failed; the agent died 2 s into it
     overhead = costs.change + failed + back * (slow - fast)
-    assert found.ended("heat") - calm.ended("heat") == pytest.approx(overhead)
+    assert found.ended["heat"] - calm.ended["heat"] == pytest.approx(overhead)
 
 
 def test_it_does_not_go_back_to_agents_for_too_few_commits():
@@ -284,9 +284,9 @@ def test_flushing_is_bounded_and_costs_the_application_nothing():
     )
     found = play(service=CommitService(nodes=2, costs=PLAIN, store=store), agents=2)
     calm = play(service=CommitService(nodes=2, costs=PLAIN), agents=2)
-    assert found.ended("heat") == calm.ended("heat")
+    assert found.ended["heat"] == calm.ended["heat"]
     assert (found.traffic.flushed, found.traffic.written) == (16.0, 8.0)
-    assert found.log.stored == {"heat": 4}
+    assert found.stored == {"heat": 4}
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_flushing_is_bounded_and_costs_the_application_nothing():
 )
 def test_how_long_flushing_takes(store, seconds):
     found = play(service=CommitService(nodes=2, costs=PLAIN, store=store), agents=2, commits=1)
-    ((time, app, number),) = found.log.flushed
+    ((time, app, number),) = found.flushed
     assert (app, number) == ("heat", 1)
     assert time - found.of("heat")[0].end == pytest.approx(seconds)
 
@@ -311,7 +311,7 @@ def test_a_node_that_dies_while_it_is_flushed_leaves_nothing_in_the_store():
     store = SiteStore(flush_every=1, writer=1.0)
     service = CommitService(costs=PLAIN, store=store, failures=((20.0, "n1"),))
     found = play(service=service, commits=1)  # it is there at 18 s, and would be in the store at 26 s
-    assert found.log.flushed == [] and found.log.stored == {}
+    assert found.flushed == [] and found.stored == {}
     assert found.traffic.flushed == 0
 
 
@@ -337,9 +337,9 @@ def test_a_pool_grows_when_it_is_full_and_shrinks_when_nobody_needs_it():
     apps = [App(name, nodes=1, nbytes=9.5, interval=5.0, commits=8, probe_every=5.0) for name in "ab"]
     late = App("c", nodes=1, nbytes=0.5, interval=5.0, commits=60, probe_every=5.0)
     found = simulate_commits([*apps, late], service)
-    sizes = [count for _, count, _ in found.log.nodes]
+    sizes = [count for _, count, _ in found.pool]
     assert sizes == [1, 2, 1], "it neither wavers nor stays large"
-    assert "full" in found.log.nodes[1][2]
+    assert "full" in found.pool[1][2]
     assert found.of("b")[0].how == "direct" and found.of("b")[-1].how == "agents"
 
 
@@ -347,9 +347,9 @@ def test_a_node_that_is_wanted_back_goes_when_its_commits_lie_elsewhere():
     service = CommitService(nodes=2, costs=PLAIN, leaves=((25.0, 1), (30.0, 5)))
     apps = [replace(HEAT, name=name, commits=10) for name in "ab"]
     found = simulate_commits(apps, service)
-    assert [count for _, count, _ in found.log.nodes] == [2, 1], "the last one stays"
+    assert [count for _, count, _ in found.pool] == [2, 1], "the last one stays"
     assert found.agents_at("a", 100.0) == found.agents_at("b", 100.0)
-    assert all(seen.how == "agents" for seen in found.log.commits)
+    assert all(seen.how == "agents" for seen in found.made)
 
 
 def test_agents_spread_to_a_node_that_joins():

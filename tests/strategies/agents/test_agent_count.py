@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_hpc.model.checkpoint import ItemAgents
 from dask_hpc.strategies.checkpoint.agent_count import break_even, break_even_published, by_sign, climb
-from dask_hpc.strategies.checkpoint.agent_rule import malleable, rigid, shares
+from dask_hpc.strategies.checkpoint.agent_rule import AgentRule, shares
 
 
 def search(seconds_of, steps=40, start=1, **options):
@@ -69,22 +70,23 @@ def test_break_even(after, published, true):
     assert break_even(2.5, 0.7, 0.7) == inf
 
 
+def resized(rule, agents, before, nodes):
+    return AgentRule(resize=rule).resized(ItemAgents(agents, before), nodes).agents
+
+
 @given(st.integers(1, 64), st.integers(1, 64), st.data())
 def test_after_a_resize_no_agent_is_idle_and_shares_are_even(before, after, data):
     agents = data.draw(st.integers(1, before))
-    for now in (rigid(agents, after), malleable(agents, before, after)):
-        served = shares(after, now)
+    for rule in ("rigid", "malleable"):
+        served = shares(after, resized(rule, agents, before, after))
         assert sum(served) == after and min(served) >= 1 and max(served) - min(served) <= 1
-    assert rigid(agents, after) <= agents
-    assert malleable(before, before, after) == after
+    assert resized("rigid", agents, before, after) <= agents
+    assert resized("malleable", before, before, after) == after
 
 
 def test_sizes_of_the_document():
     """From 1 to 16 nodes, then 8, then 4 (000, 9.4.2)."""
-    assert [rigid(1, nodes) for nodes in (16, 8, 4)] == [1, 1, 1]
-    agents, nodes, seen = 1, 1, []
-    for after in (16, 8, 4):
-        agents, nodes = malleable(agents, nodes, after), after
-        seen.append(agents)
-    assert seen == [16, 8, 4]
-    assert malleable(3, 12, 16) == 4  # 4 : 1 is kept
+    sizes = ((1, 16), (16, 8), (8, 4))
+    assert [resized("rigid", 1, before, after) for before, after in sizes] == [1, 1, 1]
+    assert [resized("malleable", before, before, after) for before, after in sizes] == [16, 8, 4]
+    assert resized("malleable", 3, 12, 16) == 4  # 4 : 1 is kept
