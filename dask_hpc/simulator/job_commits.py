@@ -23,14 +23,6 @@ _CHEAPEST = 0.01  # seconds of a commit that is planned with
 _RAREST, _COMMONEST = 1e-6, 0.9  # of all failures, that need the last level
 
 
-def quiet_seconds(level: LevelName, nbytes: float, platform: Platform, nodes: int) -> float:
-    """What a commit to one level alone takes when nobody else uses the file system."""
-    rate = platform.link
-    if level == "store":
-        rate = min(rate, platform.file_system / nodes)
-    return nbytes / nodes / rate
-
-
 def failure_rate(failures: Failures | None, nodes: int) -> float:
     """Of one node, per second, as far as it is known beforehand; ``nodes`` is how many the machine has."""
     if failures is None:
@@ -67,10 +59,10 @@ def _costs(checkpoint: DeclaredCheckpoint, platform: Platform, nodes: int) -> tu
     rate = failure_rate(platform.failures, platform.nodes)
     if not rate:
         return ()
-    seconds = [
-        max(_CHEAPEST, quiet_seconds(level, checkpoint.nbytes, platform, nodes))
-        for level in checkpoint.levels
-    ]
+    # of a commit to each level alone, when nobody else uses the file system
+    rates = {"partner": platform.link, "store": min(platform.link, platform.file_system / nodes)}
+    quiet = [checkpoint.nbytes / nodes / rates[level] for level in checkpoint.levels]
+    seconds = [max(_CHEAPEST, one) for one in quiet]
     needs = [rate]
     if len(seconds) == 2:
         # Both copies of a part are gone if a neighbour fails as well before the next commit.
@@ -196,24 +188,14 @@ class JobCommits(Companion):
             self._step_over(now)
         elif self._is_restoring:
             self._stop_job(now)
-            self._begin_restore(now)
+            # the newest one, from where that is quickest
+            self._set_out(now, [max(self._kept, key=lambda at: (self._kept[at].done, at == "partner"))])
         elif self._is_due:
             self._stop_job(now)
             self._begin_commit(now, life.execution.reached(now))
         else:
             return False
-        while self._steps:
-            step = self._steps[0][1]
-            if self._takes_time(step, life, now):
-                if isinstance(step, Wait):
-                    self._site.step_at(now + step.seconds, life)
-                return True
-            self._step_over(now)
-        self._is_moving = self._is_restoring = False
-        if isinstance(life.execution, Steady):
-            life.execution.begin(now, life.execution.nodes)
-        self._expect_next(now)
-        return False
+        return self._goes_on(now, life)
 
     def woken(self, now: float) -> None:
         """A commit is due, or one that nobody waits for has come to its next level."""
@@ -223,10 +205,10 @@ class JobCommits(Companion):
         assert life.execution is not None
         if self._is_moving:
             self._step_over(now)
-            self._go_on(now)
+            self._goes_on(now, self)
         elif self._checkpoint.asynchronous:
             self._begin_commit(now, life.execution.done(now))
-            self._go_on(now)
+            self._goes_on(now, self)
         else:
             self._is_due = True
             # one that stands still already is asked again when it goes on
@@ -287,35 +269,33 @@ class JobCommits(Companion):
         upto = self._pattern.level(self._number)
         self._set_out(now, self._checkpoint.levels[: upto + 1])
 
-    def _begin_restore(self, now: float) -> None:
-        """Read back the newest commit, from where that is quickest."""
-        self._set_out(now, [max(self._kept, key=lambda name: (self._kept[name].done, name == "partner"))])
-
     def _set_out(self, now: float, levels: Sequence[LevelName]) -> None:
         self._is_moving, self._began, self._nodes = True, now, self._held
         each = self._checkpoint.nbytes / len(self._nodes)
         wait, transfer = Wait(each / self._site.platform.link), Transfer(len(self._nodes), each)
         self._steps = [(level, transfer if level == "store" else wait) for level in levels]
 
-    def _go_on(self, now: float) -> None:
-        """With a commit that nobody waits for."""
+    def _goes_on(self, now: float, owner: "Life | JobCommits") -> bool:
+        """With a commit that the job waits for, if it is the owner, or nobody; whether that takes time."""
         while self._steps:
             step = self._steps[0][1]
-            self.version += 1
-            if self._takes_time(step, self, now):
-                if isinstance(step, Wait):
-                    self._site.wake_at(now + step.seconds, self)
-                return
+            if owner is self:
+                self.version += 1
+            if isinstance(step, Transfer) and step.bytes_per_node > 0:
+                self._site.file_system.begin(now, owner, step.nodes, step.bytes_per_node, owner.version)
+                return True
+            if isinstance(step, Wait) and step.seconds > 0:
+                if isinstance(owner, Life):
+                    self._site.step_at(now + step.seconds, owner)
+                else:
+                    self._site.wake_at(now + step.seconds, owner)
+                return True
             self._step_over(now)
         self._is_moving = self._is_restoring = False
+        execution = self._life.execution
+        if owner is not self and isinstance(execution, Steady):
+            execution.begin(now, execution.nodes)
         self._expect_next(now)
-
-    def _takes_time(self, step: Wait | Transfer, owner: "Life | JobCommits", now: float) -> bool:
-        if isinstance(step, Wait):
-            return step.seconds > 0
-        if step.bytes_per_node > 0:
-            self._site.file_system.begin(now, owner, step.nodes, step.bytes_per_node, owner.version)
-            return True
         return False
 
     def _step_over(self, now: float) -> None:

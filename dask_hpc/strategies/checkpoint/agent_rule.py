@@ -1,9 +1,9 @@
 """Checkpoint agents as a policy chooses them: how many, where, and how many nodes there are for them.
 
 Where (000, 7.1.2, algorithm 6): nodes are ranked by one criterion, the best few are candidates, and agents
-are dealt among them. Deviations: nodes in the failure domain of the data come last (the document's agents have
-nodes of their own); nodes that are full are left out, as it says in prose only; and a block of agents is as
-long as makes it even.
+are dealt among them. Deviations: nodes in the failure domain of the data come last (in the document agents
+have nodes of their own); nodes that are full are left out, as it says in prose only; and a block of agents is
+as long as makes it even.
 """
 
 from collections.abc import Callable, Collection, Sequence
