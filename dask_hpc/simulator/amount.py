@@ -5,12 +5,12 @@ be sent to other processes.
 """
 
 import math
-import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, NoReturn
+from types import CodeType
+from typing import Any
 
 from dask_hpc.model.errors import InputError, shown, within
 from dask_hpc.model.safe_yaml import nearest
@@ -21,29 +21,22 @@ LONGEST = 2000
 #: parentheses within parentheses, powers of powers
 DEEPEST = 40
 
-#: values by name -> result
-_Run = Callable[[Mapping[str, float]], float]
-
-#: name -> (function of floats, fewest arguments, most arguments)
-FUNCTIONS: Mapping[str, tuple[Callable[..., float], int, float]] = {
-    "abs": (abs, 1, 1),
-    "ceil": (lambda x: float(math.ceil(x)), 1, 1),
-    "exp": (math.exp, 1, 1),
-    "floor": (lambda x: float(math.floor(x)), 1, 1),
-    "log": (math.log, 1, 1),
-    "log10": (math.log10, 1, 1),
-    "log2": (math.log2, 1, 1),
-    "max": (lambda *values: max(values), 1, math.inf),
-    "min": (lambda *values: min(values), 1, math.inf),
-    "sqrt": (math.sqrt, 1, 1),
+#: of one real number each, but for the least and the most of several
+FUNCTIONS: Mapping[str, Callable[..., float]] = {
+    "abs": math.fabs,
+    "ceil": lambda x: float(math.ceil(x)),
+    "exp": math.exp,
+    "floor": lambda x: float(math.floor(x)),
+    "log": math.log,
+    "log10": math.log10,
+    "log2": math.log2,
+    "max": lambda *values: max(values),
+    "min": lambda *values: min(values),
+    "sqrt": math.sqrt,
 }
-_OPERATORS: Mapping[str, Callable[[float, float], float]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "%": operator.mod,
-}
+_OF_SEVERAL = ("max", "min")
+_OPERATORS = {**{sign: sign for sign in ("+", "-", "*", "/", "%", "**")}, "^": "**"}
+_KNOWN = {"__builtins__": {}, **FUNCTIONS}
 _ALLOWED = "numbers, names, + - * / % ^, parentheses, " + ", ".join(FUNCTIONS)
 _TOKEN = re.compile(
     r"[ \t\r\n]*(?:(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
@@ -62,11 +55,11 @@ class Expression:
     text: str
     units: tuple[tuple[str, float], ...] = ()
     names: frozenset[str] = field(init=False, compare=False)
-    _run: _Run = field(init=False, compare=False, repr=False)
+    _code: CodeType = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        run, names = _Parser(self.text, dict(self.units)).whole()
-        object.__setattr__(self, "_run", run)
+        formula, names = _Translation(self.text, dict(self.units)).whole()
+        object.__setattr__(self, "_code", compile(formula, "formula", "eval"))
         object.__setattr__(self, "names", names)
 
     @classmethod
@@ -75,7 +68,12 @@ class Expression:
         if isinstance(text, bool) or not isinstance(text, str | int | float):
             raise InputError("", f"found {shown(text)}", "a number or a formula")
         if not isinstance(text, str):
-            text = _plain(text)
+            try:
+                text = repr(float(text))
+            except OverflowError:
+                text = "inf"
+            if text in ("inf", "-inf", "nan"):
+                raise InputError("", f"found {text}", "a finite number or a formula")
         return cls(text, tuple((units or {}).items()))
 
     def __call__(self, /, **values: float) -> float:
@@ -84,7 +82,9 @@ class Expression:
     def at(self, values: Mapping[str, float]) -> float:
         """The result for these values; an ``InputError`` if there is none that is finite."""
         try:
-            result = self._run(values)
+            # floats, of which no power is too large to compute
+            known = {f"_{name}": float(values[name]) for name in sorted(self.names)}
+            result: float = eval(self._code, _KNOWN, known)
             if math.isfinite(result):
                 return result
             problem = "the result is not a finite number"
@@ -94,7 +94,7 @@ class Expression:
             problem = "division by zero"
         except OverflowError:
             problem = "the result is too large"
-        except (TypeError, ValueError):  # a root of something negative, the logarithm of nothing
+        except (TypeError, ValueError):  # a root of something negative, which is complex; log(0)
             problem = "there is no such real number"
         used = ", ".join(f"{name}={shown(values[name])}" for name in sorted(self.names & values.keys()))
         raise InputError(
@@ -105,171 +105,100 @@ class Expression:
         return Expression, (self.text, self.units)
 
 
-def _plain(number: float) -> str:
-    try:
-        value = float(number)
-    except OverflowError:
-        value = math.inf
-    if not math.isfinite(value):
-        raise InputError("", f"found {shown(number)}", "a finite number or a formula")
-    return repr(value)
+class _Translation:
+    """From a formula to Python, which has the same operators and precedence.
 
-
-class _Parser:
-    """One left-to-right pass: each method reads one level of precedence and answers how to compute it.
-
-    Chains of one level become one loop, not a tower of calls, so evaluation is as deep as the formula
-    is nested and no deeper.
+    What Python must not see is refused here: names get a ``_``, numbers become floats, a row of signs is one.
     """
 
     def __init__(self, text: str, units: Mapping[str, float]) -> None:
-        self._text = text
-        self._units = units
-        self._names: set[str] = set()
-        self._depth = 0
         if len(text) > LONGEST:
             raise InputError("expression", f"{len(text):,} characters", f"at most {LONGEST:,}")
-        self._end = 0
+        self._text, self._units = text, units
+        self._names: set[str] = set()
+        self._depth = self._end = 0
+        self._token = ""
         self._next()
 
-    def whole(self) -> tuple[_Run, frozenset[str]]:
-        run = self._sum()
+    def whole(self) -> tuple[str, frozenset[str]]:
+        """The formula in Python, and the names in it."""
+        formula = self._formula()
         if self._kind != "end":
-            self._complain("an operator")
-        return run, frozenset(self._names)
+            raise self._complaint("an operator")
+        return formula, frozenset(self._names)
 
-    def _next(self) -> None:
+    def _next(self) -> str:
+        """On to the next token; answers the last one."""
+        last = self._token
         match = _TOKEN.match(self._text, self._end)
-        if match is None or match.lastgroup is None:
-            rest = self._text[self._end :].lstrip()
-            at = len(self._text) - len(rest)
-            raise InputError(
-                f"expression {shown(self._text)}, character {at + 1}", f"found {shown(rest[:1])}", _ALLOWED
-            )
-        self._kind = match.lastgroup
-        self._token = match[self._kind]
-        self._start, self._end = match.start(self._kind), match.end()
+        if match is None:
+            self._token = self._text[self._end :].lstrip()[:1]
+            self._kind, self._start = "", self._text.index(self._token, self._end)
+            raise self._complaint(_ALLOWED)
+        self._kind = str(match.lastgroup)
+        self._token, self._start, self._end = match[self._kind], match.start(self._kind), match.end()
+        return last
 
-    def _complain(self, allowed: str) -> NoReturn:
-        found = f"found {shown(self._token)}" if self._kind != "end" else "it ends here"
-        raise InputError(f"expression {shown(self._text)}, character {self._start + 1}", found, allowed)
+    def _complaint(self, allowed: str) -> InputError:
+        found = "it ends here" if self._kind == "end" else f"found {shown(self._token)}"
+        return InputError(f"expression {shown(self._text)}, character {self._start + 1}", found, allowed)
 
-    def _take(self, sign: str) -> None:
-        if self._kind != "sign" or self._token != sign:
-            self._complain(shown(sign))
-        self._next()
-
-    def _chain(self, signs: tuple[str, ...], operand: Callable[[], _Run]) -> _Run:
-        first = operand()
-        rest: list[tuple[Callable[[float, float], float], _Run]] = []
-        while self._kind == "sign" and self._token in signs:
-            apply = _OPERATORS[self._token]
-            self._next()
-            rest.append((apply, operand()))
-        if not rest:
-            return first
-        if len(rest) == 1:
-            apply, second = rest[0]
-            return lambda values: apply(first(values), second(values))
-        links = tuple(rest)
-
-        def run(values: Mapping[str, float]) -> float:
-            result = first(values)
-            for apply, other in links:
-                result = apply(result, other(values))
-            return result
-
-        return run
-
-    def _sum(self) -> _Run:
+    def _formula(self) -> str:
+        """Values with operators between them."""
         self._depth += 1
-        if self._depth > DEEPEST:
-            self._complain(f"at most {DEEPEST} levels of nesting")
-        run = self._chain(("+", "-"), lambda: self._chain(("*", "/", "%"), self._signed))
+        words, powers = [self._value()], 0
+        while self._token in _OPERATORS:
+            powers = powers + 1 if _OPERATORS[self._token] == "**" else 0
+            self._check_depth(powers)
+            words += [_OPERATORS[self._next()], self._value()]
         self._depth -= 1
-        return run
+        return "".join(words)
 
-    def _signed(self) -> _Run:
-        negative = False
-        while self._kind == "sign" and self._token in ("-", "+"):
-            negative ^= self._token == "-"
-            self._next()
-        run = self._power()
-        return (lambda values: -run(values)) if negative else run
+    def _check_depth(self, powers: int = 0) -> None:
+        if self._depth + powers > DEEPEST:
+            raise self._complaint(f"at most {DEEPEST} levels of nesting")
 
-    def _power(self) -> _Run:
-        base = self._atom()
-        if self._kind != "sign" or self._token not in ("^", "**"):
-            return base
-        self._next()
-        self._depth += 1
-        if self._depth > DEEPEST:
-            self._complain(f"at most {DEEPEST} levels of nesting")
-        exponent = self._signed()
-        self._depth -= 1
-        return lambda values: _real(base(values) ** exponent(values))
-
-    def _atom(self) -> _Run:
+    def _value(self) -> str:
+        sign = ""
+        while self._token in ("+", "-"):
+            if self._next() == "-":
+                sign = "" if sign else "-"
         if self._kind == "number":
-            return self._number()
+            return sign + self._number()
+        function = ""
         if self._kind == "name":
-            name = self._token
+            name, start = self._next(), self._start
+            if self._token != "(":
+                self._names.add(name)
+                return f"{sign}_{name}"
+            function = name
+            if name not in FUNCTIONS:
+                where = f"expression {shown(self._text)}, character {start - len(name) + 1}"
+                found = f"unknown function {shown(name)}{nearest(name, FUNCTIONS)}"
+                raise InputError(where, found, ", ".join(FUNCTIONS))
+        if self._token != "(":
+            raise self._complaint("a number, a name or a parenthesis")
+        self._check_depth(1)
+        self._next()
+        inside = [self._formula()]
+        while self._token == "," and function in _OF_SEVERAL:
             self._next()
-            if self._kind == "sign" and self._token == "(":
-                return self._call(name)
-            self._names.add(name)
-            return lambda values: float(values[name])
-        if self._kind == "sign" and self._token == "(":
-            self._next()
-            run = self._sum()
-            self._take(")")
-            return run
-        self._complain("a number, a name or a parenthesis")
+            inside.append(self._formula())
+        if self._token != ")":
+            raise self._complaint("')'")
+        self._next()
+        return f"{sign}{function}({','.join(inside)})"
 
-    def _number(self) -> _Run:
+    def _number(self) -> str:
         number = float(self._token)
         if number == math.inf:
-            self._complain("a finite number")
+            raise self._complaint("a finite number")
         self._next()
         if self._kind == "name" and self._units:
             if self._token.lower() not in self._units:
-                self._complain(f"an operator, or a unit: {', '.join(self._units)}")
-            number *= self._units[self._token.lower()]
-            self._next()
-        return lambda values: number
-
-    def _call(self, name: str) -> _Run:
-        if name not in FUNCTIONS:
-            where = f"expression {shown(self._text)}, character {self._start - len(name) + 1}"
-            raise InputError(
-                where,
-                f"unknown function {shown(name)}{nearest(name, FUNCTIONS)}",
-                ", ".join(FUNCTIONS),
-            )
-        function, fewest, most = FUNCTIONS[name]
-        self._next()
-        arguments = [self._sum()]
-        while self._kind == "sign" and self._token == "," and len(arguments) < most:
-            self._next()
-            arguments.append(self._sum())
-        self._take(")")
-        if len(arguments) < fewest:
-            self._complain(f"{fewest} arguments of {name}")
-        if len(arguments) == 1:
-            only = arguments[0]
-            return lambda values: function(only(values))
-        several = tuple(arguments)
-        return lambda values: function(*[argument(values) for argument in several])
-
-
-def _real(number: Any) -> float:
-    if isinstance(number, complex):  # a root of something negative
-        raise ValueError
-    return float(number)
-
-
-#: named arguments of one job
-_MOST = 1000
+                raise self._complaint(f"an operator, or a unit: {', '.join(self._units)}")
+            number *= self._units[self._next().lower()]
+        return repr(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,20 +233,20 @@ class BySize:
     _known: dict[int, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __call__(self, nodes: int) -> float:
-        known = self._known.get(nodes)
-        if known is not None:
-            return known
-        values: dict[str, float] = {**dict(self.constants), self.size: nodes}
-        for name, expression in self.varying:
-            values[name] = expression.at(values)
-        result = self._known[nodes] = self.expression.at(values)
-        return result
+        if nodes not in self._known:
+            values: dict[str, float] = {**dict(self.constants), self.size: nodes}
+            for name, expression in self.varying:
+                values[name] = expression.at(values)
+            self._known[nodes] = self.expression.at(values)
+        return self._known[nodes]
+
+
+#: named arguments of one job
+_MOST = 1000
 
 
 class Arguments:
     """Named numbers and expressions that may use each other and ``size``, the number of nodes."""
-
-    __slots__ = ("_constants", "_needs", "_varying", "size")
 
     def __init__(self, found: Mapping[str, Expression], size: str) -> None:
         self.size = size
@@ -326,43 +255,37 @@ class Arguments:
         if size in found:
             raise InputError(size, "is the number of nodes and cannot be defined", "another name")
         for name, expression in found.items():
-            self._check(expression, {*found, size}, name)
+            _check(expression, {*found, size}, name)
         self._constants: dict[str, float] = {}
         self._varying: dict[str, Expression] = {}
         self._needs: dict[str, frozenset[str]] = {}
         for name in _in_order(found):
-            expression = found[name]
-            needs = frozenset().union(expression.names, *(self._needs.get(n, ()) for n in expression.names))
-            self._needs[name] = needs
-            if size in needs:
-                self._varying[name] = expression
+            self._needs[name] = self._needed_by(found[name])
+            if size in self._needs[name]:
+                self._varying[name] = found[name]
             else:
-                self._constants[name] = _about(name, expression, self._constants)
+                with within(name):
+                    self._constants[name] = found[name].at(self._constants)
+
+    def _needed_by(self, expression: Expression) -> frozenset[str]:
+        """All names that it uses, by way of other arguments too."""
+        return expression.names.union(*(self._needs.get(name, ()) for name in expression.names))
 
     def bind(self, expression: Expression, *, sizes: bool = True) -> Amount:
         """The expression with these arguments; without ``sizes`` it must not depend on the nodes."""
-        known = {*self._needs, self.size} if sizes else set(self._constants)
-        self._check(expression, known, "")
-        needs = frozenset().union(expression.names, *(self._needs.get(n, ()) for n in expression.names))
+        _check(expression, {*self._needs, self.size} if sizes else self._constants, "")
+        needs = self._needed_by(expression)
         if self.size not in needs:
             return Fixed(expression.at(self._constants))
         constants = tuple((name, value) for name, value in self._constants.items() if name in needs)
         varying = tuple((name, other) for name, other in self._varying.items() if name in needs)
         return BySize(expression, self.size, constants, varying)
 
-    def _check(self, expression: Expression, known: Collection[str], where: str) -> None:
-        for name in sorted(expression.names):
-            if name not in known:
-                raise InputError(
-                    where,
-                    f"unknown name {shown(name)} in {shown(expression.text)}{nearest(name, known)}",
-                    ", ".join(sorted(known)) or "numbers only",
-                )
 
-
-def _about(name: str, expression: Expression, values: Mapping[str, float]) -> float:
-    with within(name):
-        return expression.at(values)
+def _check(expression: Expression, known: Collection[str], where: str) -> None:
+    for name in sorted(expression.names.difference(known)):
+        found = f"unknown name {shown(name)} in {shown(expression.text)}{nearest(name, known)}"
+        raise InputError(where, found, ", ".join(sorted(known)) or "numbers only")
 
 
 def _in_order(found: Mapping[str, Expression]) -> Iterable[str]:

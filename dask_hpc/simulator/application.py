@@ -16,6 +16,8 @@ from dask_hpc.simulator.platform import Platform
 
 TaskKind = Literal["compute", "communicate", "read", "write", "idle"]
 TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
+#: how often a phase may be repeated
+MOST_ITERATIONS = 10**7
 
 #: nodes -> amount
 Amount = Callable[[int], float]
@@ -66,16 +68,10 @@ def io_demand(application: Application, platform: Platform, nodes: int) -> IoDem
         if task.kind in ("read", "write"):
             data += amount * (1 if task.root_only else nodes)
         else:
-            operations += amount / _rate(task, platform) * platform.speed * nodes
+            operations += amount / rate(task.kind, platform) * platform.speed * nodes
     if not (operations < inf and data < inf):
         return None
-    return IoDemand(
-        compute=operations,
-        data=data,
-        speed=platform.speed,
-        link=platform.link,
-        file_system=platform.file_system,
-    )
+    return platform.io_demand(operations, data)
 
 
 def quiet_runtime(application: Application, platform: Platform, nodes: int) -> float:
@@ -87,7 +83,7 @@ def quiet_runtime(application: Application, platform: Platform, nodes: int) -> f
             busy = 1 if task.root_only else nodes
             seconds += amount / min(platform.link, platform.file_system / busy)
         else:
-            seconds += amount / _rate(task, platform)
+            seconds += amount / rate(task.kind, platform)
     return seconds
 
 
@@ -96,5 +92,6 @@ def _all_tasks(application: Application) -> list[tuple[Task, int]]:
     return tasks + [(task, phase.iterations) for phase in application.phases for task in phase.tasks]
 
 
-def _rate(task: Task, platform: Platform) -> float:
-    return {"compute": platform.speed, "communicate": platform.link, "idle": 1.0}[task.kind]
+def rate(kind: TaskKind, platform: Platform) -> float:
+    """What a node does of it in a second, but for reading and writing."""
+    return {"compute": platform.speed, "communicate": platform.link, "idle": 1.0}[kind]

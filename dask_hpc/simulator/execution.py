@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import floor, inf
 from typing import NamedTuple
 
-from dask_hpc.simulator.application import Application, Task
+from dask_hpc.simulator.application import Application, Task, rate
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.workload import Arrival
 
@@ -201,8 +201,7 @@ class Phased(Execution):
         if task.kind in ("read", "write"):
             yield Transfer(1 if task.root_only else self.nodes, amount)
             return
-        rate = {"compute": platform.speed, "communicate": platform.link, "idle": 1.0}[task.kind]
-        seconds = amount / rate
+        seconds = amount / rate(task.kind, platform)
         if task.kind == "compute":
             self._computed += seconds
         else:

@@ -9,6 +9,7 @@ from sys import float_info
 from typing import Any, NamedTuple
 
 from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.io import IoDemand
 from dask_hpc.model.job import ResizeCost
 from dask_hpc.model.node import Node
 from dask_hpc.model.power import Corridor
@@ -218,6 +219,12 @@ class Platform:
         for one in types:
             powers += [(one.idle, one.active)] * one.count
         return (Node(str(i), *power) for i, power in enumerate(powers))
+
+    def io_demand(self, compute: float, data: float) -> IoDemand:
+        """Of a job that needs so many operations, and reads and writes so many bytes, in all."""
+        return IoDemand(
+            compute=compute, data=data, speed=self.speed, link=self.link, file_system=self.file_system
+        )
 
     @property
     def has_powers(self) -> bool:

@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from math import ceil, floor, inf, isfinite
 from typing import Any, Literal, get_args
 
-from dask_hpc.model.errors import InputError, is_number, shown, within
+from dask_hpc.model.errors import InputError, is_number, shown
 from dask_hpc.model.job import Job
-from dask_hpc.model.safe_yaml import check_keys, nearest
+from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.model.speedup import (
     CONSTRAINTS,
     Constraint,
@@ -30,12 +31,11 @@ from dask_hpc.model.units import parse_duration, parse_quantity
 from dask_hpc.simulator.application import Application
 from dask_hpc.simulator.in_situ import Pipeline
 from dask_hpc.simulator.platform import Platform
+from dask_hpc.simulator.values import Readers, flag, list_of, read_values, text
 
 LevelName = Literal["partner", "store"]
-_LEVELS: tuple[LevelName, ...] = get_args(LevelName)
 Rule = Literal["auto", "young", "daly"]
 _RULES: tuple[Rule, ...] = get_args(Rule)
-_KEYS = ("bytes", "every", "levels", "asynchronous")
 _EVERY = f"a time more than 0 s, {', '.join(_RULES)}"
 
 
@@ -55,35 +55,17 @@ class DeclaredCheckpoint:
         known = self.every in _RULES if isinstance(self.every, str) else self.every > 0
         if not known:
             raise InputError("every", f"found {shown(self.every)}", _EVERY)
-        if list(self.levels) not in ([one for one in _LEVELS if one in some] for some in _CHOICES):
-            raise InputError(
-                "levels", f"found {shown(list(self.levels))}", "partner, store, or both in this order"
-            )
+        if tuple(self.levels) not in (("partner",), ("store",), ("partner", "store")):
+            allowed = "partner, store, or both in this order"
+            raise InputError("levels", f"found {shown(list(self.levels))}", allowed)
 
-
-_CHOICES = ({"partner"}, {"store"}, {"partner", "store"})
-
-
-def read_checkpoint(found: Any) -> DeclaredCheckpoint:
-    """From a mapping; complaints name the key."""
-    check_keys(found, _KEYS, "")
-    if "bytes" not in found:
-        raise InputError("bytes", "is missing", ", ".join(_KEYS))
-    values: dict[str, Any] = {}
-    with within("bytes"):
-        values["nbytes"] = parse_quantity(found["bytes"], "B")
-    if "every" in found:
-        values["every"] = _every(found["every"])
-    if "levels" in found:
-        levels = found["levels"]
-        if not isinstance(levels, list) or not all(isinstance(level, str) for level in levels):
-            raise InputError("levels", f"found {shown(levels)}", "a list of partner, store")
-        values["levels"] = tuple(levels)
-    if "asynchronous" in found:
-        if not isinstance(found["asynchronous"], bool):
-            raise InputError("asynchronous", f"found {shown(found['asynchronous'])}", "true, false")
-        values["asynchronous"] = found["asynchronous"]
-    return DeclaredCheckpoint(**values)
+    @classmethod
+    def read(cls, found: Any) -> "DeclaredCheckpoint":
+        """From a mapping; complaints name the key."""
+        values = read_values(found, _CHECKPOINT)
+        if "bytes" not in values:
+            raise InputError("bytes", "is missing", ", ".join(_CHECKPOINT))
+        return cls(values.pop("bytes"), **values)
 
 
 def _every(value: Any) -> float | str:
@@ -92,9 +74,15 @@ def _every(value: Any) -> float | str:
     try:
         return parse_duration(value)
     except InputError:
-        raise InputError("every", f"found {shown(value)}", _EVERY) from None
+        raise InputError("", f"found {shown(value)}", _EVERY) from None
 
 
+_CHECKPOINT: Readers = {
+    "bytes": partial(parse_quantity, unit="B"),
+    "every": _every,
+    "levels": list_of(text, "a list of partner, store"),
+    "asynchronous": flag,
+}
 _LINEAR = Linear()
 
 

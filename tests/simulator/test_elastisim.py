@@ -15,7 +15,7 @@ from dask_hpc import InputError
 from dask_hpc.simulator.amount import Fixed
 from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.readers.elastisim import load_elastisim
-from dask_hpc.simulator.readers.elastisim_application import Busiest, busiest_link
+from dask_hpc.simulator.readers.elastisim_application import Derived, busiest_link
 
 SAMPLE = Path(__file__).parent / "elastisim"
 
@@ -107,7 +107,7 @@ def test_start_at_the_most(folder):
     ],
 )
 def test_patterns_on_one_four_and_five_nodes(pattern, amounts):
-    busiest = Busiest(Fixed(60.0), pattern)
+    busiest = Derived(pattern, (Fixed(60.0),))
     assert tuple(busiest(nodes) for nodes in (1, 4, 5)) == pytest.approx(amounts)
 
 
@@ -130,7 +130,7 @@ def test_patterns_are_the_busiest_links_of_their_matrices(nodes, pattern):
                 for step in (-1, 1):
                     cells[node][(node + step) % nodes] += 60 / (2 * nodes)
     matrix = busiest_link([cell for row in cells for cell in row], nodes, "bytes")
-    assert matrix(1) == pytest.approx(Busiest(Fixed(60.0), pattern)(nodes))
+    assert matrix(1) == pytest.approx(Derived(pattern, (Fixed(60.0),))(nodes))
 
 
 def test_explicit_vectors_and_matrices(folder):

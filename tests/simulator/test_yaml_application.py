@@ -136,7 +136,7 @@ def _job(more):
         (_job("runtime: 1, kind: malleable, min_nodes: 5"), "min_nodes: found 5; allowed: 1 to nodes=4"),
         (_job("runtime: 1, kind: malleable, max_nodes: 3"), "max_nodes: found 3; allowed: nodes=4 or more"),
         (_job("runtime: 1, kind: malleable, min_nodes: 0"),
-         "min_nodes: found 0; allowed: a whole number >= 1"),
+         "min_nodes: found 0; allowed: a whole number, 1 or more"),
         (_job("runtime: 1, max_nodes: 8"), "kind: a rigid job has one size"),
         (_job("runtime: 1, constraint: odd"), "nodes: found 4; allowed: a size that is odd"),
         (_job("runtime: 1, constraint: prime"), "constraint: found 'prime'; allowed: any, even"),

@@ -5,7 +5,7 @@ import pytest
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.power import Corridor
 from dask_hpc.simulator import Metering, NodeType, Platform
-from dask_hpc.simulator.readers.yaml_platform import read_platform
+from dask_hpc.simulator.readers.yaml_workload import read_platform
 
 
 def test_power():

@@ -17,7 +17,6 @@ from dask_hpc.simulator.workload import (
     DeclaredCheckpoint,
     Workload,
     malleable_overlay,
-    read_checkpoint,
 )
 
 
@@ -99,7 +98,7 @@ def _checkpoint(every: str, levels: str, asynchronous: bool, nodes: int) -> Decl
     if not levels:
         raise InputError("levels", f"found {shown(levels)}", "partner, store, partner+store")
     found = {"bytes": _PER_NODE * nodes, "every": every, "asynchronous": asynchronous}
-    return read_checkpoint({**found, "levels": levels.split("+")})
+    return DeclaredCheckpoint.read({**found, "levels": levels.split("+")})
 
 
 _MACHINE = Platform(26, link=1 * _GB)

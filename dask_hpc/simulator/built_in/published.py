@@ -7,7 +7,6 @@ from typing import Literal, get_args
 import numpy as np
 
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.io import IoDemand
 from dask_hpc.model.job import Job, Kind
 from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.speedup import Constraint, Linear, Speedup
@@ -175,13 +174,7 @@ def _arrival(
         max_nodes=_LARGEST if flexible else nodes,
         walltime=walltime_of(walltime, quiet),
         submitted=submitted,
-        io_intensity=IoDemand(
-            compute=compute * repetitions,
-            data=write * repetitions,
-            speed=MACHINE.speed,
-            link=MACHINE.link,
-            file_system=MACHINE.file_system,
-        ),
+        io_intensity=MACHINE.io_demand(compute * repetitions, write * repetitions),
     )
     return Arrival(job, quiet, application=application)
 

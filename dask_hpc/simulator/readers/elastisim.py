@@ -11,10 +11,10 @@ will resize them, too, and the notes say so.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dask_hpc.model.errors import InputError, one_line, shown, within
 from dask_hpc.model.job import Job, Kind
@@ -22,93 +22,40 @@ from dask_hpc.model.power import PowerRange
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.simulator.amount import Arguments, Expression
 from dask_hpc.simulator.application import Application, io_demand, quiet_runtime
-from dask_hpc.simulator.readers.elastisim_application import ElastisimJob, read_model
+from dask_hpc.simulator.readers.elastisim_application import ElastisimJob
 from dask_hpc.simulator.readers.elastisim_platform import ElastisimPlatform, load_platform
-from dask_hpc.simulator.readers.values import (
+from dask_hpc.simulator.values import (
     Notes,
     Readers,
-    beside,
-    json_flag,
-    json_number,
-    need,
+    as_it_is,
+    flag,
+    list_of,
+    number,
     read_json,
     read_values,
+    whole,
 )
 from dask_hpc.simulator.workload import Arrival, Workload
 
-_FLAGS = {
-    "schedule_on_job_submit": False,
-    "schedule_on_job_finalize": False,
-    "schedule_on_scheduling_point": False,
-    "schedule_on_reconfiguration": False,
-    "allow_oversubscription": False,
-    "clip_evolving_requests": True,
-    "forward_io_information": False,
-    "show_progress_bar": True,
-    "sensing": False,
-    "log_task_times": False,
-}
-_SECONDS = ("scheduling_interval", "min_scheduling_interval", "job_kill_grace_period", "sensing_interval")
-_OUTPUTS = ("job_statistics", "node_utilization", "cpu_utilization", "network_activity", "pfs_utilization",
-            "gpu_utilization", "task_times")  # fmt: skip
-CONFIGURATION_KEYS = ("jobs_file", "platform_file", "zmq_url", *_FLAGS, *_SECONDS, "pfs_read_links",
-                      "pfs_write_links", *_OUTPUTS)  # fmt: skip
+
+def _amount(value: Any) -> float:
+    """Of seconds."""
+    found = number(value)
+    if not 0 <= found <= 1e300:
+        raise InputError("", f"found {shown(value)}", "a number, 0 or more")
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """The jobs file, and the machine if there is one."""
-
-    jobs: Path
-    machine: ElastisimPlatform | None
-    notes: Notes
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InputError("", f"found {shown(value)}", "a name")
+    return value
 
 
-def read_configuration(found: Any, path: Path) -> Configuration:
-    """Complaints name the file and the key."""
-    notes = Notes()
-    with within(one_line(str(path))):
-        need(found, CONFIGURATION_KEYS, ("jobs_file", "platform_file"), "")
-        flags = {key: json_flag(found.get(key), key, default) for key, default in _FLAGS.items()}
-        seconds = {key: json_number(found.get(key) or 0, key, 0, 1e12) for key in _SECONDS}
-        links = [_names(found.get(key), key) for key in ("pfs_read_links", "pfs_write_links")]
-        jobs = beside(path, found["jobs_file"], "jobs_file")
-        machine = beside(path, found["platform_file"], "platform_file")
-    if flags["allow_oversubscription"]:
-        notes.add("nodes are never shared by jobs: allow_oversubscription is left out")
-    if not flags["clip_evolving_requests"]:
-        notes.add("requests of evolving jobs are always cut to their range")
-    for key in ("min_scheduling_interval", "job_kill_grace_period"):
-        if seconds[key]:
-            notes.add(f"{key} is left out")
-    described = load_platform(machine, *links)
-    notes.update(dict.fromkeys(described.notes))
-    interval = seconds["scheduling_interval"]
-    on_events = flags["schedule_on_job_submit"] or flags["schedule_on_job_finalize"]
-    platform = replace(described.platform, tick=interval, only_ticks=bool(interval) and not on_events)
-    return Configuration(jobs, replace(described, platform=platform), notes)
-
-
-def _names(value: Any, where: str) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise InputError(where, f"found {shown(value)}", "a list of links' names")
-    return tuple(value)
-
-
-_KINDS: dict[str, Kind] = {
-    "rigid": "rigid",
-    "moldable": "moldable",
-    "malleable": "malleable",
-    "evolving": "evolving",
-    "adaptive": "evolving",
-}
-_ANY = ("type", "submit_time", "application_model", "walltime", "arguments", "attributes")
-_RIGID = ("num_nodes", "num_gpus_per_node")
-_RANGE = ("num_nodes_min", "num_nodes_max", "num_gpus_per_node_min", "num_gpus_per_node_max")
-_USED = ("nodes", "preferred_nodes", "priority", "user", "power")
-_GIVEN = ("num_gpus_per_node", "num_gpus")
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError("", f"found {shown(value)}", "a mapping")
+    return value
 
 
 def _priority(value: Any) -> float:
@@ -116,10 +63,51 @@ def _priority(value: Any) -> float:
     if isinstance(value, str):
         with suppress(ValueError):
             value = float(value)
-    return json_number(value, "", -1e300)
+    return number(value)
 
 
+_links = list_of(_name, "a list of links' names")
+_CONFIGURATION: Readers = {
+    "jobs_file": as_it_is,
+    "platform_file": as_it_is,
+    **dict.fromkeys(("scheduling_interval", "min_scheduling_interval", "job_kill_grace_period"), _amount),
+    "sensing_interval": _amount,
+    "pfs_read_links": _links,
+    "pfs_write_links": _links,
+    "schedule_on_job_submit": flag,
+    "schedule_on_job_finalize": flag,
+    "schedule_on_scheduling_point": flag,
+    "schedule_on_reconfiguration": flag,
+    "allow_oversubscription": flag,
+    "clip_evolving_requests": flag,
+    "forward_io_information": flag,
+    "show_progress_bar": flag,
+    "sensing": flag,
+    "log_task_times": flag,
+    **dict.fromkeys(("zmq_url", "job_statistics", "node_utilization", "cpu_utilization", "gpu_utilization",
+                     "network_activity", "pfs_utilization", "task_times"), as_it_is),
+}  # fmt: skip
+_ANY: Readers = {
+    "type": as_it_is,
+    "submit_time": _amount,
+    "application_model": as_it_is,
+    "walltime": _amount,
+    "arguments": _mapping,
+    "attributes": _mapping,
+}
+_RIGID: Readers = {**_ANY, "num_nodes": whole(1), "num_gpus_per_node": whole(0)}
+_RANGE: Readers = {
+    **_ANY,
+    "num_nodes_min": whole(1),
+    "num_nodes_max": whole(1),
+    "num_gpus_per_node_min": whole(0),
+    "num_gpus_per_node_max": whole(0),
+}
 _ATTRIBUTES: Readers = {"priority": _priority, "power": PowerRange.read}
+_USED = (*_ATTRIBUTES, "nodes", "preferred_nodes", "user")
+_KINDS = ("rigid", "moldable", "malleable", "evolving", "adaptive")
+#: of arguments, given by the job's size
+_GIVEN = ("num_gpus_per_node", "num_gpus")
 
 
 def load_elastisim(path: str | Path, *, start: str = "min") -> Workload:
@@ -129,43 +117,76 @@ def load_elastisim(path: str | Path, *, start: str = "min") -> Workload:
     """
     if start not in ("min", "max"):
         raise InputError("start", f"found {shown(start)}", "min, max")
-    path = Path(path)
+    path, machine, notes = Path(path), None, Notes()
     found = read_json(path)
-    if isinstance(found, dict) and "jobs" not in found and any(key in CONFIGURATION_KEYS for key in found):
-        configuration = read_configuration(found, path)
-        path = configuration.jobs
+    if isinstance(found, dict) and "jobs" not in found and any(key in _CONFIGURATION for key in found):
+        path, machine = _configuration(found, path, notes)
         found = read_json(path)
-    else:
-        configuration = Configuration(path, None, Notes())
-    reader = _Jobs(path, configuration.machine, start == "max", configuration.notes)
-    arrivals = reader.read(found)
-    platform = configuration.machine.platform if configuration.machine else None
-    return Workload(path.name, arrivals, notes=tuple(reader.notes), platform=platform)
+    reader = _Jobs(path, machine, start == "max", notes)
+    with within(one_line(str(path))):
+        arrivals = reader.read(found)
+    platform = None if machine is None else machine.platform
+    return Workload(path.name, arrivals, notes=tuple(notes), platform=platform)
 
 
+def _configuration(found: dict[str, Any], path: Path, notes: Notes) -> tuple[Path, ElastisimPlatform]:
+    """The jobs file, and the machine."""
+    with within(one_line(str(path))):
+        values = read_values(found, _CONFIGURATION, needed=("jobs_file", "platform_file"))
+        jobs, platform = (_beside(path, found[key], key) for key in ("jobs_file", "platform_file"))
+    if values.get("allow_oversubscription"):
+        notes.add("nodes are never shared by jobs: allow_oversubscription is left out")
+    if not values.get("clip_evolving_requests", True):
+        notes.add("requests of evolving jobs are always cut to their range")
+    for key in ("min_scheduling_interval", "job_kill_grace_period"):
+        if values.get(key):
+            notes.add(f"{key} is left out")
+    machine = load_platform(
+        platform, values.get("pfs_read_links", ()), values.get("pfs_write_links", ()), notes
+    )
+    tick = values.get("scheduling_interval", 0.0)
+    on_events = values.get("schedule_on_job_submit") or values.get("schedule_on_job_finalize")
+    ticking = replace(machine.platform, tick=tick, only_ticks=bool(tick) and not on_events)
+    return jobs, replace(machine, platform=ticking)
+
+
+def _beside(path: Path, name: Any, where: str) -> Path:
+    """The file that is called ``name`` in the file ``path``.
+
+    ElastiSim takes names from the folder in which it is run, which is usually the file's own or one above.
+    """
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise InputError(where, f"found {shown(name)}", "the name of a file")
+    for folder in path.absolute().parents:
+        try:
+            if (folder / name).is_file():
+                return folder / name
+        except OSError:  # a name that is too long
+            break
+    raise InputError(where, f"there is no file {shown(name)} in {one_line(str(path.parent))} or above it")
+
+
+@dataclass
 class _Jobs:
     """Reads one jobs file; application models are read once."""
 
-    def __init__(self, path: Path, machine: ElastisimPlatform | None, from_most: bool, notes: Notes) -> None:
-        self.notes = notes
-        self._path = path
-        self._machine = machine
-        self._from_most = from_most
-        self._models: dict[Path, Any] = {}
-        self._unused = Notes()
+    path: Path
+    machine: ElastisimPlatform | None
+    from_most: bool
+    notes: Notes
+    models: dict[Path, Any] = field(default_factory=dict)
+    unused: set[str] = field(default_factory=set)
 
     def read(self, found: Any) -> list[Arrival]:
-        name = one_line(str(self._path))
+        jobs = read_values(found, {"jobs": as_it_is}, needed=("jobs",))["jobs"]
+        if not isinstance(jobs, list) or not jobs:
+            raise InputError("jobs", f"found {shown(jobs)}", "a list of jobs")
         arrivals = []
-        with within(name):
-            need(found, ("jobs",), ("jobs",), "")
-            if not isinstance(found["jobs"], list) or not found["jobs"]:
-                raise InputError("jobs", f"found {shown(found['jobs'])}", "a list of jobs")
-            for index, one in enumerate(found["jobs"]):
-                with within(f"jobs[{index}]"):
-                    arrivals.append(self._arrival(one, index))
-        if self._unused:
-            self.notes.add(f"attributes of jobs not used: {shown(', '.join(sorted(self._unused)))}")
+        for index, one in enumerate(jobs):
+            with within(f"jobs[{index}]"):
+                arrivals.append(self._arrival(one, index))
+        if self.unused:
+            self.notes.add(f"attributes of jobs not used: {shown(', '.join(sorted(self.unused)))}")
         return arrivals
 
     def _arrival(self, found: Any, index: int) -> Arrival:
@@ -176,69 +197,59 @@ class _Jobs:
             hint = nearest(kind, _KINDS) if "type" in found else ""
             raise InputError("type", f"found {shown(found.get('type'))}{hint}", ", ".join(_KINDS))
         rigid = kind == "rigid"
-        needed = ("num_nodes",) if rigid else ("num_nodes_min", "num_nodes_max")
-        need(
-            found, (*_ANY, *(_RIGID if rigid else _RANGE)), ("submit_time", "application_model", *needed), ""
-        )
-        attributes = found.get("attributes") or {}
-        if not isinstance(attributes, dict):
-            raise InputError("attributes", f"found {shown(attributes)}", "a mapping")
-        self._unused.update(dict.fromkeys(key for key in attributes if key not in _USED))
-        low, high, nodes = self._sizes(found, attributes, rigid)
+        sizes = ("num_nodes",) if rigid else ("num_nodes_min", "num_nodes_max")
+        needed = ("submit_time", "application_model", *sizes)
+        said = read_values(found, _RIGID if rigid else _RANGE, needed=needed)
+        attributes = said.get("attributes", {})
+        self.unused.update(key for key in attributes if key not in _USED)
+        low, nodes, high = self._sizes(said, attributes, rigid)
         values = read_values(attributes, _ATTRIBUTES, "attributes", also=tuple(attributes))
         if isinstance(attributes.get("user"), str):
             values["user"] = attributes["user"]
-        limit = json_number(found.get("walltime") or 0, "walltime")
         if kind == "evolving":
             self.notes.add("evolving jobs may also be resized by the policy, not only at their own request")
-        application = self._application(found, kind, (low, nodes, high))
+        application = self._application(said, kind, (low, nodes, high))
         runtime = 0.0
-        if self._machine is not None:
-            platform = self._machine.platform
+        if self.machine is not None:
+            platform = self.machine.platform
             values["io_intensity"] = io_demand(application, platform, nodes)
             runtime = min(quiet_runtime(application, platform, nodes), 1e300)
         job = Job(
             id=str(index),
-            kind=_KINDS[kind],
+            kind=cast(Kind, "evolving" if kind == "adaptive" else kind),
             nodes=nodes,
             min_nodes=low,
             max_nodes=high,
-            walltime=limit or inf,
-            submitted=json_number(found["submit_time"], "submit_time"),
+            walltime=said.get("walltime") or inf,
+            submitted=said["submit_time"],
             **values,
         )
         return Arrival(job, runtime, application=application)
 
-    def _sizes(self, found: Any, attributes: Any, rigid: bool) -> tuple[int, int, int]:
+    def _sizes(self, said: dict[str, Any], attributes: dict[str, Any], rigid: bool) -> tuple[int, int, int]:
+        """The least, that to start with, and the most."""
         if rigid:
-            size = _whole(found["num_nodes"], "num_nodes", 1)
+            size = said["num_nodes"]
             return size, size, size
-        low = _whole(found["num_nodes_min"], "num_nodes_min", 1)
-        high = _whole(found["num_nodes_max"], "num_nodes_max", 1)
+        low, high = said["num_nodes_min"], said["num_nodes_max"]
         if high < low:
             raise InputError("num_nodes_max", f"found {high}", f"num_nodes_min={low} or more")
         for key in ("nodes", "preferred_nodes"):
             if attributes.get(key) is not None:
-                return low, high, _whole(attributes[key], f"attributes.{key}", low, high)
-        most = self._from_most
-        self.notes.add(
-            f"jobs of several sizes start on the {'most' if most else 'fewest'} nodes they can use"
-        )
-        return low, high, high if most else low
+                with within(f"attributes.{key}"):
+                    return low, whole(low, high)(attributes[key]), high
+        most = "most" if self.from_most else "fewest"
+        self.notes.add(f"jobs of several sizes start on the {most} nodes they can use")
+        return low, high if self.from_most else low, high
 
-    def _application(self, found: Any, kind: str, sizes: tuple[int, ...]) -> Application:
-        rigid = kind == "rigid"
-        gpu_key = "num_gpus_per_node" if rigid else "num_gpus_per_node_max"
-        gpus = _whole(found.get(gpu_key) or 0, gpu_key, 0)
-        if not rigid:
-            least = found.get("num_gpus_per_node_min") or 0
-            if _whole(least, "num_gpus_per_node_min", 0, gpus) != gpus:
-                self.notes.add("jobs with a range of GPUs per node use the most of it")
-        arguments = found.get("arguments") or {}
-        if not isinstance(arguments, dict):
-            raise InputError("arguments", f"found {shown(arguments)}", "a mapping")
+    def _application(self, said: dict[str, Any], kind: str, sizes: tuple[int, ...]) -> Application:
+        gpus = said.get("num_gpus_per_node", said.get("num_gpus_per_node_max", 0))
+        if kind != "rigid":
+            with within("num_gpus_per_node_min"):
+                if whole(0, gpus)(said.get("num_gpus_per_node_min", 0)) != gpus:
+                    self.notes.add("jobs with a range of GPUs per node use the most of it")
         expressions = {}
-        for name, value in arguments.items():
+        for name, value in said.get("arguments", {}).items():
             if name in _GIVEN:
                 raise InputError(f"arguments.{name}", "is given by the job's size", "another name")
             with within(f"arguments.{shown(name)}"):
@@ -246,28 +257,18 @@ class _Jobs:
         expressions["num_gpus_per_node"] = Expression.parse(gpus)
         expressions["num_gpus"] = Expression.parse("num_nodes * num_gpus_per_node")
         with within("arguments"):
-            bound = Arguments(expressions, "num_nodes")
-        path = beside(self._path, found["application_model"], "application_model")
-        model = self._models.get(path)
-        if model is None:
-            model = self._models[path] = read_json(path)
-        context = ElastisimJob(
-            arguments=bound,
+            arguments = Arguments(expressions, "num_nodes")
+        path = _beside(self.path, said["application_model"], "application_model")
+        if path not in self.models:
+            self.models[path] = read_json(path)
+        job = ElastisimJob(
+            arguments=arguments,
             sizes=tuple(sorted(set(sizes))),
-            nodes=sizes[0] if rigid else None,
+            nodes=sizes[0] if kind == "rigid" else None,
             gpus=gpus,
             evolving=kind in ("evolving", "adaptive"),
-            machine=self._machine,
+            machine=self.machine,
             notes=self.notes,
         )
         with within(one_line(path.name)):
-            return read_model(model, context)
-
-
-def _whole(value: Any, where: str, low: int, high: int = 2**31 - 1) -> int:
-    if type(value) is not int or not low <= value <= high:
-        allowed = (
-            f"a whole number, {low} or more" if high == 2**31 - 1 else f"a whole number, {low} to {high}"
-        )
-        raise InputError(where, f"found {shown(value)}", allowed)
-    return value
+            return job.application(self.models[path])

@@ -14,7 +14,7 @@ Iterations of one task are one longer task. What cannot be said in our terms is 
 are values, not text that is pasted into formulas: with ``x`` = ``"a+b"``, ``2*x`` is twice the sum.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -22,113 +22,61 @@ from typing import Any
 from dask_hpc.model.errors import InputError, shown, within
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.simulator.amount import Arguments, Expression, Fixed
-from dask_hpc.simulator.application import Amount, Application, Phase, Task
+from dask_hpc.simulator.application import MOST_ITERATIONS, Amount, Application, Phase, Task
 from dask_hpc.simulator.readers.elastisim_platform import ElastisimPlatform
-from dask_hpc.simulator.readers.values import Notes, json_flag, need
-from dask_hpc.simulator.readers.yaml_application import MOST_ITERATIONS
+from dask_hpc.simulator.values import Notes, Readers, as_it_is, flag, read_values
 
+
+def _between_all_gpus(nodes: int, payload: float, gpus: int) -> float:
+    if nodes == 1 or gpus == 1:
+        return payload if nodes > 1 else 0.0
+    return payload * (nodes * gpus - gpus) / (nodes * gpus - 1)
+
+
+#: rule -> the amount on so many nodes, by other amounts there and by figures
+_RULES: Mapping[str, Callable[..., float]] = {
+    # of a payload, what the node with the most work does
+    "all_ranks": lambda nodes, payload: payload / nodes,
+    "total": lambda nodes, payload: payload / nodes,
+    "uniform": lambda nodes, payload: payload,
+    "root_only": lambda nodes, payload: payload,
+    "even_ranks": lambda nodes, payload: payload / ((nodes + 1) // 2),
+    "odd_ranks": lambda nodes, payload: payload / (nodes // 2) if nodes > 1 else 0.0,
+    # and what the link with the most traffic carries: rings and exchanges load all links alike
+    "all_to_all": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
+    "gather": lambda nodes, payload: payload * (nodes - 1) / nodes,  # the root's own share stays at home
+    "scatter": lambda nodes, payload: payload * (nodes - 1) / nodes,
+    "master_worker": lambda nodes, payload: payload / 2 if nodes > 1 else 0.0,  # half goes out, half comes in
+    "ring": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
+    "ring_clockwise": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
+    "ring_counter_clockwise": lambda nodes, payload: payload / nodes if nodes > 1 else 0.0,
+    # the part of a payload among all GPUs that goes from node to node: in a ring one GPU of each node has
+    # its neighbour elsewhere
+    "all GPUs": _between_all_gpus,
+    "a ring of GPUs": lambda nodes, payload, gpus: payload / gpus if nodes > 1 else 0.0,
+    "scaled": lambda nodes, amount, factor: amount * factor,
+    "repeated": lambda nodes, amount, times: amount * max(0, int(times)),  # parts of a time do not count
+    "not hidden": lambda nodes, sent, computed, ratio: max(0.0, sent - computed * ratio),
+}
 VECTOR_PATTERNS = ("all_ranks", "total", "uniform", "root_only", "even_ranks", "odd_ranks", "vector")
-MATRIX_PATTERNS = (
-    "all_to_all", "gather", "scatter", "master_worker", "ring", "ring_clockwise",
-    "ring_counter_clockwise", "matrix",
-)  # fmt: skip
+_RINGS = ("ring", "ring_clockwise", "ring_counter_clockwise")
+MATRIX_PATTERNS = ("all_to_all", "gather", "scatter", "master_worker", *_RINGS, "matrix")
 #: patterns under which some nodes have nothing to do
-UNEVEN = ("root_only", "even_ranks", "odd_ranks", "vector")
+_UNEVEN = ("root_only", "even_ranks", "odd_ranks", "vector")
+#: reading and writing by some of the nodes, as the same total shared by all of them
+_SHARED = {"even_ranks": "total", "odd_ranks": "all_to_all"}
 
 
 @dataclass(frozen=True, slots=True)
-class Busiest:
-    """What the node with the most work does, or the link with the most traffic carries."""
+class Derived:
+    """An amount that follows from others, and from figures that are the same on any nodes, by a rule."""
 
-    payload: Amount
-    pattern: str
-
-    def __call__(self, nodes: int) -> float:
-        payload = self.payload(nodes)
-        match self.pattern:
-            case "all_ranks" | "total":
-                return payload / nodes
-            case "uniform" | "root_only":
-                return payload
-            case "even_ranks":
-                return payload / ((nodes + 1) // 2)
-            case "odd_ranks":
-                return payload / (nodes // 2) if nodes > 1 else 0.0
-        if nodes == 1:  # nobody to talk to
-            return 0.0
-        match self.pattern:
-            case "gather" | "scatter":  # the root's link; its own share stays at home
-                return payload * (nodes - 1) / nodes
-            case "master_worker":  # half of it goes out over the root's link, half comes in
-                return payload / 2
-            case _:  # all_to_all and the rings: every link carries the same
-                return payload / nodes
-
-
-@dataclass(frozen=True, slots=True)
-class SharedByAll:
-    """A payload shared by some of the nodes, as the same total shared by all of them."""
-
-    payload: Amount
-    pattern: str
+    rule: str
+    amounts: tuple[Amount, ...]
+    figures: tuple[float, ...] = ()
 
     def __call__(self, nodes: int) -> float:
-        if self.pattern == "odd_ranks" and nodes == 1:
-            return 0.0
-        return self.payload(nodes) / nodes
-
-
-@dataclass(frozen=True, slots=True)
-class Scaled:
-    """An amount in another unit, or done several times."""
-
-    amount: Amount
-    factor: float
-
-    def __call__(self, nodes: int) -> float:
-        return self.amount(nodes) * self.factor
-
-
-@dataclass(frozen=True, slots=True)
-class Repeated:
-    """An amount as often as a formula says; parts of a time do not count."""
-
-    amount: Amount
-    times: Amount
-
-    def __call__(self, nodes: int) -> float:
-        return self.amount(nodes) * max(0, int(self.times(nodes)))
-
-
-@dataclass(frozen=True, slots=True)
-class NotHidden:
-    """Bytes that are still under way when the computation that overlaps them is over."""
-
-    sent: Amount
-    computed: Amount
-    bytes_per_operation: float
-
-    def __call__(self, nodes: int) -> float:
-        return max(0.0, self.sent(nodes) - self.computed(nodes) * self.bytes_per_operation)
-
-
-@dataclass(frozen=True, slots=True)
-class BetweenNodes:
-    """The part of a payload among all GPUs that goes from node to node."""
-
-    payload: Amount
-    pattern: str
-    gpus: int
-
-    def __call__(self, nodes: int) -> float:
-        payload, gpus = self.payload(nodes), nodes * self.gpus
-        if nodes == 1:
-            return 0.0
-        if self.gpus == 1:
-            return payload
-        if self.pattern == "all_to_all":
-            return payload * (gpus - self.gpus) / (gpus - 1)
-        return payload / self.gpus  # a ring: one GPU of each node has its neighbour elsewhere
+        return _RULES[self.rule](nodes, *(amount(nodes) for amount in self.amounts), *self.figures)
 
 
 def known_pattern(value: Any, known: tuple[str, ...], where: str) -> str:
@@ -162,25 +110,31 @@ def busiest_link(value: Any, nodes: int | None, where: str) -> Fixed:
     return Fixed(max(sent, received))
 
 
+def _keys(*keys: str) -> Readers:
+    flags = ("scheduling_point", "final_scheduling_point", "barrier", "synchronized", "coupled", "async")
+    return {key: flag if key in flags else as_it_is for key in keys}
+
+
 #: a sequence repeated more often than this makes one long task of each of its tasks
 _MOST_TASKS = 1000
 _DEEPEST = 40
 _ONCE = {"on_init": "on_start", "on_reconfiguration": "on_resize", "on_expansion": "on_expansion"}
-_PHASE_KEYS = ("iterations", "scheduling_point", "final_scheduling_point", "barrier", "evolving_request",
-               "tasks")  # fmt: skip
+_MODEL = _keys(*_ONCE, "phases")
+_PHASE = _keys(
+    "iterations", "scheduling_point", "final_scheduling_point", "barrier", "evolving_request", "tasks"
+)
 _ANY = ("type", "name", "iterations", "synchronized")
-_PROCESSOR = ("flops", "computation_pattern", "bytes", "communication_pattern", "coupled")
-_STORAGE = ("bytes", "pattern", "async")
-_TASK_KEYS: Mapping[str, tuple[str, ...]] = {
-    "cpu": _PROCESSOR,
-    "gpu": _PROCESSOR,
-    "pfs_read": _STORAGE,
-    "pfs_write": _STORAGE,
-    "bb_read": _STORAGE,
-    "bb_write": _STORAGE,
-    "busy_wait": ("delay", "pattern"),
-    "idle": ("delay", "pattern"),
-    "sequence": ("tasks",),
+_PROCESSOR = _keys(*_ANY, "flops", "computation_pattern", "bytes", "communication_pattern", "coupled")
+_STORAGE = _keys(*_ANY, "bytes", "pattern", "async")
+_DELAY = _keys(*_ANY, "delay", "pattern")
+#: type -> its keys, and those that it needs
+_TASKS: Mapping[str, tuple[Readers, tuple[str, ...]]] = {
+    "cpu": (_PROCESSOR, ()),
+    "gpu": (_PROCESSOR, ()),
+    **dict.fromkeys(("pfs_read", "pfs_write", "bb_read", "bb_write"), (_STORAGE, ("bytes", "pattern"))),
+    "busy_wait": (_DELAY, ("delay", "pattern")),
+    "idle": (_DELAY, ("delay", "pattern")),
+    "sequence": (_keys(*_ANY, "tasks"), ("tasks",)),
 }
 
 
@@ -200,210 +154,177 @@ class ElastisimJob:
     #: lines about what was left out, in order
     notes: Notes
 
+    def application(self, found: Any) -> Application:
+        """Of one application model; complaints name the key path."""
+        values = read_values(found, _MODEL, needed=("phases",))
+        once = {name: self._one_time(values[key], key) for key, name in _ONCE.items() if key in values}
+        if once.get("on_expansion"):
+            self.notes.add("on_expansion runs on all nodes of a job, not only on its new ones")
+        if not isinstance(values["phases"], list):
+            raise InputError("phases", f"found {shown(values['phases'])}", "a list of phases")
+        read = [self._phase(one, f"phases[{at}]") for at, one in enumerate(values["phases"])]
+        return Application(tuple(phase for phase in read if phase.iterations), **once)
 
-def read_model(found: Any, context: ElastisimJob) -> Application:
-    """One application model; complaints name the key path."""
-    need(found, (*_ONCE, "phases"), ("phases",), "")
-    once = {}
-    for key, name in _ONCE.items():
-        if found.get(key) is not None:
-            once[name] = _one_time(found[key], context, key)
-    if once.get("on_expansion"):
-        context.notes.add("on_expansion runs on all nodes of a job, not only on its new ones")
-    if not isinstance(found["phases"], list):
-        raise InputError("phases", f"found {shown(found['phases'])}", "a list of phases")
-    read = [_phase(one, context, f"phases[{at}]") for at, one in enumerate(found["phases"])]
-    return Application(tuple(phase for phase in read if phase.iterations), **once)
+    def _one_time(self, found: Any, where: str) -> tuple[Task, ...]:
+        if isinstance(found, list):  # as in older versions
+            return self._tasks(found, where)
+        phase = self._phase(found, where)
+        return self._again(phase.tasks, Fixed(phase.iterations))
 
+    def _phase(self, found: Any, where: str) -> Phase:
+        values = read_values(found, _PHASE, where, needed=("tasks",))
+        tasks = self._tasks(values["tasks"], f"{where}.tasks")
+        count = self._count(values.get("iterations", 1), f"{where}.iterations")
+        if not values.get("final_scheduling_point", True):
+            self.notes.add("final_scheduling_point is not read: points are before each iteration")
+        request = None
+        if "evolving_request" in values:
+            request = self._amount(values, "evolving_request", where, least=1.0)
+            if not self.evolving:
+                self.notes.add("an evolving_request of a job that is not evolving is left out")
+                request = None
+        return Phase(tasks, count, values.get("scheduling_point", True), request)
 
-def _one_time(found: Any, context: ElastisimJob, where: str) -> tuple[Task, ...]:
-    if isinstance(found, list):  # as in older versions
-        return _tasks(found, context, where)
-    need(found, _PHASE_KEYS, ("tasks",), where)
-    tasks = _tasks(found["tasks"], context, f"{where}.tasks")
-    count = _count(found.get("iterations"), context, f"{where}.iterations")
-    return _again(tasks, Fixed(count), context)
+    def _count(self, value: Any, where: str) -> int:
+        """Iterations of a phase, which may use the job's arguments, not its size."""
+        with within(where):
+            count = self.arguments.bind(Expression.parse(value), sizes=False)(1)
+        if not 0 <= count <= MOST_ITERATIONS:
+            raise InputError(where, f"found {shown(value)}, that is {count:g}", f"0 to {MOST_ITERATIONS:,}")
+        return int(count)
 
+    def _amount(self, values: Mapping[str, Any], key: str, where: str, least: float = 0.0) -> Amount:
+        with within(f"{where}.{key}"):
+            amount = self.arguments.bind(Expression.parse(values[key]))
+            for size in self.sizes:
+                if amount(size) < least:
+                    raise InputError("", f"found {amount(size):g} on {size} nodes", f"{least:g} or more")
+        return amount
 
-def _phase(found: Any, context: ElastisimJob, where: str) -> Phase:
-    need(found, _PHASE_KEYS, ("tasks",), where)
-    tasks = _tasks(found["tasks"], context, f"{where}.tasks")
-    count = _count(found.get("iterations"), context, f"{where}.iterations")
-    point = json_flag(found.get("scheduling_point"), f"{where}.scheduling_point", True)
-    json_flag(found.get("barrier"), f"{where}.barrier", True)
-    if not json_flag(found.get("final_scheduling_point"), f"{where}.final_scheduling_point", True):
-        context.notes.add("final_scheduling_point is not read: points are before each iteration")
-    request = None
-    if found.get("evolving_request") is not None:
-        request = _amount(found["evolving_request"], context, f"{where}.evolving_request", least=1.0)
-        if not context.evolving:
-            context.notes.add("an evolving_request of a job that is not evolving is left out")
-            request = None
-    return Phase(tasks, count, point, request)
+    def _tasks(self, found: Any, where: str) -> tuple[Task, ...]:
+        if not isinstance(found, list):
+            raise InputError(where, f"found {shown(found)}", "a list of tasks")
+        if where.count("tasks[") > _DEEPEST:
+            raise InputError(where[:60] + "...", "nested too deeply", f"{_DEEPEST} sequences in each other")
+        return tuple(task for at, one in enumerate(found) for task in self._task(one, f"{where}[{at}]"))
 
+    def _task(self, found: Any, where: str) -> tuple[Task, ...]:
+        if not isinstance(found, dict):
+            raise InputError(where, f"found {shown(found)}", "a task")
+        kind = str(found.get("type")).lower()
+        if kind not in _TASKS:
+            hint = nearest(kind, _TASKS) if "type" in found else ""
+            raise InputError(f"{where}.type", f"found {shown(found.get('type'))}{hint}", ", ".join(_TASKS))
+        keys, needed = _TASKS[kind]
+        values = read_values(found, keys, where, needed=needed)
+        if kind == "sequence":
+            tasks = self._tasks(values["tasks"], f"{where}.tasks")
+        elif kind in ("cpu", "gpu"):
+            tasks = self._processor(values, kind == "gpu", where)
+        elif "delay" in values:
+            tasks = (Task("idle", self._busiest(values, "delay", "pattern", where)),)
+        else:
+            tasks = (self._storage(values, kind, where),)
+        patterns = {str(values.get(key)).lower() for key in ("pattern", "computation_pattern")}
+        if not values.get("synchronized") and not patterns.isdisjoint(_UNEVEN):
+            self.notes.add("nodes without work in a task wait for those with work before their next one")
+        if "iterations" not in values:
+            return tasks
+        return self._again(tasks, self._amount(values, "iterations", where))
 
-def _count(value: Any, context: ElastisimJob, where: str) -> int:
-    """Iterations of a phase, which may use the job's arguments, not its size."""
-    if value is None:
-        return 1
-    with within(where):
-        count = context.arguments.bind(Expression.parse(value), sizes=False)(1)
-    if not 0 <= count <= MOST_ITERATIONS:
-        raise InputError(where, f"found {shown(value)}, that is {count:g}", f"0 to {MOST_ITERATIONS:,}")
-    return int(count)
-
-
-def _amount(value: Any, context: ElastisimJob, where: str, least: float = 0.0) -> Amount:
-    with within(where):
-        amount = context.arguments.bind(Expression.parse(value))
-        for size in context.sizes:
-            if amount(size) < least:
-                raise InputError("", f"found {amount(size):g} on {size} nodes", f"{least:g} or more")
-    return amount
-
-
-def _tasks(found: Any, context: ElastisimJob, where: str) -> tuple[Task, ...]:
-    if not isinstance(found, list):
-        raise InputError(where, f"found {shown(found)}", "a list of tasks")
-    if where.count("tasks[") > _DEEPEST:
-        raise InputError(where[:60] + "...", "nested too deeply", f"{_DEEPEST} sequences in each other")
-    tasks: list[Task] = []
-    for at, one in enumerate(found):
-        tasks += _task(one, context, f"{where}[{at}]")
-    return tuple(tasks)
-
-
-def _task(found: Any, context: ElastisimJob, where: str) -> tuple[Task, ...]:
-    if not isinstance(found, dict):
-        raise InputError(where, f"found {shown(found)}", "a task")
-    kind = str(found.get("type")).lower()
-    if kind not in _TASK_KEYS:
-        hint = nearest(kind, _TASK_KEYS) if "type" in found else ""
-        raise InputError(f"{where}.type", f"found {shown(found.get('type'))}{hint}", ", ".join(_TASK_KEYS))
-    need(found, (*_ANY, *_TASK_KEYS[kind]), (), where)
-    in_step = json_flag(found.get("synchronized"), f"{where}.synchronized", False)
-    if kind == "sequence":
-        need(found, (*_ANY, "tasks"), ("tasks",), where)
-        tasks = _tasks(found["tasks"], context, f"{where}.tasks")
-    elif kind in ("cpu", "gpu"):
-        tasks = _processor(found, kind, context, where)
-    elif kind in ("busy_wait", "idle"):
-        need(found, (*_ANY, *_TASK_KEYS[kind]), ("delay", "pattern"), where)
-        tasks = (Task("idle", _busiest(found, "delay", "pattern", context, where)),)
-    else:
-        tasks = (_storage(found, kind, context, where),)
-    if not in_step and any(
-        str(found.get(key)).lower() in UNEVEN for key in ("pattern", "computation_pattern")
-    ):
-        context.notes.add("nodes without work in a task wait for those with work before their next one")
-    if found.get("iterations") is None:
-        return tasks
-    return _again(tasks, _amount(found["iterations"], context, f"{where}.iterations"), context)
-
-
-def _again(tasks: tuple[Task, ...], times: Amount, context: ElastisimJob) -> tuple[Task, ...]:
-    """The tasks repeated: one after the other where that is short, else each of them longer."""
-    if times == Fixed(1):
-        return tasks
-    if isinstance(times, Fixed) and len(tasks) > 1 and times.value * len(tasks) <= _MOST_TASKS:
-        return tasks * int(times.value)
-    if len(tasks) > 1:
-        context.notes.add(
-            "a sequence repeated often, or as often as the size says, does each of its tasks in one go"
-        )
-    return tuple(Task(task.kind, Repeated(task.amount, times), task.root_only) for task in tasks)
-
-
-def _busiest(
-    found: Mapping[str, Any], key: str, pattern_key: str, context: ElastisimJob, where: str
-) -> Amount:
-    """What the busiest node has to do."""
-    pattern = known_pattern(found.get(pattern_key), VECTOR_PATTERNS, f"{where}.{pattern_key}")
-    if pattern == "vector":
-        return Fixed(max(explicit(found[key], context.nodes, f"{where}.{key}")))
-    return Busiest(_amount(found[key], context, f"{where}.{key}"), pattern)
-
-
-def _processor(found: Mapping[str, Any], kind: str, context: ElastisimJob, where: str) -> tuple[Task, ...]:
-    has = {key: found.get(key) is not None for key in ("flops", "bytes")}
-    if not any(has.values()):
-        raise InputError(f"{where}.flops", "is missing", "flops, bytes, or both")
-    json_flag(found.get("coupled"), f"{where}.coupled", False)  # the slower of the two, coupled or not
-    if kind == "gpu":
-        _check_gpus(context, where)
-    machine = context.machine
-    tasks = []
-    if has["flops"]:
-        flops = _busiest(found, "flops", "computation_pattern", context, where)
-        if kind == "gpu":
-            assert machine is not None
-            flops = Scaled(flops, machine.platform.speed / (context.gpus * machine.flops_per_gpu))
-        tasks.append(Task("compute", flops))
-    if has["bytes"]:
-        sent = _sent(found, kind, context, where)
-        if not has["flops"]:
-            tasks.append(Task("communicate", sent))
-        elif machine is None:
-            context.notes.add(
-                "without a platform, a task's communication follows its computation instead of overlapping it"
+    def _again(self, tasks: tuple[Task, ...], times: Amount) -> tuple[Task, ...]:
+        """The tasks repeated: one after the other where that is short, else each of them longer."""
+        if times == Fixed(1):
+            return tasks
+        if isinstance(times, Fixed) and len(tasks) > 1 and times.value * len(tasks) <= _MOST_TASKS:
+            return tasks * int(times.value)
+        if len(tasks) > 1:
+            self.notes.add(
+                "a sequence repeated often, or as often as the size says, does each of its tasks in one go"
             )
-            tasks.append(Task("communicate", sent))
-        elif machine.platform.link < inf:  # over links without end it takes no time anyway
-            ratio = machine.platform.link / machine.platform.speed
-            tasks.append(Task("communicate", NotHidden(sent, flops, ratio)))
-    return tuple(tasks)
+        return tuple(
+            Task(task.kind, Derived("repeated", (task.amount, times)), task.root_only) for task in tasks
+        )
 
+    def _busiest(self, values: Mapping[str, Any], key: str, pattern_key: str, where: str) -> Amount:
+        """What the busiest node has to do."""
+        pattern = known_pattern(values.get(pattern_key), VECTOR_PATTERNS, f"{where}.{pattern_key}")
+        if pattern == "vector":
+            return Fixed(max(explicit(values[key], self.nodes, f"{where}.{key}")))
+        return Derived(pattern, (self._amount(values, key, where),))
 
-def _sent(found: Mapping[str, Any], kind: str, context: ElastisimJob, where: str) -> Amount:
-    path = f"{where}.communication_pattern"
-    pattern = known_pattern(found.get("communication_pattern"), MATRIX_PATTERNS, path)
-    if pattern == "matrix":
-        if kind == "gpu":
-            raise InputError(path, "found 'matrix' for GPUs", "all_to_all, or a ring")
-        return busiest_link(found["bytes"], context.nodes, f"{where}.bytes")
-    payload = _amount(found["bytes"], context, f"{where}.bytes")
-    if kind == "gpu":
-        if pattern not in ("all_to_all", "ring", "ring_clockwise", "ring_counter_clockwise"):
+    def _processor(self, values: Mapping[str, Any], on_gpus: bool, where: str) -> tuple[Task, ...]:
+        """What is computed and sent, the slower of the two, coupled or not."""
+        if "flops" not in values and "bytes" not in values:
+            raise InputError(f"{where}.flops", "is missing", "flops, bytes, or both")
+        flops_per_gpu = self._flops_per_gpu(where) if on_gpus else 0.0
+        machine = self.machine
+        tasks = []
+        if "flops" in values:
+            flops = self._busiest(values, "flops", "computation_pattern", where)
+            if machine and on_gpus:
+                flops = Derived("scaled", (flops,), (machine.platform.speed / (self.gpus * flops_per_gpu),))
+            tasks.append(Task("compute", flops))
+        if "bytes" in values:
+            sent = self._sent(values, on_gpus, where)
+            if "flops" not in values:
+                tasks.append(Task("communicate", sent))
+            elif machine is None:
+                self.notes.add("without a platform, a task's communication follows its computation instead "
+                               "of overlapping it")  # fmt: skip
+                tasks.append(Task("communicate", sent))
+            elif machine.platform.link < inf:  # over links without end it takes no time anyway
+                ratio = machine.platform.link / machine.platform.speed
+                tasks.append(Task("communicate", Derived("not hidden", (sent, flops), (ratio,))))
+        return tuple(tasks)
+
+    def _sent(self, values: Mapping[str, Any], on_gpus: bool, where: str) -> Amount:
+        path = f"{where}.communication_pattern"
+        pattern = known_pattern(values.get("communication_pattern"), MATRIX_PATTERNS, path)
+        if on_gpus and pattern not in ("all_to_all", *_RINGS):
             raise InputError(path, f"found {shown(pattern)} for GPUs", "all_to_all, or a ring")
-        if context.gpus > 1:
-            context.notes.add("traffic between the GPUs of one node takes no time")
-        payload = BetweenNodes(payload, pattern, context.gpus)
-    return Busiest(payload, pattern)
+        if pattern == "matrix":
+            return busiest_link(values["bytes"], self.nodes, f"{where}.bytes")
+        payload = self._amount(values, "bytes", where)
+        if on_gpus:
+            if self.gpus > 1:
+                self.notes.add("traffic between the GPUs of one node takes no time")
+            rule = "all GPUs" if pattern == "all_to_all" else "a ring of GPUs"
+            payload = Derived(rule, (payload,), (self.gpus,))
+        return Derived(pattern, (payload,))
 
+    def _flops_per_gpu(self, where: str) -> float:
+        machine = self.machine
+        if machine is None:
+            raise InputError(where, "is for GPUs, and without a platform their speed is unknown",
+                             "a configuration with a platform_file")  # fmt: skip
+        if not machine.gpus:
+            raise InputError(where, "is for GPUs, and the platform's nodes have none",
+                             "num_gpus and flops_per_gpu in the platform")  # fmt: skip
+        if not 1 <= self.gpus <= machine.gpus:
+            raise InputError(where, f"is for GPUs, and its job uses {self.gpus} on each node",
+                             f"num_gpus_per_node from 1 to {machine.gpus}")  # fmt: skip
+        return machine.flops_per_gpu
 
-def _check_gpus(context: ElastisimJob, where: str) -> None:
-    if context.machine is None:
-        raise InputError(where, "is for GPUs, and without a platform their speed is unknown",
-                         "a configuration with a platform_file")  # fmt: skip
-    if not context.machine.gpus:
-        raise InputError(where, "is for GPUs, and the platform's nodes have none",
-                         "num_gpus and flops_per_gpu in the platform")  # fmt: skip
-    if not 1 <= context.gpus <= context.machine.gpus:
-        raise InputError(where, f"is for GPUs, and its job uses {context.gpus} on each node",
-                         f"num_gpus_per_node from 1 to {context.machine.gpus}")  # fmt: skip
-
-
-def _storage(found: Mapping[str, Any], kind: str, context: ElastisimJob, where: str) -> Task:
-    need(found, (*_ANY, *_STORAGE), ("bytes", "pattern"), where)
-    if json_flag(found.get("async"), f"{where}.async", False):
-        context.notes.add("asynchronous reading and writing is waited for")
-    reads = kind.endswith("read")
-    if kind.startswith("bb_"):
-        machine = context.machine
-        rate = machine and (machine.burst_read if reads else machine.burst_write)
-        if rate:
-            return Task("idle", Scaled(_busiest(found, "bytes", "pattern", context, where), 1.0 / rate))
-        context.notes.add("the platform has no burst buffers: the file system is used instead")
-    pattern = known_pattern(found["pattern"], VECTOR_PATTERNS, f"{where}.pattern")
-    if pattern == "vector":
-        payloads = explicit(found["bytes"], context.nodes, f"{where}.bytes")
-        amount: Amount = Fixed(sum(payloads) / len(payloads))
-        if not any(payloads[1:]):
-            return Task("read" if reads else "write", Fixed(payloads[0]), root_only=True)
-    else:
-        payload = _amount(found["bytes"], context, f"{where}.bytes")
-        shared = pattern in ("even_ranks", "odd_ranks")
-        amount = SharedByAll(payload, pattern) if shared else Busiest(payload, pattern)
-    if pattern in ("even_ranks", "odd_ranks", "vector"):
-        context.notes.add("reading and writing by some of the nodes, or unevenly, is shared evenly by all")
-    return Task("read" if reads else "write", amount, root_only=pattern == "root_only")
+    def _storage(self, values: Mapping[str, Any], kind: str, where: str) -> Task:
+        if values.get("async"):
+            self.notes.add("asynchronous reading and writing is waited for")
+        reads = kind.endswith("read")
+        if kind.startswith("bb_"):
+            machine = self.machine
+            rate = machine and (machine.burst_read if reads else machine.burst_write)
+            if rate:
+                busiest = self._busiest(values, "bytes", "pattern", where)
+                return Task("idle", Derived("scaled", (busiest,), (1.0 / rate,)))
+            self.notes.add("the platform has no burst buffers: the file system is used instead")
+        pattern = known_pattern(values["pattern"], VECTOR_PATTERNS, f"{where}.pattern")
+        if pattern == "vector":
+            payloads = explicit(values["bytes"], self.nodes, f"{where}.bytes")
+            amount: Amount = Fixed(sum(payloads) / len(payloads))
+            if not any(payloads[1:]):
+                return Task("read" if reads else "write", Fixed(payloads[0]), root_only=True)
+        else:
+            amount = Derived(_SHARED.get(pattern, pattern), (self._amount(values, "bytes", where),))
+        if pattern in ("even_ranks", "odd_ranks", "vector"):
+            self.notes.add("reading and writing by some of the nodes, or unevenly, is shared evenly by all")
+        return Task("read" if reads else "write", amount, root_only=pattern == "root_only")

@@ -1,37 +1,66 @@
-"""Reading our own workload form.
+"""Reading our own workload form: the machine, the jobs, and what they do phase by phase or as a pipeline.
 
-nodes: 4                     # optional: the machine in short, or platform: {nodes: 4, speed: ...}
+nodes: 4                     # optional: the machine in short; or in full:
+platform:
+  nodes: 500
+  speed: 100 Gflop/s           # per node
+  link: 100 Gbit/s             # per node
+  file_system: 48 GB/s         # for all together
+  resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}
+  failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
+  idle_power: 71 W
+  active_power: 250 W
+  power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW}}    # {}: only record it
 jobs:
   - {id: a, submit: 0s, nodes: 2, runtime: 10 min, walltime: 15 min}
   - {id: b, nodes: 2, kind: malleable, min_nodes: 1, max_nodes: 4, runtime: 1 h,
      speedup: {power_law: 0.9}, data: 4 GiB}
   - {id: c, nodes: 1, kind: evolving, max_nodes: 4, runtime: 1 h, requests: {50 %: 4}}
   - {id: d, nodes: 2, runtime: 1 d, checkpoint: {bytes: 4 GB, every: auto, levels: [partner, store]}}
+  - {id: e, nodes: 4, arguments: {size: 40 GB}, on_start: [{read: size / nodes}], phases: [
+      {iterations: 100, compute: 20 Tflop / nodes, write: size / nodes},   # one task of each kind, in order
+      {request: 8, tasks: [{compute: 1 Tflop}, {write: 1 GB, root_only: true}, {compute: 1 Tflop}]}]}
 
-Phases are in ``yaml_application``, the machine is in ``yaml_platform``.
+Instead of nodes and their powers, ``machine: frontier`` (or another of ``machines``) takes those of a real
+one; where nodes differ, ``power: {types: [{count: 8, idle: 71 W, active: 250 W}, ...]}``. Amounts in phases
+are numbers, quantities or formulas in the job's arguments.
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from dask_hpc.model.errors import InputError, shown, within
 from dask_hpc.model.io import IoDemand
-from dask_hpc.model.job import Job
-from dask_hpc.model.power import PowerRange
+from dask_hpc.model.job import Job, ResizeCost
+from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
 from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Speedup, Tabulated, from_runtimes
 from dask_hpc.model.units import UNITS, parse_duration, parse_quantity
 from dask_hpc.planning.in_situ.plan import read_analysis, read_simulation
-from dask_hpc.simulator.amount import Expression, Fixed
-from dask_hpc.simulator.application import io_demand, quiet_runtime
+from dask_hpc.simulator.amount import Arguments, Expression, Fixed
+from dask_hpc.simulator.application import (
+    MOST_ITERATIONS,
+    TASK_KINDS,
+    Amount,
+    Application,
+    Phase,
+    Task,
+    io_demand,
+    quiet_runtime,
+)
 from dask_hpc.simulator.in_situ import Drift, Pipeline
-from dask_hpc.simulator.platform import Platform
-from dask_hpc.simulator.readers.values import (
+from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform, known_machine
+from dask_hpc.simulator.values import (
     Readers,
     as_it_is,
+    flag,
+    list_of,
     number,
     read_file,
     read_values,
@@ -39,15 +68,209 @@ from dask_hpc.simulator.readers.values import (
     text,
     whole,
 )
-from dask_hpc.simulator.readers.yaml_application import APPLICATION_KEYS, check_request, read_application
-from dask_hpc.simulator.readers.yaml_platform import OPERATIONS, read_platform
-from dask_hpc.simulator.workload import Arrival, Workload, read_checkpoint
+from dask_hpc.simulator.workload import Arrival, DeclaredCheckpoint, Workload
 
-_MOST_ANALYSES = 1000
+_OPERATIONS: Mapping[str, float] = {
+    prefix + word: scale
+    for word in ("flop", "op")
+    for prefix, scale in (("", 1.0), ("k", 1e3), ("m", 1e6), ("g", 1e9), ("t", 1e12), ("p", 1e15))
+}
+_RATE = re.compile(r"(.*?[0-9.])\s*([A-Za-z]+)\s*(?:/\s*s|ps)", re.ASCII)
 
 
-def _bytes(value: Any) -> float:
-    return parse_quantity(value, "B")
+def _rate(value: Any, unit: str) -> float:
+    """Bytes (``unit`` "B") or operations ("op") per second: ``"12.5 GB/s"``, ``"100 Gbit/s"``, a number."""
+    if not isinstance(value, str) or value.strip().lower() in ("inf", "infinity", "unlimited"):
+        return parse_quantity(value, "B")
+    match = _RATE.fullmatch(value.strip())
+    if match:
+        word = match[2].lower()
+        with suppress(InputError, ValueError):
+            if unit == "op" and word in _OPERATIONS:
+                return float(match[1]) * _OPERATIONS[word]
+            if unit == "B" and word.endswith("bit"):
+                return parse_quantity(f"{match[1]} {word[:-3]}B", "B") / 8.0
+            if unit == "B":
+                return parse_quantity(f"{match[1]} {word}", "B")
+    example = '"100 Gflop/s"' if unit == "op" else '"12.5 GB/s" or "100 Gbit/s"'
+    raise InputError("", f"found {shown(value)}", f"a number per second such as {example}")
+
+
+_size, _count = whole(1), whole(0, 2**63 - 1)
+_bytes, _watts = partial(parse_quantity, unit="B"), partial(parse_quantity, unit="W")
+_bytes_per_second, _operations_per_second = partial(_rate, unit="B"), partial(_rate, unit="op")
+
+
+def _failure(found: Any) -> tuple[float, int]:
+    """``[1 h, 3]``: when which node (counted from 0) fails."""
+    if not isinstance(found, list) or len(found) != 2:
+        raise InputError("", f"found {shown(found)}", "[time, node]")
+    time, node = parse_duration(found[0]), _count(found[1])
+    if not 0 <= time < inf:
+        raise InputError("", f"found {shown(found[0])}", "0 s or more")
+    return time, node
+
+
+def _node_type(found: Any) -> NodeType:
+    return NodeType(**read_values(found, _TYPE, needed=_TYPE))
+
+
+_TYPE: Readers = {"count": _count, "idle": _watts, "active": _watts}
+_PLATFORM: Readers = {
+    "nodes": _count,
+    "speed": _operations_per_second,
+    "link": _bytes_per_second,
+    "file_system": _bytes_per_second,
+    "idle_power": _watts,
+    "active_power": _watts,
+    "tick": parse_duration,
+    "only_ticks": flag,
+    "launch": parse_duration,
+    "cleanup": parse_duration,
+}
+_RESIZE: Readers = {"fixed": parse_duration, "per_process": parse_duration, "bandwidth": _bytes_per_second}
+_FAILURES: Readers = {
+    "mtbf": parse_duration,
+    "shape": number,
+    "repair": parse_duration,
+    "checkpoint": parse_duration,
+    "trace": list_of(_failure, "a list of [time, node]", most=1_000_000),
+    "seed": _count,
+}
+_POWER: Readers = {
+    "ramp": parse_duration,
+    "noise": share,
+    "seed": _count,
+    "types": list_of(_node_type, "1 to 1,000 types of {count, idle, active}", 1, 1000),
+    "corridor": Corridor.read,
+}
+
+
+def read_platform(found: Any) -> Platform:
+    """From a mapping; complaints name the key."""
+    values = read_values(found, _PLATFORM, also=("resize", "failures", "power", "machine"))
+    if found.get("machine") is not None:
+        known = known_machine(found["machine"])
+        values = {"nodes": known.nodes, "idle_power": known.idle, "active_power": known.active, **values}
+    if "nodes" not in values:
+        raise InputError("nodes", "is missing")
+    if found.get("resize") is not None:
+        resize = read_values(found["resize"], _RESIZE, "resize")
+        with within("resize"):
+            values["resize"] = ResizeCost(**resize)
+    if found.get("failures") is not None:
+        values["failures"] = Failures(**read_values(found["failures"], _FAILURES, "failures"))
+    if found.get("power") is not None:
+        values["metering"] = Metering(**read_values(found["power"], _POWER, "power"))
+    platform = Platform(**values)
+    for time, node in platform.failures.trace if platform.failures else ():
+        if node >= platform.nodes:
+            allowed = f"0 to {platform.nodes - 1}"
+            raise InputError("failures.trace", f"node {node} fails at {time:g} s", allowed)
+    return platform
+
+
+_UNITS: Mapping[str, Mapping[str, float]] = {
+    "compute": _OPERATIONS,
+    "communicate": UNITS["B"],
+    "read": UNITS["B"],
+    "write": UNITS["B"],
+    "idle": UNITS["s"],
+}
+_ANY_UNIT: Mapping[str, float] = {**UNITS["s"], **UNITS["B"], **_OPERATIONS}
+_ONCE = ("on_start", "on_resize", "on_expansion")
+#: keys of a job that together make an application
+_APPLICATION = ("arguments", "phases", *_ONCE)
+_PHASE = ("iterations", "scheduling_point", "request", "tasks", *TASK_KINDS)
+
+
+def _arguments(found: Any) -> Arguments:
+    """Named numbers and formulas; units of any kind may be used in them."""
+    if not isinstance(found, dict):
+        raise InputError("arguments", f"found {shown(found)}", "a mapping of names to numbers or formulas")
+    expressions = {}
+    for name, value in found.items():
+        if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
+            raise InputError("arguments", f"found the name {shown(name)}", "letters, digits and _")
+        with within(f"arguments.{name}"):
+            expressions[name] = Expression.parse(value, _ANY_UNIT)
+    with within("arguments"):
+        return Arguments(expressions, "nodes")
+
+
+def _check_request(request: Amount, sizes: tuple[int, ...], machine: int | None) -> None:
+    """A job that asks on its start size for more than the machine has asks in vain. When it has grown, its
+    wish is cut to its range."""
+    for size in sizes:
+        wanted = request(size)
+        most = machine if machine and size == sizes[0] else 2**31
+        if not 1 <= wanted <= most:
+            allowed = f"1 to {machine}, the nodes of the machine" if machine else "1 or more"
+            raise InputError("", f"found {wanted:g} nodes (asked for on {size})", allowed)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Phases:
+    """What the phases of one job are read with. Amounts are tried on ``sizes``, the start size first."""
+
+    arguments: Arguments
+    sizes: tuple[int, ...]
+    machine: int | None
+
+    def application(self, found: Mapping[str, Any]) -> Application:
+        """From a job's keys."""
+        phases = found.get("phases")
+        if not isinstance(phases, list) or not phases:
+            raise InputError("phases", f"found {shown(phases)}", "a list of phases")
+        once = {key: self._tasks(found[key], key) for key in _ONCE if key in found}
+        return Application(tuple(self._phase(one, f"phases[{at}]") for at, one in enumerate(phases)), **once)
+
+    def _phase(self, found: Any, where: str) -> Phase:
+        check_keys(found, _PHASE, where)
+        short = [key for key in found if key in TASK_KINDS]
+        if ("tasks" in found) == bool(short):
+            raise InputError(where, "found " + ", ".join(found), f"tasks, or else {', '.join(TASK_KINDS)}")
+        if short:
+            tasks = tuple(self._task({key: found[key]}, where) for key in short)
+        else:
+            tasks = self._tasks(found["tasks"], f"{where}.tasks")
+        with within(f"{where}.iterations"):
+            iterations = found.get("iterations", 1)
+            count = self.arguments.bind(Expression.parse(iterations), sizes=False)(1)
+            if not (1 <= count <= MOST_ITERATIONS and count == int(count)):
+                allowed = f"a whole number, 1 to {MOST_ITERATIONS:,}"
+                raise InputError("", f"found {shown(iterations)}", allowed)
+        with within(f"{where}.scheduling_point"):
+            point = flag(found.get("scheduling_point", True))
+        request = None
+        if "request" in found:
+            with within(f"{where}.request"):
+                request = self._amount(found["request"], {})
+                _check_request(request, self.sizes, self.machine)
+        return Phase(tasks, int(count), point, request)
+
+    def _tasks(self, found: Any, where: str) -> tuple[Task, ...]:
+        if not isinstance(found, list) or not found:
+            raise InputError(where, f"found {shown(found)}", "a list of tasks")
+        return tuple(self._task(one, f"{where}[{at}]") for at, one in enumerate(found))
+
+    def _task(self, found: Any, where: str) -> Task:
+        check_keys(found, (*TASK_KINDS, "root_only"), where)
+        kinds = [kind for kind in TASK_KINDS if kind in found]
+        if len(kinds) != 1:
+            raise InputError(where, f"found {shown(list(found))}", f"one of {', '.join(TASK_KINDS)}")
+        with within(f"{where}.root_only"):
+            root = flag(found.get("root_only", False))
+        with within(f"{where}.{kinds[0]}"):
+            return Task(kinds[0], self._amount(found[kinds[0]], _UNITS[kinds[0]]), root)
+
+    def _amount(self, value: Any, units: Mapping[str, float]) -> Amount:
+        """A number, a quantity or a formula, tried on every size."""
+        bound = self.arguments.bind(Expression.parse(value, units))
+        for size in self.sizes:
+            if bound(size) < 0:
+                raise InputError("", f"found {bound(size):g} on {size} nodes", "0 or more")
+        return bound
 
 
 _DRIFT: Readers = {"part": as_it_is, "start": as_it_is, "times": number, "over": as_it_is}
@@ -55,15 +278,15 @@ _PIPELINE: Readers = {
     "iterations": as_it_is,
     "cores": as_it_is,
     "memory": _bytes,
-    "bandwidth": lambda value: parse_quantity(value, "B/s"),
+    "bandwidth": partial(parse_quantity, unit="B/s"),
     "jitter": number,
     "seed": as_it_is,
     "change_cost": parse_duration,
 }
+_MOST_ANALYSES = 1000
 
 
-def read_pipeline(found: Any) -> Pipeline:
-    """From a mapping; complaints name the key."""
+def _pipeline(found: Any) -> Pipeline:
     needed = ("iterations", "cores", "simulation", "analyses")
     values = read_values(found, _PIPELINE, needed=needed, also=("simulation", "analyses", "drift"))
     analyses, drifts = found["analyses"], found.get("drift", [])
@@ -86,7 +309,7 @@ _SPEEDUPS = ("linear", "amdahl", "power_law", "tabulated", "interpolated", "runt
 _MOST_POINTS = 100_000
 
 
-def read_speedup(value: Any) -> Speedup:
+def _speedup(value: Any) -> Speedup:
     """``linear``, or a mapping of one model's name to its parameter."""
     if value == "linear":
         return Linear()
@@ -98,10 +321,8 @@ def read_speedup(value: Any) -> Speedup:
     if name not in _SPEEDUPS[1:]:
         raise InputError(shown(name), f"unknown speed-up{nearest(name, _SPEEDUPS)}", ", ".join(_SPEEDUPS))
     with within(str(name)):
-        if name == "amdahl":
-            return Amdahl(number(parameter))
-        if name == "power_law":
-            return PowerLaw(number(parameter))
+        if name in ("amdahl", "power_law"):
+            return (Amdahl if name == "amdahl" else PowerLaw)(number(parameter))
         if not isinstance(parameter, dict) or not 0 < len(parameter) <= _MOST_POINTS:
             raise InputError("", f"found {shown(parameter)}", "a mapping of nodes to numbers")
         if not all(type(size) is int for size in parameter):
@@ -129,7 +350,6 @@ def _requests(value: Any) -> tuple[tuple[float, int], ...]:
     return tuple(sorted(requests))
 
 
-_size = whole(1)
 #: what a ``Job`` is made of, by our key where that is another one
 _JOB: Readers = {
     "id": text,
@@ -145,7 +365,7 @@ _JOB: Readers = {
     "value": number,
     "deadline": parse_duration,
     "user": text,
-    "speedup": read_speedup,
+    "speedup": _speedup,
 }
 #: what only the simulator knows of a job
 _TRUTHS: Readers = {
@@ -153,46 +373,46 @@ _TRUTHS: Readers = {
     "data": _bytes,
     "cancelled": parse_duration,
     "requests": _requests,
-    "checkpoint": read_checkpoint,
+    "checkpoint": DeclaredCheckpoint.read,
 }
+_PARTS = ("io_intensity", "pipeline", *_APPLICATION)
 
 
-def _io_intensity(value: Any, platform: Platform | None) -> IoDemand:
+def _io_intensity(value: Any, machine: Platform) -> IoDemand:
     """``{compute: 200 Tflop, data: 10 GiB}``: totals of the whole run."""
     check_keys(value, ("compute", "data"), "")
     totals = {}
-    for key, units in (("compute", OPERATIONS), ("data", UNITS["B"])):
+    for key, units in (("compute", _OPERATIONS), ("data", UNITS["B"])):
         with within(key):
             totals[key] = Expression.parse(value.get(key, 0), units).at({})
-    machine = platform or Platform(1)
-    rates = {"speed": machine.speed, "link": machine.link, "file_system": machine.file_system}
-    return IoDemand(**totals, **rates)
+    return machine.io_demand(**totals)
 
 
-def read_job(found: Any, index: int, machine: int | None, platform: Platform | None = None) -> Arrival:
+def _job(found: Any, index: int, machine: int | None, platform: Platform | None) -> Arrival:
     """From a mapping; complaints name the key. ``machine`` is its nodes, if that is known."""
-    also = ("io_intensity", "pipeline", *APPLICATION_KEYS)
-    values = {"id": str(index + 1), **read_values(found, _JOB, needed=["nodes"], also=(*_TRUTHS, *also))}
-    truth = read_values(found, _TRUTHS, also=(*_JOB, *also))
+    values = read_values(found, {**_JOB, **_TRUTHS}, needed=["nodes"], also=_PARTS)
+    truth = {key: values.pop(key) for key in _TRUTHS if key in values}
     if not any(found.get(key) is not None for key in ("runtime", "phases", "pipeline")):
         raise InputError("runtime", "is missing")
+    values.setdefault("id", str(index + 1))
     values["submitted"] = values.pop("submit", 0.0)
     if not 0 <= values["submitted"] < inf:
         raise InputError("submit", f"found {shown(found['submit'])}", "0 s or more")
     if "io_intensity" in found:
         with within("io_intensity"):
-            values["io_intensity"] = _io_intensity(found["io_intensity"], platform)
+            values["io_intensity"] = _io_intensity(found["io_intensity"], platform or Platform(1))
     job = Job(**values)
     _check(job, truth, found, machine)
     if job.speedup is not None:
         truth["speedup"] = job.speedup
     if "pipeline" in found:
         with within("pipeline"):
-            pipeline = truth["application"] = read_pipeline(found["pipeline"])
+            pipeline = truth["application"] = _pipeline(found["pipeline"])
         truth.setdefault("runtime", pipeline.quiet_runtime(job.nodes, platform or Platform(job.nodes)))
-    elif any(key in found for key in APPLICATION_KEYS):
+    elif any(key in found for key in _APPLICATION):
         sizes = tuple(dict.fromkeys((job.nodes, job.min_nodes, job.max_nodes)))
-        application = truth["application"] = read_application(found, sizes, machine)
+        phases = _Phases(_arguments(found.get("arguments", {})), sizes, machine)
+        application = truth["application"] = phases.application(found)
         if platform is not None:
             truth.setdefault("runtime", min(quiet_runtime(application, platform, job.nodes), 1e300))
             if job.io_intensity is None:
@@ -205,20 +425,18 @@ def _check(job: Job, truth: Mapping[str, Any], found: Mapping[str, Any], machine
         raise InputError("data", f"found {shown(found['data'])}", "0 B or more")
     if not truth.get("cancelled", inf) >= job.submitted:
         raise InputError("cancelled", f"found {shown(found['cancelled'])}", "not before it is submitted")
-    if "pipeline" in found and (
-        others := [key for key in ("runtime", "checkpoint", *APPLICATION_KEYS) if key in found]
-    ):
+    others = [key for key in ("runtime", "checkpoint", *_APPLICATION) if key in found]
+    if "pipeline" in found and others:
         raise InputError(others[0], "the job has a pipeline", "either of them")
-    asks = "requests" in found or any(
-        isinstance(phase, dict) and "request" in phase
-        for phase in (found["phases"] if isinstance(found.get("phases"), list) else ())
-    )
+    phases = found["phases"] if isinstance(found.get("phases"), list) else ()
+    asks = "requests" in found or any(isinstance(phase, dict) and "request" in phase for phase in phases)
     if asks and job.kind != "evolving":
         raise InputError("kind", f"a {job.kind} job asks for nodes", "evolving")
     if "phases" in found and "requests" in found:
         raise InputError("requests", "the job has phases", "request in a phase")
     for done, nodes in truth.get("requests", ()):
-        check_request(Fixed(nodes), (job.nodes,), machine, f"requests: {done:g}")
+        with within(f"requests: {done:g}"):
+            _check_request(Fixed(nodes), (job.nodes,), machine)
 
 
 _LIMIT = 20_000_000  # bytes
@@ -226,39 +444,29 @@ _LIMIT = 20_000_000  # bytes
 
 def read_yaml_workload(path: Path) -> Workload:
     """A whole file. Complaints name the file, the job and the key."""
-    data = read_file(path, _LIMIT)
     with within(str(path)):
-        return _workload(read_yaml(data, _LIMIT), path.name)
+        return _workload(read_yaml(read_file(path, _LIMIT), _LIMIT), path.name)
 
 
 def _workload(found: Any, name: str) -> Workload:
-    check_keys(found, ("nodes", "platform", "jobs"), "")
-    nodes = platform = None
-    if found.get("nodes") is not None:
-        with within("nodes"):
-            nodes = _size(found["nodes"])
-    if found.get("platform") is not None:
+    values = read_values(found, {"nodes": _size, "platform": as_it_is, "jobs": as_it_is})
+    nodes, platform, jobs = (values.get(key) for key in ("nodes", "platform", "jobs"))
+    if platform is not None:
         with within("platform"):
-            platform = _platform(found["platform"], nodes)
+            if isinstance(platform, dict) and nodes is not None:
+                if platform.get("nodes", nodes) != nodes:
+                    inside = f"found {shown(platform['nodes'])} here and {nodes} outside"
+                    raise InputError("nodes", inside, "one size")
+                platform = {**platform, "nodes": nodes}
+            platform = read_platform(platform)
         nodes = platform.nodes
-    jobs = found.get("jobs")
     if not isinstance(jobs, list) or not jobs:
         raise InputError("jobs", f"found {shown(jobs)}", "a list of jobs")
-    arrivals = []
-    seen: set[str] = set()
+    arrivals: dict[str, Arrival] = {}
     for index, one in enumerate(jobs):
         with within(f"jobs[{index}]"):
-            arrival = read_job(one, index, nodes, platform)
-            if arrival.job.id in seen:
+            arrival = _job(one, index, nodes, platform)
+            if arrival.job.id in arrivals:
                 raise InputError("id", f"{shown(arrival.job.id)} is there twice")
-        seen.add(arrival.job.id)
-        arrivals.append(arrival)
-    return Workload(name, arrivals, nodes, platform=platform)
-
-
-def _platform(found: Any, nodes: int | None) -> Platform:
-    if isinstance(found, dict) and nodes is not None:
-        if found.get("nodes", nodes) != nodes:
-            raise InputError("nodes", f"found {shown(found['nodes'])} here and {nodes} outside", "one size")
-        found = {**found, "nodes": nodes}
-    return read_platform(found)
+        arrivals[arrival.job.id] = arrival
+    return Workload(name, tuple(arrivals.values()), nodes, platform=platform)
