@@ -3,7 +3,7 @@
 A file system that serves some readers well and collapses under more gets a limit, a person's
 (``hpc.io-lanes``) or one that is found by trying (strategy ``io-lanes``). The tasks that read from it are
 restricted to an address that no worker has; ready, they wait in Dask's state ``no-worker``, best first, and
-pass as others end (``Passage``). A task that is in flight carries what it would have without lanes.
+pass as others end. A task that is in flight carries what it would have without lanes.
 
 1. A task reads if ``reads.py`` says so when it is submitted. While it waits, measurements may say
    otherwise: then it passes without being counted.
@@ -19,44 +19,82 @@ pass as others end (``Passage``). A task that is in flight carries what it would
 5. Another limit applies at once to what waits; which tasks are in a lane is decided when they are submitted.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from time import monotonic
+from typing import Any, NamedTuple
 
 from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.jobs import LiveJob, Ready
-from dask_hpc.cluster.scheduler.service import TaskQueue
-from dask_hpc.lanes.lane import Lane, Passage, is_read
-from dask_hpc.lanes.reads import file_system, rule_of
-from dask_hpc.model.io import IoView
+from dask_hpc.cluster.scheduler.service import Context, TaskQueue
+from dask_hpc.lanes.lane import Lane
+from dask_hpc.lanes.reads import MeasuredCost, file_system, intensity, reads, rule_of
+from dask_hpc.model.io import IoView, Kind, Mix, NodeMix
+from dask_hpc.planning.moves.leaving import FreeWorker, place
 
 _FLIES = frozenset({"processing", "queued"})
 _OVER = frozenset({"memory", "erred", "forgotten"})
+_UNKNOWN = 0.5  # seconds of a task nobody has seen
+#: tasks that pass in one turn of the event loop
+PORTION = 500
+
+
+class Head(NamedTuple):
+    """The first read that waits of a job in a lane."""
+
+    priority: Any
+    #: of the lane: priorities may be equal
+    number: int
+    lane: Lane
+    job: LiveJob | None
+    key: Hashable
+
+
+class SlotRoom:
+    """The slots of all workers, or of a confined job's, in this turn."""
+
+    def __init__(self, scheduler: Any, job: LiveJob | None) -> None:
+        addresses = None if job is None else job.workers
+        self.slots = {slot.address: slot for slot in compat.free_slots(scheduler, addresses)}
+        self.free = sum(slot.free for slot in self.slots.values())
+        #: root tasks that do not read and go first
+        self.others = 0
+
+    def use(self, address: str) -> None:
+        """One slot less."""
+        slot = self.slots[address]
+        self.free -= 1
+        if slot.free > 1:
+            self.slots[address] = slot.used_once()
+        else:
+            del self.slots[address]
 
 
 class Lanes(TaskQueue):
-    """Lets reads pass. ``owner`` says which task belongs to which job; ``wake`` asks for ``let_pass``, also
-    when slots open on the workers of the job that is named."""
+    """Lets reads pass, and asks the strategy, if there is one, for limits and for what goes next."""
 
-    def __init__(
-        self,
-        scheduler: Any,
-        owner: Mapping[Hashable, LiveJob],
-        wake: Callable[[LiveJob | None], None],
-    ) -> None:
-        self._scheduler = scheduler
-        self._owner = owner
-        self._wake = wake
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._scheduler = context.scheduler
+        self._waves = context.get(Gate).waves
         self._limits: dict[str, int] = {}
-        self._passage = Passage(scheduler)
+        self._strategy: Any = None
+        self._memory: Any = None
+        self._is_asking = False
         #: file systems that are read from, by name
         self.by_name: dict[str, Lane] = {}
         #: the lane of every task that is in one; empty if there are no limits
         self.lane_of: dict[Hashable, Lane] = {}
         self._shut = {compat.GATE}
+        #: how many reads each worker was sent that have not ended
+        self._reads_on: Counter[str] = Counter()
         #: whether a read has ended since the last look
         self.has_news = False
-        #: called when a file system is read from for the first time, and when reads have ended
-        self.tell_strategy: Callable[[], None] = lambda: None
+        #: whether reads outside of confined jobs wait for slots
+        self.wants_slots = False
+        #: what was last said of what goes next, a read or what computes
+        self.paired = ""
 
     # what people change
 
@@ -64,7 +102,8 @@ class Lanes(TaskQueue):
         """So many reads in flight: by path, and "default" for every other file system; None for no limits
         of that kind. ``strategy`` says the rest; without it, what has no limit is in no lane."""
         self._limits = {path.rstrip("/") or "/": most for path, most in (limits or {}).items()}
-        self._passage.strategy = strategy
+        if strategy != self._strategy:
+            self._strategy, self._memory = strategy, None
         for lane in self.by_name.values():
             most = self._limits.get(lane.rule)
             if most is not None and (most != lane.limit or not lane.is_fixed):
@@ -73,19 +112,38 @@ class Lanes(TaskQueue):
                 lane.change(None, "no limit")
             lane.is_fixed = most is not None
         if self.by_name:
-            self._wake(None)
-            self.tell_strategy()
+            self._waves.queue_wakes(None)
+            self._ask_soon()
 
-    def change(self, name: str, limit: int | None, reason: str) -> None:
-        """Another limit for a file system."""
-        self.by_name[name].change(limit, reason)
-        self._wake(None)
+    def _ask_soon(self) -> None:
+        """A file system is read from for the first time, or reads have ended."""
+        if self._strategy is not None and not self._is_asking:
+            self._is_asking = True
+            self._scheduler.loop.add_callback(self._ask)
+
+    def _ask(self) -> None:
+        """What the strategy says of limits is done, and told."""
+        self._is_asking = False
+        if self._strategy is None or self._context.is_paused:
+            return
+        try:
+            lanes = tuple(lane.view() for lane in self.by_name.values())
+            view = IoView(self._scheduler.total_nthreads, lanes)
+            changes, self._memory = self._strategy.decide(view, self._memory)
+            for change in changes:
+                self.by_name[change.lane].change(change.limit, change.reason)
+                self._waves.queue_wakes(None)
+                most = "no limit" if change.limit is None else f"{change.limit} at once"
+                self._context.tell("io-limit", f"reads of {change.lane}: {most}; {change.reason}")
+        except Exception as error:
+            self._memory = None
+            self._context.count_error("tuning of I/O", error)
 
     # what happens
 
     def submit(self, keys: Iterable[Hashable]) -> None:
         """Tasks arrive, none of which has moved yet, and jobs have taken theirs."""
-        if not self._limits and self._passage.strategy is None:
+        if not self._limits and self._strategy is None:
             return
         by_group: dict[Any, Lane | None] = {}
         for key in keys:
@@ -94,7 +152,7 @@ class Lanes(TaskQueue):
                 continue
             group = task.group
             if group not in by_group:
-                by_group[group] = self._lane(task) if is_read(self._scheduler, task) else None
+                by_group[group] = self._lane(task) if self._is_read(task) else None
             if lane := by_group[group]:
                 self.lane_of[key] = lane
                 lane.tasks += 1
@@ -108,7 +166,7 @@ class Lanes(TaskQueue):
         """A task has another job, or its job waits again: in a lane it waits as before."""
         lane = self.lane_of.get(key)
         if lane is not None and key not in lane.in_flight:
-            self._leaves_heap(key, lane)
+            lane.discard(key)
             compat.restrict(task, self._shut)
             if task.state == "no-worker":
                 self._waits(key, task, lane)
@@ -117,14 +175,16 @@ class Lanes(TaskQueue):
         """A task in a lane changed its state."""
         lane = self.lane_of[key]
         if start == "no-worker":
-            self._leaves_heap(key, lane)
+            lane.discard(key)
         if key in lane.in_flight and (finish in _OVER or (start in _FLIES and finish not in _FLIES)):
-            self._passage.arrives(lane, key, finish == "memory")
+            address = lane.arrives(key, finish == "memory", monotonic()).address
+            if address is not None:
+                self._reads_on -= Counter([address])
             if (task := compat.find_task(self._scheduler, key)) is not None:
                 compat.restrict(task, self._shut)
             self.has_news = True
-            self._wake(None)
-            self.tell_strategy()
+            self._waves.queue_wakes(None)
+            self._ask_soon()
         if finish == "no-worker":
             task = compat.find_task(self._scheduler, key)
             if compat.restriction(task) is self._shut:
@@ -139,7 +199,8 @@ class Lanes(TaskQueue):
         """All tasks are gone."""
         self.lane_of.clear()
         self.by_name.clear()
-        self._passage.vanish()
+        self._reads_on.clear()
+        self.wants_slots = False
 
     def close(self) -> list[Hashable]:
         """No task is in a lane any more. The keys of those that waited."""
@@ -150,15 +211,45 @@ class Lanes(TaskQueue):
                 compat.restrict(task, None)
         self.vanish()
         self._limits = {}
-        self._passage.strategy = None
+        self._strategy = None
         return waiting
 
-    # what follows
+    def _waits(self, key: Hashable, task: Any, lane: Lane) -> None:
+        job = self._context.owner.get(key)
+        lane.ready.setdefault(job, Ready()).add(task.priority, key)
+        if job is None or job.state != "waiting":
+            self._waves.queue_wakes(job)
 
-    @property
-    def wants_slots(self) -> bool:  # type: ignore[override]
-        """Whether reads wait for slots of any worker."""
-        return bool(self.lane_of) and self._passage.wants_slots
+    def _may_wait(self, key: Hashable, task: Any) -> bool:
+        job = self._context.owner.get(key)
+        places, resources = compat.is_restricted(task)
+        if resources or compat.is_actor(task) or not compat.is_computed(task):
+            return False
+        return key not in job.wishes if job else not places
+
+    def _lane(self, task: Any) -> Lane | None:
+        path = compat.source(task)
+        rule = rule_of(path or "", self._limits)
+        if rule not in self._limits and (self._strategy is None or not path):
+            return None
+        name = rule
+        if rule == "default":
+            name = file_system(path) if path else f"of {task.group.name}"
+        lane = self.by_name.get(name)
+        if lane is None:
+            lane = self.by_name[name] = Lane(name, rule, self._limits.get(rule), rule in self._limits)
+            self._ask_soon()
+        return lane
+
+    def _cost(self, task: Any) -> tuple[str, bool, MeasuredCost]:
+        """What is known now of tasks like this one: their name, Dask's mark, what was measured."""
+        name = compat.prefix(task)
+        return name, compat.is_producer(task), MeasuredCost(*compat.measured(self._scheduler, name))
+
+    def _is_read(self, task: Any) -> bool:
+        return reads(*self._cost(task))
+
+    # what follows
 
     def is_awaited(self, job: LiveJob) -> bool:
         """Whether reads of the job wait."""
@@ -170,19 +261,124 @@ class Lanes(TaskQueue):
 
     def waiting(self) -> Iterator[Hashable]:
         """Keys of the tasks that wait in lanes."""
-        return (key for lane in self.by_name.values() for key in lane.waiting())
+        return (key for lane in self.by_name.values() for ready in lane.ready.values() for key in ready)
 
     def let_pass(self, only_before_roots: bool) -> None:
         """As many reads as limits and slots allow. ``only_before_roots``: not after other root tasks that
         are ready and wait for the same slots."""
-        self.has_news = False
-        if self._passage.let_pass(self.by_name.values(), only_before_roots):
-            self._wake(None)
+        self.has_news = self.wants_slots = False
+        rooms: dict[LiveJob | None, SlotRoom] = {}
+        is_root = compat.RootRule(self._scheduler, self._scheduler.total_nthreads)
+        full: set[LiveJob | None] = set()
+        left = PORTION
+        while left and (head := self._best(full)):
+            left -= 1
+            task = compat.find_task(self._scheduler, head.key)
+            confined = head.job if head.job is not None and head.job.confined else None
+            is_off = self._strategy is None and head.lane.limit is None
+            if confined is None and (is_off or not is_root(task)):
+                self._send(head, task, None)
+                continue
+            if confined not in rooms:
+                rooms[confined] = SlotRoom(self._scheduler, confined)
+            address = self._address(head, task, confined, rooms[confined], only_before_roots)
+            if address is None:
+                full.add(head.job)
+                self.wants_slots |= confined is None
+            else:
+                rooms[confined].use(address)
+                self._send(head, task, address)
+        for lane in self.by_name.values():
+            lane.ready = {job: ready for job, ready in lane.ready.items() if ready}
+        if not left:
+            self._waves.queue_wakes(None)
 
-    @property
-    def paired(self) -> str:
-        """What was last said of what goes next, a read or what computes."""
-        return self._passage.paired
+    def _best(self, full: set[LiveJob | None]) -> Head | None:
+        """The first of all reads that may pass."""
+        return min(
+            (
+                Head(first[0], number, lane, job, first[1])
+                for number, lane in enumerate(self.by_name.values())
+                if lane.ready and not lane.is_full
+                for job, ready in lane.ready.items()
+                if job not in full and (job is None or job.state != "waiting") and (first := ready.first())
+            ),
+            key=lambda head: head[:2],
+            default=None,
+        )
+
+    def _address(
+        self, head: Head, task: Any, confined: LiveJob | None, room: SlotRoom, only_before_roots: bool
+    ) -> str | None:
+        """Where a read goes, if it is its turn."""
+        if room.free <= room.others:
+            return None
+        rival = None
+        if only_before_roots and confined is None:
+            rival = compat.first_queued(self._scheduler)
+        elif only_before_roots and confined is not None and (first := confined.ready.first()):
+            rival = compat.find_task(self._scheduler, first[1])
+        if rival is not None:
+            if self._strategy is not None and self._strategy.pair:
+                return self._paired_address(head, task, rival, confined, room)
+            if rival.priority < head.priority:
+                return None
+        together = self._strategy is None or self._strategy.together
+        openings = [FreeWorker(slot.load, slot.address, slot.threads) for slot in room.slots.values()]
+        return place(openings, head.lane.last if together else None, head.lane.given)
+
+    def _send(self, head: Head, task: Any, address: str | None) -> None:
+        """A read passes: to this worker, or to where Dask chooses."""
+        lane, job, key = head.lane, head.job, head.key
+        lane.ready[job].discard(key)
+        if self._is_read(task):  # measurements may say by now that it does not: then it is not counted
+            lane.departs(key, address, monotonic())
+            if address is not None:
+                self._reads_on[address] += 1
+        is_sent = address is not None and key in compat.send(
+            self._scheduler, {key: address}, f"hpc-lane-{job.id}" if job else "hpc-lane"
+        )
+        compat.restrict(task, job.gate if job else None)
+        if not is_sent:
+            compat.nudge(self._scheduler, [key], "hpc-lane", plainly=True)
+
+    def _paired_address(
+        self, head: Head, task: Any, rival: Any, confined: LiveJob | None, room: SlotRoom
+    ) -> str | None:
+        """Where the strategy has the read go, perhaps after some of its rivals; None if all slots are for
+        them."""
+        scheduler = self._scheduler
+        waiting = len(scheduler.queued) if confined is None else len(confined.ready)
+        computes = self._kind(rival, waiting)
+        reads_ = self._kind(task, head.lane.count_waiting())
+        is_first = head.priority < rival.priority
+        running = compat.count_running(scheduler, None if confined is None else confined.workers)
+        there = self._reads_on if confined is None else confined.workers & self._reads_on.keys()
+        reading = sum(self._reads_on[address] for address in there)
+
+        def load(tasks: int, reading: int) -> float:
+            return reading * reads_.intensity + max(0, tasks - reading) * computes.intensity
+
+        def node(slot: compat.Slot) -> NodeMix:
+            tasks = round(slot.load * slot.threads)
+            return NodeMix(slot.address, tasks, load(tasks, self._reads_on[slot.address]))
+
+        nodes = tuple(map(node, room.slots.values()))
+        while room.free > room.others:
+            tasks = running + room.others
+            left = Kind(computes.intensity, max(0, waiting - room.others), computes.seconds)
+            found = self._strategy.next_of(Mix(tasks, load(tasks, reading), reads_, left, nodes, is_first))
+            self.paired = f"{'a read' if found.is_read else 'another task'} goes next: {found.reason}"
+            if found.is_read:
+                address: str | None = found.node
+                return address
+            room.others += 1
+        return None
+
+    def _kind(self, task: Any, waiting: int) -> Kind:
+        cost = self._cost(task)
+        seconds = compat.average_duration(self._scheduler, cost[0])
+        return Kind(intensity(*cost), waiting, _UNKNOWN if seconds is None else seconds)
 
     def as_status(self) -> list[dict[str, Any]]:
         """Each file system that is read from, as plain data."""
@@ -190,7 +386,7 @@ class Lanes(TaskQueue):
             {
                 "file_system": lane.name,
                 "limit": lane.limit,
-                "tuned": not lane.is_fixed and self._passage.strategy is not None,
+                "tuned": not lane.is_fixed and self._strategy is not None,
                 "in_flight": len(lane.in_flight),
                 "waiting": lane.count_waiting(),
                 "done": lane.done,
@@ -200,89 +396,3 @@ class Lanes(TaskQueue):
             }
             for lane in self.by_name.values()
         ]
-
-    def _waits(self, key: Hashable, task: Any, lane: Lane) -> None:
-        job = self._owner.get(key)
-        lane.ready.setdefault(job, Ready()).add(task.priority, key)
-        if job is None or job.state != "waiting":
-            self._wake(job)
-
-    def _leaves_heap(self, key: Hashable, lane: Lane) -> None:
-        for ready in lane.ready.values():
-            ready.discard(key)
-
-    def _may_wait(self, key: Hashable, task: Any) -> bool:
-        job = self._owner.get(key)
-        places, resources = compat.is_restricted(task)
-        if resources or compat.is_actor(task) or not compat.is_computed(task):
-            return False
-        return key not in job.wishes if job else not places
-
-    def _lane(self, task: Any) -> Lane | None:
-        path = compat.source(task)
-        rule = rule_of(path or "", self._limits)
-        if rule not in self._limits and (self._passage.strategy is None or not path):
-            return None
-        name = rule
-        if rule == "default":
-            name = file_system(path) if path else f"of {task.group.name}"
-        lane = self.by_name.get(name)
-        if lane is None:
-            lane = self.by_name[name] = Lane(name, rule, self._limits.get(rule), rule in self._limits)
-            self.tell_strategy()
-        return lane
-
-
-class LaneTuning:
-    """Asks, carries out, tells."""
-
-    def __init__(
-        self,
-        scheduler: Any,
-        lanes: Lanes,
-        tell: Callable[[str, str], None],
-        is_paused: Callable[[], bool],
-        count_error: Callable[[str, Exception], None],
-    ) -> None:
-        self._scheduler = scheduler
-        self._lanes = lanes
-        self._tell = tell
-        self._is_paused = is_paused
-        self._count_error = count_error
-        self._strategy: Any = None
-        self._memory: Any = None
-        self._is_scheduled = False
-
-    def follow(self, strategy: Any) -> None:
-        """The strategy from now on, if there is one. Another one begins anew."""
-        if strategy != self._strategy:
-            self._strategy, self._memory = strategy, None
-        self._lanes.tell_strategy = self._nothing if strategy is None else self._news
-
-    def close(self) -> None:
-        """Nothing is asked any more."""
-        self.follow(None)
-
-    def _nothing(self) -> None:
-        return None
-
-    def _news(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._scheduler.loop.add_callback(self._ask)
-
-    def _ask(self) -> None:
-        self._is_scheduled = False
-        if self._strategy is None or self._is_paused():
-            return
-        try:
-            lanes = tuple(lane.view() for lane in self._lanes.by_name.values())
-            view = IoView(self._scheduler.total_nthreads, lanes)
-            changes, self._memory = self._strategy.decide(view, self._memory)
-            for change in changes:
-                self._lanes.change(change.lane, change.limit, change.reason)
-                most = "no limit" if change.limit is None else f"{change.limit} at once"
-                self._tell("io-limit", f"reads of {change.lane}: {most}; {change.reason}")
-        except Exception as error:
-            self._memory = None
-            self._count_error("tuning of I/O", error)

@@ -4,9 +4,9 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from dask_hpc.cluster.scheduler.gate import Gate
-from dask_hpc.cluster.scheduler.service import Context, Samples, Service
+from dask_hpc.cluster.scheduler.service import Samples, Service
 from dask_hpc.config import AUTO
-from dask_hpc.lanes.scheduler import Lanes, LaneTuning
+from dask_hpc.lanes.scheduler import Lanes
 from dask_hpc.policy import Policy
 
 _MOST = 20  # file systems that metrics tell apart
@@ -24,46 +24,28 @@ class LaneService(Service):
             "Reads that have ended, by file system, since it was first read from",
             "file_system",
         ),
-        "io_reads_per_second": (
-            False,
-            "Reads per second by file system, as last measured",
-            "file_system",
-        ),
+        "io_reads_per_second": (False, "Reads per second by file system, as last measured", "file_system"),
     }
     parts = {"lanes": "lanes"}
     lanes: Lanes
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._tuning: LaneTuning | None = None
-
     def begin(self) -> None:
-        """Lanes anew."""
-        context, waves = self.context, self.context.get(Gate).waves
-        self.lanes = waves.queue = Lanes(context.scheduler, context.owner, waves.queue_wakes)
-        self._tuning = LaneTuning(
-            context.scheduler, self.lanes, context.tell, lambda: context.is_paused, context.count_error
-        )
+        """Lanes anew. At the end the gate closes them."""
+        self.lanes = self.context.get(Gate).waves.queue = Lanes(self.context)
         self.policy_changes()
 
     def policy_changes(self) -> None:
         """The limits and the strategy that are in force."""
-        if self.context.is_dry or self._tuning is None:
+        if self.context.is_dry:
             return
         limits, strategy = self.context.settings["io-lanes"], self.context.policy.io
         if limits == AUTO:
             limits, strategy = None, strategy or Policy.load("io-lanes").io
-        self._tuning.follow(strategy)
         self.lanes.set_rules(limits, strategy)
         if limits or strategy is not None or self.lanes.lane_of:
             self.context.watch(self, self.lanes.lane_of)
         else:
             self.context.unwatch(self)
-
-    def release(self) -> None:
-        """Nothing is tuned; the gate ends the lanes."""
-        if self._tuning is not None:
-            self._tuning.close()
 
     def graph_arrives(self, tasks: list[Hashable]) -> None:
         """Reads among them wait in lanes."""
@@ -89,14 +71,9 @@ class LaneService(Service):
         """Of those with most reads: each file system is a time series."""
         shown = sorted(status["io"], key=lambda lane: -lane["done"])[:_MOST]
         return {
-            f"io_{name}": {lane["file_system"]: lane[key] for lane in shown if lane[key] is not None}
-            for name, key in (
-                ("limit", "limit"),
-                ("in_flight", "in_flight"),
-                ("waiting", "waiting"),
-                ("reads", "done"),
-                ("reads_per_second", "reads_per_second"),
-            )
+            name: {lane["file_system"]: lane[key] for lane in shown if lane[key] is not None}
+            for name in self.metrics
+            for key in ["done" if name == "io_reads" else name.removeprefix("io_")]
         }
 
 
