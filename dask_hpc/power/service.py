@@ -14,8 +14,7 @@ from typing import Any
 
 from dask_hpc.cluster.request import read_number
 from dask_hpc.cluster.scheduler.jobs import LiveJob
-from dask_hpc.cluster.scheduler.service import Context, Samples, Service, Timer
-from dask_hpc.cluster.scheduler.worker_setting import WorkerSetting
+from dask_hpc.cluster.scheduler.service import Context, Samples, Service, Timer, WorkerSetting
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.power import Corridor, PowerRange, PowerView, Verdict
 from dask_hpc.model.snapshot import Indices, Snapshot
@@ -29,7 +28,7 @@ from dask_hpc.power.scheduler.levers import WHY, PowerLevers
 from dask_hpc.power.scheduler.meters import NodeReading, WorkerMeter, meter_of
 from dask_hpc.power.scheduler.sight import Sight, in_doubt, outside_nodes, total
 from dask_hpc.power.scheduler.trace import LiveTrace
-from dask_hpc.power.worker.plugin import NAME, PowerPlugin
+from dask_hpc.power.worker.plugin import PowerPlugin
 
 _FRESH = 0.05  # seconds that a view is good for while nothing changes hands
 _NEWS = 0.02  # of the watts: a change that is worth a decision
@@ -45,7 +44,7 @@ _OTHERS = "(others)"
 
 def worker_meters(context: Context) -> WorkerSetting:
     """What workers sample their power with, if they do: the arguments of ``PowerPlugin``."""
-    return WorkerSetting(context, NAME, None, lambda given: PowerPlugin(*given))
+    return WorkerSetting(context, PowerPlugin)
 
 
 class PowerService(Service):

@@ -42,7 +42,7 @@ def told(s):
 
 def is_at_rest(s):
     spreading = plugin_of(s).control.spread
-    return not spreading._timer.is_set and spreading._spread is None
+    return not spreading._timer.is_set and not spreading.is_under_way
 
 
 async def at_rest(s):
@@ -194,7 +194,7 @@ async def test_closed_in_the_middle(c, s, a):
         spreading = plugin_of(s).control.spread
         await manager.close()
         await async_poll_for(task.done, 5)
-        assert not spreading._timer.is_set and spreading._spread is None
+        assert not spreading._timer.is_set and not spreading.is_under_way
         x.block_get_data.set()
         assert await c.compute(data.sum()) == SUM
         # A second start works, and what is new spreads again.

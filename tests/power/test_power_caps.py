@@ -25,7 +25,9 @@ SETTINGS = {
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     tree = MadeUpTree(tmp_path)
-    monkeypatch.setattr(service, "PowerPlugin", partial(PowerPlugin, root=tree.root))
+    sampler = partial(PowerPlugin, root=tree.root)
+    sampler.name = PowerPlugin.name
+    monkeypatch.setattr(service, "PowerPlugin", sampler)
     return tree
 
 

@@ -1,5 +1,6 @@
 """Workers tell their power with their heartbeats: also without any counter."""
 
+import asyncio
 import os
 import threading
 import time
@@ -11,7 +12,7 @@ from distributed import Event, Nanny
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 from small_cluster import cluster2
 
-from dask_hpc.cluster.scheduler.worker_setting import WorkerSetting
+from dask_hpc.cluster.scheduler.service import WorkerSetting
 from dask_hpc.power import service
 from dask_hpc.power.service import worker_meters
 from dask_hpc.power.worker.plugin import KEY, NAME, Heartbeat, PowerPlugin, of_each
@@ -26,12 +27,12 @@ def poll(until, seconds=10):
         time.sleep(0.01)
 
 
-def never(where, error):
-    raise AssertionError(where) from error
+def start(where, work):
+    return asyncio.ensure_future(work)
 
 
 def sampling(s, *given):
-    metering: WorkerSetting = worker_meters(SimpleNamespace(scheduler=s, count_error=never))
+    metering: WorkerSetting = worker_meters(SimpleNamespace(scheduler=s, start=start))
     metering.set(given)
     return metering
 
@@ -120,7 +121,9 @@ def slow_machine(tmp_path, monkeypatch):
     command.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nexec cat {tmp_path}/answer\n")
     command.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(service, "PowerPlugin", partial(PowerPlugin, root=str(tmp_path)))
+    sampler = partial(PowerPlugin, root=str(tmp_path))
+    sampler.name = PowerPlugin.name
+    monkeypatch.setattr(service, "PowerPlugin", sampler)
     return tmp_path
 
 

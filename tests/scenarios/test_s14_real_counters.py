@@ -89,7 +89,9 @@ def view_of(s):
 def test_a_corridor_by_counters_that_are_read(report, tmp_path, monkeypatch):
     tree = MadeUpTree(tmp_path)
     tree.zone(ZONE, "package-0")
-    monkeypatch.setattr(service, "PowerPlugin", partial(PowerPlugin, root=tree.root))
+    sampler = partial(PowerPlugin, root=tree.root)
+    sampler.name = PowerPlugin.name
+    monkeypatch.setattr(service, "PowerPlugin", sampler)
     seen = {}
 
     @gen_test(timeout=60)

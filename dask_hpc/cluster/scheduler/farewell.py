@@ -11,7 +11,7 @@ writes to a shelter, if a service has one. Nothing is moved, and nobody is kept 
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +19,8 @@ from typing import Any
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.leaving import drain
 from dask_hpc.cluster.scheduler.moves import blocks_on, carry_out, rooms_on
-from dask_hpc.cluster.scheduler.service import Context, Shelter
-from dask_hpc.cluster.worker.farewell import NAME, FarewellPlugin
+from dask_hpc.cluster.scheduler.service import Context, Shelter, WorkerSetting
+from dask_hpc.cluster.worker.farewell import FarewellPlugin
 from dask_hpc.model.errors import InputError, is_number, shown
 from dask_hpc.model.units import show_large
 from dask_hpc.planning.moves.leaving import (
@@ -35,7 +35,7 @@ from dask_hpc.planning.moves.leaving import (
 _ANCESTORS = 100_000  # recipes looked at in one farewell
 _MOMENT, _LOOKS = 0.2, 20  # seconds to see whether the others close as well, and looks meanwhile
 _LOOK = 0.05  # seconds between looks at who closes
-_PATIENCE = 5.0  # seconds that workers have to take or give back our plugin when control ends
+_PATIENCE = 5.0  # seconds for what is under way when control ends
 _ROUNDS = 3  # of moving: what was moved may be given up where it arrived
 _LONGEST = 3600.0  # seconds that a worker may ask for
 
@@ -48,30 +48,30 @@ class Farewells:
         self._scheduler = context.scheduler
         shelters = (service.shelter for service in context.services if service.shelter is not None)
         self._shelter = next(shelters, Shelter())
-        plugin = FarewellPlugin(context.settings["farewell"], self._shelter.for_workers)
-        self._plugin = compat.pickled(plugin)
-        self._tasks: set[asyncio.Task[None]] = set()
+        #: by which workers say farewell
+        self._saying = WorkerSetting(context, FarewellPlugin)
         self._going: dict[str, _Going] = {}
         #: why workers close, as they logged it
         self._reasons: dict[str, str] = {}
 
     def start(self) -> None:
         """All workers, now and later, will say farewell."""
-        self._spawn(compat.add_worker_plugin(self._scheduler, NAME, self._plugin))
+        self._saying.set((self._context.settings["farewell"], self._shelter.for_workers))
 
     async def stop(self) -> None:
         """No worker will any more."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_PATIENCE)  # or they would learn of us after this
+        if moving := [going.moving for going in self._going.values() if going.moving is not None]:
+            await asyncio.wait(moving, timeout=_PATIENCE)
+        self._saying.set(None)
+        await self._saying.settle()
         self.cancel()
-        with suppress(TimeoutError, OSError):  # a worker that does not answer, or has gone
-            async with asyncio.timeout(_PATIENCE):
-                await compat.remove_worker_plugin(self._scheduler, NAME)
 
     def cancel(self) -> None:
         """The scheduler closes: nothing of ours goes on."""
-        for task in list(self._tasks):
-            task.cancel()
+        self._saying.cancel()
+        for going in self._going.values():
+            if going.moving is not None:
+                going.moving.cancel()
 
     # what happens
 
@@ -127,7 +127,8 @@ class Farewells:
                 await self._see(lambda: not self._stays(address))
             moves = self._plan(address, going)
             is_alone = not self._stays(address) or not _is_told_to_go(self._why(address, reason))
-            going.moving = self._spawn(self._hand_over(address, going, moves, with_copies=not is_alone))
+            work = self._hand_over(address, going, moves, with_copies=not is_alone)
+            going.moving = self._context.start("a farewell", work)
             if keys := self._to_store(going, self._why(address, reason), going.unplaced):
                 return keys  # meanwhile the others fetch what they can
         if going.moving is not None:
@@ -192,7 +193,7 @@ class Farewells:
         """Until the time is over. If one who should take something closes as well, plan anew; also for what
         only it holds again: a task has ended, or Dask has given up another worker's copy, because tasks here
         seemed to need this one. What it keeps of other workers' results follows."""
-        with suppress(TimeoutError):
+        with suppress(OSError):  # the time is over, or one has gone
             async with asyncio.timeout_at(going.deadline):
                 for _ in range(_ROUNDS):
                     await self._move(address, going, moves)
@@ -262,18 +263,6 @@ class Farewells:
 
     def _stays(self, address: str) -> set[str]:
         return compat.running_workers(self._scheduler) - self._reasons.keys() - {address}
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, Exception) and not isinstance(error, OSError):  # one that has gone
-            self._context.count_error("a farewell", error)
 
 
 @dataclass

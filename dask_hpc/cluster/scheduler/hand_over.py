@@ -43,9 +43,8 @@ class HandOvers:
             self._mover.drain(address, job.unfinished)
         if not budget or not (self._is_busy(job, gives) or self._results(job, gives)):
             return False
-        task = asyncio.ensure_future(self._hand_over(job, gives, budget))
-        self._under_way[job.id] = task
-        task.add_done_callback(lambda task: self._end(job, task, done))
+        work = self._hand_over(job, gives, budget, done)
+        self._under_way[job.id] = self._context.start("the end of a hand-over", work)
         return True
 
     def cancel(self, job: LiveJob) -> None:
@@ -59,26 +58,19 @@ class HandOvers:
             task.cancel()
         self._under_way.clear()
 
-    def _end(self, job: LiveJob, task: asyncio.Task[None], done: Callable[[], None]) -> None:
-        if self._under_way.get(job.id) is not task:
-            return  # cancelled
-        del self._under_way[job.id]
+    async def _hand_over(
+        self, job: LiveJob, gives: set[str], budget: float, done: Callable[[], None]
+    ) -> None:
         try:
-            if error := task.exception():
-                raise error
+            await self._wait(job, gives, budget)
+            for _ in range(_ROUNDS):
+                async with job.moving:
+                    if not await self._move(job, gives):
+                        break
         except Exception as error:
             self._context.count_error("a hand-over", error)
-        try:
-            done()
-        except Exception as error:
-            self._context.count_error("the end of a hand-over", error)
-
-    async def _hand_over(self, job: LiveJob, gives: set[str], budget: float) -> None:
-        await self._wait(job, gives, budget)
-        for _ in range(_ROUNDS):
-            async with job.moving:
-                if not await self._move(job, gives):
-                    break
+        del self._under_way[job.id]
+        done()
 
     async def _wait(self, job: LiveJob, gives: set[str], budget: float) -> None:
         clock = asyncio.get_running_loop().time

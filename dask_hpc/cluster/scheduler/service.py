@@ -4,8 +4,11 @@ A service is a room that adds a capability: it hears what happens, adds facts to
 carries out its part of plans, and shows what it knows. ``dask_hpc.services`` lists them; the core names none.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Coroutine, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any, ClassVar, TypeVar
@@ -24,6 +27,8 @@ logger = logging.getLogger(__name__)
 Part = TypeVar("Part")
 #: samples of one metric: amounts by the values of its labels (of a single label the value itself, of none "")
 Samples = dict[Any, float]
+
+_PATIENCE = 5.0  # seconds that workers have to hear of a setting
 
 
 class Context:
@@ -58,6 +63,7 @@ class Context:
         self.watching: list[tuple[Service, Container[Hashable]]] = []
         self._parts: list[object] = []
         self._lasting: list[object] = []
+        self._tasks: set[asyncio.Task[None]] = set()  # the event loop alone would not keep them alive
         #: whether a decision follows
         self.is_awake = False
         #: what ``wake`` asks for, and what is to happen when there were too many errors
@@ -145,6 +151,19 @@ class Context:
             reason = f"control is off after {self.errors} errors; all tasks run as in plain Dask"
             # We may be inside one of Dask's transitions, where no other may be asked for.
             self.scheduler.loop.add_callback(self.give_up, reason)
+
+    def start(self, where: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do this beside all else. An error of it is counted."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._ended, where))
+        return task
+
+    def _ended(self, where: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self.count_error(where, error)
 
     # what is so
 
@@ -258,6 +277,57 @@ class Timer:
             self._act()
         except Exception as error:
             self._context.count_error(self._where, error)
+
+
+class WorkerSetting:
+    """One value that all workers are to have, now and later: it travels as a worker plugin, made of the value
+    (several of a tuple); with the ``normal`` one workers have none. Workers hear of a change a moment later,
+    and of the last one if several come at once.
+    """
+
+    def __init__(self, context: Context, plugin: type[Any], normal: Any = None) -> None:
+        self._context = context
+        self._scheduler = context.scheduler
+        self._plugin = plugin
+        self._normal = self._told = normal
+        #: what is in force
+        self.value = normal
+        self._telling: asyncio.Task[None] | None = None
+
+    def set(self, value: Any) -> None:
+        """From now on this."""
+        self.value = value
+        if self._telling is None and value != self._told:
+            self._telling = self._context.start(
+                f"telling workers ({self._plugin.name})", self._tell_workers()
+            )
+
+    async def settle(self) -> None:
+        """The workers have heard of it, or had time to."""
+        if self._telling is not None:
+            await asyncio.wait([self._telling], timeout=_PATIENCE)
+
+    def cancel(self) -> None:
+        """The scheduler closes: nothing of ours goes on."""
+        if self._telling is not None:
+            self._telling.cancel()
+
+    async def _tell_workers(self) -> None:
+        try:
+            while self._told != self.value:
+                self._told = self.value
+                with suppress(OSError):  # a worker that does not answer, or has gone
+                    async with asyncio.timeout(_PATIENCE):
+                        await self._tell(self._told)
+        finally:
+            self._telling = None
+
+    async def _tell(self, value: Any) -> None:
+        if value != self._normal:
+            plugin = self._plugin(*value) if isinstance(value, tuple) else self._plugin(value)
+            await compat.replace_worker_plugin(self._scheduler, self._plugin.name, compat.pickled(plugin))
+        else:
+            await compat.remove_worker_plugin(self._scheduler, self._plugin.name)
 
 
 class Shelter:

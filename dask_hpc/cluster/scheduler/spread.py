@@ -48,6 +48,11 @@ class Spread:
             self._new.update(addresses)
             self._timer.set(QUIET)
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether data moves."""
+        return self._spread is not None and not self._spread.done()
+
     def close(self) -> None:
         """Whatever is under way stops: each result is where a copy is."""
         self._new.clear()
@@ -60,25 +65,17 @@ class Spread:
             self._timer.set(_AGAIN)
         else:
             new, self._new = self._new, set()
-            self._spread = asyncio.create_task(self._guarded(new), name="hpc-spread")
+            if self._context.settings["spread"]:
+                self._spread = self._context.start("spreading data", self._spread_to(new))
 
     def _has_to_wait(self) -> bool:
-        if self._spread is not None or self._context.is_paused:
+        if self._context.is_paused or self.is_under_way:
             return True
         waits = compat.is_shuffling(self._scheduler)
         if waits and not self._told_why_it_waits:
             self._context.tell("spread-waits", "data moves to the new workers when Dask's shuffle is over")
         self._told_why_it_waits = waits
         return waits
-
-    async def _guarded(self, new: set[str]) -> None:
-        try:
-            if self._context.settings["spread"]:
-                await self._spread_to(new)
-        except Exception as error:
-            self._context.count_error("spreading data", error)
-        finally:
-            self._spread = None
 
     async def _spread_to(self, new: set[str]) -> None:
         for job, addresses in list(self._context.groups()):

@@ -182,13 +182,7 @@ class Walltime:
             "walltime", f"worker {address} leaves {show_duration(left)} early: nothing that waits fits"
         )
         work = self._scheduler.retire_workers(workers=[address], close_workers=True, remove=True)
-        self._retiring[address] = asyncio.ensure_future(work)
-        self._retiring[address].add_done_callback(self._retired)
-
-    def _retired(self, retiring: "asyncio.Future[Any]") -> None:
-        error = None if retiring.cancelled() else retiring.exception()
-        if isinstance(error, Exception):
-            self._context.count_error("a departure at the end of a walltime", error)
+        self._retiring[address] = self._context.start("a departure at the end of a walltime", work)
 
     def _stop_clocks(self) -> None:
         self._next.stop()

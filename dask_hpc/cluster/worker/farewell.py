@@ -17,6 +17,7 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from time import monotonic, time
@@ -130,7 +131,7 @@ class FarewellPlugin(WorkerPlugin):
         try:
             for key in keys:
                 if key in self._worker.data:
-                    writing = _in_thread(self._store.write, key, self._worker.data[key])
+                    writing = in_thread(self._store.write, key, self._worker.data[key])
                     await asyncio.wait_for(writing, deadline - monotonic())
                     stored.append(key)
         except TimeoutError:
@@ -148,13 +149,18 @@ class FarewellPlugin(WorkerPlugin):
             await self._worker.scheduler.hpc_worker_ends(address=self._worker.address, left=min(left))
 
 
-def _in_thread(work: Any, *args: Any) -> "asyncio.Future[Any]":
-    """Call it in a thread that does not keep the process alive, however long a file system stalls."""
+def in_thread(
+    work: Callable[..., Any], *args: Any, late: Callable[[], None] = lambda: None
+) -> "asyncio.Future[Any]":
+    """Call it in a thread that does not keep the process alive, however long a file system stalls. Gives a
+    future of what it answers; ``late`` is called if nobody waits for that any more."""
     loop = asyncio.get_running_loop()
     done = loop.create_future()
 
     def tell(setter: Any, found: Any) -> None:
-        if not done.done():
+        if done.done():
+            late()
+        else:
             setter(found)
 
     def run() -> None:

@@ -25,8 +25,7 @@ from math import inf
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.holds import Holds
-from dask_hpc.cluster.scheduler.service import Context
-from dask_hpc.cluster.scheduler.worker_setting import WorkerSetting
+from dask_hpc.cluster.scheduler.service import Context, WorkerSetting
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.power import Lever
 from dask_hpc.model.story import Explanation, Happening
@@ -39,7 +38,7 @@ class Caps:
 
     def __init__(self, context: Context) -> None:
         self._scheduler = context.scheduler
-        self.setting = WorkerSetting(context, compat.ThreadsPlugin.name, 1.0, compat.ThreadsPlugin)
+        self.setting = WorkerSetting(context, compat.ThreadsPlugin, 1.0)
         #: the threads that workers came with
         self._own: dict[str, int] = {}
 
@@ -89,7 +88,7 @@ class PowerLevers:
         self._holds = context.get(Holds)
         self.caps = Caps(context)
         #: watts that each node may draw; None is as many as it can
-        self.watts = WorkerSetting(context, CapPlugin.name, None, CapPlugin)
+        self.watts = WorkerSetting(context, CapPlugin)
         #: what workers have to hear of
         self.settings = (self.caps.setting, self.watts)
         #: how many nodes are to be held, and those that are
