@@ -31,7 +31,7 @@ from dask_hpc.model.units import parse_duration, parse_quantity
 from dask_hpc.simulator.application import Application
 from dask_hpc.simulator.in_situ import Pipeline
 from dask_hpc.simulator.platform import Platform
-from dask_hpc.simulator.values import Readers, flag, list_of, read_values, text
+from dask_hpc.simulator.values import Readers, as_it_is, flag, list_of, read_values
 
 LevelName = Literal["partner", "store"]
 Rule = Literal["auto", "young", "daly"]
@@ -80,7 +80,7 @@ def _every(value: Any) -> float | str:
 _CHECKPOINT: Readers = {
     "bytes": partial(parse_quantity, unit="B"),
     "every": _every,
-    "levels": list_of(text, "a list of partner, store"),
+    "levels": list_of(as_it_is, "a list of partner, store"),
     "asynchronous": flag,
 }
 _LINEAR = Linear()

@@ -1,8 +1,13 @@
-"""Built-in workloads by name: ``built_in("esp", malleable=0.5)`` or ``"builtin:esp?malleable=0.5"``."""
+"""Built-in workloads by name: ``built_in("esp", malleable=0.5)`` or ``"builtin:esp?malleable=0.5"``.
+
+What a parameter can be is what its annotation says: a type, with bounds if it is ``Annotated``.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from contextlib import suppress
+from math import inf
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from dask_hpc.model.errors import InputError, shown, within
 from dask_hpc.model.safe_yaml import nearest
@@ -39,12 +44,8 @@ def parameters(name: str) -> dict[str, Any]:
 def built_in(name: str, **values: Any) -> Workload:
     """A built-in workload. The same parameters always give the same jobs."""
     make = _find(name)
-    defaults = parameters(name)
     for key, value in values.items():
-        if key not in defaults:
-            known = ", ".join(defaults)
-            raise InputError(f"{PREFIX}{name}: {key}", f"unknown parameter{nearest(key, defaults)}", known)
-        _check_type(f"{PREFIX}{name}: {key}", value, defaults[key])
+        _check(name, key, value)
     with within(f"{PREFIX}{name}"):
         return make(**values)
 
@@ -52,7 +53,7 @@ def built_in(name: str, **values: Any) -> Workload:
 def parse_built_in(text: str) -> Workload:
     """``builtin:NAME`` or ``builtin:NAME?parameter=value&parameter=value``."""
     name, _, query = text.removeprefix(PREFIX).partition("?")
-    defaults = parameters(name)
+    _find(name)
     values: dict[str, Any] = {}
     for part in query.split("&") if query else ():
         key, equals, value = part.partition("=")
@@ -61,47 +62,66 @@ def parse_built_in(text: str) -> Workload:
             raise InputError(where, "has no value", f"{PREFIX}{name}?parameter=value&parameter=value")
         if key in values:
             raise InputError(where, "is said twice")
-        if key not in defaults:
-            raise InputError(where, f"unknown parameter{nearest(key, defaults)}", ", ".join(defaults))
-        values[key] = _read(where, value, defaults[key])
+        values[key] = _typed(value, _hint(name, key))
     return built_in(name, **values)
 
 
 def _find(name: str) -> Callable[..., Workload]:
     if name not in BUILT_IN:
-        raise InputError(f"{PREFIX}{shown(name)}", f"unknown workload{nearest(name, BUILT_IN)}",
-                         ", ".join(BUILT_IN))  # fmt: skip
+        found = f"unknown workload{nearest(name, BUILT_IN)}"
+        raise InputError(f"{PREFIX}{shown(name)}", found, ", ".join(BUILT_IN))
     return BUILT_IN[name]
 
 
-def _read(where: str, text: str, default: Any) -> Any:
-    """The text as a value of the same type as the default; text where the default could be either."""
-    if isinstance(default, bool):
-        if text.lower() not in ("true", "false", "yes", "no", "1", "0"):
-            raise InputError(where, f"found {shown(text)}", "true, false")
-        return text.lower() in ("true", "yes", "1")
-    if isinstance(default, str):
-        return text
-    try:
-        return type(default)(text)
-    except ValueError:
-        if where.endswith("walltime"):
-            return text
-        raise InputError(where, f"found {shown(text)}", _ALLOWED[type(default)]) from None
+def _hint(name: str, key: str) -> tuple[Any, float, float]:
+    """The type of a parameter, and its bounds."""
+    hints = get_type_hints(_find(name), include_extras=True)
+    if key not in parameters(name):
+        where = f"{PREFIX}{name}: {key if key.isidentifier() else shown(key)}"
+        raise InputError(
+            where, f"unknown parameter{nearest(key, parameters(name))}", ", ".join(parameters(name))
+        )
+    if get_origin(hints[key]) is Annotated:
+        kind, low, high = get_args(hints[key])
+        return kind, low, high
+    return hints[key], -inf, inf
 
 
-_ALLOWED = {bool: "true, false", int: "a whole number", float: "a number", str: "text"}
+def _typed(text: str, hint: tuple[Any, float, float]) -> Any:
+    """The text as a value of the type, if it is one."""
+    kind = hint[0]
+    if kind is bool:
+        words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        return words.get(text.lower(), text)
+    if kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
-def _check_type(where: str, value: Any, default: Any) -> None:
-    """Only what a parameter's default could be; a walltime is a number or a text."""
-    kinds: tuple[type, ...] = (int, float) if isinstance(default, float) else (type(default),)
-    allowed = _ALLOWED[type(default)]
-    if where.endswith("walltime"):
-        kinds, allowed = (int, float, str), "a number or a time"
-    is_flag = isinstance(value, bool) and bool not in kinds
-    if is_flag or not isinstance(value, kinds) or value != value:
-        raise InputError(where, f"found {shown(value)}", allowed)
+def _check(name: str, key: str, value: Any) -> None:
+    kind, low, high = _hint(name, key)
+    if get_origin(kind) is Literal:
+        fits, allowed = value in get_args(kind), ", ".join(get_args(kind))
+    elif isinstance(value, bool) or kind is bool:
+        fits, allowed = isinstance(value, bool) and kind is bool, _WORDS[kind]
+    else:
+        fits = isinstance(value, kind if kind is not float else int | float)
+        fits = fits and (isinstance(value, str) or low <= value <= high)  # not-a-number fails this, too
+        allowed = _WORDS[kind]
+        if low > -inf:
+            allowed += f", {low:,} or more" if high == inf else f", {low:,} to {high:,}"
+    if not fits:
+        raise InputError(f"{PREFIX}{name}: {key}", f"found {shown(value)}", allowed)
+
+
+_WORDS: Mapping[Any, str] = {
+    bool: "true, false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    float | str: "a number or a time",
+}
 
 
 def with_seed(text: str, seed: int) -> str:

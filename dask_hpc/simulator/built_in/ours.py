@@ -2,50 +2,63 @@
 
 import math
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from math import inf
+from typing import Annotated
 
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.in_situ import Analysis, Simulation
 from dask_hpc.model.job import Job, Kind
-from dask_hpc.model.speedup import Linear, PowerLaw, Speedup
+from dask_hpc.model.speedup import Constraint, Linear, PowerLaw, Speedup
 from dask_hpc.model.units import parse_duration
 from dask_hpc.simulator.in_situ import Drift, Pipeline
 from dask_hpc.simulator.platform import Failures, Platform
-from dask_hpc.simulator.workload import (
-    Arrival,
-    DeclaredCheckpoint,
-    Workload,
-    malleable_overlay,
-)
+from dask_hpc.simulator.workload import Arrival, DeclaredCheckpoint, Workload, malleable_overlay
+
+Share = Annotated[float, 0, 1]
+#: of a power law of the nodes; 1 is linear
+Exponent = Annotated[float, 0, 1.5]
+#: a factor of the runtime (``1.5``), the same time for every job (``"2000 s"``), or ``"unlimited"``
+Walltime = float | str
 
 
 def scaling(exponent: float) -> Speedup:
-    """``nodes ** exponent``; 1 is linear."""
-    checked("speedup", exponent, 0, 1.5)
+    """``nodes ** exponent``."""
     return Linear() if exponent == 1 else PowerLaw(exponent)
 
 
-def walltime_of(limit: float | str, runtime: float) -> float:
-    """A factor of the runtime (``1.5``), the same time for every job (``"2000 s"``), or ``"unlimited"``."""
+def walltime_of(limit: Walltime, runtime: float) -> float:
+    """In seconds."""
     if isinstance(limit, str):
         try:
             limit = float(limit) if limit.lower() not in ("inf", "unlimited") else inf
         except ValueError:
             return parse_duration(limit)
     if not limit > 0:
-        raise InputError(
-            "walltime", f"found {shown(limit)}", 'a factor, such as 1.5, or a time, such as "2000 s"'
-        )
+        allowed = 'a factor, such as 1.5, or a time, such as "2000 s"'
+        raise InputError("walltime", f"found {shown(limit)}", allowed)
     return max(limit * runtime, 1e-3)
 
 
-def checked(name: str, value: float, low: float, high: float) -> float:
-    """A number within bounds."""
-    if isinstance(value, bool) or not is_number(value, low, high):
-        allowed = f"{low:g} or more" if high == inf else f"{low:g} to {high:g}"
-        raise InputError(name, f"found {shown(value)}", allowed)
-    return value
+def by_type(
+    rows: Iterable[tuple[str, int, float, Constraint]], interval: float, walltime: Walltime
+) -> list[Arrival]:
+    """Jobs of types (name, nodes, seconds, constraint), one every ``interval``, numbered within each type."""
+    seen: Counter[str] = Counter()
+    arrivals = []
+    for index, (kind, nodes, seconds, constraint) in enumerate(rows):
+        seen[kind] += 1
+        job = Job(
+            id=f"{kind}{seen[kind]}",
+            nodes=nodes,
+            constraint=constraint,
+            walltime=walltime_of(walltime, seconds),
+            submitted=index * float(interval),
+            user=kind,
+        )
+        arrivals.append(Arrival(job, float(seconds)))
+    return arrivals
 
 
 _GB = 1e9
@@ -59,7 +72,7 @@ def commits(
     every: str = "auto",
     levels: str = "partner+store",
     asynchronous: bool = True,
-    mtbf: float = 500.0,
+    mtbf: Annotated[float, 0.1, inf] = 500.0,
     seed: int = 0,
 ) -> Workload:
     """24 jobs that commit, on 64 nodes that fail: what an interval and its levels save and cost.
@@ -68,7 +81,6 @@ def commits(
     ``every`` is a rule (auto, young, daly), a time ("30 min"), or none; ``levels`` are partner, store or
     both with a plus. A node fails every ``mtbf`` hours on average. Links have 10 GB/s, the file system 20.
     """
-    checked("mtbf", mtbf, 0.1, inf)
     dice = random.Random(seed)
     arrivals = []
     time = 0.0
@@ -84,21 +96,14 @@ def commits(
             max_nodes=min(2 * nodes, _NODES) if is_malleable else nodes,
             submitted=time,
         )
-        checkpoint = _checkpoint(every, levels, asynchronous, nodes)
-        arrivals.append(Arrival(job, runtime, PowerLaw(0.9), data=_PER_NODE * nodes, checkpoint=checkpoint))
+        data = _PER_NODE * nodes
+        declared = {"bytes": data, "every": every, "asynchronous": asynchronous, "levels": levels.split("+")}
+        checkpoint = None if every == "none" else DeclaredCheckpoint.read(declared)
+        arrivals.append(Arrival(job, runtime, PowerLaw(0.9), data=data, checkpoint=checkpoint))
         time += dice.expovariate(1 / _HOUR)
     failures = Failures(mtbf=mtbf * _HOUR, repair=_HOUR, seed=seed)
     machine = Platform(_NODES, link=10 * _GB, file_system=20 * _GB, failures=failures)
     return Workload("commits", arrivals, platform=machine)
-
-
-def _checkpoint(every: str, levels: str, asynchronous: bool, nodes: int) -> DeclaredCheckpoint | None:
-    if every == "none":
-        return None
-    if not levels:
-        raise InputError("levels", f"found {shown(levels)}", "partner, store, partner+store")
-    found = {"bytes": _PER_NODE * nodes, "every": every, "asynchronous": asynchronous}
-    return DeclaredCheckpoint.read({**found, "levels": levels.split("+")})
 
 
 _MACHINE = Platform(26, link=1 * _GB)
@@ -114,8 +119,8 @@ _ANALYSES = {
 
 def in_situ(
     *,
-    iterations: int = 200,
-    slower: float = 10.0,
+    iterations: Annotated[int, 10, 100_000] = 200,
+    slower: Annotated[float, 0.01, 1000] = 10.0,
     jitter: float = 0.05,
     seed: int = 0,
     change_cost: float = 2.0,
@@ -128,21 +133,13 @@ def in_situ(
     nodes instead of 6 at half of its iterations. Every time jitters by a lognormal factor. "steps" may also
     be resized.
     """
-    checked("slower", slower, 0.01, 1000)
-    if type(iterations) is int:
-        checked("iterations", iterations, 10, 100_000)
-    drifts = {
-        "steps": (Drift("spectrum", 3 * iterations // 10, float(slower)),),
-        "creeps": (Drift("modes", iterations // 5, 6.0, 3 * iterations // 5),),
-        "grows": (),
-    }
-    kinds: dict[str, tuple[int, Kind]] = {
-        "steps": (8, "malleable"),
-        "creeps": (8, "rigid"),
-        "grows": (6, "evolving"),
-    }
+    jobs: tuple[tuple[str, int, Kind, tuple[Drift, ...]], ...] = (
+        ("steps", 8, "malleable", (Drift("spectrum", 3 * iterations // 10, float(slower)),)),
+        ("creeps", 8, "rigid", (Drift("modes", iterations // 5, 6.0, 3 * iterations // 5),)),
+        ("grows", 6, "evolving", ()),
+    )
     arrivals = []
-    for at, (name, (nodes, kind)) in enumerate(kinds.items()):
+    for at, (name, nodes, kind, drifts) in enumerate(jobs):
         pipeline = Pipeline(
             iterations=iterations,
             simulation=Simulation(time=256.0, memory=128 * _GB),
@@ -152,7 +149,7 @@ def in_situ(
             ),
             cores=_CORES,
             memory=_MEMORY,
-            drifts=drifts[name],
+            drifts=drifts,
             jitter=jitter,
             seed=3 * seed + at,
             change_cost=change_cost,
@@ -173,13 +170,12 @@ _TEN = {"C": (8, 1204.0), "D": (4, 513.0), "G": (2, 696.0), "J": (1, 522.0), "Z"
 _TEN_ORDER = "DZJCJDCGGG"
 
 
-def five_jobs(*, malleable: float = 1.0, speedup: float = 0.4, walltime: float | str = 1.0) -> Workload:
+def five_jobs(*, malleable: Share = 1.0, speedup: Exponent = 0.4, walltime: Walltime = 1.0) -> Workload:
     """Five jobs on 16 nodes, one every 100 s: what malleability gains (seed 001, 7.3).
 
     The source gives neither durations nor scaling; these durations make its 59 % utilisation, and with
     an exponent of 0.4 they reproduce its decisions. Malleable jobs use 4 to 16 nodes.
     """
-    checked("malleable", malleable, 0, 1)
     arrivals = []
     for index, (nodes, runtime) in enumerate(_FIVE):
         limit = walltime_of(walltime, runtime)
@@ -190,26 +186,14 @@ def five_jobs(*, malleable: float = 1.0, speedup: float = 0.4, walltime: float |
 
 
 def ten_jobs(
-    *, malleable: float = 1.0, choice: int = 0, speedup: float = 1.0, walltime: float | str = 1.0
+    *, malleable: Share = 1.0, choice: int = 0, speedup: Exponent = 1.0, walltime: Walltime = 1.0
 ) -> Workload:
     """Ten ESP jobs on 16 nodes, one every 60 s, the second as large as the machine (seed 001, 7.4).
 
     The source gives neither order nor scaling. Malleable jobs use 1 to 16 nodes, without constraints.
     """
-    checked("malleable", malleable, 0, 1)
-    seen: dict[str, int] = {}
-    arrivals = []
-    for index, kind in enumerate(_TEN_ORDER):
-        nodes, runtime = _TEN[kind]
-        seen[kind] = seen.get(kind, 0) + 1
-        job = Job(
-            id=f"{kind}{seen[kind]}",
-            nodes=nodes,
-            walltime=walltime_of(walltime, runtime),
-            submitted=60.0 * index,
-            user=kind,
-        )
-        arrivals.append(Arrival(job, runtime))
+    rows: list[tuple[str, int, float, Constraint]] = [(kind, *_TEN[kind], "any") for kind in _TEN_ORDER]
+    arrivals = by_type(rows, 60.0, walltime)
     workload = Workload("ten-jobs", arrivals, platform=Platform(16))
     return malleable_overlay(workload, malleable, choice, "constraint", scaling(speedup))
 
@@ -253,14 +237,14 @@ def synthetic_day(jobs: int, nodes: int, *, load: float = 0.8, seed: int = 0) ->
 
 def synthetic(
     *,
-    jobs: int = 1000,
-    nodes: int = 128,
-    load: float = 0.8,
+    jobs: Annotated[int, 1, 10**7] = 1000,
+    nodes: Annotated[int, 1, 10**7] = 128,
+    load: Annotated[float, 0.001, 100] = 0.8,
     seed: int = 0,
-    malleable: float = 0.0,
+    malleable: Share = 0.0,
     choice: int = 0,
     rule: str = "half-double",
-    speedup: float = 1.0,
+    speedup: Exponent = 1.0,
 ) -> Workload:
     """Jobs whose sizes, lengths and arrivals look like a site's, busier at noon than at midnight.
 
@@ -268,13 +252,6 @@ def synthetic(
     half-double, shrink-only, grow-only, or two factors such as 0.5:4) and scales with the exponent
     ``speedup``.
     """
-    for name, number, high in (("jobs", jobs, 10**7), ("nodes", nodes, 10**7)):
-        if type(number) is not int or not 1 <= number <= high:
-            raise InputError(name, f"found {shown(number)}", f"a whole number, 1 to {high:,}")
-    if type(seed) is not int:
-        raise InputError("seed", f"found {shown(seed)}", "a whole number")
-    checked("malleable", malleable, 0, 1)
-    checked("load", load, 0.001, 100)
     arrivals = list(synthetic_day(jobs, nodes, load=load, seed=seed))
     workload = Workload("synthetic", arrivals, platform=Platform(nodes))
     return malleable_overlay(workload, malleable, choice, rule, scaling(speedup))

@@ -2,22 +2,26 @@
 
 import random
 from functools import lru_cache
-from typing import Literal, get_args
+from math import inf
+from typing import Annotated, Literal
 
 import numpy as np
 
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.job import Job, Kind
+from dask_hpc.model.job import Job
 from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.speedup import Constraint, Linear, Speedup
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.amount import Fixed, Split
 from dask_hpc.simulator.application import Application, Phase, Task, io_demand, quiet_runtime
-from dask_hpc.simulator.built_in.ours import checked, scaling, walltime_of
+from dask_hpc.simulator.built_in.ours import Exponent, Share, Walltime, by_type, scaling, walltime_of
 from dask_hpc.simulator.engine import Engine
 from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.workload import Arrival, Workload, malleable_overlay
+
+#: numpy wants it not negative
+Seed = Annotated[int, 0, inf]
 
 #: seed 000, 8.2.1 and table 9.1: sizes are fractions of a machine of 32 nodes; of the source's 34 they are no
 #: whole numbers
@@ -43,12 +47,12 @@ TYPES: tuple[tuple[str, int, int, float, Constraint], ...] = (
 
 def esp(
     *,
-    malleable: float = 0.0,
+    malleable: Share = 0.0,
     seed: int = 0,
     choice: int = 0,
-    speedup: float = 1.0,
-    walltime: float | str = 1.0,
-    interval: float = 30.0,
+    speedup: Exponent = 1.0,
+    walltime: Walltime = 1.0,
+    interval: Annotated[float, 0, 10**9] = 30.0,
     constraints: bool = True,
 ) -> Workload:
     """The modified ESP mix: 230 jobs of 14 types on 32 nodes, one every 30 s, in pseudo-random order.
@@ -58,23 +62,13 @@ def esp(
     nor how its application scales (``speedup``: the exponent of a power law, linear by default), nor the
     time limits (``walltime``: a factor of the runtime, or one time for all).
     """
-    checked("interval", interval, 0, 1e9)
-    checked("malleable", malleable, 0, 1)
-    types = [one for one in TYPES for _ in range(one[2])]
-    random.Random(seed).shuffle(types)
-    seen: dict[str, int] = {}
-    arrivals = []
-    for index, (kind, nodes, _, seconds, constraint) in enumerate(types):
-        seen[kind] = seen.get(kind, 0) + 1
-        job = Job(
-            id=f"{kind}{seen[kind]}",
-            nodes=nodes,
-            constraint=constraint if constraints else "any",
-            walltime=walltime_of(walltime, seconds),
-            submitted=index * float(interval),
-            user=kind,
-        )
-        arrivals.append(Arrival(job, float(seconds)))
+    rows = [
+        (kind, nodes, seconds, constraint if constraints else "any")
+        for kind, nodes, count, seconds, constraint in TYPES
+        for _ in range(count)
+    ]
+    random.Random(seed).shuffle(rows)
+    arrivals = by_type(rows, interval, walltime)
     workload = Workload("esp", arrivals, platform=Platform(NODES))
     return malleable_overlay(workload, malleable, choice, "constraint", scaling(speedup))
 
@@ -88,12 +82,12 @@ _JOBS = 4000
 
 def io_intensity(
     *,
-    jobs: int = _JOBS,
-    malleable: float = 0.2,
-    seed: int = 0,
-    gap: float = 0.0,
+    jobs: Annotated[int, 1, 10**6] = _JOBS,
+    malleable: Share = 0.2,
+    seed: Seed = 0,
+    gap: Annotated[float, 0, 10**9] = 0.0,
     peaks: bool = True,
-    walltime: float | str = "unlimited",
+    walltime: Walltime = "unlimited",
 ) -> Workload:
     """4,000 jobs on 500 nodes that compute and checkpoint 10 to 25 times, with four peaks of writing.
 
@@ -104,19 +98,16 @@ def io_intensity(
     job (yes, counted from 0); and time limits (``walltime``: none, or a factor of the time on a quiet
     machine). With fewer ``jobs`` the peaks move and shrink in proportion.
     """
-    if type(jobs) is not int:
-        raise InputError("jobs", f"found {jobs!r}", "a whole number")
-    checked("jobs", jobs, 1, 10**6)
-    checked("malleable", malleable, 0, 1)
-    checked("gap", gap, 0, 1e9)
     # one stream per quantity, so that a change of one parameter leaves the other draws alone
-    streams = [np.random.default_rng([checked_seed(seed), quantity]) for quantity in range(6)]
+    streams = [np.random.default_rng([seed, quantity]) for quantity in range(6)]
     compute = streams[0].beta(1, 1, jobs) * _COMPUTE
     write = streams[1].beta(2, 8, jobs) * _WRITE
     if peaks:
         high = streams[2].beta(1, 0.1, jobs) * _WRITE
-        in_peak = _in_peak(jobs)
-        write[in_peak] = high[in_peak]
+        for peak in _PEAKS:
+            first = peak * jobs // _JOBS
+            last = first + max(1, _PEAK_LENGTH * jobs // _JOBS)
+            write[first:last] = high[first:last]
     repetitions = streams[3].integers(10, 26, jobs)
     flexible = np.zeros(jobs, bool)
     flexible[streams[4].permutation(jobs)[: round(malleable * jobs)]] = True
@@ -125,58 +116,23 @@ def io_intensity(
     sizes = np.clip(np.rint(_SMALLEST + (_LARGEST - _SMALLEST) * spread), _SMALLEST, _LARGEST)
     arrivals = []
     for index in range(jobs):
-        arrivals.append(
-            _arrival(
-                str(index),
-                int(sizes[index]),
-                "malleable" if flexible[index] else "rigid",
-                (float(compute[index]), float(write[index]), int(repetitions[index])),
-                float(submitted[index]),
-                walltime,
-            )
+        nodes, times = int(sizes[index]), int(repetitions[index])
+        operations, data = float(compute[index]), float(write[index])
+        phase = Phase((Task("compute", Split(operations)), Task("write", Split(data))), times)
+        application = Application((phase,))
+        quiet = quiet_runtime(application, MACHINE, nodes)
+        job = Job(
+            id=str(index),
+            kind="malleable" if flexible[index] else "rigid",
+            nodes=nodes,
+            min_nodes=_SMALLEST if flexible[index] else nodes,
+            max_nodes=_LARGEST if flexible[index] else nodes,
+            walltime=walltime_of(walltime, quiet),
+            submitted=float(submitted[index]),
+            io_intensity=MACHINE.io_demand(operations * times, data * times),
         )
+        arrivals.append(Arrival(job, quiet, application=application))
     return Workload("io-intensity", arrivals, platform=MACHINE)
-
-
-def checked_seed(seed: int) -> int:
-    """numpy wants it whole and not negative."""
-    if type(seed) is not int or not 0 <= seed < 2**63:
-        raise InputError("seed", f"found {seed!r}", "a whole number, 0 or more")
-    return seed
-
-
-def _in_peak(jobs: int) -> np.ndarray:
-    found = np.zeros(jobs, bool)
-    for peak in _PEAKS:
-        first = peak * jobs // _JOBS
-        found[first : first + max(1, _PEAK_LENGTH * jobs // _JOBS)] = True
-    return found
-
-
-def _arrival(
-    name: str,
-    nodes: int,
-    kind: Kind,
-    load: tuple[float, float, int],
-    submitted: float,
-    walltime: float | str,
-) -> Arrival:
-    compute, write, repetitions = load
-    phase = Phase((Task("compute", Split(compute)), Task("write", Split(write))), repetitions)
-    application = Application((phase,))
-    quiet = quiet_runtime(application, MACHINE, nodes)
-    flexible = kind == "malleable"
-    job = Job(
-        id=name,
-        kind=kind,
-        nodes=nodes,
-        min_nodes=_SMALLEST if flexible else nodes,
-        max_nodes=_LARGEST if flexible else nodes,
-        walltime=walltime_of(walltime, quiet),
-        submitted=submitted,
-        io_intensity=MACHINE.io_demand(compute * repetitions, write * repetitions),
-    )
-    return Arrival(job, quiet, application=application)
 
 
 Load = Literal["compute", "write", "read", "mixed"]
@@ -189,19 +145,19 @@ _LINK, _SPEED = 12.5e9, 100e9
 
 def mebf(
     *,
-    jobs: int = 100,
+    jobs: Annotated[int, 1, 10**5] = 100,
     load: Load = "mixed",
-    seed: int = 0,
-    malleable: float = 1.0,
-    smallest: int = 16,
-    largest: int = 128,
-    shrinks: float = 0.25,
-    grows: float = 2.0,
-    runtime: float = 2400.0,
-    iterations: int = 20,
-    priorities: int = 10,
+    seed: Seed = 0,
+    malleable: Share = 1.0,
+    smallest: Annotated[int, 1, 500] = 16,
+    largest: Annotated[int, 1, 500] = 128,
+    shrinks: Share = 0.25,
+    grows: Annotated[float, 1, 500] = 2.0,
+    runtime: Annotated[float, 1, 10**9] = 2400.0,
+    iterations: Annotated[int, 1, 10**5] = 20,
+    priorities: Annotated[int, 1, 10**6] = 10,
     file_system: float = 48e9,
-    walltime: float | str = 2.0,
+    walltime: Walltime = 2.0,
 ) -> Workload:
     """100, 200 or 300 jobs on 500 nodes, all known at the start, of which most can change size.
 
@@ -210,16 +166,10 @@ def mebf(
     and one and a half times ``runtime`` seconds. ``priorities`` is how many levels there are, drawn
     uniformly. ``walltime`` is a factor of the time on a quiet machine, or one time for all.
     """
-    if load not in get_args(Load):
-        raise InputError("load", f"found {shown(load)}", ", ".join(get_args(Load)))
-    counts = (
-        ("jobs", jobs, 1, 10**5), ("smallest", smallest, 1, 500), ("largest", largest, smallest, 500),
-        ("iterations", iterations, 1, 10**5), ("priorities", priorities, 1, 10**6),
-    )  # fmt: skip
-    _check(counts, (("malleable", malleable, 0, 1), ("shrinks", shrinks, 0, 1), ("grows", grows, 1, 500),
-                    ("runtime", runtime, 1, 1e9)))  # fmt: skip
+    if largest < smallest:
+        raise InputError("largest", f"found {largest}", f"a whole number, {smallest} to 500")
     machine = Platform(nodes=500, speed=_SPEED, link=_LINK, file_system=file_system)
-    draw = np.random.default_rng(checked_seed(seed))
+    draw = np.random.default_rng(seed)
     sizes = draw.integers(smallest, largest + 1, jobs)
     lengths = draw.uniform(0.5, 1.5, jobs) * runtime
     levels = draw.integers(1, priorities + 1, jobs)
@@ -230,28 +180,20 @@ def mebf(
     for index in range(jobs):
         nodes, kind = int(sizes[index]), kinds[index % len(kinds)]
         application = _application(kind, nodes, float(lengths[index]), iterations, machine)
-        ranges = (nodes, nodes)
-        if flexible[index]:
-            ranges = max(1, int(shrinks * nodes)), min(machine.nodes, int(grows * nodes))
+        quiet = quiet_runtime(application, machine, nodes)
         job = Job(
-            id=str(index + 1), kind="malleable" if flexible[index] else "rigid", nodes=nodes,
-            min_nodes=ranges[0], max_nodes=ranges[1], priority=float(levels[index]), user=kind,
-            walltime=walltime_of(walltime, quiet_runtime(application, machine, nodes)),
+            id=str(index + 1),
+            kind="malleable" if flexible[index] else "rigid",
+            nodes=nodes,
+            min_nodes=max(1, int(shrinks * nodes)) if flexible[index] else nodes,
+            max_nodes=min(machine.nodes, int(grows * nodes)) if flexible[index] else nodes,
+            priority=float(levels[index]),
+            user=kind,
+            walltime=walltime_of(walltime, quiet),
             io_intensity=io_demand(application, machine, nodes),
-        )  # fmt: skip
-        arrivals.append(Arrival(job, quiet_runtime(application, machine, nodes), application=application))
+        )
+        arrivals.append(Arrival(job, quiet, application=application))
     return Workload("mebf", arrivals, platform=machine)
-
-
-_Bounds = tuple[tuple[str, float, float, float], ...]
-
-
-def _check(counts: _Bounds, numbers: _Bounds) -> None:
-    for name, number, low, high in counts:
-        if type(number) is not int or not low <= number <= high:
-            raise InputError(name, f"found {shown(number)}", f"a whole number, {low} to {high}")
-    for name, number, low, high in numbers:
-        checked(name, number, low, high)
 
 
 def _application(kind: str, nodes: int, seconds: float, iterations: int, machine: Platform) -> Application:
@@ -285,11 +227,11 @@ _Rows = tuple[tuple[str, int, float], ...]
 def power_batch(
     *,
     seed: int = 0,
-    speedup: float = 0.5,
-    spread: float = 0.5,
+    speedup: Exponent = 0.5,
+    spread: Annotated[float, 0, 0.99] = 0.5,
     second: float = 550.0,
     third: float = 800.0,
-    tick: float = 10.0,
+    tick: Annotated[float, 0.1, 10**6] = 10.0,
 ) -> Workload:
     """Ten Pi and ten heat jobs on 14 nodes, with a corridor that moves twice (seed 000, 9.2.4).
 
@@ -300,9 +242,6 @@ def power_batch(
     The corridor moves at ``second`` and ``third`` seconds. The scheduler's passes, of which nothing is said,
     come once a ``tick``; the corridor is read anew at once.
     """
-    if type(seed) is not int:
-        raise InputError("seed", f"found {shown(seed)}", "a whole number")
-    checked("spread", spread, 0, 0.99)
     draw = random.Random(seed)
     kinds = [kind for kind in _POWERS for _ in range(_EACH)]
     draw.shuffle(kinds)
@@ -314,7 +253,7 @@ def power_batch(
         _NODES,
         idle_power=_IDLE,
         active_power=max(_POWERS.values()),
-        tick=checked("tick", tick, 0.1, 1e6),
+        tick=tick,
         only_ticks=True,
         metering=Metering(corridor=Corridor(steps)),
     )
