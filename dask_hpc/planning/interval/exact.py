@@ -11,6 +11,7 @@ and a run of any length costs no more to evaluate than one period.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import ceil, exp, expm1, inf, isinf, prod, sqrt
 from typing import Any
 
@@ -21,13 +22,6 @@ from dask_hpc.model.errors import InputError, shown
 
 #: of an exponent: nobody waits e^600 times as long
 ENDLESS = 600.0
-
-
-def through(seconds: float, rate: float) -> float:
-    """Expected time to get through, if a failure costs nothing but the time that was spent."""
-    if rate * seconds > ENDLESS:
-        return inf
-    return expm1(rate * seconds) / rate if rate > 0 else seconds
 
 
 def failures_before(seconds: float, rate: float) -> float:
@@ -77,10 +71,7 @@ class Pattern:
 
     def every(self) -> tuple[float, ...]:
         """Seconds of work between two commits to each level or one above it."""
-        found = [self.work]
-        for count in self.counts:
-            found.append(found[-1] * (count + 1))
-        return tuple(found)
+        return tuple(accumulate(self.counts, lambda before, count: before * (count + 1), initial=self.work))
 
 
 _ROUNDING = 1e-9  # of a number of periods or intervals, as a share
@@ -110,17 +101,14 @@ def period_time(levels: Sequence[Level], pattern: Pattern) -> float:
 def _time(levels: Sequence[Level], pattern: Pattern, run: float, *, commits_last: bool = False) -> float:
     """Expected seconds of a period, or of the beginning of one."""
     count = max(1, ceil(run / pattern.work * (1 - _ROUNDING)))
-    last = run - (count - 1) * pattern.work
     rate = failure_rate(levels)
     if not rate:
         commits = count if commits_last else count - 1
         return run + sum(levels[pattern.level(number)].commit for number in range(1, commits + 1))
-    way = _PatternWay(levels, pattern, rate)
-    end = pattern.level(count)
+    way, end = _PatternWay(levels, pattern, rate), pattern.level(count)
+    last = run - (count - 1) * pattern.work + levels[end].commit * commits_last
     with np.errstate(over="ignore", invalid="ignore"):
-        before = way.first(count - 1)
-        through = way.interval(last + levels[end].commit * commits_last, end)
-        spent = float((through @ before)[0, -1])
+        spent = float((way.interval(last, end) @ way.first(count - 1))[0, -1])
     return spent if spent < inf else inf  # which nan is not
 
 
@@ -138,27 +126,21 @@ class _PatternWay:
 
     def interval(self, seconds: float, level: int) -> np.ndarray:
         """So many seconds, and then there is a commit to this level."""
-        first, failures, lost = _stretch(seconds, self._rate)
+        failures, lost = failures_before(seconds, self._rate), mean_failure(seconds, self._rate)
         size = len(self._levels) + 2
         spent = np.zeros(size)
         spent[1:-1] = failures * np.array(self._reached)
-        spent[-1] = first + failures * (lost + self._restart)
+        spent[-1] = seconds + failures * (lost + self._restart)
         found = np.eye(size)
+        found[1 : level + 2] = 0.0
         found[0] += spent
-        for this in range(len(self._levels)):
-            row = found[this + 1]
-            if this <= level:
-                row[:] = 0.0
-            else:
-                row += spent
+        found[level + 2 : -1] += spent
         return found
 
     def first(self, number: int) -> np.ndarray:
         """So many intervals from the beginning of a period, all with their commits."""
         found = np.eye(len(self._levels) + 2)
-        sizes = [1]
-        for count in self._pattern.counts:
-            sizes.append(sizes[-1] * (count + 1))
+        sizes = list(accumulate(self._pattern.counts, lambda size, count: size * (count + 1), initial=1))
         for level in reversed(range(len(sizes))):
             times, number = divmod(number, sizes[level])
             if times:
@@ -175,10 +157,6 @@ class _PatternWay:
             seconds = self._pattern.work + self._levels[level].commit
             self._blocks[level] = self.interval(seconds, level) @ found
         return self._blocks[level]
-
-
-def _stretch(seconds: float, rate: float) -> tuple[float, float, float]:
-    return seconds, failures_before(seconds, rate), mean_failure(seconds, rate)
 
 
 def _restarts(levels: Sequence[Level], rate: float) -> tuple[float, list[float]]:
@@ -223,23 +201,6 @@ def daly(commit: float, rate: float) -> float:
         return mean
     part = commit / (2 * mean)
     return sqrt(2 * commit * mean) * (1 + sqrt(part) / 3 + part / 9) - commit
-
-
-def single_level_time(run: float, work: float, commit: float, restart: float, rate: float) -> float:
-    """Expected seconds of a run that commits after each ``work`` seconds, but not at its end (003, 4.5.2 in
-    closed form)."""
-    if not rate:
-        return run + (run / work - 1) * commit
-    tries = (run / work - 1) * through(work + commit, rate) + through(work, rate)
-    return inf if rate * restart > ENDLESS else exp(rate * restart) * tries
-
-
-def single_level_efficiency(work: float, commit: float, restart: float, rate: float) -> float:
-    """The share of the time that is work, in a run without an end."""
-    if not rate:
-        return work / (work + commit)
-    exponent = rate * (work + commit + restart)
-    return rate * work / (exp(rate * restart) * expm1(rate * (work + commit))) if exponent < ENDLESS else 0.0
 
 
 _FOREVER = 1e6  # periods of a run that does not end

@@ -17,7 +17,6 @@ from dask_hpc.planning.interval.exact import (
     daly,
     efficiency,
     hierarchical_efficiency,
-    single_level_efficiency,
     young,
 )
 
@@ -203,15 +202,28 @@ def plan_interval(levels: Iterable[Mapping[str, Any]], run: float | str = inf) -
                 f"is cheaper than {shown(below.name)}, which survives less",
                 "the cheapest first; leave out what is never worth its cost",
             )
-    seconds = _quantity("run", run)
+    seconds, rate = _quantity("run", run), failure_rate(read)
     pattern = best_pattern(read, seconds)
+    share = 0.0 if rate else 1.0
+    curve: tuple[Way, ...] = ()
+    others: tuple[Way, ...] = ()
+    if pattern is not None:
+        works = map(float, pattern.work * np.geomspace(1 / _SPREAD, _SPREAD, _CURVE))
+        patterns = [Pattern(work, pattern.counts) for work in works]
+        curve = tuple(Way("", one.work, efficiency(read, one, seconds)) for one in patterns)
+        share = efficiency(read, pattern, seconds)
+    elif rate and not isinf(seconds):
+        share = efficiency(read, Pattern(seconds, (0,) * (len(read) - 1)), seconds)
+    # what people do without a plan: one level, the last, as only that survives every failure
+    if rate and read[-1].commit:
+        last = replace(read[-1], failures=rate)
+        rules = {"Daly": Pattern(daly(last.commit, rate)), "Young": Pattern(young(last.commit, rate))}
+        others = tuple(
+            Way(f"{last.name} alone, {name}'s interval", one.work, efficiency([last], one))
+            for name, one in rules.items()
+        )
     return IntervalPlan(
-        levels=read,
-        run=seconds,
-        pattern=pattern,
-        efficiency=_efficiency(read, pattern, seconds),
-        others=tuple(_others(read)),
-        curve=tuple(_curve(read, pattern, seconds)) if pattern else (),
+        levels=read, run=seconds, pattern=pattern, efficiency=share, others=others, curve=curve
     )
 
 
@@ -231,31 +243,6 @@ def read_level(found: Any, number: int) -> Level:
     if not between > 0:
         raise InputError(f"{where}: mtbf", f"found {shown(found['mtbf'])}", "a time, more than 0")
     return Level(name, values["commit"], values.get("restart", values["commit"]), 1 / between)
-
-
-def _efficiency(levels: tuple[Level, ...], pattern: Pattern | None, run: float) -> float:
-    if pattern is not None:
-        return efficiency(levels, pattern, run)
-    if not failure_rate(levels):
-        return 1.0
-    return 0.0 if isinf(run) else efficiency(levels, Pattern(run, (0,) * (len(levels) - 1)), run)
-
-
-def _others(levels: tuple[Level, ...]) -> list[Way]:
-    """What people do without a plan: one level, the last, as only that survives every failure."""
-    last, rate = levels[-1], failure_rate(levels)
-    ways = []
-    if rate and last.commit:
-        for name, rule in (("Daly", daly), ("Young", young)):
-            work = rule(last.commit, rate)
-            share = single_level_efficiency(work, last.commit, last.restart, rate)
-            ways.append(Way(f"{last.name} alone, {name}'s interval", work, share))
-    return ways
-
-
-def _curve(levels: tuple[Level, ...], pattern: Pattern, run: float) -> list[Way]:
-    works = [float(work) for work in pattern.work * np.geomspace(1 / _SPREAD, _SPREAD, _CURVE)]
-    return [Way("", work, efficiency(levels, Pattern(work, pattern.counts), run)) for work in works]
 
 
 def _quantity(where: str, value: Any) -> float:

@@ -16,7 +16,7 @@ from math import inf
 
 from dask_hpc.model.checkpoint import Level
 from dask_hpc.model.units import show_duration
-from dask_hpc.planning.interval.exact import daly, efficiency, single_level_efficiency, young
+from dask_hpc.planning.interval.exact import Pattern, daly, efficiency, young
 from dask_hpc.planning.interval.plan import best_pattern
 
 #: of the prior, in failures
@@ -78,20 +78,15 @@ def when(every: Every, costs: Sequence[Cost], nodes: int) -> When:
         most = max(most, one.commit)  # a level above one that costs more costs as much
         levels.append(Level(one.level, most, most, one.failures * max(1, nodes)))
     rate = sum(one.failures for one in levels)
-    if not rate:
+    pattern = best_pattern(levels) if every == AUTO else None
+    if not rate or (every == AUTO and pattern is None):
         return When({one.level: inf for one in costs}, 1.0, "nothing ever fails: no commits")
-    if every == AUTO:
-        pattern = best_pattern(levels)
-        if pattern is None:
-            return When({one.level: inf for one in costs}, 1.0, "nothing ever fails: no commits")
+    if pattern is not None:
         planned = dict(zip((one.level for one in costs), pattern.every(), strict=True))
         share = efficiency(levels, pattern)
     else:
         planned = {one.name: _RULES[every](one.commit, one.failures) for one in levels}
-        share = min(
-            single_level_efficiency(planned[one.name], one.commit, one.restart, one.failures)
-            for one in levels
-        )
+        share = min(efficiency([one], Pattern(planned[one.name])) for one in levels if one.failures)
     chosen = {name: max(SHORTEST, seconds) for name, seconds in planned.items()}
     reason = (
         f"commits {_said(chosen)} ({every}): one takes {_short(levels[0].commit)}, a failure is expected "

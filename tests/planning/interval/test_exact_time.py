@@ -1,6 +1,6 @@
 """The exact expected time of a run with checkpoints: beside closed forms, published systems, and luck."""
 
-from math import inf, isclose
+from math import exp, expm1, inf, isclose
 from random import Random
 from statistics import mean, stdev
 
@@ -19,9 +19,6 @@ from dask_hpc.planning.interval.exact import (
     mean_failure,
     period_time,
     run_time,
-    single_level_efficiency,
-    single_level_time,
-    through,
     young,
 )
 
@@ -71,8 +68,8 @@ def by_luck(levels, pattern, run, random):
 
 @given(seconds, rates)
 def test_a_stage_costs_its_time_and_that_of_failed_tries(length, rate):
-    tries = failures_before(length, rate)
-    assert isclose(tries * mean_failure(length, rate) + length, through(length, rate), rel_tol=1e-6)
+    tries, through = failures_before(length, rate), expm1(rate * length) / rate
+    assert isclose(tries * mean_failure(length, rate) + length, through, rel_tol=1e-6)
     assert 0 < mean_failure(length, rate) <= length / 2
 
 
@@ -80,9 +77,11 @@ def test_a_stage_costs_its_time_and_that_of_failed_tries(length, rate):
 def test_one_level_is_the_closed_form(work, count, commit, restart, rate):
     level = Level("store", commit, restart, rate)
     run = work * count
-    expected = single_level_time(run, work, commit, restart, rate)
+    # 003, 4.5.2: no commit at the end
+    tries = (count - 1) * expm1(rate * (work + commit)) + expm1(rate * work)
+    expected = exp(rate * restart) * tries / rate
     assert isclose(run_time([level], Pattern(work), run), expected, rel_tol=1e-9)
-    for_ever = single_level_efficiency(work, commit, restart, rate)
+    for_ever = rate * work / (exp(rate * restart) * expm1(rate * (work + commit)))
     assert isclose(efficiency([level], Pattern(work)), for_ever, rel_tol=1e-9)
     assert isclose(float(hierarchical_efficiency([level], work, (), count)), run / expected, rel_tol=1e-9)
 
@@ -145,8 +144,9 @@ def test_formulas_for_one_level_are_near_the_best(commit, rate):
     for rule in (young, daly):
         assert rule(commit, 0.0) == inf
     if commit * rate < 0.01:
-        best = max(single_level_efficiency(daly(commit, rate) * f, commit, 0, rate) for f in (0.9, 1, 1.1))
-        assert best == single_level_efficiency(daly(commit, rate), commit, 0, rate)
+        level = Level("store", commit, 0, rate)
+        shares = [efficiency([level], Pattern(daly(commit, rate) * f)) for f in (1, 0.9, 1.1)]
+        assert shares[0] == max(shares)
 
 
 def one_by_one(levels, pattern, count):
