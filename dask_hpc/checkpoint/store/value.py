@@ -10,7 +10,7 @@ memory that may be written, they are again arrays that may be written.
 
 import math
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from typing import Any
@@ -20,7 +20,6 @@ from distributed.protocol import pickle
 
 _OPAQUE = "opaque"
 _PLAIN = (type(None), bool, str)
-_TIMES = {"datetime": datetime, "date": date, "time": time}
 _STEADY = ("DatetimeIndex", "TimedeltaIndex")  # pandas' indexes that may know their step
 _DEEPEST = 100  # containers within containers; deeper ones are pickled
 
@@ -61,7 +60,7 @@ def encode(value: Any) -> Encoded:
 
 def decode(head: Any, frames: Sequence[Any], *, may_unpickle: bool = False) -> Any:
     """The value again. Raises ``Opaque`` or ``Unknown``."""
-    if isinstance(head, dict) and head.get("is") == _OPAQUE:
+    if is_opaque(head):
         if not may_unpickle:
             raise Opaque(str(head.get("type", "an object")))
         body, *buffers = frames
@@ -101,50 +100,61 @@ class _Pickle(Exception):
     """The value cannot be described."""
 
 
+#: what consists of other values: its parts, and how it is made of them again
+_PARTS: dict[type, tuple[Callable[[Any], Any], Callable[..., Any]]] = {
+    complex: (lambda value: (value.real, value.imag), lambda parts: complex(*parts)),
+    timedelta: (
+        lambda value: (value.days, value.seconds, value.microseconds),
+        lambda parts: timedelta(*parts),
+    ),
+    **{kind: (iter, kind) for kind in (list, tuple, set, frozenset)},
+    **{
+        kind: (lambda value: (value.start, value.stop, value.step), lambda parts, kind=kind: kind(*parts))
+        for kind in (range, slice)
+    },
+}
+#: what a text says
+_TEXTS: dict[type, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
+    int: (hex, lambda text: int(text, 16)),
+    float: (repr, float),
+    **{kind: (kind.isoformat, kind.fromisoformat) for kind in (datetime, date, time)},
+}
+_PARTS_OF = {kind.__name__: made for kind, (_, made) in _PARTS.items()}
+_TEXTS_OF = {kind.__name__: made for kind, (_, made) in _TEXTS.items()}
+
+
 class _Writer:
     def __init__(self, frames: list[memoryview]) -> None:
         self._frames = frames
         self._depth = 0
 
     def described(self, value: Any) -> Any:
-        kind = type(value)
-        if kind in _PLAIN:
+        kind, name = type(value), type(value).__name__
+        # JSON's readers elsewhere may know 64 bits only; a long integer is no problem here
+        is_short = kind is int and abs(value) < 2**53
+        if kind in _PLAIN or is_short or (kind is float and math.isfinite(value)):
             return value
-        if kind is int:
-            # JSON's readers elsewhere may know 64 bits only; a long one is no problem here
-            return value if abs(value) < 2**53 else {"is": "int", "of": hex(value)}
-        if kind is float:
-            return value if math.isfinite(value) else {"is": "float", "of": repr(value)}
-        if kind is complex:
-            return {"is": "complex", "of": [self.described(value.real), self.described(value.imag)]}
-        if kind in (bytes, bytearray):
-            return {"is": kind.__name__, "frame": self._frame(memoryview(value))}
-        if kind in (list, tuple, set, frozenset):
-            return {"is": kind.__name__, "of": self._inside(value)}
-        if kind is dict:
-            return {"is": "dict", "keys": self._inside(value), "values": self._inside(value.values())}
-        if kind in (datetime, date, time):
+        if kind in _TEXTS:
             if getattr(value, "tzinfo", None) is not None or getattr(value, "fold", None):
                 raise _Pickle
-            return {"is": kind.__name__, "of": value.isoformat()}
-        if kind is timedelta:
-            return {"is": "timedelta", "of": [value.days, value.seconds, value.microseconds]}
-        if kind in (range, slice):
-            return {"is": kind.__name__, "of": self._inside((value.start, value.stop, value.step))}
+            return {"is": name, "of": _TEXTS[kind][0](value)}
+        if kind in _PARTS:
+            return {"is": name, "of": self._inside(_PARTS[kind][0](value))}
+        if kind in (bytes, bytearray):
+            return {"is": name, "frame": self._frame(memoryview(value))}
+        if kind is dict:
+            return {"is": "dict", "keys": self._inside(value), "values": self._inside(value.values())}
         if kind is np.ndarray:
             return self._array(value)
         if isinstance(value, np.dtype) and not value.hasobject and value.metadata is None:
             return {"is": "dtype", "of": _described_dtype(value)}
         if isinstance(value, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject:
             return {"is": "scalar", "of": self._array(np.asarray(value))}
-        if kind.__module__.partition(".")[0] == "pandas" and kind.__name__ == "DataFrame":
+        if kind.__module__.partition(".")[0] == "pandas" and name == "DataFrame":
             return {"is": "table", "frame": self._frame(_table(value))} | _frequency(value.index)
-        if kind.__module__.partition(".")[0] == "pandas" and kind.__name__ == "Series":
-            if value.attrs:
-                raise _Pickle
-            name = self.described(value.name)
-            table = self._frame(_table(value.to_frame("values")))
-            return {"is": "series", "name": name, "frame": table} | _frequency(value.index)
+        if kind.__module__.partition(".")[0] == "pandas" and name == "Series" and not value.attrs:
+            named, table = self.described(value.name), self._frame(_table(value.to_frame("values")))
+            return {"is": "series", "name": named, "frame": table} | _frequency(value.index)
         raise _Pickle
 
     def _inside(self, values: Any) -> list[Any]:
@@ -161,12 +171,9 @@ class _Writer:
             raise _Pickle
         if dtype.kind in "OT":
             # of text, mostly; what is not plain makes the whole array opaque
-            described = {
-                "is": "objects",
-                "shape": list(array.shape),
-                "of": self._inside(array.ravel().tolist()),
-            }
-            return described if dtype.kind == "O" else described | {"dtype": _text_dtype(dtype)}
+            of = self._inside(array.ravel().tolist())
+            text = {"dtype": _text_dtype(dtype)} if dtype.kind == "T" else {}
+            return {"is": "objects", "shape": list(array.shape), "of": of} | text
         if dtype.hasobject:
             raise _Pickle
         order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
@@ -188,40 +195,29 @@ class _Reader:
         if isinstance(head, (int, float, *_PLAIN)):
             return head
         kind = head["is"]
-        if kind == "int":
-            return int(head["of"], 16)
-        if kind == "float":
-            return float(head["of"])
-        if kind == "complex":
-            return complex(*map(self.value, head["of"]))
-        if kind == "bytes":
-            return bytes(self._frames[head["frame"]])
-        if kind == "bytearray":
-            return bytearray(self._frames[head["frame"]])
-        if kind in ("list", "tuple", "set", "frozenset"):
-            return {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[kind](
-                map(self.value, head["of"])
-            )
-        if kind == "dict":
-            return dict(zip(map(self.value, head["keys"]), map(self.value, head["values"]), strict=True))
-        if kind in _TIMES:
-            return _TIMES[kind].fromisoformat(head["of"])  # type: ignore[attr-defined]
-        if kind == "timedelta":
-            return timedelta(*head["of"])
-        if kind in ("range", "slice"):
-            return {"range": range, "slice": slice}[kind](*map(self.value, head["of"]))
-        if kind == "array":
-            return self._array(head)
-        if kind == "dtype":
-            return _read_dtype(head["of"])
-        if kind == "scalar":
-            return self._array(head["of"])[()]
-        if kind == "objects":
-            return self._objects(head)
-        if kind == "table":
-            return self._table(head)
-        if kind == "series":
-            return self._table(head)["values"].rename(self.value(head["name"]))
+        if kind in _TEXTS_OF:
+            return _TEXTS_OF[kind](head["of"])
+        if kind in _PARTS_OF:
+            return _PARTS_OF[kind](map(self.value, head["of"]))
+        match kind:
+            case "bytes":
+                return bytes(self._frames[head["frame"]])
+            case "bytearray":
+                return bytearray(self._frames[head["frame"]])
+            case "dict":
+                return dict(zip(map(self.value, head["keys"]), map(self.value, head["values"]), strict=True))
+            case "array":
+                return self._array(head)
+            case "dtype":
+                return _read_dtype(head["of"])
+            case "scalar":
+                return self._array(head["of"])[()]
+            case "objects":
+                return self._objects(head)
+            case "table":
+                return self._table(head)
+            case "series":
+                return self._table(head)["values"].rename(self.value(head["name"]))
         raise Unknown(f"found {kind!r}")
 
     def _array(self, head: Any) -> np.ndarray:
@@ -230,32 +226,32 @@ class _Reader:
         return np.ndarray(tuple(head["shape"]), dtype, buffer=flat, order=head["order"])
 
     def _table(self, head: Any) -> Any:
-        found = _from_table(self._frames[head["frame"]])
+        """Of Arrow's, which do not say that times follow each other evenly."""
+        import pyarrow as pa
+
+        raw = pa.py_buffer(self._frames[head["frame"]])
+        found = pa.ipc.open_file(pa.BufferReader(raw)).read_all().to_pandas()
         if "frequency" in head:
             found.index.freq = head["frequency"]
         return found
 
     def _objects(self, head: Any) -> np.ndarray:
-        values = [self.value(one) for one in head["of"]]
-        found = np.empty(len(values), object)
-        found[:] = values
+        found = np.empty(len(head["of"]), object)
+        found[:] = [self.value(one) for one in head["of"]]
         found = found.reshape(head["shape"])
         if "dtype" not in head:
             return found
         # numpy's strings of any length; where text may be missing, nan says so
-        missing = head["dtype"].get("missing")
-        kind = np.dtypes.StringDType(na_object=math.nan) if missing else np.dtypes.StringDType()
-        return found.astype(kind)
+        missing: Any = {"na_object": math.nan} if head["dtype"].get("missing") else {}
+        return found.astype(np.dtypes.StringDType(**missing))
 
 
 def _text_dtype(dtype: Any) -> dict[str, Any]:
-    absent = object()
-    found = getattr(dtype, "na_object", absent)
-    if found is absent:
-        return {"missing": False}
-    if isinstance(found, float) and math.isnan(found):
-        return {"missing": True}
-    raise _Pickle
+    found = getattr(dtype, "na_object", None)
+    is_missing = isinstance(found, float) and math.isnan(found)
+    if hasattr(dtype, "na_object") and not is_missing:
+        raise _Pickle
+    return {"missing": is_missing}
 
 
 def _described_dtype(dtype: np.dtype[Any]) -> Any:
@@ -314,15 +310,8 @@ def _table(frame: Any) -> memoryview:
 
 
 def _frequency(index: Any) -> dict[str, str]:
-    """Arrow's tables do not say that times follow each other evenly."""
     found = index.freqstr if type(index).__name__ in _STEADY else None
     return {"frequency": found} if found else {}
-
-
-def _from_table(raw: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(raw))).read_all().to_pandas()
 
 
 def _flat(raw: memoryview) -> memoryview:

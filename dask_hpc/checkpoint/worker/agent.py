@@ -163,7 +163,7 @@ class Agent(WorkerPlugin):
             "copies": len(self.kept),
             "disk_budget": shelf.budget if shelf is not None else 0,
             "disk_used": self.kept.on_disk,
-            "disk_copies": len(shelf) if shelf is not None else 0,
+            "disk_copies": len(shelf.contents()) if shelf is not None else 0,
             "held": self.giver.held,
             "idle_for": 0.0 if len(self.kept) else monotonic() - self._idle_since,
             "trouble": self.kept.trouble,
@@ -323,9 +323,9 @@ class Agent(WorkerPlugin):
         """Nobody needs these copies any longer."""
         had = len(self.kept)
         if self.kept.shelf is None:
-            self.kept.drop_all(contents)
+            self.kept.drop(*contents)
         else:
-            await asyncio.to_thread(self.kept.drop_all, contents)
+            await asyncio.to_thread(self.kept.drop, *contents)
         if had and not len(self.kept):
             self._idle_since = monotonic()
 

@@ -11,7 +11,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +26,7 @@ from dask_hpc.checkpoint.worker.block import Block
 _FORMAT = "dask-hpc copy 1"
 _SUFFIX = ".copy"
 _NAME = re.compile(r"([a-z0-9]+)-([0-9a-f]+)\.copy")
-_STEP = 2**16  # bytes that are read to find the end of the first line
-_LONGEST = 2**26
+_STEP, _LONGEST = 2**16, 2**26  # bytes that are read to find the end of the first line
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +58,23 @@ class Filed:
 
 
 class Shelf:
-    """``budget`` is in bytes. May be used by several threads."""
+    """The files of copies. ``budget`` is in bytes. May be used by several threads, of which one writes."""
 
     def __init__(self, folder: str, budget: float) -> None:
         self.folder = folder
         self.budget = budget
         self._files = Files(folder, lasting=False)
         self._sizes: dict[str, int] = {}
-        self._coming = 0
         self._lock = Lock()
 
     @property
     def nbytes(self) -> int:
         """Of all files."""
         with self._lock:
-            return sum(self._sizes.values()) + self._coming
+            return sum(self._sizes.values())
 
     def __contains__(self, content: object) -> bool:
         return content in self._sizes
-
-    def __len__(self) -> int:
-        return len(self._sizes)
 
     def contents(self) -> list[str]:
         """Of all files."""
@@ -97,25 +92,16 @@ class Shelf:
 
     def add(self, block: Block) -> bool:
         """Write a file; whether there is room for it. Raises ``Trouble``."""
-        first = json.dumps(
-            {"format": _FORMAT, "content": block.content, "sizes": block.sizes, "head": block.head},
-            separators=(",", ":"),
-        )
-        line = first.encode() + b"\n"
+        said = {"format": _FORMAT, "content": block.content, "sizes": block.sizes, "head": block.head}
+        line = json.dumps(said, separators=(",", ":")).encode() + b"\n"
         size = len(line) + block.nbytes
+        if block.content in self._sizes:
+            return True
+        if self.nbytes + size > self.budget:
+            return False
+        self._files.write(_name(block.content), [line, *block.pieces], "copy")
         with self._lock:
-            if block.content in self._sizes:
-                return True
-            if sum(self._sizes.values()) + self._coming + size > self.budget:
-                return False
-            self._coming += size
-        try:
-            self._files.write(_name(block.content), [line, *block.pieces], "copy")
-            with self._lock:
-                self._sizes[block.content] = size
-        finally:
-            with self._lock:
-                self._coming -= size
+            self._sizes[block.content] = size
         return True
 
     def get(self, content: str) -> Filed:
@@ -124,17 +110,19 @@ class Shelf:
         if content not in self._sizes:
             raise KeyError(content)
         try:
-            line = self._first_line(name)
-            told = json.loads(line)
-            if told["format"] != _FORMAT or told["content"] != content:
-                raise ValueError(f"it holds {told['content']}")
+            begin = self._files.part(name, 0, _STEP)
+            if b"\n" not in begin:
+                begin = self._files.part(name, 0, _LONGEST)
+            at = begin.index(b"\n") + 1
+            told = json.loads(begin[:at])
             sizes = tuple(map(int, told["sizes"]))
-            if min(sizes, default=0) < 0 or self._files.size(name) != len(line) + sum(sizes):
-                raise ValueError("it has another size than it had")
-            return Filed(content, told["head"], sizes, self._files, len(line))
+            is_it = (told["format"], told["content"]) == (_FORMAT, content) and min(sizes, default=0) >= 0
+            if is_it and self._files.size(name) == at + sum(sizes):
+                return Filed(content, told["head"], sizes, self._files, at)
         except (Trouble, ValueError, TypeError, LookupError):
-            self.drop(content)
-            raise KeyError(content) from None
+            pass
+        self.drop(content)
+        raise KeyError(content)
 
     def drop(self, content: str) -> None:
         """Delete a file."""
@@ -143,15 +131,6 @@ class Shelf:
         if known is not None:
             with suppress(Trouble):
                 self._files.delete(_name(content))
-
-    def _first_line(self, name: str) -> bytes:
-        found = b""
-        while b"\n" not in found:
-            more = self._files.part(name, len(found), max(_STEP, len(found)))
-            if not more or len(found) > _LONGEST:
-                raise ValueError("it has no first line")
-            found += more
-        return found[: found.index(b"\n") + 1]
 
 
 def _name(content: str) -> str:
@@ -197,23 +176,20 @@ class KeptCopies:
 
     @contextmanager
     def room(self, nbytes: int) -> Iterator[None]:
-        """Room for a block that is on its way. Raises ``Full``."""
+        """Room for a block that is on its way, in memory or on disk. Raises ``Full``."""
         with self._lock:
-            place = self._place(nbytes)
+            place = int(self.nbytes + self._coming[0] + nbytes > self.allowed)
+            on_disk = 0.0 if self.shelf is None else self.shelf.budget
+            if place and self.on_disk + self._coming[1] + nbytes > on_disk:
+                taken = f"{self.nbytes} of {self.allowed:.0f} are taken"
+                disk = f", {self.on_disk} of {on_disk:.0f} on disk" if self.shelf is not None else ""
+                raise Full(f"{nbytes} bytes do not fit: {taken}{disk}")
             self._coming[place] += nbytes
         try:
             yield
         finally:
             with self._lock:
                 self._coming[place] -= nbytes
-
-    def _place(self, nbytes: int) -> int:
-        if self.nbytes + self._coming[0] + nbytes <= self.allowed:
-            return 0
-        if self.shelf is not None and self.on_disk + self._coming[1] + nbytes <= self.shelf.budget:
-            return 1
-        disk = f", {self.on_disk} of {self.shelf.budget:.0f} on disk" if self.shelf is not None else ""
-        raise Full(f"{nbytes} bytes do not fit: {self.nbytes} of {self.allowed:.0f} are taken{disk}")
 
     def add(self, block: Block) -> None:
         """Keep it. Raises ``Full``."""
@@ -256,19 +232,15 @@ class KeptCopies:
             self._forget(block.content)
         return True
 
-    def drop(self, content: str) -> None:
-        """Keep it no longer."""
-        with self._lock:
-            self._forget(content)
-            if self._written == content:
-                self._written = ""
-        if self.shelf is not None:
-            self.shelf.drop(content)
-
-    def drop_all(self, contents: Iterable[str]) -> None:
+    def drop(self, *contents: str) -> None:
         """Keep none of these any longer."""
         for content in contents:
-            self.drop(content)
+            with self._lock:
+                self._forget(content)
+                if self._written == content:
+                    self._written = ""
+            if self.shelf is not None:
+                self.shelf.drop(content)
 
     def _forget(self, content: str) -> None:
         with self._lock:
