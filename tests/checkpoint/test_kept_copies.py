@@ -117,7 +117,7 @@ def test_the_largest_goes_to_disk_and_what_is_there_already_first(tmp_path):
     assert kept.nbytes == 5000
     kept.allowed = 4000
     assert kept.shrink()
-    assert kept.nbytes == 2000 and isinstance(kept.get(blocks[1].content), Block)
+    assert kept.nbytes == 2000 and kept.get(blocks[1].content).in_memory
 
 
 @pytest.mark.parametrize("fault", ["copy-begun!ENOSPC", "copy-written!EDQUOT"])

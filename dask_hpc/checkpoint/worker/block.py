@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain, groupby, pairwise, takewhile
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,10 +48,11 @@ class Block:
     @property
     def frames(self) -> list[Any]:
         """Each in one piece, where an array may begin: copied if it is not."""
-        found, at = [], 0
-        for size in self.sizes:
-            found.append(_in_one(list(self.part(at, at + size)), size))
-            at += size
+        ends = accumulate(self.sizes, initial=0)
+        found = []
+        for parts in (list(self.part(begin, end)) for begin, end in pairwise(ends)):
+            is_one = len(parts) == 1 and np.frombuffer(parts[0], np.uint8).ctypes.data % _ALIGNED == 0
+            found.append(parts[0] if is_one else _joined(parts))
         return found
 
     def check(self) -> None:
@@ -83,29 +85,13 @@ class Block:
 
     def apart(self) -> "Block":
         """The same in memory of its own."""
-        whole = np.empty(self.nbytes, np.uint8)
-        join(self.pieces, whole)
-        return Block(self.content, self.head, self.sizes, [whole.data] if self.nbytes else [])
+        return Block(self.content, self.head, self.sizes, [_joined(self.part(0, self.nbytes))])
 
 
-def join(pieces: Iterable[Any], whole: np.ndarray) -> int:
-    """Copy pieces one behind the other. Gives where the last one ends."""
-    at = 0
-    for piece in pieces:
-        view = np.frombuffer(piece, np.uint8)
-        whole[at : at + view.size] = view
-        at += view.size
-    return at
-
-
-def _in_one(parts: list[memoryview], size: int) -> Any:
-    if not size:
-        return memoryview(b"")
-    if len(parts) == 1 and np.frombuffer(parts[0], np.uint8).ctypes.data % _ALIGNED == 0:
-        return parts[0]
-    whole = np.empty(size, np.uint8)
-    join(parts, whole)
-    return whole.data
+def _joined(pieces: Iterable[Any]) -> memoryview:
+    """A copy of pieces, one behind the other."""
+    found = [np.frombuffer(piece, np.uint8) for piece in pieces]
+    return np.concatenate([np.empty(0, np.uint8), *found]).data
 
 
 def _said(head: Any) -> bytes:
@@ -144,35 +130,16 @@ def told(block: Any) -> dict[str, Any]:
 def packed(blocks: Iterable[Any]) -> list[Any]:
     """The bytes of blocks, one behind the other. May read files."""
     parts: list[Any] = []
-    little: list[memoryview] = []
-    for block in blocks:
-        for view in block.part(0, block.nbytes):
-            if view.nbytes < _JOINED:
-                little.append(view)
-                continue
-            _flush(little, parts)
-            parts.append(view)
-    _flush(little, parts)
+    views = chain.from_iterable(block.part(0, block.nbytes) for block in blocks)
+    for is_little, some in groupby(views, lambda view: view.nbytes < _JOINED):
+        several = list(some)
+        parts += [_joined(several)] if is_little else several
     return travelling(parts)
-
-
-def _flush(little: list[memoryview], parts: list[Any]) -> None:
-    if little:
-        whole = np.empty(sum(view.nbytes for view in little), np.uint8)
-        join(little, whole)
-        parts.append(whole.data)
-        little.clear()
 
 
 def travelling(parts: Iterable[Any]) -> list[Any]:
     """As they go into a message: nothing is copied."""
     return [to_serialize(np.frombuffer(part, np.uint8)) for part in parts]
-
-
-async def views(block: Any, begin: int, end: int) -> list[memoryview]:
-    """Bytes of a block; those of files are read in a thread."""
-    found = block.part(begin, end)
-    return list(found) if block.in_memory else await asyncio.to_thread(list, found)
 
 
 def unpacked(offers: Sequence[dict[str, Any]], parts: Sequence[Any]) -> Iterator[Block | Damaged]:
@@ -203,10 +170,4 @@ def spans(nbytes: int, chunk: int) -> list[tuple[int, int]]:
 
 def first_few(sizes: Iterable[int], most: int) -> int:
     """How many go into the next message: one at least."""
-    count = total = 0
-    for size in sizes:
-        total += size
-        if count and total > most:
-            break
-        count += 1
-    return count
+    return max(1, sum(1 for _ in takewhile(lambda total: total <= most, accumulate(sizes))))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock, RLock
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dask_hpc.checkpoint.store.files import Files, Trouble
 from dask_hpc.checkpoint.store.seal import Damaged
@@ -30,20 +30,12 @@ _STEP, _LONGEST = 2**16, 2**26  # bytes that are read to find the end of the fir
 
 
 @dataclass(frozen=True, slots=True)
-class Filed:
-    """A block whose bytes are in a file: as ``Block``, and nothing is in memory."""
+class Filed(Block):
+    """A block whose bytes are in a file: nothing is in memory."""
 
-    content: str
-    head: Any
-    sizes: tuple[int, ...]
     files: Files
     begin: int
     in_memory: ClassVar[bool] = False
-
-    @property
-    def nbytes(self) -> int:
-        """Of all frames."""
-        return sum(self.sizes)
 
     def part(self, begin: int, end: int) -> Iterator[memoryview]:
         """Bytes of all frames in a row, read now. Raises ``Trouble`` or ``Damaged``."""
@@ -51,10 +43,6 @@ class Filed:
         if len(found) != end - begin:
             raise Damaged(f"the file of {self.content} has lost its end")
         yield memoryview(found)
-
-    def apart(self) -> Block:
-        """In memory."""
-        return Block(self.content, self.head, self.sizes, [*self.part(0, self.nbytes)])
 
 
 class Shelf:
@@ -118,7 +106,7 @@ class Shelf:
             sizes = tuple(map(int, told["sizes"]))
             is_it = (told["format"], told["content"]) == (_FORMAT, content) and min(sizes, default=0) >= 0
             if is_it and self._files.size(name) == at + sum(sizes):
-                return Filed(content, told["head"], sizes, self._files, at)
+                return Filed(content, told["head"], sizes, (), self._files, at)
         except (Trouble, ValueError, TypeError, LookupError):
             pass
         self.drop(content)
@@ -204,7 +192,7 @@ class KeptCopies:
             why = f": {self.trouble}" if self.trouble else ""
             raise Full(f"{block.nbytes} bytes fit neither into memory nor on disk{why}")
 
-    def get(self, content: str) -> Block | Filed:
+    def get(self, content: str) -> Block:
         """A copy, or ``KeyError``."""
         with self._lock:
             if content in self._blocks:

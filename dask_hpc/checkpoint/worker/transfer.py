@@ -33,9 +33,8 @@ from dask_hpc.checkpoint.worker.block import (
     told,
     travelling,
     unpacked,
-    views,
 )
-from dask_hpc.checkpoint.worker.kept import Filed, KeptCopies
+from dask_hpc.checkpoint.worker.kept import KeptCopies
 from dask_hpc.checkpoint.worker.traffic import AgentTraffic, Window
 
 #: bytes on their way from one worker
@@ -284,10 +283,14 @@ class Results:
             for place, key in enumerate(keys)
             if found[place] is not None and (not known[place] or known[place] not in have[place])
         }
+        if not values:
+            return found
         changed: set[Hashable] = set()
         self._waiting.append(changed)
         try:
-            made = await asyncio.to_thread(_made, values, known) if values else {}
+            made = await asyncio.to_thread(
+                lambda: {place: _block(value, known[place]) for place, value in values.items()}
+            )
         finally:
             self._waiting.remove(changed)
         for place, block in made.items():
@@ -301,10 +304,6 @@ class Results:
         return found
 
 
-def _made(values: dict[int, Any], known: Sequence[str]) -> dict[int, Block | Exception]:
-    return {place: _block(value, known[place]) for place, value in values.items()}
-
-
 def _block(value: Any, content: str) -> Block | Exception:
     try:
         return Block.of(value, content)
@@ -314,7 +313,7 @@ def _block(value: Any, content: str) -> Block | Exception:
 
 @dataclass
 class _Reading:
-    block: Any
+    block: Block
     left: int
     heard: float
 
@@ -351,19 +350,23 @@ class Giver:
         some = wanted[: first_few(map(self.size, wanted), self.chunk)]
         blocks = await self._find(some)
         reach("give")
-        offers, small = [], []
+        offers: list[dict[str, Any]] = []
+        small: list[Block] = []
         for what, block in zip(some, blocks, strict=True):
-            if block is None:
-                offers.append({"gone": f"{what.get('key', what.get('content'))!r} is not here"})
-            elif isinstance(block, Exception):
-                offers.append({"gone": f"{type(block).__name__}: {block}"})
-            elif isinstance(block, str):
-                offers.append({"content": block})
-            elif block.nbytes <= SMALL * self.chunk:
-                offers.append({**told(block), "is": "small"})
-                small.append(block)
-            else:
-                offers.append({**told(block), "reading": self._begin(block)})
+            match block:
+                case None:
+                    offers.append({"gone": f"{what.get('key', what.get('content'))!r} is not here"})
+                case Exception():
+                    offers.append({"gone": f"{type(block).__name__}: {block}"})
+                case str():
+                    offers.append({"content": block})
+                case _ if block.nbytes <= SMALL * self.chunk:
+                    offers.append({**told(block), "is": "small"})
+                    small.append(block)
+                case _:
+                    reading = token_hex(8)
+                    self._readings[reading] = _Reading(block, block.nbytes, monotonic())
+                    offers.append({**told(block), "reading": reading})
         try:
             parts = await asyncio.to_thread(packed, small) if small else []
         except (Damaged, Trouble) as error:
@@ -381,7 +384,8 @@ class Giver:
         found.heard = monotonic()
         reach("give-part")
         try:
-            parts = await views(found.block, begin, end)
+            views = found.block.part(begin, end)
+            parts = list(views) if found.block.in_memory else await asyncio.to_thread(list, views)
         except (Damaged, Trouble) as error:
             self._readings.pop(reading, None)
             return {"gone": str(error)}
@@ -397,27 +401,24 @@ class Giver:
         for reading in [one for one, found in self._readings.items() if found.heard < before]:
             del self._readings[reading]
 
-    def _begin(self, block: Any) -> str:
-        reading = token_hex(8)
-        self._readings[reading] = _Reading(block, block.nbytes, monotonic())
-        return reading
-
     async def _find(self, wanted: Sequence[Wanted]) -> list[Any]:
         """Each block; the content alone if it is one of those that whoever asks has, nothing if it is not
         here."""
-        results = [what for what in wanted if "key" in what]
-        for what in results:
-            if "again" in what:  # what we knew of it may be wrong
-                self.results.changed(what["key"])
-        keys, have = [what["key"] for what in results], [what.get("have", ()) for what in results]
-        found = iter(await self.results.blocks(keys, have) if keys else ())
+        keys, have = [], []
+        for what in wanted:
+            if "key" in what:
+                keys.append(what["key"])
+                have.append(what.get("have", ()))
+                if "again" in what:  # what we knew of it may be wrong
+                    self.results.changed(what["key"])
+        found = iter(await self.results.blocks(keys, have))
         return [next(found) if "key" in what else self._copy_for(what) for what in wanted]
 
-    def _copy_for(self, what: Wanted) -> Block | Filed | str | None:
+    def _copy_for(self, what: Wanted) -> Block | str | None:
         content: str = what["content"]
         return content if content in what.get("have", ()) else self._copy(content)
 
-    def _copy(self, content: str) -> Block | Filed | None:
+    def _copy(self, content: str) -> Block | None:
         with suppress(KeyError):
             return self._kept.get(content)
         return self.gathered.get(content)
