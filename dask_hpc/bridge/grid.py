@@ -1,11 +1,11 @@
 """What producers and consumers of a stream have agreed on: its blocks, and what slow consumers mean."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import product
 from math import inf, prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -48,26 +48,18 @@ class StreamGrid:
         """From what a person may write. Raises ``InputError``."""
         shape = _sizes("shape", shape)
         names = tuple(f"dim_{i}" for i in range(len(shape))) if dims is None else dims
-        if isinstance(names, str) or not _are(names, str) or len(set(names)) != len(shape):
-            raise InputError("bridge: dims", f"found {shown(dims)}", f"{len(shape)} different names")
+        is_fine = isinstance(names, Sequence) and not isinstance(names, str)
+        if not is_fine or {type(one) for one in names} != {str} or len(set(names)) != len(shape):
+            _refuse("dims", dims, f"{len(shape)} different names")
         if type(most_steps) is not int or not 1 <= most_steps <= MOST_STEPS:
-            raise InputError(
-                "bridge: most_steps", f"found {shown(most_steps)}", f"a whole number from 1 to {MOST_STEPS:,}"
-            )
+            _refuse("most_steps", most_steps, f"a whole number from 1 to {MOST_STEPS:,}")
         if not isinstance(when_slow, str) or when_slow not in WHEN_SLOW:
-            raise InputError("bridge: when_slow", f"found {shown(when_slow)}", ", ".join(WHEN_SLOW))
+            _refuse("when_slow", when_slow, ", ".join(WHEN_SLOW))
         if job:
             check_name("bridge: job", job)
-        return cls(
-            shape,
-            _chunks(shape, chunks),
-            _dtype(dtype),
-            tuple(names),
-            most_steps,
-            when_slow,
-            seconds("lost_after", lost_after),
-            job or "",
-        )
+        late = seconds("lost_after", lost_after)
+        chunks, dtype = _chunks(shape, chunks), _dtype(dtype)
+        return cls(shape, chunks, dtype, tuple(names), most_steps, when_slow, late, job or "")
 
     @classmethod
     def read(cls, plain: object) -> "StreamGrid":
@@ -100,13 +92,8 @@ class StreamGrid:
     def read_index(self, index: Any) -> tuple[int, ...]:
         """The index of a block; a bare number if there is one axis. Raises ``InputError``."""
         read = _integers(index)
-        if (
-            read is None
-            or len(read) != len(self.blocks)
-            or any(not 0 <= i < n for i, n in zip(read, self.blocks, strict=True))
-        ):
-            allowed = f"the index of a block of {self.blocks}"
-            raise InputError("bridge: index", f"found {shown(index)}", allowed)
+        if len(read) != len(self.blocks) or not all(map(range.__contains__, map(range, self.blocks), read)):
+            _refuse("index", index, f"the index of a block of {self.blocks}")
         return read
 
     def place(self, index: tuple[int, ...], workers: Sequence[str]) -> str:
@@ -133,7 +120,7 @@ def check_name(where: str, name: object) -> str:
 def check_step(step: object) -> int:
     """The number of a step. Raises ``InputError``."""
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step < 2**53:
-        raise InputError("bridge: step", f"found {shown(step)}", "a whole number >= 0")
+        _refuse("step", step, "a whole number >= 0")
     return int(step)
 
 
@@ -146,29 +133,29 @@ def seconds(name: str, value: Any) -> float:
     except InputError as error:
         raise error.at(f"bridge: {name}") from None
     if not found >= 0:
-        raise InputError(f"bridge: {name}", f"found {shown(value)}", 'a time >= 0 s, or "none"')
+        _refuse(name, value, 'a time >= 0 s, or "none"')
     return found
 
 
-def _are(found: Any, kind: type) -> bool:
-    return isinstance(found, Sequence) and all(isinstance(one, kind) for one in found)
+def _refuse(what: str, given: object, allowed: str) -> NoReturn:
+    raise InputError(f"bridge: {what}", f"found {shown(given)}", allowed)
 
 
 def _sizes(name: str, given: Any) -> tuple[int, ...]:
     sizes = _integers(given)
     if not sizes or min(sizes) < 1:
-        raise InputError(f"bridge: {name}", f"found {shown(given)}", "whole numbers >= 1, one for each axis")
+        _refuse(name, given, "whole numbers >= 1, one for each axis")
     return sizes
 
 
-def _integers(given: Any) -> tuple[int, ...] | None:
-    """Several, or a single one; None if that is anything else."""
+def _integers(given: Any) -> tuple[int, ...]:
+    """Several, or a single one; none if that is anything else."""
     found = (given,) if isinstance(given, int | np.integer) else given
     try:
         read = tuple(map(int, found))
-        return read if all(a == b for a, b in zip(read, found, strict=True)) else None
+        return read if all(a == b for a, b in zip(read, found, strict=True)) else ()
     except (TypeError, ValueError):
-        return None
+        return ()
 
 
 def _chunks(shape: tuple[int, ...], given: Any) -> tuple[tuple[int, ...], ...]:
@@ -176,21 +163,18 @@ def _chunks(shape: tuple[int, ...], given: Any) -> tuple[tuple[int, ...], ...]:
     found = (given,) * len(shape) if isinstance(given, int | np.integer) else given
     allowed = f"for each axis of {shape} the size of its blocks, or their sizes with the right sum"
     if not isinstance(found, Sequence) or isinstance(found, str) or len(found) != len(shape):
-        raise InputError("bridge: chunks", f"found {shown(given)}", allowed)
+        _refuse("chunks", given, allowed)
     chunks = []
     for length, sizes in zip(shape, found, strict=True):
-        try:
-            read = _sizes("chunks", sizes)
-        except InputError:
-            read = ()
-        if len(read) == 1 and read[0] < length:
+        read = _integers(sizes)
+        if len(read) == 1 and 0 < read[0] < length:
             whole, rest = divmod(length, read[0])
             read = () if whole > _MOST_BLOCKS else (read[0],) * whole + ((rest,) if rest else ())
-        if sum(read) != length:
-            raise InputError("bridge: chunks", f"found {shown(given)}", allowed)
+        if sum(read) != length or min(read) < 1:
+            _refuse("chunks", given, allowed)
         chunks.append(read)
     if prod(map(len, chunks)) > _MOST_BLOCKS:
-        raise InputError("bridge: chunks", f"found {shown(given)}", f"at most {_MOST_BLOCKS:,} blocks")
+        _refuse("chunks", given, f"at most {_MOST_BLOCKS:,} blocks")
     return tuple(chunks)
 
 
@@ -200,8 +184,13 @@ def _dtype(given: Any) -> str:
     except TypeError:
         found = None
     if found is None or found.hasobject or found.fields or found.subdtype:
-        raise InputError("bridge: dtype", f"found {shown(given)}", "a NumPy dtype of plain numbers")
+        _refuse("dtype", given, "a NumPy dtype of plain numbers")
     return str(found.str)
+
+
+def stride_before(step: int, strides: Iterable[Sequence[int]]) -> int:
+    """Around this step, every so many steps come. ``strides``: after which step, every how many."""
+    return next((stride for since, stride in reversed([*strides]) if since < step), 1)
 
 
 _PREFIX = "external-"

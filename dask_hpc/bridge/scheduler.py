@@ -3,7 +3,7 @@
 A task that takes a block is restricted to an address that no worker has; ready, it waits in Dask's state
 ``no-worker``. When a worker says that it has the block, the task is sent to it. Blocks themselves never come
 here, and producers say nothing while all goes well: what this hears of a step is one message of each worker
-and variable (``mailbox.py``).
+and variable (``worker.py``).
 
 Installed by the first producer or consumer, and gone with the last: tasks that still wait then fail.
 """
@@ -11,7 +11,7 @@ Installed by the first producer or consumer, and gone with the last: tasks that 
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterable
-from functools import partial, wraps
+from functools import wraps
 from math import inf
 from secrets import token_hex
 from typing import Any
@@ -25,7 +25,7 @@ from dask_hpc import dask as compat
 from dask_hpc.bridge.grid import Asked, StreamGrid, asked_by, check_name, key_of
 from dask_hpc.bridge.stream import BridgeStream, Producer
 from dask_hpc.bridge.worker import NAME, Mailbox
-from dask_hpc.cluster.scheduler.service import context_of
+from dask_hpc.cluster.scheduler.service import Timer, context_of
 from dask_hpc.model.errors import InputError, shown
 
 logger = logging.getLogger(__name__)
@@ -58,15 +58,14 @@ class BridgePlugin(SchedulerPlugin):
 
     def start(self, scheduler: Any) -> None:
         """Nothing here waits: two that come at once find one plugin."""
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self.streams: dict[str, BridgeStream] = {}
         #: workers that have a mailbox
         self._ready: set[str] = set()
         self.errors = 0
         self._gate = {compat.GATE}
         self._to_look_at: dict[Hashable, None] = {}
-        self._timers: dict[Producer, Any] = {}
-        self._clock: Any = None
+        self._clock = Timer(self, "waiting for blocks", self._restart_clock)
         self._waiting: dict[Hashable, None] = {}
         self._mailbox = f"{NAME}-{token_hex(4)}"
         self._calls: dict[str, Callable[..., Any]] = {
@@ -108,14 +107,18 @@ class BridgePlugin(SchedulerPlugin):
         elif start == "no-worker":
             self._waiting.pop(key, None)
         elif start == "memory" and (stream := self._by_id(asked.stream)) is not None:
-            stream.has_had(asked)
+            stream.block(asked).is_had = True
 
     @guarded
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
         """A worker is gone, and its tasks wait again."""
         self._ready.discard(worker)
         for stream in self.streams.values():
-            lost = list(stream.lose(worker, self._is_needed))
+            lost = []
+            for asked, block in stream.lose(worker):
+                block.is_gone = block.is_had and not self._is_needed(asked)
+                if not block.is_gone:
+                    lost.append(asked)
             self._route(stream)
             self._ask_again(stream, lost)
             self._look_soon(map(key_of, lost))
@@ -131,16 +134,16 @@ class BridgePlugin(SchedulerPlugin):
     def log_event(self, topic: str, msg: Any) -> None:
         """Something was logged: perhaps that a worker pauses, leaves, or goes on."""
         if isinstance(msg, dict) and msg.get("action") == "worker-status-change":
-            self._scheduler.loop.add_callback(self._route_all)  # when Dask has noted it
+            self.scheduler.loop.add_callback(self._route_all)  # when Dask has noted it
 
     @guarded
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
         """Workers with blocks that nobody else has are not to be closed for having no tasks."""
         used = {
-            address
+            block.worker
             for stream in self.streams.values()
-            for there in stream.where.values()
-            for address in there.values()
+            for there in stream.steps.values()
+            for block in there.values()
         }
         return [worker for worker in workers if worker.address not in used]
 
@@ -153,7 +156,7 @@ class BridgePlugin(SchedulerPlugin):
     # what workers say
 
     def _worker_is_ready(self, address: str) -> str:
-        if address in self._scheduler.workers:
+        if address in self.scheduler.workers:
             self._ready.add(address)
             self._route_all()
         return "OK"
@@ -163,23 +166,23 @@ class BridgePlugin(SchedulerPlugin):
         self, worker: str, stream: str, variable: str, step: int, blocks: Any, gone: Any
     ) -> None:
         found = self._by_id(stream)
-        if found is None or worker not in self._scheduler.workers:
+        if found is None or worker not in self.scheduler.workers:
             return
-        found.count("blocks")
+        found.messages["blocks"] += 1
         found.gone(worker, gone)
         if step not in found.over:
             come = found.come(
                 worker, variable, step, ((tuple(index), rank, is_file) for index, rank, is_file in blocks)
             )
             self._look(map(key_of, come))
-            had = [block for block in come if found.is_had(block) and not self._is_needed(block)]
+            had = [one for one in come if found.block(one).is_had and not self._is_needed(one)]
             if had:  # it was put again, by a producer that has returned
                 self._tell_worker(worker, found, had=[[one.step, one.variable, one.block] for one in had])
         if found.grid.job:
             self._route(found)
 
     def _is_needed(self, asked: Asked) -> bool:
-        task = compat.find_task(self._scheduler, key_of(asked))
+        task = compat.find_task(self.scheduler, key_of(asked))
         return task is not None and compat.is_unfinished(task)
 
     def _by_id(self, stream_id: str) -> BridgeStream | None:
@@ -191,7 +194,7 @@ class BridgePlugin(SchedulerPlugin):
     def _look_soon(self, keys: Iterable[Hashable]) -> None:
         """Look at tasks when Dask is not in the middle of something."""
         if not self._to_look_at:
-            self._scheduler.loop.add_callback(self._look_now)
+            self.scheduler.loop.add_callback(self._look_now)
         self._to_look_at.update(dict.fromkeys(keys))
 
     def _look_now(self) -> None:
@@ -204,13 +207,13 @@ class BridgePlugin(SchedulerPlugin):
         places: dict[Hashable, str] = {}
         failed: dict[Hashable, Exception] = {}
         for key in keys:
-            task, asked = compat.find_task(self._scheduler, key), asked_by(key)
+            task, asked = compat.find_task(self.scheduler, key), asked_by(key)
             if task is None or asked is None or task.state != "no-worker":
                 continue
             stream = self._by_id(asked.stream)
-            holder = stream.holder(asked) if stream else None
-            if holder:
-                places[key] = holder
+            block = stream.block(asked) if stream else None
+            if block and block.worker and not block.is_in_file:
+                places[key] = block.worker
             elif why := stream.why_not(asked) if stream else "the bridge is closed":
                 name = asked.stream.rpartition(".")[0]
                 what = f"step {asked.step} of {asked.variable} from bridge {name} is not there"
@@ -218,9 +221,9 @@ class BridgePlugin(SchedulerPlugin):
             else:
                 compat.restrict(task, self._gate)
         if places:
-            compat.send(self._scheduler, places, "hpc-bridge")
+            compat.send(self.scheduler, places, "hpc-bridge")
         if failed:
-            compat.fail(self._scheduler, failed, "hpc-bridge")
+            compat.fail(self.scheduler, failed, "hpc-bridge")
 
     # producers
 
@@ -229,18 +232,19 @@ class BridgePlugin(SchedulerPlugin):
     ) -> Any:
         """A producer connects, and stays so."""
         stream = self._declared(name, grid)
-        stream.count("producer")
+        stream.messages["producer"] += 1
         if type(rank) not in (int, str):
             raise InputError("bridge: rank", f"found {shown(rank)}", "a whole number or a word")
         if type(size) is not int or size < 0:
             raise InputError("bridge: size", f"found {shown(size)}", "a whole number >= 1")
         stream.size = max(stream.size, size)
-        producer = stream.producers.setdefault(rank, Producer(rank))
+        if (producer := stream.producers.get(rank)) is None:
+            late = Timer(self, "waiting for a producer", lambda: self._is_late(stream, rank))
+            producer = stream.producers[rank] = Producer(rank, late)
         if producer.comm is not None:
             producer.comm.abort()
-        if timer := self._timers.pop(producer, None):
-            self._scheduler.loop.remove_timeout(timer)
-        way = BatchedSend(interval="2ms", loop=self._scheduler.loop)
+        producer.late.stop()
+        way = BatchedSend(interval="2ms", loop=self.scheduler.loop)
         producer.comm, producer.has_ended, producer.is_lost = way, False, False
         stream.is_complete = False
         way.start(comm)
@@ -250,7 +254,7 @@ class BridgePlugin(SchedulerPlugin):
         try:
             while True:
                 for message in await comm.read():
-                    stream.count(message["op"])
+                    stream.messages[message["op"]] += 1
                     if not self._said(stream, producer, **message):
                         return Status.dont_reply
         except CommClosedError:
@@ -282,37 +286,30 @@ class BridgePlugin(SchedulerPlugin):
         if producer.has_ended:
             self._tell("bridge", f"{stream.name}: producer {producer.rank} has ended")
             if stream.has_ended:
-                self._start_work(self._complete(stream))
+                self._start_work(self._hear_all(stream))
         else:
             after = stream.grid.lost_after
             self._tell(
                 "bridge", f"{stream.name}: producer {producer.rank} is gone; it may return in {after:g} s"
             )
             if after < inf:
-                late = self._scheduler.loop.call_later(after, self._is_late, stream, producer)
-                self._timers[producer] = late
+                producer.late.set(after)
         self._perhaps_close(stream)
 
-    def _is_late(self, stream: BridgeStream, producer: Producer) -> None:
-        self._timers.pop(producer, None)
-        self._start_work(self._lose(stream, producer))
+    def _is_late(self, stream: BridgeStream, rank: Any) -> None:
+        self._start_work(self._hear_all(stream, lost=stream.producers[rank]))
 
-    async def _lose(self, stream: BridgeStream, producer: Producer) -> None:
-        await self._hear_all(stream)
-        if not producer.is_connected:
-            producer.is_lost = True
-            self._tell("bridge", f"{stream.name}: producer {producer.rank} did not return")
-            self._look(list(self._waiting))
-
-    async def _complete(self, stream: BridgeStream) -> None:
-        await self._hear_all(stream)
-        stream.is_complete = stream.has_ended
-        self._look(list(self._waiting))
-
-    async def _hear_all(self, stream: BridgeStream) -> None:
-        """Until all blocks that workers have are known here."""
+    async def _hear_all(self, stream: BridgeStream, lost: Producer | None = None) -> None:
+        """All blocks that workers have are known here: now a producer counts as lost, or the stream as
+        complete if all have ended."""
         message = {"op": "hpc_bridge_report", "stream_id": stream.id}
-        await self._scheduler.broadcast(msg=message, workers=list(self._ready), on_error="ignore")
+        await self.scheduler.broadcast(msg=message, workers=list(self._ready), on_error="ignore")
+        if lost is None:
+            stream.is_complete = stream.has_ended
+        elif not lost.is_connected:
+            lost.is_lost = True
+            self._tell("bridge", f"{stream.name}: producer {lost.rank} did not return")
+        self._look(list(self._waiting))
 
     def _give_up(self, stream: BridgeStream, step: int, why: str) -> None:
         """A step for which there is no room is dropped, wherever blocks of it are."""
@@ -346,9 +343,10 @@ class BridgePlugin(SchedulerPlugin):
 
     def _route(self, stream: BridgeStream) -> None:
         """Send blocks to the workers that may run tasks, or those of them that a named job has."""
-        able = compat.running_workers(self._scheduler) & self._ready
-        theirs = self._workers_of(stream.grid.job) & able if stream.grid.job else able
-        in_order = compat.workers_by_name(self._scheduler)
+        able = compat.running_workers(self.scheduler) & self._ready
+        job, context = stream.grid.job, context_of(self.scheduler)
+        theirs = context.workers_of_name(job) & able if job and context else able
+        in_order = compat.workers_by_name(self.scheduler)
         workers = tuple(address for address in in_order if address in (theirs or able))
         if workers == stream.workers:
             return
@@ -360,13 +358,9 @@ class BridgePlugin(SchedulerPlugin):
         if before:
             self._tell("bridge", f"{stream.name}: blocks go to {len(workers)} workers from now on")
 
-    def _workers_of(self, job: str) -> set[str]:
-        context = context_of(self._scheduler)
-        return context.workers_of_name(job) if context is not None else set()
-
     def _tell_worker(self, worker: str, stream: BridgeStream, **news: Any) -> None:
         what = {"op": self._mailbox, "stream": stream.id, "most_steps": stream.grid.most_steps}
-        self._scheduler.worker_send(worker, what | news)
+        self.scheduler.worker_send(worker, what | news)
 
     def _tell_producers(self, stream: BridgeStream, news: dict[str, Any]) -> None:
         for producer in stream.producers.values():
@@ -382,7 +376,7 @@ class BridgePlugin(SchedulerPlugin):
             return {}
         stream = self.streams[name] if grid is None else self._declared(name, grid)
         if client is not None:
-            if client not in self._scheduler.clients:
+            if client not in self.scheduler.clients:
                 raise InputError("client", f"found {shown(client)}", "the id of a connected client")
             stream.consumers.append(client)
         return stream.as_plain()
@@ -424,8 +418,7 @@ class BridgePlugin(SchedulerPlugin):
             return
         del self.streams[stream.name]
         for producer in stream.producers.values():
-            if timer := self._timers.pop(producer, None):
-                self._scheduler.loop.remove_timeout(timer)
+            producer.late.stop()
         for worker in self._ready:
             self._tell_worker(worker, stream, closed=True)
         self._tell("bridge", f"{stream.name} is closed: nobody uses it any more")
@@ -436,37 +429,34 @@ class BridgePlugin(SchedulerPlugin):
     def _remove(self) -> None:
         """No trace is left: of the tasks that waited all have been sent somewhere to fail."""
         self._stop_clocks()
-        compat.remove_calls(self._scheduler, self._calls)
+        compat.remove_calls(self.scheduler, self._calls)
         for worker in self._ready:  # the last message of this name: others would end its connection
-            self._scheduler.worker_send(worker, {"op": self._mailbox, "stream": "", "closed": True})
-        if self._scheduler.plugins.get(NAME) is self:
-            self._scheduler.remove_plugin(NAME)
-        self._start_work(compat.remove_worker_plugin(self._scheduler, self._mailbox))
+            self.scheduler.worker_send(worker, {"op": self._mailbox, "stream": "", "closed": True})
+        if self.scheduler.plugins.get(NAME) is self:
+            self.scheduler.remove_plugin(NAME)
+        self._start_work(compat.remove_worker_plugin(self.scheduler, self._mailbox))
 
     def _start_clock(self) -> None:
         """Dask would fail tasks that wait for workers for too long; ours wait for producers."""
-        timeout = self._scheduler.no_workers_timeout
-        if timeout is not None and self._clock is None:
-            self._clock = self._scheduler.loop.call_later(timeout / 2, self._restart_clock)
+        timeout = self.scheduler.no_workers_timeout
+        if timeout is not None and not self._clock.is_set:
+            self._clock.set(timeout / 2)
 
-    @guarded
     def _restart_clock(self) -> None:
-        self._clock = None
         if self._waiting:
-            compat.restart_no_worker_clock(self._scheduler, self._waiting)
+            compat.restart_no_worker_clock(self.scheduler, self._waiting)
             self._start_clock()
 
     def _stop_clocks(self) -> None:
-        clocks = [*self._timers.values(), *([self._clock] if self._clock is not None else [])]
-        for timer in clocks:
-            self._scheduler.loop.remove_timeout(timer)
-        self._timers.clear()
-        self._clock = None
+        self._clock.stop()
+        for stream in self.streams.values():
+            for producer in stream.producers.values():
+                producer.late.stop()
 
     def _start_work(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._work.add(task)
-        task.add_done_callback(partial(self._work_is_done))
+        task.add_done_callback(self._work_is_done)
 
     def _work_is_done(self, task: "asyncio.Task[Any]") -> None:
         self._work.discard(task)
@@ -482,6 +472,5 @@ class BridgePlugin(SchedulerPlugin):
         self._tell("error", f"bridge: in {where}: {type(error).__name__}: {error}")
 
     def _tell(self, decision: str, reason: str) -> None:
-        context = context_of(self._scheduler)
-        if context is not None:
+        if (context := context_of(self.scheduler)) is not None:
             context.tell(decision, reason)

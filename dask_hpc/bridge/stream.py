@@ -1,11 +1,12 @@
 """What the scheduler knows of one stream: where its blocks are, who brings them, and which will not come."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
 from secrets import token_hex
 from typing import Any
 
-from dask_hpc.bridge.grid import Asked, StreamGrid
+from dask_hpc.bridge.grid import Asked, StreamGrid, stride_before
+from dask_hpc.cluster.scheduler.service import Timer
 
 _KEPT = 1000  # steps whose blocks are known: those before the newest are over
 
@@ -13,8 +14,10 @@ _KEPT = 1000  # steps whose blocks are known: those before the newest are over
 class Producer:
     """A process that brings blocks, connected or not."""
 
-    def __init__(self, rank: Any) -> None:
+    def __init__(self, rank: Any, late: Timer) -> None:
         self.rank = rank
+        #: runs while it is gone without a word and may return
+        self.late = late
         #: the way to it, while it is connected
         self.comm: Any = None
         #: it has said that it brings no more
@@ -26,6 +29,22 @@ class Producer:
     def is_connected(self) -> bool:
         """Whether it can be asked for something."""
         return self.comm is not None
+
+
+class StreamBlock:
+    """Where a block is that a worker once had."""
+
+    __slots__ = ("is_gone", "is_had", "is_in_file", "worker")
+
+    def __init__(self) -> None:
+        #: the worker that has it; empty if none has
+        self.worker = ""
+        #: it lies in a file there, until there is room in the worker's memory
+        self.is_in_file = False
+        #: consumers have had it
+        self.is_had = False
+        #: it was consumed, and is nowhere any more
+        self.is_gone = False
 
 
 class BridgeStream:
@@ -42,27 +61,19 @@ class BridgeStream:
         self.consumers: list[str] = []
         #: the workers that blocks are sent to, neighbours beside each other
         self.workers: tuple[str, ...] = ()
-        #: by step, by variable and index: the worker that has the block; None if it was consumed and is gone
-        self.where: OrderedDict[int, dict[tuple[str, tuple[int, ...]], str | None]] = OrderedDict()
+        #: by step, by variable and index
+        self.steps: dict[int, dict[tuple[str, tuple[int, ...]], StreamBlock]] = {}
         #: steps that were given up, and why
-        self.over: OrderedDict[int, str] = OrderedDict()
-        #: blocks that a worker has in files, until there is room in its memory
-        self.in_files: set[Asked] = set()
-        #: by step: the blocks that consumers have had
-        self.had: dict[int, set[tuple[str, tuple[int, ...]]]] = {}
+        self.over: dict[int, str] = {}
         #: who brought blocks of that index last
         self.brings: dict[tuple[int, ...], Any] = {}
         self.newest = -1
         #: what the scheduler heard of it, by kind
-        self.messages: dict[str, int] = {}
+        self.messages: Counter[str] = Counter()
         #: all producers have ended, and all that they brought is known
         self.is_complete = False
         #: from a step on, only every so many steps come: pairs of both
         self.strides: list[tuple[int, int]] = []
-
-    def count(self, kind: str) -> None:
-        """One more message was heard."""
-        self.messages[kind] = self.messages.get(kind, 0) + 1
 
     @property
     def is_used(self) -> bool:
@@ -79,63 +90,52 @@ class BridgeStream:
     ) -> list[Asked]:
         """A worker has these blocks, each with the rank that brought it, and whether it is in a file. Those
         that can be had."""
-        there = self.where.setdefault(step, {})
+        there = self.steps.setdefault(step, {})
         found = []
         for index, rank, is_in_file in blocks:
-            there[variable, index] = worker
+            block = there.setdefault((variable, index), StreamBlock())
+            block.worker, block.is_in_file, block.is_gone = worker, is_in_file, False
             self.brings[index] = rank
-            asked = Asked(self.id, variable, step, index)
-            if is_in_file:
-                self.in_files.add(asked)
-            else:
-                self.in_files.discard(asked)
-                found.append(asked)
+            if not is_in_file:
+                found.append(Asked(self.id, variable, step, index))
         self.newest = max(self.newest, step)
-        while len(self.where) > _KEPT:
-            oldest = min(self.where)
-            del self.where[oldest]
-            self.had.pop(oldest, None)
+        while len(self.steps) > _KEPT:
+            del self.steps[min(self.steps)]
         return found
 
-    def is_had(self, asked: Asked) -> bool:
-        """Whether consumers have had a block."""
-        return (asked.variable, asked.block) in self.had.get(asked.step, ())
-
-    def has_had(self, asked: Asked) -> None:
-        """Consumers have had a block."""
-        if asked.step in self.where:
-            self.had.setdefault(asked.step, set()).add((asked.variable, asked.block))
+    def block(self, asked: Asked) -> StreamBlock:
+        """What is known of it."""
+        found = self.steps.get(asked.step, {}).get((asked.variable, asked.block))
+        return StreamBlock() if found is None else found
 
     def gone(self, worker: str, steps: Iterable[int]) -> None:
         """A worker has thrown away what it had of these steps: it was consumed."""
         for step in steps:
-            there = self.where.get(step, {})
-            there.update({block: None for block, holder in there.items() if holder == worker})
+            for block in self.steps.get(step, {}).values():
+                if block.worker == worker:
+                    block.worker, block.is_gone = "", True
 
-    def lose(self, worker: str, is_needed: Callable[[Asked], bool]) -> Iterator[Asked]:
-        """A worker is dead. The blocks that were there and are needed again: those that consumers have not
-        had, or that are to be had once more."""
-        for step, there in self.where.items():
-            for variable, index in [block for block, holder in there.items() if holder == worker]:
-                asked = Asked(self.id, variable, step, index)
-                self.in_files.discard(asked)
-                if self.is_had(asked) and not is_needed(asked):
-                    there[variable, index] = None
-                else:
-                    del there[variable, index]
-                    yield asked
+    def lose(self, worker: str) -> list[tuple[Asked, StreamBlock]]:
+        """A worker is dead. The blocks that were there."""
+        lost = [
+            (Asked(self.id, variable, step, index), block)
+            for step, there in self.steps.items()
+            for (variable, index), block in there.items()
+            if block.worker == worker
+        ]
+        for _, block in lost:
+            block.worker, block.is_in_file = "", False
+        return lost
 
     def give_up(self, step: int, why: str) -> bool:
         """No blocks of this step are kept or taken in any more. Whether that is new."""
         if step in self.over:
             return False
         self.over[step] = why
-        self.where.pop(step, None)
-        self.had.pop(step, None)
-        self.in_files = {asked for asked in self.in_files if asked.step != step}
+        self.steps.pop(step, None)
         self.newest = max(self.newest, step)
         while len(self.over) > _KEPT:
-            self.over.popitem(last=False)
+            del self.over[next(iter(self.over))]
         return True
 
     def thin_out(self, step: int) -> bool:
@@ -145,24 +145,17 @@ class BridgeStream:
         self.strides.append((step, 2 * self.stride))
         return True
 
-    def holder(self, asked: Asked) -> str | None:
-        """The worker that has a block in memory."""
-        if asked in self.in_files:
-            return None
-        return self.where.get(asked.step, {}).get((asked.variable, asked.block))
-
     def why_not(self, asked: Asked) -> str:
-        """Why a block that is nowhere will not come; nothing if it may."""
-        step = asked.step
-        if asked in self.in_files:
+        """Why a block that is in no worker's memory will not come; nothing if it may."""
+        step, block = asked.step, self.block(asked)
+        if block.is_in_file:
             return ""
         if step in self.over:
             return self.over[step]
-        if (asked.variable, asked.block) in self.where.get(step, {}) or step <= self.newest - _KEPT:
+        if block.is_gone or step <= self.newest - _KEPT:
             return "it has been consumed and its room was needed"
-        every = next((stride for since, stride in reversed(self.strides) if since < step), 1)
-        if step % every:
-            return f"the consumers were slow, and only every {_nth(every)} step came"
+        if left_out := self._leaves_out(step):
+            return left_out
         if self.is_complete:
             return f"the producers have ended; the last step was {self.newest}"
         rank = self.brings.get(asked.block)
@@ -180,13 +173,14 @@ class BridgeStream:
 
     def skipped(self) -> dict[int, str]:
         """Steps that were given up, or left out since others were, and why."""
-        left_out = {}
-        ends = [*(since for since, _ in self.strides[1:]), self.newest]
-        for (since, every), until in zip(self.strides, ends, strict=False):
-            for step in range(max(since, self.newest - _KEPT) + 1, until + 1):
-                if step % every and step not in self.where:
-                    left_out[step] = f"the consumers were slow, and only every {_nth(every)} step came"
-        return dict(sorted((left_out | self.over).items()))
+        steps = range(max(0, self.newest + 1 - _KEPT), self.newest + 1)
+        left_out = {step: self._leaves_out(step) for step in steps if step not in self.steps}
+        return dict(sorted(({step: why for step, why in left_out.items() if why} | self.over).items()))
+
+    def _leaves_out(self, step: int) -> str:
+        every = stride_before(step, self.strides)
+        nth = f"{every}{'nd' if every == 2 else 'th'}"
+        return f"the consumers were slow, and only every {nth} step came" if step % every else ""
 
     def as_plain(self) -> dict[str, Any]:
         """For those who ask how it is."""
@@ -205,7 +199,3 @@ class BridgeStream:
             "skipped": [[step, why] for step, why in self.skipped().items()],
             "strides": [list(pair) for pair in self.strides],
         }
-
-
-def _nth(every: int) -> str:
-    return f"{every}{'nd' if every == 2 else 'th'}"
