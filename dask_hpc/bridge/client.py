@@ -31,7 +31,7 @@ def open_reader(client: Any, name: str, timeout: float | str, declared: Mapping[
         try:
             grid = StreamGrid.declare(**declared)
         except TypeError:
-            allowed = "shape and chunks, and perhaps " + ", ".join(("dtype", "dims", "most_steps", "..."))
+            allowed = "shape and chunks, and perhaps dtype, dims, most_steps, ..."
             raise InputError("bridge: open", f"found {shown(list(declared))}", allowed) from None
     return client.sync(_opened, client, name, grid, patience)
 
@@ -47,9 +47,8 @@ async def _opened(client: Client, name: str, grid: StreamGrid | None, patience: 
             return BridgeReader(client, found["id"], StreamGrid.read(found["grid"]))
         if clock() > limit:
             await client.scheduler.hpc_bridge_leave(name=name, client=client.id)
-            raise InputError(
-                f"bridge {shown(name)}", f"no producer came in {patience:g} s", "the name of a bridge"
-            )
+            late = f"no producer came in {patience:g} s"
+            raise InputError(f"bridge {shown(name)}", late, "the name of a bridge")
         await asyncio.sleep(_LOOK)
 
 
@@ -76,17 +75,15 @@ class BridgeReader:
         a step that is dropped, or for a producer that does not return, fail and say why.
         """
         check_name("bridge: variable", variable)
-        if isinstance(step, Iterable):
-            steps = [check_step(one) for one in step]
-            if not steps:
-                raise InputError("bridge: step", "found none", "at least one step")
-            stacked = da.stack([self._blocks(variable, one) for one in steps])
-            return xr.DataArray(
-                stacked, dims=("step", *self._grid.dims), coords={"step": steps}, name=variable
-            )
-        number = check_step(step)
-        blocks = self._blocks(variable, number)
-        return xr.DataArray(blocks, dims=self._grid.dims, coords={"step": number}, name=variable)
+        if not isinstance(step, Iterable):
+            number = check_step(step)
+            blocks = self._blocks(variable, number)
+            return xr.DataArray(blocks, dims=self._grid.dims, coords={"step": number}, name=variable)
+        steps = [check_step(one) for one in step]
+        if not steps:
+            raise InputError("bridge: step", "found none", "at least one step")
+        blocks = da.stack([self._blocks(variable, one) for one in steps])
+        return xr.DataArray(blocks, dims=("step", *self._grid.dims), coords={"step": steps}, name=variable)
 
     def skipped(self) -> Any:
         """The steps that were dropped so far, and why: a dict."""

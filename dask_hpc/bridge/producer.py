@@ -20,7 +20,7 @@ from distributed.comm import CommClosedError, connect
 from distributed.core import ConnectionPool, rpc
 from distributed.protocol import to_serialize
 
-from dask_hpc.bridge.grid import StreamGrid, check_name, check_step, seconds
+from dask_hpc.bridge.grid import StreamGrid, check_name, check_step, seconds, stride_before
 from dask_hpc.bridge.scheduler import BridgePlugin
 from dask_hpc.bridge.worker import NAME
 from dask_hpc.model.errors import InputError, shown
@@ -45,7 +45,10 @@ class KeptSteps:
             with self._lock:
                 blocks = self._steps.setdefault(step, {})
                 if (variable, index) not in blocks:
-                    blocks[variable, index] = self._array_for(block)
+                    alike = (old.shape == block.shape and old.dtype == block.dtype for old in self._free)
+                    number = next((i for i, is_alike in enumerate(alike) if is_alike), None)
+                    found = np.empty(block.shape, block.dtype) if number is None else self._free.pop(number)
+                    blocks[variable, index] = found
                 np.copyto(blocks[variable, index], block)
 
     def trim(self) -> None:
@@ -63,12 +66,6 @@ class KeptSteps:
         with self._lock:
             found = self._steps.get(step, {}).get((variable, index))
             return None if found is None else found.copy()
-
-    def _array_for(self, block: _Array) -> _Array:
-        for i, old in enumerate(self._free):
-            if old.shape == block.shape and old.dtype == block.dtype:
-                return self._free.pop(i)
-        return np.empty(block.shape, block.dtype)
 
 
 class EventLoop:
@@ -158,7 +155,10 @@ class Bridge:
         self._timeout = seconds("timeout", timeout)
         #: as asyncio has it
         self._patience = None if self._timeout == inf else self._timeout
-        self._rank = f"{socket.gethostname()}-{os.getpid()}-{token_hex(2)}" if rank is None else _rank(rank)
+        if rank is None:
+            rank = f"{socket.gethostname()}-{os.getpid()}-{token_hex(2)}"
+        is_number = isinstance(rank, int | np.integer) and not isinstance(rank, bool)
+        self._rank = int(rank) if is_number else check_name("bridge: rank", rank)
         if type(size) is not int or size < 0:
             raise InputError("bridge: size", f"found {shown(size)}", "a whole number")
         keep = most_steps if keep is None else keep
@@ -166,7 +166,9 @@ class Bridge:
             raise InputError("bridge: keep", f"found {shown(keep)}", "a whole number of steps")
         self._kept = KeptSteps(keep)
         self._size = size
-        self._address = _address(address)
+        if not isinstance(address, str) or not address.strip():
+            raise InputError("bridge: address", f"found {shown(address)}", "the address of a scheduler")
+        self._address = address.strip()
         self._security = (security or Security()).get_connection_args("client")
         self._workers: tuple[str, ...] = ()
         self._newest = -1
@@ -344,23 +346,20 @@ class Bridge:
         while True:
             if self._leaves_out(step):
                 return False
-            worker = await self._worker(index)
+            if not self._workers:
+                await self._new_routes("")
+            worker = self._grid.place(index, self._workers)
             try:
                 if not await self._is_let_in(worker, step):
                     if self._grid.when_slow != "spill":
-                        why = f"the consumers were slow: there was no room for {self._stall:g} s"
-                        await self._drop(step, why)
+                        slow = f"the consumers were slow: there was no room for {self._stall:g} s"
+                        await self._drop(step, slow)
                         return False
                     self._spills[worker] = step
                 spill = self._spills.get(worker) == step
                 return await self._send(worker, variable, block, index, step, spill)
             except (OSError, CommClosedError):
                 await self._new_routes(worker)
-
-    async def _worker(self, index: tuple[int, ...]) -> str:
-        if not self._workers:
-            await self._new_routes("")
-        return self._grid.place(index, self._workers)
 
     async def _new_routes(self, without: str) -> None:
         """Wait until the scheduler knows that a worker is gone, or that there is one."""
@@ -379,11 +378,7 @@ class Bridge:
 
     async def _is_let_in(self, worker: str, step: int) -> bool:
         """Whether a worker takes blocks of a step, or will within the time that this step may wait."""
-        if (
-            self._spills.get(worker) == step
-            or self._let_in.get(worker, -1) >= step
-            or self._room.get(worker, False)
-        ):
+        if self._spills.get(worker) == step or self._let_in.get(worker, -1) >= step or self._room.get(worker):
             return True
         since, waited = monotonic(), self._stalled.get(step, 0.0)
         limit = inf if self._grid.when_slow == "wait" else self._stall - waited
@@ -441,24 +436,8 @@ class Bridge:
                     gone.append(step)
                 else:
                     await self._put(variable, block, tuple(index), step)
-            if not gone:
-                return
-            await self._say(op="skip", steps=sorted(set(gone)), why="the worker that had it has died")
+            if gone:
+                await self._say(op="skip", steps=sorted(set(gone)), why="the worker that had it has died")
 
     def _leaves_out(self, step: int) -> bool:
-        if step in self._over:
-            return True
-        every = next((stride for since, stride in reversed(self._strides) if since < step), 1)
-        return step % every != 0
-
-
-def _rank(given: Any) -> int | str:
-    if isinstance(given, int | np.integer) and not isinstance(given, bool):
-        return int(given)
-    return check_name("bridge: rank", given)
-
-
-def _address(given: Any) -> str:
-    if not isinstance(given, str) or not given.strip():
-        raise InputError("bridge: address", f"found {shown(given)}", "the address of a scheduler")
-    return given.strip()
+        return step in self._over or step % stride_before(step, self._strides) != 0

@@ -14,8 +14,8 @@
 import asyncio
 import logging
 import os
-from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,12 @@ class PutBlock:
         self.rank = rank
         self.state = THERE
 
+    def remove_file(self) -> None:
+        """It is in no file any more."""
+        with suppress(FileNotFoundError):
+            os.remove(self.path)
+        self.path = ""
+
 
 class StreamShelf:
     """The blocks of one stream."""
@@ -54,7 +60,7 @@ class StreamShelf:
         #: by step: by variable and index
         self.steps: dict[int, dict[tuple[str, tuple[int, ...]], PutBlock]] = {}
         #: steps that were given up, and why
-        self.over: OrderedDict[int, str] = OrderedDict()
+        self.over: dict[int, str] = {}
         #: what the scheduler has not heard of yet, by variable and step: index, rank of the producer, and
         #: whether it is in a file
         self.untold: dict[tuple[str, int], list[tuple[tuple[int, ...], Any, bool]]] = {}
@@ -71,9 +77,9 @@ class StreamShelf:
 
     def has_room(self) -> bool:
         """Whether there is room for one more step."""
-        return self.fills_less() and not any(map(self.is_in_files, self.steps))
+        return self._fills_less() and not any(map(self._is_in_files, self.steps))
 
-    def fills_less(self) -> bool:
+    def _fills_less(self) -> bool:
         """Whether fewer steps than there may be are in memory and not consumed."""
         filled = (
             any(block.state != CONSUMED and not block.path for block in blocks.values())
@@ -81,14 +87,12 @@ class StreamShelf:
         )
         return sum(filled) < self.most_steps
 
-    def is_in_files(self, step: int) -> bool:
-        """Whether blocks of this step are in files."""
+    def _is_in_files(self, step: int) -> bool:
         return any(block.path for block in self.steps[step].values())
 
     def next_from_files(self) -> int | None:
         """The step that is to be read from files now."""
-        steps = [step for step in self.steps if self.is_in_files(step)] if self.fills_less() else []
-        return min(steps, default=None)
+        return min(filter(self._is_in_files, self.steps), default=None) if self._fills_less() else None
 
     def lets_in(self, step: int) -> bool:
         """Whether blocks of this step may come."""
@@ -96,7 +100,7 @@ class StreamShelf:
 
     def make_room(self) -> None:
         """Before another step comes into memory: throw away what is consumed."""
-        in_memory = [step for step in sorted(self.steps) if not self.is_in_files(step)]
+        in_memory = [step for step in sorted(self.steps) if not self._is_in_files(step)]
         consumed = [step for step in in_memory if self.is_consumed(step)]
         for step in consumed[: max(0, len(in_memory) + 1 - self.most_steps)]:
             self.throw_away(step)
@@ -105,18 +109,12 @@ class StreamShelf:
     def throw_away(self, step: int) -> None:
         """Have no blocks of this step any more."""
         for block in self.steps.pop(step, {}).values():
-            remove(block.path)
+            block.remove_file()
 
     def change(self) -> None:
         """Those who wait for room look again."""
         self.changed.set()
         self.changed = asyncio.Event()
-
-
-def remove(path: str) -> None:
-    """Have no file of that name."""
-    if path and os.path.exists(path):
-        os.remove(path)
 
 
 class Mailbox(WorkerPlugin):
@@ -230,9 +228,8 @@ class Mailbox(WorkerPlugin):
                 shelf.make_room()
                 for (variable, index), block in list(shelf.steps[step].items()):
                     if block.path and step in shelf.steps:
-                        path, block.data = block.path, await asyncio.to_thread(np.load, block.path)
-                        block.path = ""
-                        remove(path)
+                        block.data = await asyncio.to_thread(np.load, block.path)
+                        block.remove_file()
                         if step in shelf.steps:
                             self._note(stream, shelf, variable, step, (index, block.rank, False))
         finally:
@@ -254,16 +251,8 @@ class Mailbox(WorkerPlugin):
     def _report(self, stream: str, shelf: StreamShelf, variable: str, step: int) -> None:
         blocks = shelf.untold.pop((variable, step))
         gone, shelf.gone = shelf.gone, []
-        self._say(
-            self._worker.scheduler.hpc_bridge_come(
-                worker=self._worker.address,
-                stream=stream,
-                variable=variable,
-                step=step,
-                blocks=blocks,
-                gone=gone,
-            )
-        )
+        news = {"stream": stream, "variable": variable, "step": step, "blocks": blocks, "gone": gone}
+        self._say(self._worker.scheduler.hpc_bridge_come(worker=self._worker.address, **news))
         if not shelf.untold and shelf.timer is not None:
             shelf.timer.cancel()
             shelf.timer = None
@@ -297,8 +286,8 @@ class Mailbox(WorkerPlugin):
             shelf.expected = expected
             self._report_all(stream)
         for step, why in over or ():
+            shelf.over.pop(step, None)
             shelf.over[step] = why
-            shelf.over.move_to_end(step)
             shelf.throw_away(step)
             for variable, other in list(shelf.untold):
                 if other == step:
@@ -308,7 +297,7 @@ class Mailbox(WorkerPlugin):
             if block is not None and block.state == THERE:
                 block.state = CONSUMED
         while len(shelf.over) > _REMEMBERED:
-            shelf.over.popitem(last=False)
+            del shelf.over[next(iter(shelf.over))]
         self._change(stream, shelf)
 
     def _forget(self, stream: str) -> None:
