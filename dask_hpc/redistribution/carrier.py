@@ -17,6 +17,7 @@ Failure conditions:
 import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
@@ -41,6 +42,8 @@ Places = Mapping[Index, Sequence[str]]
 Spans = Sequence[tuple[int, int]]
 #: who gives a parcel, and who gets it
 _Way = tuple[str, str]
+#: hears how many bytes are done, and of how many
+Progress = Callable[[float, float], None]
 
 
 class LostError(RuntimeError):
@@ -52,54 +55,59 @@ def nbytes(chunk: NewChunk) -> float:
     return sum(piece.nbytes for piece in chunk.pieces)
 
 
-class Carrier:
-    """One go at a plan of several arrays. ``hears`` of bytes that are where they should be."""
+@dataclass(frozen=True)
+class Holding:
+    """What there is now."""
 
-    def __init__(
-        self,
-        client: Client,
-        run: str,
-        holders: Mapping[Hashable, Sequence[str]],
-        sizes: Mapping[Hashable, int],
-        hears: Callable[[float], None],
-    ) -> None:
+    holders: Mapping[Hashable, Sequence[str]]
+    #: the node of each worker, and the workers of each node that may have a part
+    node_of: Mapping[str, str]
+    workers: Mapping[str, Sequence[str]]
+    #: exactly these nodes, if anybody said so
+    asked: Sequence[str] | None
+
+
+class Headway:
+    """How many bytes are where they should be, and of how many; whoever asked hears of it."""
+
+    def __init__(self, total: float, show: Progress | None) -> None:
+        self._total = total
+        self._show = show
+        self._done = 0.0
+
+    def add(self, nbytes: float) -> None:
+        """So many more."""
+        self._done = min(self._total, self._done + nbytes)
+        if self._show is not None:
+            self._show(self._done, self._total)
+
+
+class Carrier:
+    """One go at a plan of several arrays."""
+
+    def __init__(self, client: Client, run: str, seen: Holding, headway: Headway) -> None:
         self.client = client
-        self.holders = holders
+        self.holders = seen.holders
         self._run = run
-        self._sizes = sizes
-        self._hears = hears
+        self._headway = headway
         #: bytes that each worker has to send
         self._sent: Counter[str] = Counter()
 
-    async def move(
-        self,
-        arrays: Sequence[Chunks],
-        plans: Sequence[RedistributionPlan],
-        places: Sequence[Places],
-        why: str,
-    ) -> None:
+    async def move(self, targets: Sequence[tuple[Hashable, Sequence[str]]], why: str) -> None:
         """Bring old chunks that stay whole to where they are to lie."""
-        moves, copies = [], []
-        for array, plan, there in zip(arrays, plans, places, strict=True):
-            for chunk in plan.chunks:
-                if not chunk.is_old:
-                    continue
-                key = array.key(chunk.pieces[0].old)
-                held, nbytes = self.holders[key], self._sizes[key]
-                missing = [target for target in there[chunk.index] if target not in held]
-                if not missing or not held:
-                    continue
-                if len(there[chunk.index]) > 1:
-                    copies.append((key, nbytes, missing))
-                else:
-                    moves.append((key, nbytes, self.source(held, nbytes), missing[0]))
-        if moves or copies:
-            scheduler = self.client.scheduler
-            await self._shown(
-                asyncio.ensure_future(
-                    scheduler.hpc_redistribute_move(run=self._run, moves=moves, copies=copies, why=why)
-                )
-            )
+        scheduler, seen = self.client.scheduler, 0
+        work = asyncio.ensure_future(scheduler.hpc_redistribute_move(run=self._run, targets=targets, why=why))
+        try:
+            done = False
+            while not done:
+                done = bool((await asyncio.wait([work], timeout=_SHOW))[0])
+                moved = await scheduler.hpc_redistribute_moved(run=self._run)
+                if moved > seen:
+                    self._headway.add(moved - seen)
+                    seen = moved
+            await work
+        finally:
+            work.cancel()
 
     async def make(self, array: Chunks, plan: RedistributionPlan, places: Places, give_back: bool) -> Chunks:
         """The array in its new chunks; itself if these are the old ones. ``give_back``: old chunks are let go
@@ -113,7 +121,7 @@ class Carrier:
         async def finish() -> None:
             wave, futures = under_way.popleft()
             await wait_for(self.client, futures, [future.key for future in futures])
-            self._hears(sum(map(nbytes, wave)))
+            self._headway.add(sum(map(nbytes, wave)))
             users.subtract(piece.old for chunk in wave for piece in chunk.pieces)
             if give_back:
                 for old in [old for old in array.futures if users[old] <= 0]:
@@ -136,21 +144,6 @@ class Carrier:
         found = min(held, key=lambda worker: self._sent[worker])
         self._sent[found] += nbytes  # type: ignore[assignment]
         return found
-
-    async def _shown(self, work: "asyncio.Future[Any]") -> None:
-        seen = 0
-        try:
-            while True:
-                done, _ = await asyncio.wait([work], timeout=_SHOW)
-                moved = await self.client.scheduler.hpc_redistribute_moved(run=self._run)
-                if moved > seen:
-                    self._hears(moved - seen)
-                    seen = moved
-                if done:
-                    await work
-                    return
-        finally:
-            work.cancel()
 
 
 class ChunkMaker:

@@ -1,8 +1,9 @@
 """``dask_hpc.redistribute``: lay arrays out anew on the nodes of a cluster."""
 
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import chain
 from secrets import token_hex
 from typing import Any
 
@@ -16,14 +17,11 @@ from dask_hpc.planning.moves.redistribution import Blocks, JointPlan, joint_redi
 from dask_hpc.planning.moves.spread import within_nodes
 from dask_hpc.redistribution import arrays
 from dask_hpc.redistribution.arrays import Chunks, replaced
-from dask_hpc.redistribution.carrier import Carrier, Places, nbytes, wait_for
+from dask_hpc.redistribution.carrier import Carrier, Headway, Holding, Places, Progress, nbytes, wait_for
 from dask_hpc.redistribution.scheduler import NAME, RedistributionPlugin
 
 #: how often what is not where it should be is planned again
 _TRIES = 5
-
-#: hears how many bytes are done, and of how many
-Progress = Callable[[float, float], None]
 
 
 @dataclass(frozen=True)
@@ -37,27 +35,6 @@ class Wish:
     nodes: int | None
     #: exactly these, by name or address
     workers: Sequence[Any] | None
-
-
-@dataclass(frozen=True)
-class _Holding:
-    """What there is now."""
-
-    holders: Mapping[Hashable, Sequence[str]]
-    sizes: Mapping[Hashable, int]
-    #: the node of each worker, and the workers of each node that may have a part
-    node_of: Mapping[str, str]
-    workers: Mapping[str, Sequence[str]]
-    #: exactly these nodes, if anybody said so
-    asked: Sequence[str] | None
-
-    def on_nodes(self, blocks: Blocks) -> Blocks:
-        """The same array as nodes have it, where ``blocks`` speak of workers."""
-        holders = {
-            index: tuple(dict.fromkeys(self.node_of.get(worker, worker) for worker in there))
-            for index, there in blocks.holders.items()
-        }
-        return Blocks(blocks.dims, blocks.edges, holders, blocks.itemsize)
 
 
 class Redistribution:
@@ -137,7 +114,9 @@ class Redistribution:
         async with _joined(self.client) as run:
             for _ in range(_TRIES):
                 seen = await self._look()
-                if not self._places or not self._is_possible(seen):
+                able = {worker for workers in seen.workers.values() for worker in workers}
+                meant = (workers for there in self._places for workers in there.values())
+                if not self._places or not able.issuperset(chain.from_iterable(meant)):
                     self._decide(seen)
                 await self._carry(run, seen, progress)
                 if not await self._missing():
@@ -154,10 +133,10 @@ class Redistribution:
         self._obj, self._arrays = None, []
         return new
 
-    def _decide(self, seen: _Holding) -> None:
+    def _decide(self, seen: Holding) -> None:
         """The plan: the first one, or one that keeps the nodes of the last, as far as they are there."""
         by_worker = [array.blocks(seen.holders) for array in self._arrays]
-        arrays = [seen.on_nodes(blocks) for blocks in by_worker]
+        arrays = [_on_nodes(blocks, seen.node_of) for blocks in by_worker]
         if self.nodes:
             stay = [node for node in self.nodes if node in seen.workers]
             spare = [node for node in seen.workers if node not in stay]
@@ -179,12 +158,7 @@ class Redistribution:
         self._places = list(within_nodes(by_worker, plan, seen.workers))
         self._now = plan
 
-    def _is_possible(self, seen: _Holding) -> bool:
-        able = {worker for workers in seen.workers.values() for worker in workers}
-        wanted = {worker for there in self._places for workers in there.values() for worker in workers}
-        return wanted <= able
-
-    async def _look(self) -> _Holding:
+    async def _look(self) -> Holding:
         futures = [future for array in self._arrays for future in array.futures.values()]
         await wait_for(self.client, futures)
         keys = [future.key for future in futures]
@@ -198,35 +172,32 @@ class Redistribution:
             there = workers.setdefault(node_of.get(address, address), [])
             if address not in there:
                 there.append(address)
-        return _Holding(
+        return Holding(
             dict(zip(keys, found["holders"], strict=True)),
-            dict(zip(keys, found["sizes"], strict=True)),
             node_of,
             workers,
             found["asked"],
         )
 
-    async def _carry(self, run: str, seen: _Holding, progress: Progress | None) -> None:
+    async def _carry(self, run: str, seen: Holding, progress: Progress | None) -> None:
         total = self._now.bytes_moved + sum(
             nbytes(chunk) for plan in self._now.arrays if plan.cuts for chunk in plan.chunks
         )
-        is_done = 0.0
-
-        def hears(more: float) -> None:
-            nonlocal is_done
-            is_done = min(total, is_done + more)
-            if progress is not None:
-                progress(is_done, total)
-
-        why = f"{self._wish.word} on {count_nodes(len(self.nodes))}"
-        carrier = Carrier(self.client, run, seen.holders, seen.sizes, hears)
+        headway = Headway(total, progress)
+        carrier = Carrier(self.client, run, seen, headway)
         plans = self._now.arrays
-        await carrier.move(self._arrays, plans, self._places, why)
+        targets = [
+            (array.key(chunk.pieces[0].old), list(there[chunk.index]))
+            for array, plan, there in zip(self._arrays, plans, self._places, strict=True)
+            for chunk in plan.chunks
+            if chunk.is_old
+        ]
+        await carrier.move(targets, f"{self._wish.word} on {count_nodes(len(self.nodes))}")
         for number, array in enumerate(self._arrays):
             self._arrays[number] = await carrier.make(
                 array, plans[number], self._places[number], self._is_ours
             )
-        hears(total)
+        headway.add(total)
 
     async def _missing(self) -> bool:
         """Whether something is not where it should be; what is elsewhere as well is dropped there."""
@@ -236,6 +207,15 @@ class Redistribution:
             for index, workers in there.items()
         ]
         return bool(await self.client.scheduler.hpc_redistribute_tidy(targets=targets))
+
+
+def _on_nodes(blocks: Blocks, node_of: Mapping[str, str]) -> Blocks:
+    """The same array as nodes have it, where ``blocks`` speak of workers."""
+    holders = {
+        index: tuple(dict.fromkeys(node_of.get(worker, worker) for worker in there))
+        for index, there in blocks.holders.items()
+    }
+    return Blocks(blocks.dims, blocks.edges, holders, blocks.itemsize)
 
 
 @asynccontextmanager
@@ -258,22 +238,11 @@ async def _joined(client: Client) -> AsyncIterator[str]:
 async def hold(client: Client, wanted: Mapping[Hashable, Sequence[str]]) -> None:
     """Bring each of these results to its workers, and to no others: they stay there until something else is
     asked for. If workers die meanwhile, what they were to have stays where it is."""
+    targets = [(key, list(workers)) for key, workers in wanted.items()]
     async with _joined(client) as run:
         for _ in range(_TRIES):
-            found = await client.scheduler.hpc_redistribute_look(keys=list(wanted))
-            moves: list[Any] = []
-            copies: list[Any] = []
-            for (key, targets), there, size in zip(
-                wanted.items(), found["holders"], found["sizes"], strict=True
-            ):
-                if len(targets) > 1:
-                    copies.append((key, size, list(targets)))
-                elif there and targets[0] not in there:
-                    moves.append((key, size, there[0], targets[0]))
-            told = {"run": run, "moves": moves, "copies": copies, "why": "a layout"}
-            await client.scheduler.hpc_redistribute_move(**told)
-            placed = [(key, list(workers)) for key, workers in wanted.items()]
-            if not await client.scheduler.hpc_redistribute_tidy(targets=placed):
+            await client.scheduler.hpc_redistribute_move(run=run, targets=targets, why="a layout")
+            if not await client.scheduler.hpc_redistribute_tidy(targets=targets):
                 break
 
 

@@ -63,64 +63,66 @@ class RedistributionPlugin(SchedulerPlugin):
     def _leave(self, run: str) -> str:
         self._clients.pop(run, None)
         self._moved.pop(run, None)
-        self._end_if_unused()
-        return "OK"
-
-    def _end_if_unused(self) -> None:
         if not self._clients:
             compat.remove_calls(self._scheduler, self._calls)
             if self._scheduler.plugins.get(NAME) is self:
                 self._scheduler.remove_plugin(NAME)
+        return "OK"
 
     def _look(self, keys: Sequence[Hashable], workers: Any = None) -> dict[str, Any]:
         """Who holds these results; the node of each worker; the workers that take data; and which of them are
         meant if nobody says: those of the job that the results belong to, else those that no job has."""
-        tasks = [compat.find_task(self._scheduler, key) for key in keys]
-        managed = self._managed()
-        scheduler = self._scheduler
+        scheduler, managed = self._scheduler, self._managed()
         nodes = managed.nodes if managed else Nodes.of(self._node_mode, compat.worker_identities(scheduler))
-        able = [
-            address
-            for address in compat.workers_by_name(self._scheduler)
-            if compat.is_running(self._scheduler, address)
-        ]
-        allotted = self._allotted(managed, keys)
+        able = [one for one in compat.workers_by_name(scheduler) if compat.is_running(scheduler, one)]
+        allotted = set()
+        if managed:
+            owners = {managed.owner.get(key) for key in keys}
+            running = [job for job in owners if job is not None and job.state == "running"]
+            groups = dict(managed.groups())
+            allotted = {address for job in (running or (None,)) for address in groups.get(job, ())}
         return {
-            "holders": [compat.holders(task) if task is not None else () for task in tasks],
-            "sizes": [compat.size(task) if task is not None else 0 for task in tasks],
-            "nodes": {address: nodes.node_of(address) for address in self._scheduler.workers},
+            "holders": [self._holders(key) for key in keys],
+            "nodes": {address: nodes.node_of(address) for address in scheduler.workers},
             "able": able,
             "pool": [address for address in able if address in allotted] or able,
             "asked": None if workers is None else self._named(workers, able),
         }
 
-    async def _move(self, run: str, moves: Sequence[Any], copies: Sequence[Any], why: str) -> list[Hashable]:
-        """Bring whole chunks to other workers, and copies of some to several. Gives the keys that did not
-        arrive."""
-        compat.SparedCopies.give_up(self._scheduler, (key for key, *_ in moves))
-        compat.SparedCopies.spare(self._scheduler, (key for key, *_ in copies))
+    def _holders(self, key: Hashable) -> Sequence[str]:
+        task = compat.find_task(self._scheduler, key)
+        return () if task is None else compat.holders(task)
+
+    async def _move(self, run: str, targets: Sequence[Any], why: str) -> list[Hashable]:
+        """Bring these results, each with the workers meant for it, to where they are not yet; copies, if
+        several are meant. Gives the keys that did not arrive."""
+        single = {key: workers[0] for key, workers in targets if len(workers) == 1}
+        copies = {key: workers for key, workers in targets if len(workers) > 1}
+        compat.SparedCopies.give_up(self._scheduler, single)
+        compat.SparedCopies.spare(self._scheduler, copies)
+        sent: Counter[str] = Counter()  # bytes that each worker has to send: whoever sends least does
+
+        def move(key: Hashable, target: str) -> Move | None:
+            there = self._holders(key)
+            if not there or target in there:
+                return None
+            nbytes = compat.size(compat.find_task(self._scheduler, key))
+            source = min(there, key=lambda worker: sent[worker])
+            sent[source] += nbytes
+            return Move(key, nbytes, source, target)
 
         def done(move: Move) -> None:
             self._moved[run] += move.nbytes
 
-        failed = await carry_out(self._scheduler, (Move(*one) for one in moves), why, self._tell, done=done)
+        moves = [one for key, target in single.items() if (one := move(key, target))]
+        failed = await carry_out(self._scheduler, moves, why, self._tell, done=done)
         # Each round makes one more copy of everything, so that more and more workers can give it.
-        for turn in range(max((len(targets) for *_, targets in copies), default=0)):
-            some = [one for one in copies if len(one[2]) > turn]
-            ready = (
-                self._copy(key, nbytes, targets[turn], i) for i, (key, nbytes, targets) in enumerate(some)
-            )
+        for turn in range(max(map(len, copies.values()), default=0)):
+            ready = (move(key, workers[turn]) for key, workers in copies.items() if len(workers) > turn)
             failed |= await carry_out(
                 self._scheduler, filter(None, ready), why, self._tell, is_copy=True, done=done
             )
         return list(failed)
-
-    def _copy(self, key: Hashable, nbytes: int, target: str, number: int) -> Move | None:
-        task = compat.find_task(self._scheduler, key)
-        there = compat.holders(task) if task is not None else ()
-        if not there or target in there:
-            return None
-        return Move(key, nbytes, there[number % len(there)], target)
 
     def _moved_so_far(self, run: str) -> int:
         return self._moved[run]
@@ -153,14 +155,6 @@ class RedistributionPlugin(SchedulerPlugin):
         """What is known of a cluster whose jobs are controlled, or None."""
         context = context_of(self._scheduler)
         return context if context is not None and context.is_on and not context.is_dry else None
-
-    def _allotted(self, managed: Context | None, keys: Iterable[Hashable]) -> set[str]:
-        if managed is None:
-            return set()
-        owners = {managed.owner.get(key) for key in keys}
-        running = [job for job in owners if job is not None and job.state == "running"]
-        groups = dict(managed.groups())
-        return {address for job in (running or (None,)) for address in groups.get(job, ())}
 
     def _named(self, workers: Any, able: Sequence[str]) -> list[str]:
         found = compat.named_workers(self._scheduler, workers)
