@@ -20,6 +20,7 @@ from typing import Any
 
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import Job
+from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.snapshot import FAILED, INTERRUPTED, Indices, Running, Snapshot
 from dask_hpc.model.speedup import is_legal
@@ -35,9 +36,8 @@ from dask_hpc.simulator.workload import Arrival
 _BETWEEN_REPORTS = 8192
 _PATIENCE = 10_000  # ticks on an empty machine before those who wait are given up
 
-# Kinds of events, and their order within one instant.
-_END, _STEP, _KILL, _RESIZED, _CLEANED, _REPAIRED, _FAILS, _CANCELLED, _TICK, _SERVICE, _COMPANION = range(11)
-_RANK = (0, 0, 1, 2, 2, 3, 4, 5, 6, 6, 0)
+# The order of events within one instant.
+_STEPS, _KILLS, _CHANGES, _REPAIRS, _FAILURES, _CANCELS, _TICKS = range(7)
 
 
 class Engine:
@@ -67,14 +67,15 @@ class Engine:
             self.indices.overhead += self.platform.tick / 2  # nodes wait for the next decision
         self._memory: Any = None
         self._live: dict[str, Life] = {}
-        self._events: list[tuple[float, int, int, int, Any, int]] = []
+        #: ``(time, rank, order, call, what, version)``: ``call(what, time)``, unless it has another version
+        self._events: list[tuple[float, int, int, Callable[[Any, float], None], Any, int | None]] = []
         self._order = 0
         self._failures: Iterator[tuple[float, int]] = iter(())
         self._at_point: list[Life] = []
-        self._ticking = False
+        self._is_ticking = False
         self._empty_ticks = 0
-        #: whether anything has happened that a policy might want to know
-        self._news = False
+        #: whether anything has happened that a policy might want to know, and whether it is time to decide
+        self._news = self._is_due = False
 
     def _observe(self, indices: Indices) -> None:
         for service in self._services:
@@ -95,14 +96,14 @@ class Engine:
         events, indices, file_system = self._events, self.indices, self.file_system
         transfers = file_system.transfers
         only_ticks = self.platform.only_ticks
-        self._begin_failures()
+        if self.platform.failures is not None:
+            self._failures = self.platform.failures.times(self.platform.nodes)
+            self._next_failure()
         for service in self._services:
             service.begin()
         seen = len(self._live)
         rounds = 0
-        while True:
-            if arrival is None and not self._live:
-                break
+        while arrival is not None or self._live:
             now = events[0][0] if events else inf
             if transfers and file_system.next_end < now:
                 now = file_system.next_end
@@ -114,15 +115,18 @@ class Engine:
                 assert arrival is not None
                 raise InputError(f"job {shown(arrival.job.id)}: submit", f"{now:g} s is out of order")
             indices.now = now
-            ticks = False
-            if transfers or (events and events[0][0] <= now):
-                ticks = self._handle_events(now)
+            if transfers:
+                self._end_transfers(now)
+            while events and events[0][0] <= now:
+                _, _, _, call, what, version = heappop(events)
+                if version is None or what.version == version:
+                    call(what, now)
             while arrival is not None and arrival.job.submitted == now:
                 self._news = True
                 self._submit(arrival, seen)
                 seen += 1
                 arrival = next(stream, None)
-            if ticks or (self._news and not only_ticks):
+            if self._is_due or (self._news and not only_ticks):
                 self._decide()
             while self._at_point:
                 if self._leave_points(now):
@@ -163,93 +167,71 @@ class Engine:
         for row, arrival in enumerate(waiting, start=len(running)):
             place = indices.waiting.arrival_of(arrival.job.id)
             self._live[arrival.job.id] = Life(arrival, row, place)
-        self._push(indices.now, _TICK, None)  # decide at once
+        self._push(indices.now, _TICKS, self._tick)  # decide at once
 
     # events
 
     def step_at(self, time: float, life: Life) -> None:
         """Let a job go on then."""
-        self._push(time, _STEP, life, life.version)
+        self._push(time, _STEPS, self._proceed, life, life.version)
 
     def wake_at(self, time: float, companion: Companion) -> None:
         """Wake a job's companion then, before anything is decided."""
-        self._push(time, _COMPANION, companion, companion.version)
+        self._push(time, _STEPS, lambda one, now: one.woken(now), companion, companion.version)
 
     def decide_at(self, time: float, service: MachineService) -> None:
         """Wake a service then, after everything else of that instant, and decide whatever the ticks."""
         if time < inf:
-            self._push(time, _SERVICE, service)
+            self._push(time, _TICKS, self._wake, service)
 
-    def _push(self, time: float, kind: int, what: Any, version: int = 0) -> None:
+    def _push(
+        self,
+        time: float,
+        rank: int,
+        call: Callable[[Any, float], None],
+        what: Any = None,
+        version: int | None = None,
+    ) -> None:
         self._order += 1
-        heappush(self._events, (time, _RANK[kind], self._order, kind, what, version))
+        heappush(self._events, (time, rank, self._order, call, what, version))
 
-    def _handle_events(self, now: float) -> bool:
-        """Everything that is due, in order; answers whether a tick was."""
-        events = self._events
-        ticks = False
-        if self.file_system.transfers:
-            for owner, version in self.file_system.ended(now):
-                if owner.version != version:
-                    continue
+    def _end_transfers(self, now: float) -> None:
+        for owner, version in self.file_system.ended(now):
+            if owner.version == version:
                 if isinstance(owner, Life):
                     self._proceed(owner, now)
                 else:
                     owner.woken(now)
-        while events and events[0][0] <= now:
-            _, _, _, kind, what, version = heappop(events)
-            if kind == _END:
-                if what.version == version:
-                    self._finish(what, what.state)
-            elif kind == _TICK:
-                ticks = True
-                self._ticking = False
-                for service in self._services:
-                    service.tick(now)
-                # Nothing runs and nothing else is to come: time alone lets a job start, or nothing does.
-                self._empty_ticks = 0 if self.indices.running or events else self._empty_ticks + 1
-                if self._empty_ticks < _PATIENCE:
-                    self._tick_again()
-            elif kind == _SERVICE:
-                ticks = True
-                what.woken(now)
-            elif kind == _REPAIRED:
-                self._news = True
-                self.indices.add_node(what)
-            elif kind == _FAILS:
-                self._news = True
-                self._fail(what)
-                self._next_failure()
-            elif kind == _CANCELLED:
-                self._cancel(what, now)
-            elif kind == _COMPANION:
-                if what.version == version:
-                    what.woken(now)
-            elif what.version == version:
-                self._handle_life(kind, what, now)
-        return ticks
 
-    def _handle_life(self, kind: int, life: Life, now: float) -> None:
-        job_id = life.arrival.job.id
-        if kind == _STEP:
-            self._proceed(life, now)
-        elif kind == _KILL:
-            self._perhaps_kill(life, now)
-        elif kind == _RESIZED:
-            self._resized(life, now)
-        elif kind == _CLEANED:
-            self._news = True
-            self.indices.end(job_id)
-            del self._live[job_id]
+    def _tick(self, _: None, now: float) -> None:
+        self._is_due = True
+        self._is_ticking = False
+        for service in self._services:
+            service.tick(now)
+        # Nothing runs and nothing else is to come: time alone lets a job start, or nothing does.
+        self._empty_ticks = 0 if self.indices.running or self._events else self._empty_ticks + 1
+        if self._empty_ticks < _PATIENCE:
+            self._tick_again()
 
-    def _perhaps_kill(self, life: Life, now: float) -> None:
+    def _tick_again(self) -> None:
+        if self.platform.tick and self._live and not self._is_ticking:
+            self._is_ticking = True
+            tick, now = self.platform.tick, self.indices.now
+            time = (now // tick + 1) * tick
+            self._push(time if time > now else time + tick, _TICKS, self._tick)
+
+    def _wake(self, service: MachineService, now: float) -> None:
+        self._is_due = True
+        service.woken(now)
+
+    def _kill(self, life: Life, now: float) -> None:
         """Its walltime is over, unless a resize has moved it."""
-        if life.deadline <= now:
-            assert life.execution is not None
-            ended = life.execution.done(now) > 1.0 - 1e-9  # at the same instant, but for rounding
-            self._finish(life, "completed" if ended else "killed")
-        else:
+        if life.deadline > now:
             self._expect_kill(life)
+            return
+        assert life.execution is not None
+        ended = life.execution.done(now) > 1.0 - 1e-9  # at the same instant, but for rounding
+        self._finish(life, now, "completed" if ended else "killed")
 
     def _cancel(self, life: Life, now: float) -> None:
         """Its owner gives up."""
@@ -257,7 +239,7 @@ class Engine:
         if self._live.get(job_id) is not life or life.state == "cleaning":
             return
         if job_id in self.indices.running:
-            self._finish(life, "cancelled")
+            self._finish(life, now, "cancelled")
             return
         self._news = True
         self.indices.withdraw(job_id)
@@ -268,11 +250,14 @@ class Engine:
     # submission and end
 
     def _submit(self, arrival: Arrival, row: int) -> None:
-        job = arrival.job
+        job, now = arrival.job, self.indices.now
         if self.record is not None:
             self.record.submitted(row, job)
-        if job.nodes > self.platform.nodes:
-            self._reject(job, row)
+        if job.nodes > self.platform.nodes:  # it can never run here
+            reason = f"asks for {job.nodes} nodes, the machine has {self.platform.nodes}"
+            self.story.tell(Happening(self.indices.revision, now, "reject", job.id, (), reason))
+            if self.record is not None:
+                self.record.ended(row, now, "rejected")
             return
         if job.id in self._live:
             raise InputError(f"job {shown(job.id)}", "is submitted again before it has ended")
@@ -282,31 +267,16 @@ class Engine:
         for service in self._followers:
             service.submitted(job)
         if arrival.cancelled < inf:
-            self._push(max(arrival.cancelled, self.indices.now), _CANCELLED, life)
+            self._push(max(arrival.cancelled, now), _CANCELS, self._cancel, life)
         self._tick_again()
 
-    def _reject(self, job: Job, row: int) -> None:
-        """It can never run here."""
-        now = self.indices.now
-        reason = f"asks for {job.nodes} nodes, the machine has {self.platform.nodes}"
-        self.story.tell(Happening(self.indices.revision, now, "reject", job.id, (), reason))
-        if self.record is not None:
-            self.record.ended(row, now, "rejected")
-
-    def _tick_again(self) -> None:
-        if self.platform.tick and self._live and not self._ticking:
-            self._ticking = True
-            tick, now = self.platform.tick, self.indices.now
-            time = (now // tick + 1) * tick
-            self._push(time if time > now else time + tick, _TICK, None)
-
-    def _finish(self, life: Life, state: str) -> None:
+    def _finish(self, life: Life, now: float, state: str = "") -> None:
+        """It is over, in the state that was foreseen if no other is said."""
         self._news = True
         job_id = life.arrival.job.id
-        now = self.indices.now
         if self.record is not None:
             self._account(life, now)
-            self.record.ended(life.row, now, state)
+            self.record.ended(life.row, now, state or life.state)
         if life.execution is not None:
             life.at_point = False
             self.file_system.abandon(now, life)
@@ -317,11 +287,17 @@ class Engine:
             life.state = "cleaning"
             self.indices.resizable.pop(job_id, None)
             self.indices.expect_end(job_id, now + self.platform.cleanup)
-            self._push(now + self.platform.cleanup, _CLEANED, life, life.version)
+            self._push(now + self.platform.cleanup, _CHANGES, self._cleaned, life, life.version)
         else:
             life.version = -1
             self.indices.end(job_id)
             del self._live[job_id]
+
+    def _cleaned(self, life: Life, now: float) -> None:
+        self._news = True
+        life.version = -1
+        self.indices.end(life.arrival.job.id)
+        del self._live[life.arrival.job.id]
 
     def _account(self, life: Life, now: float) -> None:
         """Remember the node-seconds up to now of a job whose size changes, or that is stopped."""
@@ -335,7 +311,7 @@ class Engine:
     # decisions
 
     def _decide(self) -> None:
-        self._news = False
+        self._news = self._is_due = False
         self.indices.push_overdue()
         for service in self._followers:
             service.look()
@@ -411,12 +387,12 @@ class Engine:
         else:
             life.state, runtime = "killed", walltime
         end = running.started + self.platform.launch + runtime
-        self._order += 1
-        heappush(self._events, (end, 0, self._order, _END, life, life.version))
+        self._order += 1  # as ``_push``, without the call: nearly all jobs of large traces come here
+        heappush(self._events, (end, _STEPS, self._order, self._finish, life, life.version))
 
     def _expect_kill(self, life: Life) -> None:
         if life.deadline < inf:
-            self._push(life.deadline, _KILL, life, life.version)
+            self._push(life.deadline, _KILLS, self._kill, life, life.version)
 
     # steps of a job
 
@@ -430,7 +406,7 @@ class Engine:
         while True:
             step = execution.proceed(now)
             if step is None:
-                self._finish(life, "completed")
+                self._finish(life, now, "completed")
                 return
             if isinstance(step, Wait):
                 if step.seconds > 0 or isinstance(execution, Steady):
@@ -512,7 +488,7 @@ class Engine:
         before = len(running.nodes) if running.target < len(running.nodes) else life.execution.nodes
         stall, _ = self._cost(life, before, running.target)
         if stall > 0:
-            self._push(now + stall, _RESIZED, life, life.version)
+            self._push(now + stall, _CHANGES, self._resized, life, life.version)
         else:
             self._resized(life, now)
 
@@ -538,18 +514,15 @@ class Engine:
 
     # failures
 
-    def _begin_failures(self) -> None:
-        if self.platform.failures is not None:
-            self._failures = self.platform.failures.times(self.platform.nodes)
-            self._next_failure()
-
     def _next_failure(self) -> None:
         found = next(self._failures, None)
         if found is not None:
-            self._push(found[0], _FAILS, str(found[1]))
+            self._push(found[0], _FAILURES, self._fail, str(found[1]))
 
-    def _fail(self, name: str) -> None:
+    def _fail(self, name: str, now: float) -> None:
         """A node goes down; the job that holds it stops."""
+        self._news = True
+        self._next_failure()
         indices, failures = self.indices, self.platform.failures
         assert failures is not None
         node = indices.nodes.get(name)
@@ -561,14 +534,16 @@ class Engine:
         if holder is not None:
             life = self._live[holder.job.id]
             if life.state == "cleaning":
-                indices.end(holder.job.id)
-                life.version += 1
-                del self._live[holder.job.id]
+                self._cleaned(life, now)
             else:
                 self._stop(life, FAILED)
                 indices.failed += (holder.job.id,)
         indices.remove_node(name)
-        self._push(indices.now + failures.repair, _REPAIRED, node)
+        self._push(now + failures.repair, _REPAIRS, self._repaired, node)
+
+    def _repaired(self, node: Node, now: float) -> None:
+        self._news = True
+        self.indices.add_node(node)
 
     def _stop(self, life: Life, ahead: int) -> None:
         """A job stops and waits again; what its last checkpoint does not hold is lost."""
