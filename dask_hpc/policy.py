@@ -15,7 +15,19 @@ from dask_hpc.model.snapshot import INTERRUPTED, Snapshot
 from dask_hpc.strategies import CONCERNS, strategies
 from dask_hpc.strategies.malleability.evolving import answers
 from dask_hpc.strategies.size.demand import Demand
-from dask_hpc.strategies.strategy import Outlook, Starts, outlook_after
+from dask_hpc.strategies.strategy import (
+    CheckpointStrategy,
+    FailureStrategy,
+    IoStrategy,
+    MalleabilityStrategy,
+    Outlook,
+    PlacementStrategy,
+    PowerStrategy,
+    QueueStrategy,
+    SizeStrategy,
+    Starts,
+    outlook_after,
+)
 
 _KEYS = ("summary", "source", *CONCERNS)
 _MOST_ROUNDS = 10_000
@@ -64,18 +76,18 @@ class Policy:
     """What to do about each concern. ``None`` leaves a concern alone."""
 
     name: str
-    queue: Any
-    malleability: Any = None
-    failure: Any = None
-    power: Any = None
+    queue: QueueStrategy
+    malleability: MalleabilityStrategy | None = None
+    failure: FailureStrategy | None = None
+    power: PowerStrategy | None = None
     #: asked by in situ pipelines, between two of their iterations
-    placement: Any = None
+    placement: PlacementStrategy | None = None
     #: of tasks that read or write, and those that compute beside them
-    io: Any = None
+    io: IoStrategy | None = None
     #: of the copies that protected results have on other nodes
-    checkpoint: Any = None
+    checkpoint: CheckpointStrategy | None = None
     #: of the cluster itself; asked only when somebody lets us adapt it
-    size: Any = field(default_factory=Demand)
+    size: SizeStrategy = field(default_factory=Demand)
     summary: str = ""
     source: str = ""
     #: where it was read from, for error messages only
@@ -272,7 +284,7 @@ class Policy:
                 return plan, Remembered(queue, malleability, failure, power)
         starts, queue = self.queue.decide(snapshot, queue)
         resizes, malleability = self._resizes(snapshot, starts, before.malleability)
-        levers: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
         if self.power is not None and snapshot.power is not None:
             powered, memory = self.power.decide(snapshot, starts, resizes, power)
             if len(powered.starts) < len(starts):
@@ -285,10 +297,10 @@ class Policy:
                 queue = before.queue
             if [*powered.resizes] != resizes:
                 malleability = before.malleability
-            starts, resizes, *pulled = powered
-            levers = dict(zip(("hold", "cap", "release", "verdict"), pulled, strict=True))
-            levers["for_power"] = frozenset(one.job for one in (*starts, *resizes) if one not in wishes)
-        plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **levers)
+            changed = powered._asdict()
+            starts, resizes = changed.pop("starts"), changed.pop("resizes")
+            changed["for_power"] = frozenset(one.job for one in (*starts, *resizes) if one not in wishes)
+        plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **changed)
         return plan or None, Remembered(queue, malleability, failure, power)
 
     def _resizes(self, snapshot: Snapshot, starts: Starts, memory: Any) -> tuple[list[Resize], Any]:

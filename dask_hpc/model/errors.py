@@ -45,6 +45,12 @@ def within(where: str) -> Iterator[None]:
         raise (error.at(where) if where else error) from None
 
 
+def insist(is_fine: bool, where: str, value: object, allowed: str) -> None:
+    """Complain that ``value`` was found unless it is fine."""
+    if not is_fine:
+        raise InputError(where, f"found {shown(value)}", allowed)
+
+
 def one_line(text: str) -> str:
     """Text as one line that any terminal can show: no control characters, no stray surrogates."""
     words = " ".join(text.split())

@@ -1,7 +1,7 @@
 """A read-only view of everything a decision may look at, at one instant."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import inf
 from operator import attrgetter
@@ -11,7 +11,7 @@ from dask_hpc.model.job import Job, stretch
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.power import Corridor, PowerView
-from dask_hpc.model.waiting import Waiting, by_arrival
+from dask_hpc.model.waiting import Ranking, Waiting
 
 #: how far a job that failed, or that was interrupted for one, goes ahead of the queue
 FAILED, INTERRUPTED = 2, 1
@@ -57,9 +57,7 @@ class Indices:
         "withheld",
     )
 
-    def __init__(
-        self, nodes: Iterable[Node] = (), rank: Callable[[Job], Any] = by_arrival, now: float = 0.0
-    ) -> None:
+    def __init__(self, nodes: Iterable[Node] = (), order: Ranking | None = None, now: float = 0.0) -> None:
         self.now = now
         #: counts changes of what runs, of the nodes, and of jobs that leave or enter the queue sideways
         self.revision = 0
@@ -67,7 +65,7 @@ class Indices:
         self.idle: list[str] = list(self.nodes)[::-1]  # taken from the end: first nodes first
         #: nodes that are there but not to be given away just now
         self.withheld: set[str] = set()
-        self.waiting = Waiting(rank)
+        self.waiting = Waiting(order)
         self.running: dict[str, Running] = {}
         self.by_end: list[tuple[float, int, Running]] = []
         #: running jobs whose size may change and is not changing just now
@@ -221,10 +219,6 @@ class Indices:
         if changes:
             self.power = replace(self.power, **changes)
             self.revision += 1
-
-    def reorder(self, rank: Callable[[Job], Any]) -> None:
-        """Another policy, another order: rank the waiting jobs anew, keeping their arrivals."""
-        self.waiting.rerank(rank)
 
     def copy(self) -> "Indices":
         """An independent copy; everything immutable is shared."""

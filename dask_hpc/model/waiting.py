@@ -6,9 +6,11 @@ square root of the number of waiting jobs, or less.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from math import inf
+from typing import Any, Protocol
 
 from dask_hpc.model.job import Job
 
@@ -37,18 +39,35 @@ class _Block:
         self.loose = False
 
 
-def by_arrival(job: Job) -> Any:
-    """The rank that keeps the order of arrival."""
-    return 0
+class Ranking(Protocol):
+    """What puts jobs in order; a queue strategy is one. This keeps the order of arrival."""
+
+    def rank(self, job: Job) -> Any:
+        """Sort key of a waiting job; equal ranks keep their order of arrival. Must never change."""
+        return 0
+
+
+class ByArrival(Ranking):
+    """First come, first."""
+
+
+@dataclass(slots=True)
+class Hole:
+    """What jobs must fit into: ``idle`` nodes, and moreover either ``window`` seconds (by their walltime) or
+    the ``spare`` ones of these nodes. Who lets one in makes it smaller."""
+
+    idle: int
+    window: float = inf
+    spare: int = 0
 
 
 class Waiting:
     """An ordered collection of jobs. Strategies only read it."""
 
-    __slots__ = ("_arrivals", "_blocks", "_keys", "_lasts", "_rank")
+    __slots__ = ("_arrivals", "_blocks", "_keys", "_lasts", "_order")
 
-    def __init__(self, rank: Callable[[Job], Any] = by_arrival) -> None:
-        self._rank = rank
+    def __init__(self, order: Ranking | None = None) -> None:
+        self._order: Ranking = order or ByArrival()
         self._arrivals = 0
         self._keys: dict[str, Key] = {}
         self._blocks: list[_Block] = []
@@ -94,24 +113,23 @@ class Waiting:
         """The place of a waiting job in the order. Keys outlive their jobs' waiting."""
         return self._keys[job_id]
 
-    def next_fitting(self, after: Key, idle: int, window: float, spare: int) -> Job | None:
-        """The next job behind ``after`` that needs at most ``idle`` nodes and moreover either ends
-        within ``window`` seconds (by its walltime) or needs at most ``spare`` nodes."""
+    def fitting(self, after: Key, hole: Hole) -> Iterator[Job]:
+        """The jobs behind ``after`` that fit into a hole, which may get smaller meanwhile."""
         at = bisect_left(self._lasts, after)
-        if at == len(self._lasts):
-            return None
-        start = bisect_right(self._blocks[at].keys, after)
+        start = bisect_right(self._blocks[at].keys, after) if at < len(self._blocks) else 0
         for block in self._blocks[at:] if at else self._blocks:
-            if block.nodes <= idle and (block.nodes <= spare or block.walltime <= window):
-                jobs = block.jobs
-                for job in jobs[start:] if start else jobs:
+            if not hole.idle:
+                return
+            if block.nodes <= hole.idle and (block.nodes <= hole.spare or block.walltime <= hole.window):
+                in_vain = True
+                for job in block.jobs[start:] if start else block.jobs:
                     nodes = job.nodes
-                    if nodes <= idle and (nodes <= spare or job.walltime <= window):
-                        return job
-                if block.loose:  # looked in vain: the bounds are worth making tight again
+                    if nodes <= hole.idle and (nodes <= hole.spare or job.walltime <= hole.window):
+                        in_vain = False
+                        yield job
+                if in_vain and block.loose:  # the bounds are worth making tight again
                     block.measure()
             start = 0
-        return None
 
     def add(self, job: Job, arrival: int | None = None, ahead: int = 0) -> None:
         """Put a job in its place; ``arrival`` gives back an earlier place (see ``arrival_of``).
@@ -124,7 +142,7 @@ class Waiting:
             arrival = self._arrivals
         if arrival >= self._arrivals:  # no later job may get the same place
             self._arrivals = arrival + 1
-        key = (-ahead, self._rank(job), arrival)
+        key = (-ahead, self._order.rank(job), arrival)
         self._keys[job.id] = key
         lasts = self._lasts
         if not lasts:
@@ -178,18 +196,18 @@ class Waiting:
         """Which arrival this job was: its place among jobs of equal rank."""
         return self._keys[job_id][2]
 
-    def rerank(self, rank: Callable[[Job], Any]) -> None:
+    def rerank(self, order: Ranking) -> None:
         """Another order from now on; each job keeps the arrival it had."""
         jobs = [(job, *self._keys[job.id]) for job in self]
         arrivals = self._arrivals
-        self.__init__(rank)  # type: ignore[misc]
+        self.__init__(order)  # type: ignore[misc]
         for job, ahead, _, arrival in jobs:
             self.add(job, arrival, -ahead)
         self._arrivals = arrivals
 
     def copy(self) -> "Waiting":
         """An independent copy that shares the (immutable) jobs."""
-        twin = Waiting(self._rank)
+        twin = Waiting(self._order)
         twin._arrivals = self._arrivals
         twin._keys = dict(self._keys)
         twin._lasts = list(self._lasts)

@@ -149,8 +149,7 @@ class PowerService(Service):
             self._watch()
         else:
             self._look_in(max(self._due - context.clock(), 0.0))
-        # A strategy may say that it does not look ahead.
-        looks_ahead = strategy is not None and getattr(strategy, "mode", "") != "reactive"
+        looks_ahead = strategy is not None and strategy.looks_ahead
         if not looks_ahead:
             self._forecast_no_more()
         elif self._forecasting is None:
@@ -288,8 +287,7 @@ class PowerService(Service):
             return None
         if self.source is not None and self.source.follow == policy.power.follow and self.source.corridor:
             return self.source.corridor
-        found: Corridor = policy.power.corridor
-        return found
+        return policy.power.corridor
 
     def _bounds(self) -> tuple[float, float] | None:
         """Those that hold now, if any do."""
@@ -307,7 +305,8 @@ class PowerService(Service):
 
     def freeze(self, snapshot: Snapshot) -> None:
         """The policy's own corridor: another policy has another."""
-        if self.corridor is not None and not getattr(self.context.policy.power, "follow", ""):
+        power = self.context.policy.power
+        if self.corridor is not None and (power is None or not power.follow):
             snapshot.corridor = None
 
     def carry_out(self, plan: Plan, snapshot: Snapshot) -> None:

@@ -61,7 +61,7 @@ class Engine:
         self._followers = tuple(one for one in services if one.follows_decisions)
         for service in services:
             service.join(self)
-        self._observe(Indices(self.platform.node_list(), policy.queue.rank))
+        self._observe(Indices(self.platform.node_list(), policy.queue))
         self.indices.overhead = self.platform.launch + self.platform.cleanup
         if self.platform.only_ticks:
             self.indices.overhead += self.platform.tick / 2  # nodes wait for the next decision
@@ -144,7 +144,7 @@ class Engine:
         self, indices: Indices, running: list[tuple[Arrival, float]], waiting: list[Arrival]
     ) -> None:
         """Start from this state instead of an empty machine. ``running`` comes with the share done."""
-        indices.reorder(self.policy.queue.rank)
+        indices.waiting.rerank(self.policy.queue)
         self._observe(indices)
         indices = self.indices
         for row, arrival in enumerate([arrival for arrival, _ in running] + waiting):

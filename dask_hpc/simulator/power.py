@@ -311,7 +311,7 @@ def check_powers(workload: Workload, platform: Platform, policy: Policy) -> None
 
 def with_tick(platform: Platform, policy: Policy) -> Platform:
     """A signal is asked at ticks, so there must be some."""
-    if platform.tick or not getattr(policy.power, "follow", "").startswith(PREFIX):
+    if platform.tick or policy.power is None or not policy.power.follow.startswith(PREFIX):
         return platform
     return replace(platform, tick=_TICK)
 

@@ -9,25 +9,30 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from dask_hpc.model.checkpoint import AgentNode, GiveBack, ItemAgents, MoreNodes
+from dask_hpc.model.cluster_view import ClusterView, SizePlan
 from dask_hpc.model.in_situ import PipelineView
 from dask_hpc.model.io import IoView, Mix
 from dask_hpc.model.job import Job
 from dask_hpc.model.plan import Cap, Hold, Interrupt, LaneLimit, Next, Placement, Release, Resize, Start
 from dask_hpc.model.power import Corridor, Verdict
 from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.waiting import Ranking
 
 Starts = Sequence[Start]
 Resizes = Sequence[Resize]
 
 
-class QueueStrategy(Protocol):
-    """Which waiting job starts now."""
+class Strategy(Protocol):
+    """What all of them have: what they decide about, and what a policy file calls them."""
 
     concern: ClassVar[str]
     name: ClassVar[str]
 
-    def rank(self, job: Job) -> Any:
-        """Sort key of a waiting job; equal ranks keep their order of arrival. Must never change."""
+
+class QueueStrategy(Strategy, Ranking, Protocol):
+    """Which waiting job starts now."""
+
+    concern: ClassVar[str] = "queue"
 
     def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Starts, Any]:
         """The jobs to start now, in order, and what to remember."""
@@ -42,11 +47,10 @@ class Outlook:
     idle: int
 
 
-class MalleabilityStrategy(Protocol):
+class MalleabilityStrategy(Strategy, Protocol):
     """Which running jobs grow or shrink now. Called after the queue strategy, also when none started."""
 
-    concern: ClassVar[str]
-    name: ClassVar[str]
+    concern: ClassVar[str] = "malleability"
 
     def decide(self, snapshot: Snapshot, outlook: Outlook, memory: Any) -> tuple[Resizes, Any]:
         """New sizes, and what to remember.
@@ -56,11 +60,10 @@ class MalleabilityStrategy(Protocol):
         """
 
 
-class FailureStrategy(Protocol):
+class FailureStrategy(Strategy, Protocol):
     """What to do for jobs that a node failure has just stopped (``snapshot.failed``)."""
 
-    concern: ClassVar[str]
-    name: ClassVar[str]
+    concern: ClassVar[str] = "failure"
 
     def decide(self, snapshot: Snapshot, outlook: Outlook, memory: Any) -> tuple[Sequence[Interrupt], Any]:
         """Running jobs to be stopped for their sake, and what to remember."""
@@ -77,17 +80,23 @@ class Powered(NamedTuple):
     verdict: Verdict | None = None
 
 
-class PowerStrategy(Protocol):
+class PowerStrategy(Strategy, Protocol):
     """Keep power where it is to be. Called last, whenever a body knows something about power."""
 
-    concern: ClassVar[str]
-    name: ClassVar[str]
-    #: path of a file that says the corridor, or ``signal:NAME``; bodies follow it. Empty: ``corridor`` holds
-    follow: str
+    concern: ClassVar[str] = "power"
 
     @property
     def corridor(self) -> Corridor:
         """The corridor as the policy file says it."""
+
+    @property
+    def follow(self) -> str:
+        """Path of a file that says the corridor, or ``signal:NAME``; bodies follow it. Empty: ``corridor``
+        holds."""
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether a forecast of power would be of use."""
 
     def decide(
         self, snapshot: Snapshot, starts: Starts, resizes: Resizes, memory: Any
@@ -99,25 +108,27 @@ class PowerStrategy(Protocol):
         """
 
 
-class PlacementStrategy(Protocol):
+class PlacementStrategy(Strategy, Protocol):
     """Where the analyses of an in situ pipeline run. Asked by each pipeline between two of its iterations."""
 
-    concern: ClassVar[str]
-    name: ClassVar[str]
+    concern: ClassVar[str] = "placement"
 
     def decide(self, view: PipelineView, memory: Any) -> tuple[Placement | None, Any]:
         """Another partition, or None if the one in force stays; and what to remember."""
 
 
-class IoStrategy(Protocol):
+class IoStrategy(Strategy, Protocol):
     """How many tasks read from each file system, and what runs beside them."""
 
-    concern: ClassVar[str]
-    name: ClassVar[str]
-    #: whether ``next_of`` is to be asked
-    pair: bool
-    #: whether reads that neighbour each other go to one worker where slots allow
-    together: bool
+    concern: ClassVar[str] = "io"
+
+    @property
+    def pair(self) -> bool:
+        """Whether ``next_of`` is to be asked."""
+
+    @property
+    def together(self) -> bool:
+        """Whether reads that neighbour each other go to one worker where slots allow."""
 
     def decide(self, view: IoView, memory: Any) -> tuple[Sequence[LaneLimit], Any]:
         """The limits that change, and what to remember. Asked when reads have ended or file systems came."""
@@ -126,13 +137,14 @@ class IoStrategy(Protocol):
         """Which of two tasks goes next, a read or another, and to which node if it is the read."""
 
 
-class CheckpointStrategy(Protocol):
+class CheckpointStrategy(Strategy, Protocol):
     """Which agents keep the copies of protected results, how many, and how many nodes there are for them."""
 
-    concern: ClassVar[str]
-    name: ClassVar[str]
-    #: bytes that may be on their way at a time
-    window: float
+    concern: ClassVar[str] = "checkpoint"
+
+    @property
+    def window(self) -> float:
+        """Bytes that may be on their way at a time."""
 
     def first(self, nodes: int, most: int) -> ItemAgents:
         """What is to be remembered of an item whose data is on so many nodes; ``most`` agents there are."""
@@ -158,6 +170,15 @@ class CheckpointStrategy(Protocol):
 
     def idle_nodes(self, nodes: Sequence[AgentNode]) -> Sequence[GiveBack]:
         """Nodes that nobody uses."""
+
+
+class SizeStrategy(Strategy, Protocol):
+    """How many units the cluster has. Asked only when somebody lets us adapt it."""
+
+    concern: ClassVar[str] = "size"
+
+    def decide(self, view: ClusterView, memory: Any) -> tuple[SizePlan, Any]:
+        """What to do now, and what to remember."""
 
 
 def outlook_after(snapshot: Snapshot, starts: Starts) -> Outlook:

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.snapshot import Indices, Snapshot
+from dask_hpc.strategies.queue.fcfs import Fcfs
+from dask_hpc.strategies.queue.order import Priority
 
 
 def machine(nodes):
@@ -112,9 +114,9 @@ def test_reorder_keeps_arrivals():
     indices = machine(1)
     for number, priority in enumerate((0.0, 1.0, 0.0, 1.0)):
         indices.waiting.add(Job(id=str(number), nodes=1, priority=priority))
-    indices.reorder(lambda job: -job.priority)
+    indices.waiting.rerank(Priority())
     assert [job.id for job in indices.waiting] == ["1", "3", "0", "2"]
-    indices.reorder(lambda job: 0)
+    indices.waiting.rerank(Fcfs())
     assert [job.id for job in indices.waiting] == ["0", "1", "2", "3"]
 
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.model.job import Job
-from dask_hpc.model.waiting import Waiting
+from dask_hpc.model.waiting import Hole, Waiting
+from dask_hpc.strategies.queue.fcfs import Fcfs
+from dask_hpc.strategies.queue.order import Priority
 
-
-def by_priority(job):
-    return -job.priority
+ORDER = Priority()
 
 
 class PlainQueue:
@@ -26,7 +26,7 @@ class PlainQueue:
         if arrival is None:
             arrival = self.arrivals
             self.arrivals += 1
-        self.entries.append(((-ahead, by_priority(job), arrival), job))
+        self.entries.append(((-ahead, ORDER.rank(job), arrival), job))
         self.entries.sort(key=lambda entry: entry[0])
 
     def remove(self, job_id):
@@ -37,12 +37,11 @@ class PlainQueue:
     def jobs(self):
         return [job for _, job in self.entries]
 
-    def next_fitting(self, key, idle, window, spare):
+    def fitting(self, key, hole):
         for place, job in self.entries:
-            small = job.nodes <= idle and (job.nodes <= spare or job.walltime <= window)
-            if place > key and small:
-                return job
-        return None
+            fits = job.nodes <= hole.idle and (job.nodes <= hole.spare or job.walltime <= hole.window)
+            if place > key and fits:
+                yield job
 
 
 def some_job(rng, number):
@@ -52,6 +51,16 @@ def some_job(rng, number):
         walltime=rng.choice((60.0, 600.0, 3600.0, inf)),
         priority=float(rng.randint(0, 3)),
     )
+
+
+def let_in(jobs, hole, shrinks):
+    """Those that fit, each of which takes so much of the hole."""
+    found = []
+    for job in jobs:
+        found.append(job)
+        hole.idle -= min(hole.idle, shrinks)
+        hole.spare -= shrinks
+    return found
 
 
 def check_same(queue, plain, rng):
@@ -68,14 +77,17 @@ def check_same(queue, plain, rng):
     for _ in range(5):
         key = queue.key(rng.choice(jobs).id)
         search = rng.randint(0, 70), rng.choice((0.0, 60.0, 1000.0, inf)), rng.randint(0, 5)
-        assert queue.next_fitting(key, *search) is plain.next_fitting(key, *search)
+        shrinks = rng.randint(0, 3)
+        mine, its = Hole(*search), Hole(*search)
+        found = let_in(queue.fitting(key, mine), mine, shrinks)
+        assert found == let_in(plain.fitting(key, its), its, shrinks)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(), st.integers(1, 1500), st.floats(0.05, 0.95))
 def test_against_a_plain_list(seed, operations, adding):
     rng = random.Random(seed)
-    queue, plain = Waiting(by_priority), PlainQueue()
+    queue, plain = Waiting(ORDER), PlainQueue()
     taken = []
     for number in range(operations):
         if not plain.entries or rng.random() < adding:
@@ -101,11 +113,11 @@ def test_against_a_plain_list(seed, operations, adding):
 
 def test_thousands_of_jobs():
     rng = random.Random(7)
-    queue, plain = Waiting(by_priority), PlainQueue()
+    queue, plain = Waiting(ORDER), PlainQueue()
     jobs = [some_job(rng, number) for number in range(3000)]
     for job in jobs:
         queue.add(job)
-    plain.entries = sorted((((0, by_priority(j), n), j) for n, j in enumerate(jobs)), key=lambda e: e[0])
+    plain.entries = sorted((((0, ORDER.rank(j), n), j) for n, j in enumerate(jobs)), key=lambda e: e[0])
     check_same(queue, plain, rng)
     for job in rng.sample(jobs, 2500):
         queue.remove(job.id)
@@ -115,7 +127,7 @@ def test_thousands_of_jobs():
 
 def test_copies_do_not_see_each_other():
     rng = random.Random(3)
-    queue = Waiting(by_priority)
+    queue = Waiting(ORDER)
     for number in range(300):
         queue.add(some_job(rng, number))
     before = list(queue)
@@ -173,13 +185,13 @@ def test_a_place_given_back_is_not_given_twice():
 
 
 def test_another_rank_keeps_places():
-    queue, rng = Waiting(by_priority), random.Random(1)
+    queue, rng = Waiting(ORDER), random.Random(1)
     for number in range(300):
         queue.add(some_job(rng, number))
     for number in range(0, 300, 3):
         queue.remove(str(number))
     before = {job.id: queue.arrival_of(job.id) for job in queue}
-    queue.rerank(lambda job: 0)
+    queue.rerank(Fcfs())
     assert [int(job.id) for job in queue] == [n for n in range(300) if n % 3]
     assert all(queue.arrival_of(job) == arrival for job, arrival in before.items())
     queue.add(Job(id="late", nodes=1))

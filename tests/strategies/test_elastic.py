@@ -36,7 +36,7 @@ def test_all_start_small_when_many_wait():
 
 def test_shortest_has_all_if_it_scales_perfectly():
     indices = machine(4, now=0.0)
-    indices.reorder(ElasticQueue().rank)
+    indices.waiting.rerank(ElasticQueue())
     indices.waiting.add(malleable("long", 4, 100.0, LINEAR, max_nodes=4))
     indices.waiting.add(malleable("short", 4, 10.0, LINEAR, max_nodes=4))
     assert decided(indices, ElasticQueue())[0] == ["short"]
@@ -46,7 +46,7 @@ def test_shortest_has_all_if_it_scales_perfectly():
 def test_but_not_if_starting_takes_longer_than_working():
     """40 node-seconds of work are not worth four nodes when each job holds its nodes for a minute more."""
     indices = machine(4, now=0.0)
-    indices.reorder(ElasticQueue().rank)
+    indices.waiting.rerank(ElasticQueue())
     indices.waiting.add(malleable("long", 4, 100.0, LINEAR, max_nodes=4))
     indices.waiting.add(malleable("short", 4, 10.0, LINEAR, max_nodes=4))
     assert decided(indices, ElasticQueue(overhead=60.0))[0] == ["short", "long"]

@@ -63,8 +63,8 @@ def job(draw, name):
 
 
 @st.composite
-def machines(draw, rank):
-    indices = Indices((Node(str(i)) for i in range(draw(st.integers(1, 24)))), rank)
+def machines(draw, order):
+    indices = Indices((Node(str(i)) for i in range(draw(st.integers(1, 24)))), order)
     for number in range(draw(st.integers(0, 10))):
         one = draw(job(f"j{number}"))
         indices.waiting.add(one, ahead=draw(st.sampled_from([0, 0, 0, 1, 2])))
@@ -181,7 +181,7 @@ def again(indices, policy, plan, memory, corridor):
 @settings(max_examples=60, deadline=None)
 def test_every_policy(name, data):
     policy = Policy.load(name)
-    indices = data.draw(machines(policy.queue.rank))
+    indices = data.draw(machines(policy.queue))
     check(indices, policy, data.draw(powers(indices)) if policy.power is not None else None)
 
 
@@ -191,7 +191,7 @@ def test_every_policy(name, data):
 @settings(max_examples=8, deadline=None)
 def test_every_pair(queue, name, data):
     policy = Policy("pair", strategies("queue")[queue](), strategies("malleability")[name]())
-    check(data.draw(machines(policy.queue.rank)), policy)
+    check(data.draw(machines(policy.queue)), policy)
 
 
 @pytest.mark.parametrize(("name", "parameters"), VARIANTS)
@@ -205,7 +205,7 @@ def test_every_variant(name, parameters, data):
         policy = Policy("variant", queue, strategies("malleability")[others](), power=power)
     else:
         policy = Policy("variant", queue, strategies("malleability")[name](**parameters))
-    indices = data.draw(machines(policy.queue.rank))
+    indices = data.draw(machines(policy.queue))
     check(indices, policy, data.draw(powers(indices)) if policy.power is not None else None)
 
 

@@ -63,7 +63,7 @@ def test_unless_the_head_is_reserved_for():
 
 def test_priority_comes_first():
     indices = machine(4, now=0.0)
-    indices.reorder(MalleableEasyQueue().rank)
+    indices.waiting.rerank(MalleableEasyQueue())
     indices.waiting.add(Job(id="low", nodes=4, walltime=10))
     indices.waiting.add(Job(id="high", nodes=4, walltime=10, priority=5))
     assert decided(indices, MalleableEasyQueue())[0] == ["high"]

@@ -16,14 +16,14 @@ from dask_hpc.strategies.queue.order import Area, Ljf, Priority, Sjf
 )
 def test_order(strategy, expected):
     indices = machine(4, now=0.0)
-    indices.reorder(strategy.rank)
+    indices.waiting.rerank(strategy)
     wait(indices, ("a", 2, 20), ("b", 1, 10), ("c", 4, 30))
     assert decided(indices, strategy)[0] == expected
 
 
 def test_higher_priority_first():
     indices = machine(1, now=0.0)
-    indices.reorder(Priority().rank)
+    indices.waiting.rerank(Priority())
     for name, priority in (("a", 0), ("b", 2), ("c", 2)):
         indices.waiting.add(Job(id=name, nodes=1, priority=priority))
     assert decided(indices, Priority())[0] == ["b"]

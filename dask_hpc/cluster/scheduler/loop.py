@@ -202,7 +202,7 @@ class ControlLoop:
         if in_force.policy != context.policy:
             context.policy = in_force.policy
             self.memory = None
-            self.indices.reorder(context.policy.queue.rank)
+            self.indices.waiting.rerank(context.policy.queue)
         context.each("policy_changes", lambda service: service.policy_changes())
         context.tell("policy", reason)
         context.wake()
@@ -251,7 +251,7 @@ class ControlLoop:
             plans = context.policy.preview(snapshot, self.memory)
         else:
             indices = snapshot.thaw()
-            indices.reorder(policy.queue.rank)
+            indices.waiting.rerank(policy.queue)
             for service in context.services:
                 service.prepare(indices, policy)
             plans = policy.preview(context.snapshot(policy, indices), None)

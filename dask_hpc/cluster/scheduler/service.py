@@ -73,7 +73,7 @@ class Context:
     def renew(self) -> None:
         """Nothing is known but the workers that are connected."""
         self.nodes = Nodes.of(self.settings["node"], compat.worker_identities(self.scheduler))
-        self.indices = Indices((Node(name) for name in self.nodes), self.policy.queue.rank, self.clock())
+        self.indices = Indices((Node(name) for name in self.nodes), self.policy.queue, self.clock())
         self.jobs = {}
         self.owner = {}
         self._parts = []

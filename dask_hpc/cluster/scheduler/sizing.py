@@ -82,7 +82,7 @@ class Sizing:
 
     def _with(self, parameters: Mapping[str, Any]) -> Any:
         """The strategy of the policy in force, with the parameters that ``adapt`` was given."""
-        strategy = self._context.policy.size
+        strategy: Any = self._context.policy.size
         known = {one.name: one for one in declared(strategy.__class__)}
         values = {}
         for name, value in parameters.items():

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from dask_hpc.model.checkpoint import AgentNode, GiveBack, ItemAgents, MoreNodes
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.strategies.checkpoint.agent_count import by_sign, climb
+from dask_hpc.strategies.strategy import CheckpointStrategy
 
 Rank = Literal["memory", "bandwidth", "frequency", "power"]
 Deal = Literal["block", "round-robin", "fill"]
@@ -60,10 +61,9 @@ def shares(nodes: int, agents: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentRule:
+class AgentRule(CheckpointStrategy):
     """The rules of 000, 6 and 7."""
 
-    concern: ClassVar[str] = "checkpoint"
     name: ClassVar[str] = "agents"
 
     count: Annotated[

@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Interrupt
 from dask_hpc.model.snapshot import Running, Snapshot
-from dask_hpc.strategies.strategy import Outlook
+from dask_hpc.strategies.strategy import FailureStrategy, Outlook
 
 
 @dataclass(frozen=True, slots=True)
-class NodeStealing:
+class NodeStealing(FailureStrategy):
     """SFSJ, steal from small jobs; seed 002, section 3.1.4.
 
     When a job that failed cannot restart on idle nodes, the smallest running job gives its place: one
@@ -21,7 +21,6 @@ class NodeStealing:
     failed in the same instant are no victims.
     """
 
-    concern: ClassVar[str] = "failure"
     name: ClassVar[str] = "node-stealing"
 
     tie: Annotated[

@@ -14,7 +14,7 @@ from dask_hpc.model.snapshot import Running, Snapshot
 from dask_hpc.model.speedup import smallest_legal
 from dask_hpc.model.waiting import Key
 from dask_hpc.strategies.malleability.grow_shrink import malleable
-from dask_hpc.strategies.strategy import Outlook, Resizes, Starts
+from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, QueueStrategy, Resizes, Starts
 
 #: a job with more legal sizes than this is compared at evenly spaced ones
 _SIZES = 64
@@ -191,7 +191,7 @@ Denominator = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class IoAwareQueue:
+class IoAwareQueue(QueueStrategy):
     """Start the job, and size, of least weighted priority; seed 002, section 4.2.4, Algorithm 3.
 
     ``wp = (1 - alpha) * place in the queue + alpha * imbalance``, both normalised to 0..1 over all
@@ -206,7 +206,6 @@ class IoAwareQueue:
     proportion to the workload's intensity and is as given where that is one half.
     """
 
-    concern: ClassVar[str] = "queue"
     name: ClassVar[str] = "io-aware"
 
     alpha: Annotated[
@@ -221,10 +220,6 @@ class IoAwareQueue:
     ] = "preferred"
     denominator: Denominator = "theoretical"
     adaptive: Annotated[bool, Parameter("let alpha follow the workload's I/O intensity")] = False
-
-    def rank(self, job: Job) -> Any:
-        """Arrival order; the balance comes in at each decision."""
-        return 0
 
     def decide(self, snapshot: Snapshot, memory: Choices | None) -> tuple[Starts, Choices | None]:
         """Start the best candidate, again and again."""
@@ -275,7 +270,7 @@ class IoAwareQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class IoAware:
+class IoAware(MalleabilityStrategy):
     """Resize a job so that what runs comes closer to the workload; seed 002, equations 4.12 and 4.13.
 
     Balance only, no fairness: the size with the least imbalance, if that is less than now. Growth is limited
@@ -285,7 +280,6 @@ class IoAware:
     next scheduling point; jobs that could be resized at once are taken in order of start.
     """
 
-    concern: ClassVar[str] = "malleability"
     name: ClassVar[str] = "io-aware"
 
     shrink: Annotated[

@@ -9,6 +9,7 @@ from dask_hpc.model.io import IoView, Kind, LaneView, Mix
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import LaneLimit, Next
 from dask_hpc.strategies.io.io_aware import IoBalance
+from dask_hpc.strategies.strategy import IoStrategy
 
 _LEAST_READS = 6  # that are measured before anything is concluded
 _LEAST_TIME = 0.1  # seconds
@@ -168,7 +169,7 @@ class Tuned:
 
 
 @dataclass(frozen=True, slots=True)
-class IoLanes:
+class IoLanes(IoStrategy):
     """Tune by measured throughput (``knee.py``), and pair what reads with what computes.
 
     Throughput is reads in flight over seconds for one (Little's law), so it needs no clock but theirs.
@@ -181,7 +182,6 @@ class IoLanes:
     then goes to the node whose own I/O intensity is least.
     """
 
-    concern: ClassVar[str] = "io"
     name: ClassVar[str] = "io-lanes"
 
     limit: Annotated[

@@ -10,14 +10,14 @@ from dask_hpc.model.plan import Resize
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.speedup import largest_legal
 from dask_hpc.strategies.malleability.grow_shrink import left, malleable
-from dask_hpc.strategies.strategy import Outlook, Resizes
+from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, Resizes
 
 #: when decided, and how often in a row each job was to be smaller
 Counts = tuple[float, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class DaskAdaptive:
+class DaskAdaptive(MalleabilityStrategy):
     """What ``distributed.deploy.Adaptive`` would do if every job were a cluster of its own.
 
     Its target is ``ceil(work / target_duration)`` within the job's range; it grows at once and shrinks
@@ -27,7 +27,6 @@ class DaskAdaptive:
     meant for interactive work.
     """
 
-    concern: ClassVar[str] = "malleability"
     name: ClassVar[str] = "dask-adaptive"
 
     target_duration: Annotated[

@@ -16,9 +16,11 @@ from dask_hpc.model.plan import Resize, Start
 from dask_hpc.model.snapshot import Running, Snapshot
 from dask_hpc.model.speedup import PowerLaw, Speedup, next_legal_down, smallest_legal
 from dask_hpc.model.units import count_nodes
+from dask_hpc.model.waiting import Hole
 from dask_hpc.strategies.malleability.grow_shrink import leaving, left, malleable
-from dask_hpc.strategies.queue.moldable import shadow_of, smallest_size
-from dask_hpc.strategies.strategy import Outlook, Resizes, Starts
+from dask_hpc.strategies.queue.moldable import smallest_size
+from dask_hpc.strategies.queue.profile import shadow_time
+from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, QueueStrategy, Resizes, Starts
 
 #: of jobs that say nothing about their scaling and were not measured
 _ASSUMED = PowerLaw(0.9)
@@ -362,16 +364,12 @@ class _Elastic:
 
     def _serve_the_rest(self, snapshot: Snapshot, shares: Shares, last: Job) -> None:
         """Beyond ``depth`` nobody shrinks for a job, but one that just fits may start."""
-        growth, waiting = shares.growth, snapshot.waiting
-        asked = waiting.key(last.id)
-        while growth.idle:
-            job = waiting.next_fitting(asked, growth.idle, inf, 0)
-            if job is None:
-                return
-            asked = waiting.key(job.id)
+        hole = Hole(shares.growth.idle)
+        for job in snapshot.waiting.fitting(snapshot.waiting.key(last.id), hole):
             if job.id not in shares.starts and self._passes(shares, job, job.nodes):
                 shares.starts[job.id] = job.nodes
-                growth.idle -= job.nodes
+                hole.idle -= job.nodes
+        shares.growth.idle = hole.idle
 
     def _in_turn(self, snapshot: Snapshot, late: Job | None, held: Counter[str]) -> Iterable[Job]:
         if late is not None:
@@ -390,7 +388,7 @@ class _Elastic:
             return None
         least, available = smallest_size(late), shares.growth.idle + shares.room.total
         if least > available:
-            shadow, shares.spare = shadow_of(snapshot, (), least, available)
+            shadow, shares.spare = shadow_time(snapshot, (), least, available)
             shares.window = shadow - snapshot.now
         return late
 
@@ -405,12 +403,11 @@ class _Elastic:
 
 
 @dataclass(frozen=True, slots=True)
-class ElasticQueue(_Elastic):
+class ElasticQueue(_Elastic, QueueStrategy):
     """The starts of ``elastic``; ours. See the malleability strategy of that name, which belongs to it
     and should have the same parameters. Without malleable jobs it is backfilling in order of work, with
     a reservation only for a job that has waited too long."""
 
-    concern: ClassVar[str] = "queue"
     name: ClassVar[str] = "elastic"
 
     def rank(self, job: Job) -> Any:
@@ -432,13 +429,12 @@ class ElasticQueue(_Elastic):
 
 
 @dataclass(frozen=True, slots=True)
-class Elastic(_Elastic):
+class Elastic(_Elastic, MalleabilityStrategy):
     """The resizes of ``elastic``; ours. It answers what the digest of seed 000 (4.4) found nobody to have:
     malleability with backfilling, predicted benefit, resize cost, hysteresis, constraints, fairness. Made
     for the queue strategy ``elastic``; beside another it may shrink jobs for one that does not start.
     """
 
-    concern: ClassVar[str] = "malleability"
     name: ClassVar[str] = "elastic"
 
     def decide(

@@ -5,16 +5,15 @@ from typing import Any, ClassVar
 
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies.malleability.grow_shrink import grow_into, malleable
-from dask_hpc.strategies.strategy import Outlook, Resizes
+from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, Resizes
 
 
 @dataclass(frozen=True, slots=True)
-class FcfsMalleable:
+class FcfsMalleable(MalleabilityStrategy):
     """The baseline of seed 002, section 4.2.5.1, beside the queue strategy ``fcfs``: growth instead of
     backfilling. The source grows a job at its own scheduling point; where several are at theirs, the one
     that started first goes first."""
 
-    concern: ClassVar[str] = "malleability"
     name: ClassVar[str] = "fcfs-malleable"
 
     def decide(self, snapshot: Snapshot, outlook: Outlook, memory: Any) -> tuple[Resizes, Any]:

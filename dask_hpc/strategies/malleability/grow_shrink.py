@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.parameter import Parameter
@@ -11,7 +11,7 @@ from dask_hpc.model.plan import Resize
 from dask_hpc.model.snapshot import Running, Snapshot
 from dask_hpc.model.speedup import largest_legal, next_legal_down, smallest_legal
 from dask_hpc.model.units import count_nodes
-from dask_hpc.strategies.strategy import Outlook, Resizes
+from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, Resizes
 
 
 def malleable(snapshot: Snapshot) -> list[Running]:
@@ -109,7 +109,7 @@ def left(running: Running, now: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class GrowShrink:
+class GrowShrink(MalleabilityStrategy):
     """Job management of seed 001, section 5.3.1, and seed 000, section 4.2; subclasses say who and how far.
 
     With priority ``waiting`` (PWMA) running jobs shrink if that lets the first waiting job start, all or
@@ -117,8 +117,6 @@ class GrowShrink:
     starts in a later decision, once the nodes are free indeed. Nodes that are about to come free count
     as idle for the head, and while the head only waits for those nobody grows.
     """
-
-    concern: ClassVar[str] = "malleability"
 
     priority: Annotated[
         Literal["waiting", "running"],

@@ -11,11 +11,11 @@ from dask_hpc.model.snapshot import Running, Snapshot
 from dask_hpc.model.speedup import smallest_legal
 from dask_hpc.strategies.malleability.grow_shrink import gives, grown, leaving, left, malleable, takes
 from dask_hpc.strategies.queue.moldable import moldable_starts, smallest_size
-from dask_hpc.strategies.strategy import Outlook, Resizes, Starts
+from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, QueueStrategy, Resizes, Starts
 
 
 @dataclass(frozen=True, slots=True)
-class MalleableEasyQueue:
+class MalleableEasyQueue(QueueStrategy):
     """Seed 002, section 4.1, Algorithm 1, steps 1 and 3.
 
     Every waiting job, in order of priority, starts on as many of its preferred nodes as are free, but at
@@ -24,7 +24,6 @@ class MalleableEasyQueue:
     the first from starting for ever; ``reserve_head`` adds EASY's. Equal priorities: order of arrival.
     """
 
-    concern: ClassVar[str] = "queue"
     name: ClassVar[str] = "malleable-easy"
 
     reserve_head: Annotated[bool, Parameter("whether the first job that cannot start has a reservation")] = (
@@ -41,7 +40,7 @@ class MalleableEasyQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class MalleableEasy:
+class MalleableEasy(MalleabilityStrategy):
     """Seed 002, section 4.1, Algorithm 1, steps 2 and 4, and its feasibility routine.
 
     If no node is free, running jobs of lower priority than the first waiting one give ``sharing_factor``
@@ -55,7 +54,6 @@ class MalleableEasy:
     earlier submission is the higher priority; ``victims: all`` lets every running job give.
     """
 
-    concern: ClassVar[str] = "malleability"
     name: ClassVar[str] = "malleable-easy"
 
     sharing_factor: Annotated[

@@ -10,11 +10,11 @@ from dask_hpc.model.plan import Resize
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.speedup import largest_legal, smallest_legal
 from dask_hpc.strategies.malleability.grow_shrink import left, malleable
-from dask_hpc.strategies.strategy import Outlook, Resizes
+from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, Resizes
 
 
 @dataclass(frozen=True, slots=True)
-class ParslSimple:
+class ParslSimple(MalleabilityStrategy):
     """The five cases of Parsl's strategy, a block being one node with one slot.
 
     1. No tasks: back to the minimum, once idle for ``max_idletime``. 2. Fewer slots per task than
@@ -27,7 +27,6 @@ class ParslSimple:
     Waiting jobs are not looked at, as there. From the documentation and source of Parsl, as remembered.
     """
 
-    concern: ClassVar[str] = "malleability"
     name: ClassVar[str] = "parsl-simple"
 
     parallelism: Annotated[float, Parameter("slots wanted per outstanding task", low=0.0, high=1.0)] = 1.0

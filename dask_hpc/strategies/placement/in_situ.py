@@ -10,6 +10,7 @@ from dask_hpc.model.plan import Placement
 from dask_hpc.model.units import count_nodes, show_duration, show_large
 from dask_hpc.planning.in_situ.phases import placed
 from dask_hpc.planning.in_situ.plan import partition
+from dask_hpc.strategies.strategy import PlacementStrategy
 
 #: a part whose cost changed by less than this share of it is not what anything is put down to
 _NOTICEABLE = 0.1
@@ -122,7 +123,7 @@ class Followed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class InSitu:
+class InSitu(PlacementStrategy):
     """Seed 004, 2.1 to 2.7: nodes, cores and analyses are divided so that an iteration takes the least time.
 
     The seed divides them once, before the run, from figures that are given. Ours watches: the first
@@ -134,7 +135,6 @@ class InSitu:
     they are divided at once.
     """
 
-    concern: ClassVar[str] = "placement"
     name: ClassVar[str] = "in-situ"
 
     mode: Annotated[

@@ -21,13 +21,13 @@ from dask_hpc.strategies.power.balance import Balance, Coming, PowerBounds, Side
 from dask_hpc.strategies.power.levers import Levers, pulled_since
 from dask_hpc.strategies.power.memory import Memory, Seen, Told, learn
 from dask_hpc.strategies.power.repair import Anchor, Repair
-from dask_hpc.strategies.strategy import Powered, Resizes, Starts
+from dask_hpc.strategies.strategy import Powered, PowerStrategy, Resizes, Starts
 
 _WARY = 0.05  # share of a bound that is kept free besides, when readings cannot be trusted
 
 
 @dataclass(frozen=True, slots=True)
-class PowerCorridor:
+class PowerCorridor(PowerStrategy):
     """Keep the power of the machine in a corridor, by what its nodes, jobs and idle nodes draw.
 
     With ``redistribute``, ``sharing: equal`` and one ``mode`` this is the scheduler of seed 000, 5.1 and 5.2
@@ -53,7 +53,6 @@ class PowerCorridor:
     count as a working node does, and more margin is kept.
     """
 
-    concern: ClassVar[str] = "power"
     name: ClassVar[str] = "power-corridor"
 
     lower: Annotated[float, Parameter("power is not to fall below", unit="W", low=0.0, high=1e12)] = 0.0
@@ -118,6 +117,11 @@ class PowerCorridor:
         """As the policy says it."""
         return Corridor.constant(self.lower, self.upper) if self.schedule is None else self.schedule
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Unless it only reacts."""
+        return self.mode != "reactive"
+
     def decide(
         self, snapshot: Snapshot, starts: Starts, resizes: Resizes, memory: Memory | None
     ) -> tuple[Powered, Memory]:
@@ -162,7 +166,7 @@ class Decision:
         self.balance = balance = Balance.of(
             snapshot, view, bias=learned.bias, extra=learned.extra, cut=cut, is_wary=bool(view.doubt)
         )
-        looks_ahead = strategy.mode != "reactive" and not _is_vague(view, bounds)
+        looks_ahead = strategy.looks_ahead and not _is_vague(view, bounds)
         learned = learn(learned, snapshot, view, balance.now, dwell, looks_ahead)
         balance.bias, balance.extra = learned.bias, learned.extra
         self.has_changed = memory.bounds is not None and memory.bounds != bounds[:2]
@@ -172,7 +176,7 @@ class Decision:
         self.memory = memory._replace(
             learned=learned, pulled=pulled, cut=cut, gave=gave, bounds=(bounds.lower, bounds.upper)
         )
-        common_bounds = common(corridor, now, strategy.lead, edge) if strategy.mode != "reactive" else None
+        common_bounds = common(corridor, now, strategy.lead, edge) if strategy.looks_ahead else None
         #: the corridors that are to hold, the strictest first
         self.corridors = (bounds,) if common_bounds is None else (common_bounds, bounds)
         self.anchor = Anchor(snapshot, balance, corridor, now + strategy.lookahead, strategy.candidates)

@@ -1,16 +1,15 @@
 """Conservative backfilling: every waiting job has a reservation, and nobody may delay any of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from math import inf, nextafter
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from dask_hpc.model.job import Job
 from dask_hpc.model.plan import Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies.queue.profile import Profile
-from dask_hpc.strategies.strategy import Starts
+from dask_hpc.strategies.strategy import QueueStrategy, Starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Promises:
 
 
 @dataclass(frozen=True, slots=True)
-class ConservativeBackfill:
+class ConservativeBackfill(QueueStrategy):
     """Give each job the earliest start that delays nobody before it; keep every such promise.
 
     Seed 001, section 5.1.1, calls this backfilling with a reservation for every job. When a job ends
@@ -32,12 +31,7 @@ class ConservativeBackfill:
     queue are promises made anew from scratch.
     """
 
-    concern: ClassVar[str] = "queue"
     name: ClassVar[str] = "conservative-backfill"
-
-    def rank(self, job: Job) -> Any:
-        """Arrival order alone decides."""
-        return 0
 
     def decide(self, snapshot: Snapshot, memory: Promises | None) -> tuple[Starts, Promises]:
         """Bring the reservations up to date and start the jobs whose time has come."""
@@ -49,7 +43,8 @@ class ConservativeBackfill:
             times = dict(memory.times)
         else:
             promised = memory.times if memory else {}
-            if any(job_id not in promised for job_id in _ahead(snapshot)):
+            stopped = takewhile(lambda job: snapshot.waiting.ahead_of(job.id), snapshot.waiting)
+            if any(job.id not in promised for job in stopped):
                 promised = {}  # somebody was put ahead of jobs with promises: seed 002, section 3.1.3
             profile, times = _compressed(snapshot, promised)
         starts: list[Start] = []
@@ -67,14 +62,6 @@ class ConservativeBackfill:
         return starts, Promises(snapshot.revision + len(starts), times, profile)
 
 
-def _ahead(snapshot: Snapshot) -> Iterator[str]:
-    """The jobs that were stopped and stand ahead of the queue."""
-    for job in snapshot.waiting:
-        if not snapshot.waiting.ahead_of(job.id):
-            return
-        yield job.id
-
-
 def _compressed(snapshot: Snapshot, promised: Mapping[str, float]) -> tuple[Profile, dict[str, float]]:
     """Reservations for the jobs that had one, each as early as the others allow."""
     now = snapshot.now
@@ -84,16 +71,16 @@ def _compressed(snapshot: Snapshot, promised: Mapping[str, float]) -> tuple[Prof
         snapshot.idle,
         ((max(r.expected_end, soon), len(r.nodes)) for r in snapshot.by_expected_end()),
     )
-    known = [job for job in snapshot.waiting if promised.get(job.id, inf) < inf]
-    base = profile.copy()
-    for job in known:
-        time = max(promised[job.id], now)
-        if not profile.fits(time, job.nodes, job.walltime):
-            return base, {}  # the machine got worse: these promises cannot be kept
-        profile.take(time, job.nodes, job.walltime)
+    base, known = profile.copy(), []
+    for job in snapshot.waiting:
+        time = max(promised.get(job.id, inf), now)
+        if time < inf:
+            if not profile.fits(time, job.nodes, job.walltime):
+                return base, {}  # the machine got worse: these promises cannot be kept
+            profile.take(time, job.nodes, job.walltime)
+            known.append((job, time))
     times: dict[str, float] = {}
-    for job in known:
-        time = max(promised[job.id], now)
+    for job, time in known:
         profile.take(time, -job.nodes, job.walltime)
         times[job.id] = profile.earliest(job.nodes, job.walltime)
         profile.take(times[job.id], job.nodes, job.walltime)

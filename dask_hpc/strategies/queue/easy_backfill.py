@@ -1,19 +1,19 @@
 """EASY backfilling: only the first blocked job has a reservation; whoever does not delay it may overtake."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from heapq import merge
 from math import inf
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.units import count_nodes, show_duration
-from dask_hpc.model.waiting import Key, Waiting
+from dask_hpc.model.waiting import Hole, Key, Waiting
 from dask_hpc.strategies.queue.fcfs import from_the_front
-from dask_hpc.strategies.strategy import Starts
+from dask_hpc.strategies.queue.profile import shadow_time
+from dask_hpc.strategies.strategy import QueueStrategy, Starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +26,8 @@ class Reservation:
     asked: Key
 
 
-@dataclass(slots=True)
-class Hole:
-    """What those who overtake may use: the idle nodes, for as long as the head cannot start anyhow, and of
-    these the spare ones for ever."""
-
-    idle: int
-    window: float
-    spare: int
-
-
 @dataclass(frozen=True, slots=True)
-class EasyBackfill:
+class EasyBackfill(QueueStrategy):
     """Start in order of arrival; let later jobs fill holes that do not delay the head.
 
     Seed 001, section 5.1.1. The shadow time is when the head can start if running jobs use their whole
@@ -46,17 +36,12 @@ class EasyBackfill:
     overtake.
     """
 
-    concern: ClassVar[str] = "queue"
     name: ClassVar[str] = "easy-backfill"
 
     depth: Annotated[
         int,
         Parameter("how many jobs may overtake in one decision", unit="jobs", low=0, high=1_000_000),
     ] = 1_000_000
-
-    def rank(self, job: Job) -> Any:
-        """Arrival order alone decides."""
-        return 0
 
     def decide(self, snapshot: Snapshot, memory: Reservation | None) -> tuple[Starts, Reservation | None]:
         """Start from the front, reserve for the first that does not fit, then backfill."""
@@ -70,7 +55,9 @@ class EasyBackfill:
             starts, head, idle = from_the_front(snapshot)
             if head is None or not idle:
                 return starts, None
-            shadow, spare = shadow_time(snapshot, starts, head, idle)
+            started = zip(snapshot.waiting, starts, strict=False)
+            ends = [(snapshot.now + job.walltime, job.nodes) for job, _ in started]
+            shadow, spare = shadow_time(snapshot, ends, head.nodes, idle)
             asked = waiting.key(head.id)
         hole = Hole(idle, shadow - snapshot.now, spare)
         for overtaking, job in enumerate(self.candidates(waiting, asked, hole)):
@@ -91,37 +78,9 @@ class EasyBackfill:
         assert last is not None
         return starts, Reservation(snapshot.revision + len(starts), shadow, hole.spare, last)
 
-    def candidates(self, waiting: Waiting, asked: Key, hole: Hole) -> Iterator[Job]:
+    def candidates(self, waiting: Waiting, asked: Key, hole: Hole) -> Iterable[Job]:
         """Those behind ``asked`` who fit into the hole, which shrinks with everyone who is let in."""
-        while hole.idle:
-            job = waiting.next_fitting(asked, hole.idle, hole.window, hole.spare)
-            if job is None:
-                return
-            asked = waiting.key(job.id)
-            yield job
-
-
-def shadow_time(snapshot: Snapshot, starts: list[Start], head: Job, idle: int) -> tuple[float, int]:
-    """The shadow time of ``head`` and the nodes it will leave over then.
-
-    ``starts`` (the first jobs of the queue) are decided but not yet carried out; ``idle`` is what they
-    leave. A head that needs more nodes than there are has no shadow time: infinity.
-    """
-    now = snapshot.now
-    ends: Iterable[tuple[float, int]] = (
-        (running.expected_end, len(running.nodes)) for running in snapshot.by_expected_end()
-    )
-    if starts:
-        started = zip(snapshot.waiting, starts, strict=False)
-        ends = merge(ends, sorted((now + job.walltime, job.nodes) for job, _ in started))
-    missing = head.nodes - idle
-    shadow = now
-    for end, nodes in ends:
-        if missing <= 0 and end > shadow:
-            break
-        shadow = max(end, now)
-        missing -= nodes
-    return (inf, idle) if missing > 0 else (shadow, -missing)
+        return waiting.fitting(asked, hole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +94,8 @@ class EasySjbf(EasyBackfill):
 
     name: ClassVar[str] = "easy-sjbf"
 
-    def candidates(self, waiting: Waiting, asked: Key, hole: Hole) -> Iterator[Job]:
+    def candidates(self, waiting: Waiting, asked: Key, hole: Hole) -> Iterable[Job]:
         """Those behind ``asked`` who fit into the hole, the shortest first."""
-        found = []
-        while (job := waiting.next_fitting(asked, hole.idle, hole.window, hole.spare)) is not None:
-            found.append(job)
-            asked = waiting.key(job.id)
-        for job in sorted(found, key=lambda job: job.walltime):
+        for job in sorted(waiting.fitting(asked, hole), key=lambda job: job.walltime):
             if job.nodes <= hole.idle and (job.walltime <= hole.window or job.nodes <= hole.spare):
                 yield job

@@ -1,8 +1,6 @@
 """Moldable starts: a job that does not fit at its start size starts on what is idle, if it can."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from heapq import merge
 from math import inf
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -11,11 +9,12 @@ from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.speedup import largest_legal, smallest_legal
-from dask_hpc.strategies.strategy import Starts
+from dask_hpc.strategies.queue.profile import shadow_time
+from dask_hpc.strategies.strategy import QueueStrategy, Starts
 
 
 @dataclass(frozen=True, slots=True)
-class Moldable:
+class Moldable(QueueStrategy):
     """In order of arrival; whoever may run on several sizes starts on the largest idle one up to its own.
 
     Seed 000, section 1.2.1, lets the scheduler choose any valid start size, where its chapter 4 starts
@@ -24,14 +23,9 @@ class Moldable:
     job's reservation made for its smallest legal size.
     """
 
-    concern: ClassVar[str] = "queue"
     name: ClassVar[str] = "moldable"
 
     overtake: Annotated[bool, Parameter("whether jobs that do not delay the first may overtake it")] = False
-
-    def rank(self, job: Job) -> Any:
-        """Arrival order alone decides."""
-        return 0
 
     def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Starts, Any]:
         """Start from the front, on fewer nodes if need be; then let others overtake, if they may."""
@@ -57,7 +51,7 @@ def moldable_starts(snapshot: Snapshot, overtaking: Literal["never", "with care"
                 break
             head = job
             if overtaking == "with care":
-                shadow, spare = shadow_of(snapshot, ends, smallest_size(job), idle)
+                shadow, spare = shadow_time(snapshot, ends, smallest_size(job), idle)
                 window = shadow - snapshot.now
             continue
         if head is not None and size is not None and job.walltime_on(size) > window:
@@ -85,25 +79,6 @@ def smallest_size(job: Job) -> int:
     if job.kind == "rigid":
         return job.nodes
     return smallest_legal(job.constraint, job.min_nodes, job.nodes) or job.nodes
-
-
-def shadow_of(
-    snapshot: Snapshot, starting: Iterable[tuple[float, int]], nodes: int, idle: int
-) -> tuple[float, int]:
-    """When ``nodes`` nodes can be had at the earliest, and how many will then be over.
-
-    ``starting`` are the (end, nodes) of jobs decided but not yet started; ``idle`` is what they leave.
-    """
-    ends: Iterable[tuple[float, int]] = (
-        (running.expected_end, len(running.nodes)) for running in snapshot.by_expected_end()
-    )
-    missing, shadow = nodes - idle, snapshot.now
-    for end, freed in merge(ends, sorted(starting)):
-        if missing <= 0 and end > shadow:
-            break
-        shadow = max(end, snapshot.now)
-        missing -= freed
-    return (inf, idle) if missing > 0 else (shadow, -missing)
 
 
 def _reason(job: Job, size: int, head: Job | None) -> str:

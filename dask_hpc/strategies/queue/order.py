@@ -6,7 +6,7 @@ walltimes, durations are all the same (infinite).
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dask_hpc.model.job import Job
 from dask_hpc.strategies.queue.fcfs import Fcfs
@@ -18,7 +18,7 @@ class Sjf(Fcfs):
 
     name: ClassVar[str] = "sjf"
 
-    def rank(self, job: Job) -> Any:
+    def rank(self, job: Job) -> float:
         """Shorter walltimes first."""
         return job.walltime
 
@@ -29,7 +29,7 @@ class Ljf(Fcfs):
 
     name: ClassVar[str] = "ljf"
 
-    def rank(self, job: Job) -> Any:
+    def rank(self, job: Job) -> float:
         """Longer walltimes first."""
         return -job.walltime
 
@@ -40,7 +40,7 @@ class Area(Fcfs):
 
     name: ClassVar[str] = "area"
 
-    def rank(self, job: Job) -> Any:
+    def rank(self, job: Job) -> float:
         """Smaller areas first."""
         return job.nodes * job.walltime
 
@@ -51,6 +51,6 @@ class Priority(Fcfs):
 
     name: ClassVar[str] = "priority"
 
-    def rank(self, job: Job) -> Any:
+    def rank(self, job: Job) -> float:
         """Higher priorities first."""
         return -job.priority

@@ -1,8 +1,11 @@
 """The free nodes over time that reservations are made in."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from heapq import merge
 from math import inf
+
+from dask_hpc.model.snapshot import Snapshot
 
 
 class Profile:
@@ -72,3 +75,25 @@ class Profile:
             self.times.insert(at, time)
             self.free.insert(at, self.free[at - 1])
         return at
+
+
+def shadow_time(
+    snapshot: Snapshot, starting: Sequence[tuple[float, int]], nodes: int, idle: int
+) -> tuple[float, int]:
+    """When ``nodes`` nodes can be had at the earliest, and how many will then be over.
+
+    ``starting`` are the (end, nodes) of jobs decided but not yet started; ``idle`` is what they leave. More
+    nodes than there are can never be had: infinity.
+    """
+    ends: Iterable[tuple[float, int]] = (
+        (running.expected_end, len(running.nodes)) for running in snapshot.by_expected_end()
+    )
+    if starting:
+        ends = merge(ends, sorted(starting))
+    missing, shadow = nodes - idle, snapshot.now
+    for end, freed in ends:
+        if missing <= 0 and end > shadow:
+            break
+        shadow = max(end, snapshot.now)
+        missing -= freed
+    return (inf, idle) if missing > 0 else (shadow, -missing)

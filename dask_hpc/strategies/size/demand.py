@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 from dask_hpc.model.cluster_view import ClusterView, Parting, SizePlan, Unit
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.units import show_duration
+from dask_hpc.strategies.strategy import SizeStrategy
 
 _LATE = 5.0  # seconds beyond a few intervals, after which we were away rather than slow
 _WAITS = 5  # so many queue waits are remembered
@@ -137,7 +138,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(SizeStrategy):
     """The size that Dask's own rule would want, without what makes it lose work and money.
 
     The target is what finishes the work at hand in ``target_duration``, what holds the results, what their
@@ -154,7 +155,6 @@ class Demand:
        after ``retries`` replacements that died as well, none is asked for until one proves healthy.
     """
 
-    concern: ClassVar[str] = "size"
     name: ClassVar[str] = "demand"
 
     target_duration: Annotated[

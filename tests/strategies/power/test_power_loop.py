@@ -28,7 +28,7 @@ def test_without_bounds_every_decision_stays_as_it_is(name, data):
     plain = Policy.load(name)
     scope = data.draw(st.sampled_from(["running", "queue"]))
     ours = replace(plain, power=strategies("power")["power-corridor"](scope=scope))
-    indices = data.draw(machines(plain.queue.rank))
+    indices = data.draw(machines(plain.queue))
     data.draw(powers(indices))
     indices.power = replace(indices.power, held=0, released=0, threads=1.0, cap=None)
     assert ours.decide(Snapshot(indices), None)[0] == plain.decide(Snapshot(indices), None)[0]
@@ -49,7 +49,7 @@ def sane(indices):
 def test_power_is_never_brought_above_the_bound(data):
     """Neither by starts nor by growths, wherever the machine was before."""
     chosen = Policy.load("power-corridor")
-    indices = data.draw(machines(chosen.queue.rank))
+    indices = data.draw(machines(chosen.queue))
     corridor = data.draw(powers(indices))
     indices.power = sane(indices)
     _, upper = corridor.at(indices.now)
@@ -64,7 +64,7 @@ def test_power_is_never_brought_above_the_bound(data):
 def test_with_constant_inputs_decisions_come_to_an_end(name, data):
     """Within an instant, and over instants: then nothing more is done, whatever the corridor."""
     chosen = replace(Policy.load(name), queue=strategies("queue")["fcfs"](), malleability=None)
-    indices = data.draw(machines(chosen.queue.rank))
+    indices = data.draw(machines(chosen.queue))
     powers_now = data.draw(powers(indices))
     indices.power = sane(indices)
     corridor = Corridor.constant(*powers_now.at(indices.now))
