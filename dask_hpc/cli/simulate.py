@@ -20,9 +20,8 @@ from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.policy import Policy
 from dask_hpc.simulator import Platform, Result, Study, Workload, load_workload, study
 from dask_hpc.simulator import simulate as play
-from dask_hpc.simulator.in_situ import PIPELINE_HEADS, pipeline_row
 from dask_hpc.simulator.platform import platform_of
-from dask_hpc.simulator.report import report_page, worth_a_line
+from dask_hpc.simulator.report import PIPELINE_HEADS, pipeline_row, report_page, worth_a_line
 from dask_hpc.simulator.result import METRICS, shown_metric
 from dask_hpc.simulator.workload import malleable_overlay
 

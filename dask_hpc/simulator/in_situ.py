@@ -1,13 +1,9 @@
-"""What a simulated pipeline did: its iterations, its partitions and why, and what other placements take."""
+"""In situ pipelines as a workload declares them, and what the parts of an iteration take."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from html import escape
-from math import inf, nan
-from statistics import fmean, median
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import inf, prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,15 +16,11 @@ from dask_hpc.model.in_situ import (
     PartitionProblem,
     Phases,
     Simulation,
-    tell_partition,
 )
-from dask_hpc.model.units import show_duration
 from dask_hpc.planning.in_situ.back_pressure import BackPressure, Skipped, Slow
-from dask_hpc.planning.in_situ.phases import phase_times, with_split, work_of_each
+from dask_hpc.planning.in_situ.phases import phase_times, work_of_each
 from dask_hpc.planning.in_situ.plan import partition
 from dask_hpc.simulator.platform import Platform
-from dask_hpc.view import table
-from dask_hpc.view.in_situ import Iteration, phases_svg
 
 #: what a drift calls the simulation
 SIMULATION = "simulation"
@@ -95,18 +87,19 @@ class Pipeline:
         for drift in self.drifts:
             if drift.part not in known:
                 raise InputError("drift.part", f"found {shown(drift.part)}", ", ".join(known))
-        times = [self.simulation.time, *(one.time for one in self.analyses)]
-        for name, time in zip(known, times, strict=True):
-            if not time:
-                raise InputError(f"{name}.time", "found 0", "more than 0 s on a single core")
         try:
-            self.declared(1, Platform(1))
+            declared = self.declared(1, Platform(1))
         except InputError as error:  # of nodes, which are this one's own
             raise InputError(error.where.removeprefix("nodes."), error.found, error.allowed) from None
+        for name, time in zip(known, times_of(declared), strict=True):
+            if not time:
+                raise InputError(f"{name}.time", "found 0", "more than 0 s on a single core")
 
     def declared(self, nodes: int, platform: Platform) -> PartitionProblem:
         """What is to be divided, as it is declared."""
-        return PartitionProblem(self._nodes(nodes, platform), self.simulation, self.analyses)
+        bandwidth = min(self.bandwidth, platform.link)
+        count = EqualNodes(count=nodes, cores=self.cores, memory=self.memory, bandwidth=bandwidth)
+        return PartitionProblem(count, self.simulation, self.analyses)
 
     def quiet_runtime(self, nodes: int, platform: Platform) -> float:
         """Seconds on so many nodes if everything is as declared."""
@@ -114,26 +107,28 @@ class Pipeline:
 
     def real(self, iteration: int, nodes: int, platform: Platform) -> PartitionProblem:
         """The same as it is in one iteration. It does not depend on where anything runs."""
+        declared = self.declared(nodes, platform)
         draws = np.random.default_rng([self.seed, iteration]).standard_normal(len(self.analyses) + 1)
-        factors = np.exp(self.jitter * draws - self.jitter**2 / 2)
-        first, *others = factors.tolist()
-        time = self.simulation.time * first * self._drift(SIMULATION, iteration)
-        analyses = tuple(
-            replace(one, time=one.time * factor * self._drift(one.name, iteration))
-            for one, factor in zip(self.analyses, others, strict=True)
+        factors = np.exp(self.jitter * draws - self.jitter**2 / 2).tolist()
+        names = [SIMULATION, *(one.name for one in self.analyses)]
+        drifts = (
+            prod(drift.factor(iteration) for drift in self.drifts if drift.part == name) for name in names
         )
-        return PartitionProblem(self._nodes(nodes, platform), replace(self.simulation, time=time), analyses)
+        parts = zip(times_of(declared), factors, drifts, strict=True)
+        return with_times(declared, [time * factor * drift for time, factor, drift in parts])
 
-    def _drift(self, part: str, iteration: int) -> float:
-        factor = 1.0
-        for drift in self.drifts:
-            if drift.part == part:
-                factor *= drift.factor(iteration)
-        return factor
 
-    def _nodes(self, count: int, platform: Platform) -> EqualNodes:
-        bandwidth = min(self.bandwidth, platform.link)
-        return EqualNodes(count=count, cores=self.cores, memory=self.memory, bandwidth=bandwidth)
+def times_of(problem: PartitionProblem) -> list[float]:
+    """Seconds of the simulation and of each analysis on a single core."""
+    return [problem.simulation.time, *(one.time for one in problem.analyses)]
+
+
+def with_times(problem: PartitionProblem, times: Iterable[float]) -> PartitionProblem:
+    """The same if its parts take so long."""
+    first, *others = times
+    parts = zip(problem.analyses, others, strict=True)
+    analyses = tuple(replace(one, time=time) for one, time in parts)
+    return replace(problem, simulation=replace(problem.simulation, time=first), analyses=analyses)
 
 
 class PartTimes(NamedTuple):
@@ -221,270 +216,3 @@ class Pace:
             name: [one for one, end in runs.items() if one < iteration - 1 and end > now]
             for name, runs in self._ends.items()
         }
-
-
-class Began(NamedTuple):
-    """One iteration: when, on how many nodes, what each part took, and the partition in force."""
-
-    number: int
-    time: float
-    nodes: int
-    phases: Phases
-    partition: Partition
-    #: analyses that are not done for it
-    left_out: tuple[str, ...] = ()
-
-
-class Changed(NamedTuple):
-    """From this iteration on, another partition."""
-
-    iteration: int
-    time: float
-    partition: Partition
-    reason: str
-
-
-@dataclass
-class PipelineRun:
-    """One pipeline's run, as far as it got."""
-
-    name: str
-    pipeline: Pipeline
-    platform: Platform
-    iterations: list[Began] = field(default_factory=list)
-    changes: list[Changed] = field(default_factory=list)
-    end: float = nan
-
-    def began(
-        self,
-        number: int,
-        now: float,
-        nodes: int,
-        phases: Phases,
-        partition: Partition,
-        left_out: tuple[str, ...] = (),
-    ) -> None:
-        """An iteration begins, which takes so long. If the job was stopped and does it again, the last
-        time counts."""
-        while self.iterations and self.iterations[-1].number >= number:
-            self.iterations.pop()
-        self.iterations.append(Began(number, now, nodes, phases, partition, left_out))
-
-    def changed(self, iteration: int, now: float, partition: Partition, reason: str) -> None:
-        """Another partition is in force."""
-        self.changes.append(Changed(iteration, now, partition, reason))
-
-    def ended(self, now: float) -> None:
-        """Everything is done."""
-        self.end = now
-
-    @property
-    def seconds(self) -> list[float]:
-        """Of each iteration, from its beginning to that of the next; of the last, until all is done. What
-        a change of the partition or of nodes costs is in the iteration before."""
-        times = [one.time for one in self.iterations]
-        return [after - time for time, after in zip(times, [*times[1:], self.end], strict=True)]
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Each iteration as a row of a table."""
-        for one, seconds in zip(self.iterations, self.seconds, strict=True):
-            yield {
-                "pipeline": self.name,
-                "iteration": one.number,
-                "time": one.time,
-                "seconds": seconds,
-                "planned": one.partition.iteration,
-                **one.phases._asdict(),
-                "nodes": one.nodes,
-                "simulation_nodes": int(one.partition.nodes),
-                "helper_cores": int(one.partition.helper_cores),
-                "in_situ": ", ".join(one.partition.in_situ),
-                "in_transit": ", ".join(one.partition.in_transit),
-                "left_out": ", ".join(one.left_out),
-            }
-
-    @property
-    def total(self) -> float:
-        """Seconds from the first iteration to the end of the last."""
-        return self.end - self.iterations[0].time if self.iterations else nan
-
-    @property
-    def last_iteration(self) -> float:
-        """Seconds of an iteration since the partition changed last (a median; the last one of all, which
-        empties the pipeline, left out)."""
-        first = self.changes[-1].iteration if self.changes else 0
-        pairs = zip(self.iterations, self.seconds[:-1], strict=False)
-        return median([seconds for one, seconds in pairs if one.number >= first] or [nan])
-
-    @property
-    def layout(self) -> str:
-        """The partition in force at the end, in words."""
-        if not self.iterations:
-            return "-"
-        last = self.iterations[-1]
-        return layout(last.partition, last.nodes)
-
-    @property
-    def left_out(self) -> dict[str, int]:
-        """For how many iterations each analysis was not done, if for any."""
-        return dict(Counter(name for one in self.iterations for name in one.left_out))
-
-    def told(self) -> dict[str, Any]:
-        """As plain data; None for what is not known."""
-        figures = {
-            "iteration": self.last_iteration,
-            "total": self.total,
-            "all_in_situ": self.all_in_situ,
-            "all_in_transit": self.all_in_transit,
-            "divided_once": self.never_again,
-        }
-        changes = [
-            {
-                "iteration": one.iteration,
-                "time": one.time,
-                "reason": one.reason,
-                "partition": tell_partition(one.partition),
-            }
-            for one in self.changes
-        ]
-        known = {name: value if value == value else None for name, value in figures.items()}
-        return {"iterations": len(self.iterations), **known, "left_out": self.left_out, "changes": changes}
-
-    @cached_property
-    def all_in_situ(self) -> float:
-        """Seconds that the same iterations take with all analyses in situ: the best partition of that kind
-        for what everything took on average. nan if that needs more memory or cores than there are."""
-        names = [one.name for one in self.pipeline.analyses]
-        return self._if_always(lambda problem: with_split(problem, names))
-
-    @cached_property
-    def all_in_transit(self) -> float:
-        """The same with all analyses on staging nodes."""
-        return self._if_always(lambda problem: with_split(problem, ()))
-
-    @cached_property
-    def never_again(self) -> float:
-        """The same with the best partition for what was declared, which only follows the nodes."""
-        mode = self.iterations[0].partition.mode if self.iterations else "async"
-
-        def declared(problem: PartitionProblem) -> Partition:
-            known = self.pipeline.declared(problem.nodes.count, self.platform)
-            return partition(replace(known, mode=mode))
-
-        return self._if_always(declared)
-
-    def _if_always(self, divide: Callable[[PartitionProblem], Partition | None]) -> float:
-        """Seconds that these iterations take, on the same nodes, if only they divide them."""
-        if not self.iterations:
-            return nan
-        mean, mode = self._mean(), self.iterations[0].partition.mode
-        divided: dict[int, Partition | None] = {}
-        pace, now = Pace([one.name for one in self.pipeline.analyses]), 0.0
-        for one in self.iterations:
-            problem = replace(mean, nodes=replace(mean.nodes, count=one.nodes), mode=mode)
-            if one.nodes not in divided:
-                divided[one.nodes] = divide(problem)
-            chosen = divided[one.nodes]
-            if chosen is None or chosen.warning or chosen.iteration == inf:
-                return nan
-            real = replace(self.pipeline.real(one.number, one.nodes, self.platform), mode=chosen.mode)
-            found = costs(real, chosen)
-            now = pace.begins(one.number, now)
-            now = pace.stepped(one.number, now + found.simulation, found, chosen.mode)
-        return max(now, pace.end)
-
-    def _mean(self) -> PartitionProblem:
-        """What the parts took on average."""
-        seen = list(self._real())
-        declared = seen[0]
-        analyses = tuple(
-            replace(one, time=fmean(problem.analyses[at].time for problem in seen))
-            for at, one in enumerate(declared.analyses)
-        )
-        simulation = replace(declared.simulation, time=fmean(one.simulation.time for one in seen))
-        return replace(declared, simulation=simulation, analyses=analyses)
-
-    def _real(self) -> Iterator[PartitionProblem]:
-        return (self.pipeline.real(one.number, one.nodes, self.platform) for one in self.iterations)
-
-
-class PipelineRuns(dict[int, PipelineRun]):
-    """Of one run of a machine, by the rows of their jobs."""
-
-
-def layout(chosen: Partition, nodes: int) -> str:
-    """A partition in a few words."""
-    words = [f"{chosen.nodes:g} of {nodes} nodes simulate"]
-    if chosen.in_situ:
-        cores = f"{chosen.helper_cores:g} core{'' if chosen.helper_cores == 1 else 's'}"
-        helped = f" on {cores}" if chosen.mode == "async" else ""
-        words.append(f"{', '.join(chosen.in_situ)} in situ{helped}")
-    if chosen.in_transit:
-        words.append(f"{', '.join(chosen.in_transit)} in transit")
-    return "; ".join(words)
-
-
-#: columns of ``pipeline_row``
-PIPELINE_HEADS = (
-    "pipeline", "policy", "iterations", "partitions", "planned", "simulated", "total",
-    "all in situ", "all in transit", "divided once", "at the end",
-)  # fmt: skip
-_MEANING = (
-    "Planned and simulated: seconds of an iteration under the last partition, simulated as a median. The "
-    "total is compared to the same iterations with everything in situ, everything in transit (each divided "
-    "as well as it could have been, had all been known before), and divided once, from what was declared."
-)
-
-
-def pipeline_row(policy: str, run: PipelineRun) -> list[str]:
-    """One pipeline under one policy."""
-    last = run.changes[-1].partition if run.changes else None
-    return [
-        run.name,
-        policy,
-        f"{len(run.iterations):,}",
-        f"{len(run.changes):,}",
-        _time(last.iteration if last else float("nan")),
-        _time(run.last_iteration),
-        _time(run.total),
-        *(_time(one) for one in (run.all_in_situ, run.all_in_transit, run.never_again)),
-        run.layout,
-    ]
-
-
-def pipelines_html(runs: Sequence[PipelineRun]) -> str:
-    """Their table, and of each its iterations as a picture and its partitions with the reasons."""
-    if not runs:
-        return ""
-    parts = [
-        "<h3>In situ pipelines</h3>",
-        table(*_without_policy(runs)),
-        f"<p>{_MEANING}</p>",
-    ]
-    for run in runs:
-        reasons = [
-            (str(change.iteration), show_duration(change.time), change.reason) for change in run.changes
-        ]
-        parts += [
-            f"<h4>{escape(run.name)}</h4><p>At the end: {escape(run.layout)}.</p>",
-            phases_svg(_iterations(run), {change.iteration: change.reason for change in run.changes}),
-            table(("from iteration", "time", "why"), reasons),
-        ]
-    return "".join(parts)
-
-
-def _without_policy(runs: Sequence[PipelineRun]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows without the policy, and without what is said of each below."""
-    rows = [[*PIPELINE_HEADS], *(pipeline_row("", run) for run in runs)]
-    heads, *others = [[row[0], *row[2:-1]] for row in rows]
-    return heads, others
-
-
-def _iterations(run: PipelineRun) -> Iterable[Iteration]:
-    for one, seconds in zip(run.iterations, run.seconds, strict=True):
-        if seconds == seconds:  # else the simulation ended before it did
-            yield Iteration(one.number, seconds, one.phases, one.partition.phases, one.partition.iteration)
-
-
-def _time(seconds: float) -> str:
-    return "-" if seconds != seconds else show_duration(seconds)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.story import Kind, Story, Word
 from dask_hpc.model.units import count_nodes, show_duration, show_large
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.in_situ import PipelineRun, PipelineRuns
 from dask_hpc.simulator.job_commits import CommitsOfJobs
+from dask_hpc.simulator.pipelines import PipelineRun, PipelineRuns
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.power_trace import PowerRecord, PowerTrace, power_trace
 from dask_hpc.simulator.record import STATES, Record
@@ -60,7 +60,6 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "time_outside": ("s", "outside the power corridor, however briefly each time"),
     "energy_outside": ("J", "above the corridor's upper or missing to its lower bound"),
 }
-_COUNTED = ("completed", "killed", "cancelled", "rejected")
 
 
 def metrics(record: Record, platform: Platform, since: float | None = None) -> dict[str, float]:
@@ -70,65 +69,68 @@ def metrics(record: Record, platform: Platform, since: float | None = None) -> d
     before is not its policy's doing.
     """
     states = np.frombuffer(record.state, np.uint8)
-    counts = {state: int((states == code).sum()) for code, state in enumerate(STATES)}
-    totals: dict[str, float] = {state: float(counts[state]) for state in _COUNTED}
-    totals["unfinished"] = float(counts["waiting"] + counts["running"])
+    count = {state: int((states == code).sum()) for code, state in enumerate(STATES)}
     details = record.details.values()
-    totals["resizes"] = float(sum(one.resizes for one in details))
-    totals["moved_bytes"] = sum(one.moved_bytes for one in details)
-    totals["restarts"] = float(sum(one.restarts for one in details))
-    totals["lost_node_hours"] = sum(one.lost for one in details) / 3600.0
     commits = (record.find(CommitsOfJobs) or {}).values()
-    totals["commits"] = float(sum(one.commits for one in commits))
-    totals["commit_time"] = sum(one.seconds for one in commits)
-    totals["commit_bytes"] = sum(one.nbytes for one in commits)
-    totals["mean_transfer"] = record.transfer
     pipelines = (record.find(PipelineRuns) or {}).values()
-    totals["placements"] = float(sum(len(run.changes) for run in pipelines))
-    totals["left_out"] = float(sum(sum(run.left_out.values()) for run in pipelines))
     lengths = [length for run in pipelines for length in run.seconds if length == length]
-    totals["iteration"] = sum(lengths) / len(lengths) if lengths else float("nan")
     begin = min(record.submit, default=0.0) if since is None else since
-    totals |= _outside(record, begin)
+    totals: dict[str, float] = {
+        **{state: count[state] for state in ("completed", "killed", "cancelled", "rejected")},
+        "unfinished": count["waiting"] + count["running"],
+        "resizes": sum(one.resizes for one in details),
+        "moved_bytes": sum(one.moved_bytes for one in details),
+        "restarts": sum(one.restarts for one in details),
+        "lost_node_hours": sum(one.lost for one in details) / 3600.0,
+        "commits": sum(one.commits for one in commits),
+        "commit_time": sum(one.seconds for one in commits),
+        "commit_bytes": sum(one.nbytes for one in commits),
+        "mean_transfer": record.transfer,
+        "placements": sum(len(run.changes) for run in pipelines),
+        "left_out": sum(sum(run.left_out.values()) for run in pipelines),
+        "iteration": sum(lengths) / len(lengths) if lengths else nan,
+        **_outside(record, begin),
+    }
     start, end, submit = (np.frombuffer(c) for c in (record.start, record.end, record.submit))
     size = np.frombuffer(record.nodes, np.int32)
     used = node_seconds(record)
     done = ~np.isnan(end) & ~np.isnan(start)
     if not done.any():
-        return {name: totals.get(name, float("nan")) for name in METRICS}
+        return {name: float(totals.get(name, nan)) for name in METRICS}
     span = float(end[done].max() - submit.min())
     makespan = float(end[done].max()) - begin
-    power = float((used * _power_above_idle(record, platform)).sum())
+    above_idle = np.full(len(used), platform.active_power - platform.idle_power)
+    for row, watts in record.power.items():
+        above_idle[row] = watts - platform.idle_power
+    power = float((used * above_idle).sum())
     start, end, submit, size = start[done], end[done], submit[done], size[done]
     runtime, wait, response = end - start, start - submit, end - submit
     ran = runtime > 0
-    values = {
+    values = totals | {
         "makespan": makespan,
-        "utilisation": float(used.sum()) / (platform.nodes * span) if span else 0.0,
-        "mean_wait": float(wait.mean()),
-        "median_wait": float(np.median(wait)),
-        "max_wait": float(wait.max()),
-        "mean_response": float(response.mean()),
-        "max_response": float(response.max()),
-        "weighted_response": float((response * size).sum() / size.sum()),
-        "mean_stretch": float((response[ran] / runtime[ran]).mean()) if ran.any() else 1.0,
-        "mean_bounded_slowdown": float(
-            np.maximum(response / np.maximum(runtime, SLOWDOWN_THRESHOLD), 1.0).mean()
-        ),
-        "throughput": len(end) / span if span else float("inf"),
+        "utilisation": used.sum() / (platform.nodes * span) if span else 0.0,
+        "mean_wait": wait.mean(),
+        "median_wait": np.median(wait),
+        "max_wait": wait.max(),
+        "mean_response": response.mean(),
+        "max_response": response.max(),
+        "weighted_response": (response * size).sum() / size.sum(),
+        "mean_stretch": (response[ran] / runtime[ran]).mean() if ran.any() else 1.0,
+        "mean_bounded_slowdown": np.maximum(response / np.maximum(runtime, SLOWDOWN_THRESHOLD), 1.0).mean(),
+        "throughput": len(end) / span if span else inf,
         "energy": platform.idle_power * platform.nodes * makespan + power,
     }
     if (drawn := record.find(PowerRecord)) is not None:
         until = inf if since is None else begin + makespan
         values["energy"] = power_trace(drawn, begin, until).energy
-    return {name: (values | totals)[name] for name in METRICS}
+    return {name: float(values[name]) for name in METRICS}
 
 
 def _outside(record: Record, begin: float) -> dict[str, float]:
     """How well the corridor was kept; nan if there was none."""
     drawn = record.find(PowerRecord)
     if drawn is None or not drawn.bounds or not record.submit:
-        return {name: float("nan") for name in ("violations", "time_outside", "energy_outside")}
+        return dict.fromkeys(("violations", "time_outside", "energy_outside"), nan)
     trace = power_trace(drawn, begin)
     return {
         "violations": float(len(trace.violations)),
@@ -146,13 +148,6 @@ def node_seconds(record: Record) -> Any:
     return used
 
 
-def _power_above_idle(record: Record, platform: Platform) -> Any:
-    power = np.full(len(record.id), platform.active_power - platform.idle_power)
-    for row, watts in record.power.items():
-        power[row] = watts - platform.idle_power
-    return power
-
-
 _MOST_ROWS = 2_000
 
 
@@ -160,8 +155,14 @@ def course_of(result: "Result") -> dict[str, Any]:
     """Who held which node if the allotments were recorded, power if it was followed, jobs, the story."""
     jobs = result.jobs
     end = float(max(jobs["end"].max(), jobs["submit"].max())) if len(jobs) else 0.0
-    held = _held(result)
+    held = [] if result.record.allotments is None else result.held
     names = sorted({node for one in held for node in one.nodes}, key=_natural)
+    power = result.power if result.has_power else None
+    curve = () if power is None else zip(power.time, power.watts, power.lower, power.upper, strict=True)
+    samples = [
+        [float(time), float(watts), float(lower), float(upper) if isfinite(upper) else None, None, None]
+        for time, watts, lower, upper in curve
+    ]
     return past(
         held,
         names,
@@ -170,27 +171,15 @@ def course_of(result: "Result") -> dict[str, Any]:
         order=jobs["id"],
         jobs=[_job(row) for row in jobs.itertuples(index=False)],
         story=sorted(_story(result), key=lambda row: row[0])[-_MOST_ROWS:],
-        samples=_samples(result),
+        samples=samples,
         marks=list(_marks(result)),
-        outside=[] if not result.has_power else [list(one) for one in result.power.violations],
+        outside=[] if power is None else [list(one) for one in power.violations],
     )
-
-
-def _held(result: "Result") -> list[Any]:
-    return [] if result.record.allotments is None else result.held
 
 
 def _natural(name: str) -> tuple[int, str]:
     digits = "".join(filter(str.isdigit, name))
     return int(digits or 0), name
-
-
-def _samples(result: "Result") -> Any:
-    if not result.has_power:
-        return
-    trace = result.power
-    for time, watts, lower, upper in zip(trace.time, trace.watts, trace.lower, trace.upper, strict=True):
-        yield [float(time), float(watts), float(lower), float(upper) if isfinite(upper) else None, None, None]
 
 
 def _job(row: Any) -> dict[str, Any]:
@@ -324,15 +313,9 @@ class Result:
         for name in ("submit", "start", "end"):
             trace[name].attrs.update(units)
         if self.has_power:
+            curve = {"power": self.power.watts, "lower": self.power.lower, "upper": self.power.upper}
             trace = trace.assign_coords(power_time=("power_time", self.power.time, units)).assign(
-                {
-                    name: ("power_time", values, {"units": "W"})
-                    for name, values in (
-                        ("power", self.power.watts),
-                        ("lower", self.power.lower),
-                        ("upper", self.power.upper),
-                    )
-                }
+                {name: ("power_time", values, {"units": "W"}) for name, values in curve.items()}
             )
         return trace
 
