@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dask_hpc.checkpoint.faults import VARIABLE
-from dask_hpc.checkpoint.store.cells import Reader, Sampler, framed, opened, read_block, unframed, write_block
+from dask_hpc.checkpoint.store.cells import Reader, Sampler, Writer, framed, opened, unframed
 from dask_hpc.checkpoint.store.files import Files, Missing
 from dask_hpc.checkpoint.store.seal import Damaged, Key, Services
 from dask_hpc.checkpoint.store.value import decode, encode, pack, unpack
@@ -20,6 +20,14 @@ PLAIN = Services("never")
 def spec(array, cell=None, **more):
     found = {"file": "u.zarr/u/c/0", "where": "u[u/0]", "form": "cell", "dtype": array.dtype.str}
     return found | {"shape": list(array.shape), "cell": list(cell or array.shape)} | more
+
+
+def write_block(root, name, version, spec, value, services):
+    return Writer(root, name, version, services)(spec, value)
+
+
+def read_block(root, name, version, spec, block, key=None):
+    return Reader(root, name, version, key)({"spec": spec, "block": block})
 
 
 def test_a_cell_is_what_zarr_expects(tmp_path):

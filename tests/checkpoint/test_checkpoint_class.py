@@ -555,8 +555,8 @@ async def test_a_version_that_cannot_be_finished_leaves_nothing(c, s, *workers, 
 async def test_a_layout_holds_until_something_else_is_asked_for(c, s, *workers, monkeypatch):
     root, item = f"memory://{uuid4()}", describe(da.arange(64, chunks=4), "u")
     write(root, "run", [item], computed(item))
-    slow, read = [], cells.read_block
-    monkeypatch.setattr(cells, "read_block", lambda *args: (slow.append(sleep(0.1)), read(*args))[1])
+    slow, read = [], cells.opened
+    monkeypatch.setattr(cells, "opened", lambda *args: (slow.append(sleep(0.1)), read(*args))[1])
     found, _ = await dask_hpc.restore("run", root, layout="block", nodes=2, client=c)  # Dask has tasks stolen
     assert slow and len({one for there in (await c.who_has(found)).values() for one in there}) == 2
     found, _ = await dask_hpc.restore("run", root, layout="replicated", client=c)

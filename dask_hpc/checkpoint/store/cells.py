@@ -20,8 +20,8 @@ the type of what had to be pickled.
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import prod
 from secrets import token_hex
 from typing import Any
 
@@ -30,7 +30,7 @@ import numpy as np
 from dask_hpc.checkpoint.faults import reach
 from dask_hpc.checkpoint.store.files import Files, Missing
 from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, WrongKey, pays, seal, unseal
-from dask_hpc.checkpoint.store.value import Opaque, Unknown, decode, encode
+from dask_hpc.checkpoint.store.value import Opaque, Unknown, decode, encode, is_opaque
 
 #: forms of blocks
 CELL, OBJECTS, TEXT, TIMES, VALUE = "cell", "objects", "text", "times", "value"
@@ -41,59 +41,10 @@ EPOCH = "microseconds since 1970-01-01"
 Spec = Mapping[str, Any]
 
 
-def write_block(
-    files_root: str, name: str, version: int, spec: Spec, value: Any, services: Services
-) -> dict[str, Any]:
-    """Write a block of a version that is not there yet, or let it keep the file of an older version. Gives
-    the fields of a ``StoredBlock``."""
-    files = Files(files_root)
-    frames, told = framed(spec, value)
-    if services.key is None and spec["form"] != VALUE:
-        services = replace(services, compress=spec.get("compress", "never"))
-    content = services.name_of(frames)
-    file = spec["file"]
-    if told["form"] == VALUE or services.key is not None:
-        # Written again by somebody else, the same value may have other bytes: that is another file then.
-        file = f"{file}-{token_hex(4)}"
-    target = f"{folder_of(name, version)}/{file}"
-    old = spec.get("old")
-    if old is not None and _is_same(old, content, told, services):
-        try:
-            files.same(f"{folder_of(name, old['version'])}/{old['file']}", target)
-            return {"file": file, **{key: old[key] for key in ("nbytes", "content", "note")}}
-        except Missing:  # pruned meanwhile
-            pass
-    sealed = seal(frames, f"{name}/{content}", services)
-    files.write(target, sealed.frames)
-    nbytes = sum(memoryview(frame).nbytes for frame in frames)
-    return {"file": file, "nbytes": nbytes, "content": content, "note": sealed.note | told}
-
-
-def read_block(
-    files_root: str,
-    name: str,
-    version: int,
-    spec: Spec,
-    block: Mapping[str, Any],
-    key: Key | None = None,
-    may_unpickle: bool = False,
-) -> Any:
-    """The value of a block, straight from its file. Raises ``Missing``, ``Damaged``, ``WrongKey`` or
-    ``Opaque``."""
-    reach("load-begun")
-    where = f"{name} version {version}: {spec.get('where', 'a block')}"
-    try:
-        body = Files(files_root).load(f"{folder_of(name, version)}/{block['file']}")
-    except Missing:
-        raise Missing(2, f"{where} is missing") from None
-    reach("load-read")
-    return opened(body, f"{name}/{block['content']}", where, spec, block["note"], key, may_unpickle)
-
-
 def opened(
     body: Any, name: str, where: str, spec: Spec, note: Mapping[str, Any], key: Key | None, may_unpickle: bool
 ) -> Any:
-    """The value in the bytes of a block, wherever these come from."""
+    """The value in the bytes of a block."""
     try:
         return unframed(spec, note, unseal(body, name, dict(note), key), may_unpickle)
     except Damaged as error:
@@ -103,15 +54,7 @@ def opened(
         raise Opaque(f"{where} is a pickled {error}; unpickle=True allows it to run things") from None
     except WrongKey as error:
         raise WrongKey(f"{where}: {str(error).removeprefix(f'{name} ')}") from None
-    except (
-        Unknown,
-        LookupError,
-        ValueError,
-        TypeError,
-        ArithmeticError,
-        AttributeError,
-        MemoryError,
-    ) as error:
+    except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, MemoryError) as error:
         raise Damaged(f"{where} is not what was stored ({type(error).__name__}: {error})") from None
 
 
@@ -130,7 +73,25 @@ class Writer:
     services: Services
 
     def __call__(self, spec: Spec, value: Any) -> dict[str, Any]:
-        return write_block(self.root, self.name, self.version, spec, value, self.services)
+        """The fields of a ``StoredBlock``: it is written, or keeps the file of an older version."""
+        files, services, file = Files(self.root), self.services, spec["file"]
+        frames, told = framed(spec, value)
+        if services.key is None and spec["form"] != VALUE:
+            services = replace(services, compress=spec.get("compress", "never"))
+        content = services.name_of(frames)
+        if told["form"] == VALUE or services.key is not None:
+            # Written again by somebody else, the same value may have other bytes: that is another file then.
+            file = f"{file}-{token_hex(4)}"
+        target = f"{folder_of(self.name, self.version)}/{file}"
+        old = spec.get("old")
+        if old is not None and _is_same(old, content, told, services):
+            with suppress(Missing):  # pruned meanwhile
+                files.same(f"{folder_of(self.name, old['version'])}/{old['file']}", target)
+                return {"file": file, **{key: old[key] for key in ("nbytes", "content", "note")}}
+        sealed = seal(frames, f"{self.name}/{content}", services)
+        files.write(target, sealed.frames)
+        nbytes = sum(memoryview(frame).nbytes for frame in frames)
+        return {"file": file, "nbytes": nbytes, "content": content, "note": sealed.note | told}
 
 
 @dataclass(frozen=True)
@@ -167,9 +128,9 @@ class Reader:
     may_unpickle: bool = False
 
     def __call__(self, wanted: Mapping[str, Any]) -> Any:
+        """Raises ``Missing``, ``Damaged``, ``WrongKey`` or ``Opaque``."""
         if "pieces" not in wanted:
-            spec, block = wanted["spec"], wanted["block"]
-            return read_block(self.root, self.name, self.version, spec, block, self.key, self.may_unpickle)
+            return self._block(wanted["spec"], wanted["block"])
         found: Any = None
         for one, source, target in wanted["pieces"]:
             part = self(one)[_slices(source)]
@@ -177,6 +138,17 @@ class Reader:
                 found = np.empty(wanted["shape"], part.dtype)
             found[_slices(target)] = part
         return found
+
+    def _block(self, spec: Spec, block: Mapping[str, Any]) -> Any:
+        reach("load-begun")
+        where = f"{self.name} version {self.version}: {spec.get('where', 'a block')}"
+        try:
+            body = Files(self.root).load(f"{folder_of(self.name, self.version)}/{block['file']}")
+        except Missing:
+            raise Missing(2, f"{where} is missing") from None
+        reach("load-read")
+        name = f"{self.name}/{block['content']}"
+        return opened(body, name, where, spec, block["note"], self.key, self.may_unpickle)
 
     def check(self, wanted: Mapping[str, Any]) -> str:
         """What is wrong with a block, or nothing."""
@@ -205,9 +177,7 @@ def framed(spec: Spec, value: Any) -> tuple[list[Any], dict[str, Any]]:
         if found:
             return found
     encoded = encode(value)
-    told = {"form": VALUE}
-    if isinstance(encoded.head, dict) and encoded.head.get("is") == "opaque":
-        told["opaque"] = encoded.head["type"]
+    told = {"form": VALUE} | ({"opaque": encoded.head["type"]} if is_opaque(encoded.head) else {})
     return [json.dumps(encoded.head).encode(), *encoded.frames], told
 
 
@@ -252,9 +222,11 @@ def _plain(value: Any) -> Any:
 
 
 def _filled(array: Any, cell: Sequence[int]) -> Any:
+    """In C order, and filled up with zeros or empty text."""
     if array.shape == tuple(cell):
         return np.asarray(array, order="C")
-    found = np.zeros(tuple(cell), array.dtype)
+    is_text = array.dtype == object
+    found = np.full(tuple(cell), "", object) if is_text else np.zeros(tuple(cell), array.dtype)
     found[tuple(map(slice, array.shape))] = array
     return found
 
@@ -266,12 +238,10 @@ def _flat(array: Any) -> Any:
 def _text(array: Any, cell: Sequence[int]) -> tuple[list[Any], dict[str, Any]] | None:
     if not all(type(one) is str for one in array.flat):
         return None
-    filled = np.full(tuple(cell), "", object)
-    filled[tuple(map(slice, array.shape))] = array
     try:
         from numcodecs import VLenUTF8
 
-        return [VLenUTF8().encode(filled.reshape(-1))], {"form": TEXT}
+        return [VLenUTF8().encode(_filled(array, cell).reshape(-1))], {"form": TEXT}
     except (ImportError, UnicodeError):
         return None
 
@@ -292,21 +262,12 @@ def _times(array: Any, cell: Sequence[int]) -> tuple[list[Any], dict[str, Any]] 
         return None
     if any(one.has_year_zero != told["year zero"] or one.calendar != calendar for one in array.flat):
         return None
-    filled = np.zeros(prod(cell), "<i8").reshape(tuple(cell))
-    filled[tuple(map(slice, array.shape))] = whole.reshape(array.shape)
-    return [_flat(filled)], told
+    return [_flat(_filled(whole.reshape(array.shape), cell))], told
 
 
 def _dates(numbers: Any, note: Mapping[str, Any]) -> Any:
     import cftime
 
-    return np.asarray(
-        cftime.num2date(
-            numbers,
-            EPOCH,
-            note["calendar"],
-            only_use_cftime_datetimes=True,
-            has_year_zero=note["year zero"],
-        ),
-        object,
-    )
+    calendar, zero = note["calendar"], note["year zero"]
+    found = cftime.num2date(numbers, EPOCH, calendar, only_use_cftime_datetimes=True, has_year_zero=zero)
+    return np.asarray(found, object)

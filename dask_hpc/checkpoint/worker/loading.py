@@ -16,7 +16,7 @@ from distributed import Reschedule, get_worker
 from distributed.utils import sync
 
 from dask_hpc.checkpoint.faults import reach
-from dask_hpc.checkpoint.store.cells import read_block
+from dask_hpc.checkpoint.store.cells import Reader
 from dask_hpc.checkpoint.store.seal import Key
 from dask_hpc.checkpoint.worker.agent import NAME as AGENT
 from dask_hpc.checkpoint.worker.transfer import fetch
@@ -66,11 +66,10 @@ class MissingRecipe:
 
 def _stored(where: dict[str, Any]) -> Any:
     """A result from the store, checked; pickles are read if the user allowed that."""
-    secret = where["secret"]
-    key = Key(secret) if secret else None
-    place = where["root"], where["name"], where["version"], where["spec"], json.loads(where["block"])
+    key = Key(where["secret"]) if where["secret"] else None
+    reader = Reader(where["root"], where["name"], where["version"], key, where["unpickle"])
     try:
-        return read_block(*place, key, where["unpickle"])
+        return reader({"spec": where["spec"], "block": json.loads(where["block"])})
     except Exception as error:  # of the store, of a block that is damaged, or of what unpickles it
         raise _NoCopy(f"the store: {type(error).__name__}: {error}") from None
 
