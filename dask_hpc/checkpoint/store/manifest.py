@@ -8,7 +8,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, WrongKey, seal, unseal
@@ -30,7 +30,7 @@ class StoredBlock:
 
     def as_plain(self) -> dict[str, Any]:
         """As it travels."""
-        return {"file": self.file, "nbytes": self.nbytes, "content": self.content, "note": dict(self.note)}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +68,10 @@ class Manifest:
 
     def write(self, key: Key | None = None) -> bytes:
         """As a file."""
-        body = json.dumps(_as_data(self), separators=(",", ":"), allow_nan=False).encode()
-        sealed = seal([body], self._where, Services("never", key=key))
-        head = {"format": FORMAT, "note": sealed.note}
-        if key is not None:
-            head["body"] = b64encode(sealed.frames[0]).decode()
-        else:
-            head["body"] = body.decode()
-        return json.dumps(head, separators=(",", ":")).encode()
+        body = json.dumps(self, default=_fields, separators=(",", ":"), allow_nan=False).encode()
+        (frame,), note = seal([body], _where(self.name, self.version), Services("never", key=key))
+        text = body.decode() if key is None else b64encode(frame).decode()
+        return json.dumps({"format": FORMAT, "note": note, "body": text}, separators=(",", ":")).encode()
 
     @classmethod
     def read(cls, found: bytes, name: str, version: int, key: Key | None = None) -> "Manifest":
@@ -96,10 +92,6 @@ class Manifest:
         if (manifest.name, manifest.version) != (name, version):
             raise Damaged(f"{where} is that of {manifest.name} version {manifest.version}")
         return manifest
-
-    @property
-    def _where(self) -> str:
-        return _where(self.name, self.version)
 
 
 def check_name(name: object, what: str = "name") -> str:
@@ -127,27 +119,10 @@ def _where(name: str, version: int) -> str:
     return f"{name}/{version}/manifest"
 
 
-def _as_data(manifest: Manifest) -> dict[str, Any]:
-    return {
-        "name": manifest.name,
-        "version": manifest.version,
-        "time": manifest.time,
-        "step": manifest.step,
-        "nodes": list(manifest.nodes),
-        "token": manifest.token,
-        "items": {
-            label: {
-                "kind": item.kind,
-                "meta": item.meta,
-                "on_resize": item.on_resize,
-                "blocks": {
-                    place: [block.file, block.nbytes, block.content, block.note]
-                    for place, block in item.blocks.items()
-                },
-            }
-            for label, item in manifest.items.items()
-        },
-    }
+def _fields(one: Any) -> Any:
+    """Of what is no plain data; those of a block are so many that they go without names."""
+    found = {field.name: getattr(one, field.name) for field in fields(one)}
+    return list(found.values()) if isinstance(one, StoredBlock) else found
 
 
 def _read(found: Any) -> Manifest:

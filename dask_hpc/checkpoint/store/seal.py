@@ -16,8 +16,9 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate, count, pairwise
 from time import thread_time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,24 +70,15 @@ class Key:
                 raise WrongKey(f"{name}: {error.strerror or error}") from None
         else:
             raise WrongKey("a key is read from file:PATH or env:NAME")
-        for secret in (found, *_from_digits(found)):
+        secrets = [found]
+        with suppress(ValueError):
+            secrets.append(bytes.fromhex(found.decode().strip()))
+        with suppress(ValueError):
+            secrets.append(b64decode(found.strip(), validate=True))
+        for secret in secrets:
             if len(secret) == _KEY:
                 return cls(secret)
         raise WrongKey(f"{source} holds no key: 32 bytes, or 64 hexadecimal digits (openssl rand -hex 32)")
-
-    def name_of(self, frames: Iterable[Any]) -> str:
-        """A sum of contents that tells nothing to those without the key."""
-        made = hashlib.blake2b(key=self.secret, digest_size=16, person=b"dask-hpc content")
-        for frame in frames:
-            made.update(frame)
-        return f"keyed:{made.hexdigest()}"
-
-
-def _from_digits(found: bytes) -> Iterator[bytes]:
-    with suppress(ValueError):
-        yield bytes.fromhex(found.decode().strip())
-    with suppress(ValueError):
-        yield b64decode(found.strip(), validate=True)
 
 
 @dataclass(frozen=True)
@@ -101,26 +93,29 @@ class Services:
     key: Key | None = None
 
     def name_of(self, frames: Iterable[Any]) -> str:
-        """The same for the same contents, and for no others."""
-        return self.key.name_of(frames) if self.key else sum_of(frames)
+        """The same for the same contents, and for no others. Tells nothing to those without the key."""
+        if self.key is None:
+            return sum_of(frames)
+        made = hashlib.blake2b(key=self.key.secret, digest_size=16, person=b"dask-hpc content")
+        for frame in frames:
+            made.update(frame)
+        return f"keyed:{made.hexdigest()}"
 
 
-@dataclass(frozen=True)
-class Sealed:
+class Sealed(NamedTuple):
     """``frames`` are the bytes to be stored; ``note`` can be written as JSON, and is needed to open them."""
 
     frames: list[Any]
     note: dict[str, Any]
 
-    @property
-    def nbytes(self) -> int:
-        """As stored."""
-        return sum(memoryview(frame).nbytes for frame in self.frames)
 
-
-def sum_of(frames: Iterable[Any]) -> str:
+def sum_of(frames: Iterable[Any], kind: str = "") -> str:
     """Tells damage; nobody who wants to deceive is kept from it."""
-    return _sum("xxh3" if xxhash else "blake2b", frames)
+    kind = kind or ("xxh3" if xxhash else "blake2b")
+    made: Any = xxhash.xxh3_128() if kind == "xxh3" else hashlib.blake2b(digest_size=16)
+    for frame in frames:
+        made.update(frame)
+    return f"{kind}:{made.hexdigest()}"
 
 
 def has_sum(frames: Iterable[Any], told: str) -> bool:
@@ -128,14 +123,7 @@ def has_sum(frames: Iterable[Any], told: str) -> bool:
     kind = told.partition(":")[0]
     if kind == "xxh3" and xxhash is None:
         raise Damaged("its sum cannot be checked here: install xxhash")
-    return kind in ("xxh3", "blake2b") and _sum(kind, frames) == told
-
-
-def _sum(kind: str, frames: Iterable[Any]) -> str:
-    made: Any = xxhash.xxh3_128() if kind == "xxh3" else hashlib.blake2b(digest_size=16)
-    for frame in frames:
-        made.update(frame)
-    return f"{kind}:{made.hexdigest()}"
+    return kind in ("xxh3", "blake2b") and sum_of(frames, kind) == told
 
 
 def seal(frames: Sequence[Any], name: str, services: Services) -> Sealed:
@@ -162,10 +150,8 @@ def unseal(body: Any, name: str, note: dict[str, Any], key: Key | None = None) -
     try:
         if view.nbytes != sum(note["stored"]) or not has_sum([view], note["sum"]):
             raise Damaged(f"{name} is damaged")
-        found, at = [], 0
-        for size in note["stored"]:
-            found.append(view[at : at + size])
-            at += size
+        ends = accumulate(note["stored"], initial=0)
+        found: list[Any] = [view[begin:end] for begin, end in pairwise(ends)]
         if "cipher" in note:
             if key is None:
                 raise WrongKey(f"{name} is encrypted: a key is needed")
@@ -211,13 +197,13 @@ def _decompressed(frame: Any, size: int) -> Any:
 
 
 def _encrypted(frames: list[Any], key: Key, salt: bytes, name: str) -> list[Any]:
-    cipher = _cipher(key, salt)
-    found, count = [], 0
+    cipher, nonces, found = _cipher(key, salt), _nonces(), []
     for frame in frames:
-        view, parts = memoryview(frame).cast("B"), []
-        for begin in range(0, max(1, view.nbytes), _SEGMENT):
-            parts.append(cipher.encrypt(_nonce(count), view[begin : begin + _SEGMENT], name.encode()))
-            count += 1
+        view = memoryview(frame).cast("B")
+        parts = [
+            cipher.encrypt(next(nonces), view[begin : begin + _SEGMENT], name.encode())
+            for begin in range(0, max(1, view.nbytes), _SEGMENT)
+        ]
         found.append(b"".join(parts) if len(parts) > 1 else parts[0])
     return found
 
@@ -225,19 +211,17 @@ def _encrypted(frames: list[Any], key: Key, salt: bytes, name: str) -> list[Any]
 def _decrypted(frames: list[Any], key: Key, salt: bytes, name: str) -> list[Any]:
     from cryptography.exceptions import InvalidTag
 
-    cipher = _cipher(key, salt)
-    found, count = [], 0
+    cipher, nonces, size = _cipher(key, salt), _nonces(), _SEGMENT + _TAG
     try:
-        for frame in frames:
-            parts = []
-            for begin in range(0, frame.nbytes, _SEGMENT + _TAG):
-                part = frame[begin : begin + _SEGMENT + _TAG]
-                parts.append(cipher.decrypt(_nonce(count), part, name.encode()))
-                count += 1
-            found.append(b"".join(parts))
+        return [
+            b"".join(
+                cipher.decrypt(next(nonces), frame[begin : begin + size], name.encode())
+                for begin in range(0, frame.nbytes, size)
+            )
+            for frame in frames
+        ]
     except InvalidTag:
         raise WrongKey(f"{name} was encrypted with another key") from None
-    return found
 
 
 def _cipher(key: Key, salt: bytes) -> Any:
@@ -250,5 +234,5 @@ def _cipher(key: Key, salt: bytes) -> Any:
     return AESGCM(hashlib.blake2b(salt, key=key.secret, digest_size=_KEY, person=_DOMAIN).digest())
 
 
-def _nonce(count: int) -> bytes:
-    return count.to_bytes(12, "big")
+def _nonces() -> Iterator[bytes]:
+    return (number.to_bytes(12, "big") for number in count())

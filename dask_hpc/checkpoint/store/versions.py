@@ -109,8 +109,15 @@ class Versions:
         where = f"{self.name} version {version}"
         for label, item in manifest.items.items():
             for place, block in item.blocks.items():
-                if problem := self._problem(version, block):
-                    yield f"{where}: {label}{place and f'[{place}]'} {problem}"
+                at = f"{where}: {label}{place and f'[{place}]'}"
+                try:
+                    body = self.files.read(f"{self.folder(version)}/{block.file}")
+                    if not has_sum([body], str(block.note.get("sum", ""))):
+                        yield f"{at} is damaged"
+                except Missing:
+                    yield f"{at} is missing"
+                except Trouble as error:
+                    yield f"{at} cannot be read: {error.strerror}"
         for label, item in manifest.items.items() if self.key is None else ():
             try:
                 expected = metadata_files(label, item)
@@ -156,15 +163,6 @@ class Versions:
 
     def _folders(self) -> list[int]:
         return sorted(int(folder) for folder in self.files.names(self.name) if folder.isdecimal())
-
-    def _problem(self, version: int, block: StoredBlock) -> str:
-        try:
-            body = self.files.read(f"{self.folder(version)}/{block.file}")
-        except Missing:
-            return "is missing"
-        except Trouble as error:
-            return f"cannot be read: {error.strerror}"
-        return "" if has_sum([body], str(block.note.get("sum", ""))) else "is damaged"
 
     def _is_intact(self, version: int) -> bool:
         try:
