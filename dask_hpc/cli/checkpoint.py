@@ -1,8 +1,8 @@
 """``dask-hpc checkpoint``: what is in a store of checkpoints, whether it is intact, and what is old."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import wraps
 from typing import Any
 
 import click
@@ -15,9 +15,28 @@ from dask_hpc.cli.terminal import print_json, print_table
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.units import show_bytes
 
-_key = click.option("--key", help="What the store is encrypted with: file:PATH or env:NAME.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 _one = click.option("--version", "number", type=int, help="One version only.")
+
+
+def _on_store(command: Callable[..., None]) -> Callable[..., None]:
+    """What all commands take. What is wrong with a store or a key is the user's to mend."""
+
+    @click.argument("store")
+    @click.argument("name", required=False)
+    @click.option("--key", help="What the store is encrypted with: file:PATH or env:NAME.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+    @wraps(command)
+    def told(**given: Any) -> None:
+        try:
+            command(**given)
+        except Trouble as error:
+            raise InputError("STORE", str(error.strerror)) from None
+        except WrongKey as error:
+            raise InputError("--key", str(error)) from None
+        except Damaged as error:
+            raise InputError("STORE", str(error)) from None
+
+    return told
 
 
 @click.group()
@@ -32,10 +51,7 @@ def checkpoint() -> None:
 
 
 @checkpoint.command("list")
-@click.argument("store")
-@click.argument("name", required=False)
-@_key
-@_json
+@_on_store
 def list_(store: str, name: str | None, key: str | None, as_json: bool) -> None:
     """List the versions of all checkpoints in STORE, or of the one called NAME.
 
@@ -43,36 +59,24 @@ def list_(store: str, name: str | None, key: str | None, as_json: bool) -> None:
     Example:
       dask-hpc checkpoint list /scratch/checkpoints
     """
-    rows: list[dict[str, Any]] = []
-    with _plain_words():
-        for versions in _chosen(store, name, key):
-            for number in versions.numbers():
-                rows.append({"name": versions.name, "version": number} | _state(versions, number))
+    rows = [
+        {"name": versions.name, "version": number} | _state(versions, number)
+        for versions in _chosen(store, name, key)
+        for number in versions.numbers()
+    ]
     if as_json:
         print_json(rows)
         return
-    heads = ("name", "version", "step", "written", "items", "size", "state")
-    table = [
-        (
-            row["name"],
-            row["version"],
-            _or_dash(row.get("step")),
-            _when(row.get("time")),
-            ", ".join(row.get("items", ())) or "-",
-            show_bytes(row["bytes"]) if "bytes" in row else "-",
-            row["state"],
-        )
-        for row in rows
-    ]
-    print_table(heads, table)
+    heads = {
+        "name": "name", "version": "version", "step": "step", "time": "written", "items": "items",
+        "bytes": "size", "state": "state",
+    }  # fmt: skip
+    print_table(tuple(heads.values()), ([_said(head, row.get(head)) for head in heads] for row in rows))
 
 
 @checkpoint.command()
-@click.argument("store")
-@click.argument("name", required=False)
+@_on_store
 @_one
-@_key
-@_json
 def show(store: str, name: str | None, number: int | None, key: str | None, as_json: bool) -> None:
     """Show the items of the checkpoint NAME in STORE: of its latest intact version, or of another.
 
@@ -81,9 +85,10 @@ def show(store: str, name: str | None, number: int | None, key: str | None, as_j
       dask-hpc checkpoint show /scratch/checkpoints run-17
       dask-hpc checkpoint show /scratch/checkpoints run-17 --version 3 --json
     """
-    with _plain_words():
-        versions = _only(store, name, key)
-        manifest = versions.find("latest" if number is None else number)
+    chosen = list(_chosen(store, name, key))
+    if len(chosen) > 1:
+        raise InputError("NAME", "is missing", ", ".join(one.name for one in chosen))
+    manifest = chosen[0].find("latest" if number is None else number)
     items: list[dict[str, Any]] = [
         {
             "label": label,
@@ -100,32 +105,19 @@ def show(store: str, name: str | None, number: int | None, key: str | None, as_j
         print_json(_described(manifest) | {"items": items, "token": manifest.token})
         return
     click.echo(
-        f"{manifest.name} version {manifest.version}: step {_or_dash(manifest.step)}, "
-        f"{_when(manifest.time)}, {len(manifest.nodes)} workers"
+        f"{manifest.name} version {manifest.version}: step {_said('step', manifest.step)}, "
+        f"{_said('time', manifest.time)}, {len(manifest.nodes)} workers"
     )
-    print_table(
-        ("item", "kind", "what", "blocks", "size", "stored", "on resize"),
-        [
-            (
-                one["label"],
-                one["kind"],
-                one["what"],
-                one["blocks"],
-                show_bytes(one["bytes"]),
-                show_bytes(one["stored"]),
-                one["on_resize"],
-            )
-            for one in items
-        ],
-    )
+    heads = {
+        "label": "item", "kind": "kind", "what": "what", "blocks": "blocks", "bytes": "size",
+        "stored": "stored", "on_resize": "on resize",
+    }  # fmt: skip
+    print_table(tuple(heads.values()), ([_said(head, one[head]) for head in heads] for one in items))
 
 
 @checkpoint.command()
-@click.argument("store")
-@click.argument("name", required=False)
+@_on_store
 @_one
-@_key
-@_json
 def verify(store: str, name: str | None, number: int | None, key: str | None, as_json: bool) -> None:
     """Read every file of the checkpoints in STORE, or of the one called NAME, and check its sum. Exit code 1
     if something is damaged or missing.
@@ -135,12 +127,11 @@ def verify(store: str, name: str | None, number: int | None, key: str | None, as
       dask-hpc checkpoint verify /scratch/checkpoints run-17 --version 3
     """
     looked_at, found = [], []
-    with _plain_words():
-        for versions in _chosen(store, name, key):
-            for one in versions.numbers():
-                if number is None or one == number:
-                    looked_at.append({"name": versions.name, "version": one})
-                    found += [one_line(problem) for problem in versions.problems(one)]
+    for versions in _chosen(store, name, key):
+        for one in versions.numbers():
+            if number is None or one == number:
+                looked_at.append({"name": versions.name, "version": one})
+                found += [one_line(problem) for problem in versions.problems(one)]
     if not looked_at:
         raise InputError("version", f"found {number}", "a version that is there")
     if as_json:
@@ -155,11 +146,8 @@ def verify(store: str, name: str | None, number: int | None, key: str | None, as
 
 
 @checkpoint.command()
-@click.argument("store")
-@click.argument("name", required=False)
+@_on_store
 @click.option("--keep", type=click.IntRange(1), default=1, show_default=True, help="Versions that stay.")
-@_key
-@_json
 def prune(store: str, name: str | None, keep: int, key: str | None, as_json: bool) -> None:
     """Delete all but the last versions of the checkpoints in STORE, or of the one called NAME.
 
@@ -168,9 +156,8 @@ def prune(store: str, name: str | None, keep: int, key: str | None, as_json: boo
       dask-hpc checkpoint prune /scratch/checkpoints run-17 --keep 2
     """
     gone = []
-    with _plain_words():
-        for versions in _chosen(store, name, key):
-            gone += [{"name": versions.name, "version": one} for one in versions.prune(keep)]
+    for versions in _chosen(store, name, key):
+        gone += [{"name": versions.name, "version": one} for one in versions.prune(keep)]
     if as_json:
         print_json(gone)
         return
@@ -191,13 +178,6 @@ def _chosen(store: str, name: str | None, key: str | None) -> Iterator[Versions]
         raise InputError("STORE", f"there is no checkpoint in {files.root}")
     for one in names:
         yield Versions(files, one, secret)
-
-
-def _only(store: str, name: str | None, key: str | None) -> Versions:
-    found = list(_chosen(store, name, key))
-    if len(found) > 1:
-        raise InputError("NAME", "is missing", ", ".join(one.name for one in found))
-    return found[0]
 
 
 def _state(versions: Versions, number: int) -> dict[str, Any]:
@@ -235,27 +215,17 @@ def _what(kind: str, meta: Any) -> str:
     return f"{meta['partitions']} partitions" if "partitions" in meta else kind
 
 
-def _when(time: Any) -> str:
-    if time is None:
+def _said(head: str, found: Any) -> str:
+    """As a person reads it."""
+    if found is None:
         return "-"
+    if head in ("bytes", "stored"):
+        return show_bytes(found)
+    if head == "items":
+        return ", ".join(found) or "-"
+    if head != "time":
+        return str(found)
     try:
-        return datetime.fromtimestamp(time).strftime("%Y-%m-%d %H:%M:%S")
+        return datetime.fromtimestamp(found).strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, ValueError, OSError):
         return "at no time"
-
-
-def _or_dash(found: Any) -> str:
-    return "-" if found is None else str(found)
-
-
-@contextmanager
-def _plain_words() -> Iterator[None]:
-    """What is wrong with a store or a key is the user's to mend."""
-    try:
-        yield
-    except Trouble as error:
-        raise InputError("STORE", str(error.strerror)) from None
-    except WrongKey as error:
-        raise InputError("--key", str(error)) from None
-    except Damaged as error:
-        raise InputError("STORE", str(error)) from None

@@ -42,8 +42,6 @@ _DIGEST = 32  # bytes
 _ALIGNED = 64  # bytes
 _LONGEST_LINE = 100_000  # that says what is in a file
 _TOKEN = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
-#: tasks of Dask's shuffles do more than their results tell
-_SHUFFLES = ("shuffle", "p2p")
 
 
 class Unreadable(Exception):
@@ -57,9 +55,9 @@ def is_content_key(key: Hashable) -> bool:
 
 
 def may_be_stored(key: Hashable) -> bool:
-    """Whether the result is all there is to a task."""
+    """Whether the result is all there is to a task: those of Dask's shuffles do more than it tells."""
     name = str(key[0] if isinstance(key, tuple) and key else key)
-    return not any(word in name for word in _SHUFFLES)
+    return "shuffle" not in name and "p2p" not in name
 
 
 @dataclass(frozen=True)
@@ -115,9 +113,11 @@ class Store:
         at, told = len(line) + 1, json.loads(line)
         if told.get("format") not in (_FORMAT, _FIRST_FORMAT) or told.get("key") != repr(key):
             raise Unreadable(f"{name}: holds something else")
+        if told["format"] == _FIRST_FORMAT and told["kind"] == "array":  # as numpy writes it
+            return np.lib.format.read_array(BytesIO(body[at:]), allow_pickle=False)
         if told["format"] == _FIRST_FORMAT:
-            return _read_first(told["kind"], body[at:])
-        ends = [*accumulate(told["sizes"], initial=at)]
+            return pickle.loads(body[at:])
+        ends = accumulate(told["sizes"], initial=at)
         head, *frames = (body[begin:end] for begin, end in pairwise(ends))
         return decode(json.loads(bytes(head)), frames, may_unpickle=True)
 
@@ -144,13 +144,6 @@ class Store:
 def _padded(line: bytes) -> bytes:
     """What comes after it begins where an array may."""
     return line + b" " * (-(len(line) + 1) % _ALIGNED) + b"\n"
-
-
-def _read_first(kind: str, body: memoryview) -> Any:
-    """What is in a file of the first format: an array as numpy writes it, or a pickle."""
-    if kind == "array":
-        return np.lib.format.read_array(BytesIO(body), allow_pickle=False)
-    return pickle.loads(body)
 
 
 @dataclass(frozen=True)
