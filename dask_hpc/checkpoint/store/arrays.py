@@ -12,7 +12,7 @@ encodings are left out as values are stored as they are in memory, and what no Z
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import count, product
 from math import isnan
 from typing import Any
 from urllib.parse import quote
@@ -46,10 +46,7 @@ def folder_name(name: Any, taken: Iterable[str]) -> str:
     used = {*taken, *_TAKEN}
     if not found.startswith(".") and 0 < len(found) <= 150 and found not in used:
         return found
-    number = 0
-    while (made := f"variable-{number}") in used:
-        number += 1
-    return made
+    return next(made for number in count() if (made := f"variable-{number}") not in used)
 
 
 def described_array(data: Any, place: str, dims: Sequence[Any], *, is_regular: bool) -> dict[str, Any]:
@@ -140,17 +137,16 @@ def place_of(variable: Mapping[str, Any], index: Sequence[int]) -> str:
 def specs_of(label: str, variable: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """What each block of an array is to be (see ``cells``), by place."""
     chunks = stored_chunks(variable)
-    folder = f"{label}.parts" if variable["form"] == VALUE else f"{label}.zarr"
     for place, index in places_of(variable):
         spec: dict[str, Any] = {"where": f"{label}[{place}]", "form": variable["form"]}
-        spec["file"] = f"{folder}/{place}"
-        if variable["form"] != VALUE:
-            shape = [sizes[at] for sizes, at in zip(chunks, index or (), strict=True)] if chunks else None
+        if variable["form"] == VALUE:
+            spec["file"] = f"{label}.parts/{place}"
+        else:
             numbers = index if index is not None else (0,) * len(variable["cells"])
-            spec["file"] = "/".join([folder, variable["place"], "c", *map(str, numbers)])
-            spec["dtype"] = variable["dtype"]
-            spec["shape"] = variable["shape"] if shape is None else shape
-            spec["cell"] = variable["cells"]
+            spec["file"] = "/".join([f"{label}.zarr", variable["place"], "c", *map(str, numbers)])
+            spec |= {"dtype": variable["dtype"], "shape": variable["shape"], "cell": variable["cells"]}
+            if chunks:
+                spec["shape"] = [sizes[at] for sizes, at in zip(chunks, numbers, strict=True)]
         yield place, spec
 
 
@@ -181,8 +177,10 @@ def empty_chunk(variable: Mapping[str, Any], shape: Sequence[int]) -> np.ndarray
 
 def metadata_files(label: str, item: Item) -> dict[str, bytes]:
     """The files that make an item readable, by path in the folder of its version; none without arrays."""
+    if "variables" not in item.meta:
+        return {}
     arrays, names = {}, {}
-    for variable in item.meta.get("variables", ()):
+    for variable in item.meta["variables"]:
         found = _array(item, variable)
         if found is not None:
             arrays[variable["place"]] = found
@@ -192,18 +190,15 @@ def metadata_files(label: str, item: Item) -> dict[str, bytes]:
     attributes = _attributes(item.meta.get("attrs", []))
     if others:
         attributes["coordinates"] = " ".join(others)
-    group = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
-    whole = group | {
-        "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": arrays}
+    whole = {
+        "zarr_format": 3,
+        "node_type": "group",
+        "attributes": attributes,
+        "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": arrays},
     }
-    if "variables" not in item.meta:
-        return {}
-    files = {f"{label}.zarr/{name}/zarr.json": _as_json(found) for name, found in arrays.items()}
-    return files | {f"{label}.zarr/zarr.json": _as_json(whole)}
-
-
-def _as_json(found: Any) -> bytes:
-    return json.dumps(found, indent=1).encode()
+    found = {f"{label}.zarr/{name}/zarr.json": one for name, one in arrays.items()}
+    found[f"{label}.zarr/zarr.json"] = whole
+    return {path: json.dumps(one, indent=1).encode() for path, one in found.items()}
 
 
 def _array(item: Item, variable: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -271,21 +266,14 @@ def _in_bytes(order: str) -> dict[str, Any]:
 
 def _attributes(found: Any) -> dict[str, Any]:
     """Those that JSON can say and that do not change what is read."""
-    return dict(_sayable(found))
-
-
-def _sayable(found: Any) -> Iterator[tuple[str, Any]]:
+    said = {}
     for key, value in found:
         try:
-            name, plain = unpack(key), _plain(unpack(value))
+            name, plain = unpack(key), unpack(value)
+            plain = plain.tolist() if isinstance(plain, np.ndarray | np.generic) else plain
             json.dumps(plain, allow_nan=False)
         except (Opaque, TypeError, ValueError):
             continue
         if isinstance(name, str) and name not in _CHANGING:
-            yield name, plain
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    return value
+            said[name] = plain
+    return said

@@ -187,10 +187,8 @@ def rebuilt(
     found = xr.Dataset(data, coords=xr.Coordinates(coordinates, indexes={}))
     for index in meta["indexes"]:
         levels = unpack(index["levels"], may_unpickle=may_unpickle)
-        if "dim" in index:
-            found = found.set_xindex(levels, xr.indexes.PandasMultiIndex)
-        else:
-            found = found.set_xindex(levels[0])
+        is_multi = "dim" in index
+        found = found.set_xindex(*((levels, xr.indexes.PandasMultiIndex) if is_multi else levels[:1]))
     for name, encoding in encodings.items():
         found.variables[name].encoding = encoding
     found.attrs = unpack_mapping(meta["attrs"], may_unpickle=may_unpickle, is_needed=True)
@@ -283,7 +281,10 @@ def rebuild(
         if kind == RESULTS:
             return {key: blocks[place] for place, key in meta["keys"].items()}
         if kind in SINGLE:
-            return _single(kind, blocks[""])
+            from dask.delayed import Delayed, delayed
+
+            block = blocks[""]
+            return delayed(block) if kind == "delayed" and not isinstance(block, Delayed) else block
     except (Opaque, Unknown):
         raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError) as error:
@@ -296,17 +297,14 @@ def block_specs(label: str, kind: str, meta: Mapping[str, Any]) -> dict[str, dic
     if kind in ARRAYS:
         return {place: spec for variable in meta["variables"] for place, spec in specs_of(label, variable)}
     if kind in PARTS:
-        places = [str(number) for number in range(meta["partitions"])]
-        return {
-            place: {"where": f"{label}[{place}]", "form": VALUE, "file": f"{label}.parts/{place}"}
-            for place in places
-        }
-    if kind == RESULTS:
-        return {
-            place: {"where": key, "form": VALUE, "file": f"{label}.parts/{place}"}
-            for place, key in meta["keys"].items()
-        }
-    return {"": {"where": label, "form": VALUE, "file": f"{label}.value"}}
+        where = {str(number): f"{label}[{number}]" for number in range(meta["partitions"])}
+    elif kind == RESULTS:
+        where = meta["keys"]
+    else:
+        return {"": {"where": label, "form": VALUE, "file": f"{label}.value"}}
+    return {
+        place: {"where": one, "form": VALUE, "file": f"{label}.parts/{place}"} for place, one in where.items()
+    }
 
 
 def _kind(value: Any, label: str) -> str:
@@ -321,19 +319,14 @@ def _kind(value: Any, label: str) -> str:
         return "future"
     if not is_dask_collection(value):
         if any(isinstance(one, Future) or is_dask_collection(one) for one in _inside(value)):
-            raise InputError(
-                label, f"found a {type(value).__name__} of Dask's objects", "one of them per label"
-            )
+            found = f"found a {type(value).__name__} of Dask's objects"
+            raise InputError(label, found, "one of them per label")
         return "value"
-    module = type(value).__module__
-    name = type(value).__name__
+    module, name = type(value).__module__, type(value).__name__
     if module.startswith("dask.array"):
         return "array"
-    if (
-        "dask.dataframe" in sys.modules
-        and hasattr(value, "npartitions")
-        and name in ("DataFrame", "Series", "Index")
-    ):
+    is_frame = "dask.dataframe" in sys.modules and name in ("DataFrame", "Series", "Index")
+    if is_frame and hasattr(value, "npartitions"):
         return name.lower()
     if module.startswith("dask.bag") and hasattr(value, "npartitions"):
         return "bag"
@@ -352,11 +345,9 @@ def _inside(value: Any, deep: int = 3) -> Iterable[Any]:
 
 def _described_arrays(value: Any, label: str, kind: str, regular: bool) -> Described:
     if kind == "array":
-        place = folder_name(label, ())
         dims = [f"dim_{number}" for number in range(value.ndim)]
-        record = described_array(value, place, dims, is_regular=regular)
-        meta: dict[str, Any] = {"variables": [record]}
-        found = [value]
+        record = described_array(value, folder_name(label, ()), dims, is_regular=regular)
+        meta, found = {"variables": [record]}, [value]
     else:
         meta, found = described(value, kind, regular)
     sources: dict[str, Source] = {}
@@ -389,15 +380,12 @@ def _described_parts(value: Any, label: str, kind: str) -> Described:
 
 def _settled(described: Described) -> Described:
     """Without what has been persisted already."""
-    if all(map(_is_settled, described.collection)):
-        return described.after(described.collection)
-    return described
-
-
-def _is_settled(collection: Any) -> bool:
     from distributed import Future
 
-    return all(isinstance(one, Future) for one in _results(collection))
+    found = [one for collection in described.collection for one in _results(collection)]
+    if all(isinstance(one, Future) for one in found):
+        return described.after(described.collection)
+    return described
 
 
 def _results(collection: Any) -> list[Any]:
@@ -408,14 +396,12 @@ def _results(collection: Any) -> list[Any]:
         # Dataframes have other keys in their graphs than they say; partitions have the same numbers.
         graph = {key[1]: one for key, one in graph.items() if isinstance(key, tuple) and len(key) == 2}
         return [graph.get(number) for number in range(len(keys))]
-    return [_followed(graph, key) for key in keys]
-
-
-def _followed(graph: Mapping[Any, Any], key: Any) -> Any:
-    """What a key stands for, be it by another name."""
-    found = graph[key]
-    while getattr(found, "target", key) in graph and hasattr(found, "target"):
-        found = graph[found.target]
+    found = []
+    for key in keys:
+        one = graph[key]
+        while getattr(one, "target", None) in graph:  # be it by another name
+            one = graph[one.target]
+        found.append(one)
     return found
 
 
@@ -429,11 +415,3 @@ def keys_of(collection: Any) -> list[Any]:
     """Of the results of something that was persisted."""
     found = zip(_results(collection), _flat_keys(collection), strict=True)
     return [getattr(one, "key", key) for one, key in found]
-
-
-def _single(kind: str, block: Any) -> Any:
-    from dask.delayed import Delayed, delayed
-
-    if kind != "delayed" or isinstance(block, Delayed):
-        return block
-    return delayed(block)
