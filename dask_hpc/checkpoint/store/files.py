@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
@@ -72,9 +73,8 @@ class Files:
             try:
                 with self._new(new) as file:
                     reach(f"{point}-begun")
-                    size = 0
-                    for frame in frames:
-                        size += _write_all(file, frame)
+                    size = sum(file.write(memoryview(frame).cast("B")) for frame in frames)
+                    file.flush()
                     reach(f"{point}-written")
                     if self._lasting:
                         os.fsync(file.fileno())
@@ -92,10 +92,7 @@ class Files:
         """A whole file."""
         target = self.path(path)
         with _told(target):
-            if self.is_local:
-                with open(target, "rb") as file:
-                    return file.read()
-            found: bytes = self._fs.cat_file(target)
+            found: bytes = Path(target).read_bytes() if self.is_local else self._fs.cat_file(target)
             return found
 
     def load(self, path: str) -> Any:
@@ -104,12 +101,9 @@ class Files:
         with _told(target):
             if not self.is_local:
                 return np.frombuffer(bytearray(self._fs.cat_file(target)), np.uint8)
-            with open(target, "rb", buffering=0) as file:
-                found: Any = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
-                view, size = memoryview(found), 0
-                while size < len(found) and (more := file.readinto(view[size:])):
-                    size += more
-                return found[:size]
+            with open(target, "rb") as file:
+                found = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
+                return found[: file.readinto(found.data)]
 
     def claim(self, path: str, body: bytes) -> bool:
         """Make a small file that is not there yet; whether it was us who did. Of several that try at once,
@@ -153,9 +147,7 @@ class Files:
                 os.unlink(target)
             try:
                 os.link(source, target)
-            except FileNotFoundError:
-                raise
-            except OSError:  # no hard links here
+            except OSError:  # no hard links here, or no such file, which is told
                 self.write(new, [self.read(old)])
 
     def names(self, path: str = "") -> list[str]:
@@ -205,7 +197,7 @@ class Files:
 
     def _new(self, path: str) -> Any:
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, self._modes[1])
-        return open(opened, "wb", buffering=0)
+        return open(opened, "wb")
 
     def _make_folder(self, folder: str) -> None:
         if not os.path.isdir(folder):
@@ -240,14 +232,6 @@ def _told(where: str) -> Iterator[None]:
     except Exception as error:  # fsspec's stores raise whatever their libraries do
         words = " ".join(str(error).split())
         raise Trouble(5, f"{where}: {type(error).__name__}: {words}", where) from error
-
-
-def _write_all(file: Any, frame: Any) -> int:
-    view = memoryview(frame).cast("B")
-    written = 0
-    while written < view.nbytes:
-        written += file.write(view[written:])
-    return written
 
 
 def _sync_folder(folder: str) -> None:

@@ -5,17 +5,14 @@ Whoever has means to write blocks commits in four steps:
 1. ``begin(...)`` claims a version and gives a ``Commit``. Its ``specs`` say by (label, place) what each block
    is to be: plain data, to be sent to wherever the block is.
 2. ``commit.samples()`` names one block of each array of which it is not known yet whether to compress it.
-   Call ``Sampler(commit.services)(spec, value)`` where the block is, and tell ``commit.decide(...)``.
-   This step may be left out: such arrays are stored as they are.
+   ``commit.decide(...)`` hears what a ``Sampler`` says of it. Else such arrays are stored as they are.
 3. ``commit.writer`` writes a block: ``writer(spec, value)`` gives the fields of a ``StoredBlock``. A block
    may be written twice.
 4. ``finish(commit, blocks, ...)`` makes it a version and deletes old ones, or ``abandon(commit)`` gives up.
 
-``save`` does it all for plain values. All of these may raise ``Trouble``; nothing of a commit is seen before
-``finish`` has written its manifest.
-
-Two that write one name at the same time do not mix: each claims a folder of its own. A version that is
-finished makes unfinished older ones void; who wrote one of these gets ``Overtaken`` and may begin again.
+All of these may raise ``Trouble``; nothing of a commit is seen before its manifest is written. Two that write
+one name at the same time do not mix: each claims a folder of its own. A version that is finished makes
+unfinished older ones void; who wrote one of these gets ``Overtaken`` and may begin again.
 """
 
 import json
@@ -135,7 +132,12 @@ class Versions:
         """Delete all but the last ``keep`` versions, and what was never finished before the last one. Gives
         the numbers of versions that went. One with a damaged manifest does not count as one that is kept."""
         there = self.numbers()
-        intact = [number for number in there if self._is_intact(number)]
+        intact = []
+        for number in there:
+            with suppress(Missing, Damaged):
+                with suppress(WrongKey):  # not for us to say
+                    self.read(number)
+                intact.append(number)
         if not intact:
             return []
         kept = intact[-max(1, keep) :]
@@ -154,8 +156,7 @@ class Versions:
     def claim(self) -> tuple[int, bytes]:
         """The number of a version that is to be written, above all folders, finished or not; and what its
         claim says."""
-        body = token_hex(16).encode()
-        version = 0
+        version, body = 0, token_hex(16).encode()
         while True:
             version = max([version, *self._folders()]) + 1
             if self.files.claim(f"{self.folder(version)}/{_CLAIM}", body):
@@ -163,14 +164,6 @@ class Versions:
 
     def _folders(self) -> list[int]:
         return sorted(int(folder) for folder in self.files.names(self.name) if folder.isdecimal())
-
-    def _is_intact(self, version: int) -> bool:
-        try:
-            return bool(self.read(version))
-        except WrongKey:  # not for us to say
-            return True
-        except (Missing, Damaged):
-            return False
 
 
 def names_in(files: Files) -> list[str]:
@@ -314,23 +307,18 @@ def save(
     """Commit these plain values, by their labels, from here. Raises ``InputError`` or ``Trouble``."""
     described = [describe(one, label) for label, one in items.items()]
     rules = {label: rule_text(rule) for label, rule in on_resize.items()}
+    values: dict[Place, Any] = {}
     for item in described:
-        if not all(isinstance(source, Plain) for source in item.sources.values()):
-            raise InputError(
-                f"item {item.label}", f"found a {item.kind}", "plain values, if there is no client"
-            )
+        for place, source in item.sources.items():
+            if not isinstance(source, Plain):
+                allowed = "plain values, if there is no client"
+                raise InputError(f"item {item.label}", f"found a {item.kind}", allowed)
+            values[item.label, place] = source.value
     commit = begin(store, name, described, services)
     try:
-        values = {
-            (item.label, place): source.value
-            for item in described
-            for place, source in item.sources.items()
-            if isinstance(source, Plain)
-        }
-        sampler, writer = Sampler(services), commit.writer
-        samples = commit.samples()
-        commit.decide({array: sampler(commit.specs[one], values[one]) for array, one in samples.items()})
-        blocks = {place: writer(spec, values[place]) for place, spec in commit.specs.items()}
+        sampler, writer, specs = Sampler(services), commit.writer, commit.specs
+        commit.decide({array: sampler(specs[one], values[one]) for array, one in commit.samples().items()})
+        blocks = {place: writer(spec, values[place]) for place, spec in specs.items()}
         return finish(commit, blocks, step=step, token=token, rules=rules, keep=keep)
     except BaseException:
         abandon(commit)
@@ -364,11 +352,7 @@ def read_note(root: str, name: str) -> dict[str, Any] | None:
         told = json.loads(Files(root).read(f"{check_name(name)}/{_NOTE}"))
         if told["format"] != _NOTE_FORMAT or told["name"] != name:
             return None
-        return {
-            "step": int(told["step"]),
-            "time": float(told["time"]),
-            "nbytes": int(told["nbytes"]),
-            "where": [str(one) for one in told["where"]],
-        }
+        numbers = {"step": int(told["step"]), "time": float(told["time"]), "nbytes": int(told["nbytes"])}
+        return numbers | {"where": [str(one) for one in told["where"]]}
     except (Missing, ValueError, LookupError, TypeError):
         return None
