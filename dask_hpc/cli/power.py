@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from math import inf
 from pathlib import Path
+from socket import gethostname
 from time import monotonic, sleep
 from typing import Any
 
@@ -48,15 +49,15 @@ def watch_power(node: ThisNode, interval: float, seconds: float | None, as_json:
 @contextmanager
 def _lines(as_json: bool) -> "Iterator[Callable[[float, Busy, NodePower], None]]":
     def show(time: float, busy: Busy, found: NodePower) -> None:
-        reading, parts = found.reading, _parts(found)
+        parts = _parts(found)
         if as_json:
             plain = {
-                "time": time, "watts": reading.watts, "uncertainty": reading.uncertainty,
-                "source": reading.source, "use": busy.use, "parts": parts, "problem": found.problem,
+                "time": time, "watts": found.watts, "uncertainty": found.uncertainty,
+                "source": found.source, "use": busy.use, "parts": parts, "problem": found.problem,
             }  # fmt: skip
             click.echo(json.dumps(plain))
         else:
-            words = f"{time:8.1f} s  {reading.watts:8.1f} W  +- {reading.uncertainty:.1f} W  {reading.source}"
+            words = f"{time:8.1f} s  {found.watts:8.1f} W  +- {found.uncertainty:.1f} W  {found.source}"
             click.echo("  ".join([words, f"busy {100 * busy.use:.0f} %", *map(_words, parts.items())]))
         sys.stdout.flush()
 
@@ -83,17 +84,16 @@ class _Seen:
         self._parts: dict[str, deque[tuple[float, float]]] = {}
 
     def add(self, time: float, found: NodePower) -> None:
-        self._node.append((time, found.reading.watts))
+        self._node.append((time, found.watts))
         for name, watts in _parts(found).items():
             self._parts.setdefault(name, deque(maxlen=_SEEN)).append((time, watts))
 
     def picture(self, busy: Busy, found: NodePower, rows: int) -> Group:
         """The chart with its legend, not higher than the terminal."""
-        reading = found.reading
         styles = {name: _STYLES[number % len(_STYLES)] for number, name in enumerate(self._parts)}
         now = _parts(found)
         head = Text("── node ", style=_NODE_STYLE)
-        words = f"{reading.watts:.1f} W ± {reading.uncertainty:.1f} W, {reading.source}"
+        words = f"{found.watts:.1f} W ± {found.uncertainty:.1f} W, {found.source}"
         head.append(f"{words}; processors {100 * busy.use:.0f} % busy", style="default")
         below = [
             Text(f"── {name} ", style=style).append(
@@ -117,7 +117,7 @@ def _line(samples: deque[tuple[float, float]], style: str) -> Line:
 
 
 def _parts(found: NodePower) -> dict[str, float]:
-    """What each sensor of a part says; the node's own is the reading."""
+    """What each sensor of a part says; the node's own is the found."""
     return {
         f"{row.meter} {row.sensor}": row.watts
         for row in found.rows
@@ -194,19 +194,18 @@ def _cap(caps: PackageCaps) -> dict[str, Any]:
 
 
 def _print(busy: Busy, found: NodePower, node: ThisNode, cap: dict[str, Any]) -> None:
-    reading = found.reading
     used = ", ".join(found.used)
     how = {
         "measured": f"measured by {used}",
         "estimated": f"estimated from {used}, and the model for the rest",
         "modelled": "modelled from that",
     }
-    click.echo(f"{reading.node}: the processors are {100 * busy.use:.0f} % busy")
-    click.echo(f"{_range(reading.watts, reading.uncertainty)}, {how[reading.source]}\n")
+    click.echo(f"{gethostname()}: the processors are {100 * busy.use:.0f} % busy")
+    click.echo(f"{_range(found.watts, found.uncertainty)}, {how[found.source]}\n")
     rows = [_row(row, found) for row in found.rows if row.watts is not None]
-    model = node.meter.model
+    model = node.model
     now = _range(model.watts(busy.use), model.uncertainty(busy.use))
-    used = {"measured": "no", "estimated": "for the rest", "modelled": "yes"}[reading.source]
+    used = {"measured": "no", "estimated": "for the rest", "modelled": "yes"}[found.source]
     print_table(
         ("meter", "covers", "now", "source", "used"), [*rows, ("model", "node", now, "modelled", used)]
     )
@@ -245,13 +244,12 @@ def _watts(watts: float) -> str:
 
 
 def _plain(busy: Busy, found: NodePower, node: ThisNode, cap: dict[str, Any]) -> dict[str, Any]:
-    model = node.meter.model
-    reading = found.reading
+    model = node.model
     return {
-        "node": reading.node,
-        "watts": reading.watts,
-        "uncertainty": reading.uncertainty,
-        "source": reading.source,
+        "node": gethostname(),
+        "watts": found.watts,
+        "uncertainty": found.uncertainty,
+        "source": found.source,
         "use": busy.use,
         "idle": found.idle,
         "meters": list(found.used),

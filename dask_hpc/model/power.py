@@ -46,17 +46,6 @@ UNKNOWN = PowerRange(0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """Power of one node at one instant; ``uncertainty`` is the half-width of a 95 % interval."""
-
-    node: str
-    time: float
-    watts: float
-    uncertainty: float
-    source: Source
-
-
-@dataclass(frozen=True, slots=True)
 class PowerView:
     """The power of the whole machine as a body knows it now. The bounds are the snapshot's corridor.
 

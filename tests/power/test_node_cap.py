@@ -17,7 +17,7 @@ class Node:
     def __init__(self, path):
         self.tree = MadeUpTree(path)
         self.tree.zone("intel-rapl:0", "package-0", limits=[(200, 200)])
-        self.meter = NodeMeter("n", PowerModel(50, 100, 0, 0), [Rapl(self.tree.root)])
+        self.meter = NodeMeter(PowerModel(50, 100, 0, 0), [Rapl(self.tree.root)])
         self.now = self.joules = 0.0
         self.rest = 0.39 * 100
 

@@ -19,20 +19,20 @@ def traced(samples, **how):
 
 def test_an_excursion_longer_than_a_tick_is_one_violation():
     trace = traced([(0, 5, 1, 9), (1, 10, 1, 9), (2, 5, 1, 9), (3, 0, 1, 9), (4, 0, 1, 9), (5.5, 5, 1, 9)])
-    assert trace.violation_count == 1 and list(trace.violations) == [(3, 5.5)]
-    assert trace.outside_seconds == 3.5 and trace.seconds == 5.5
+    assert trace.violation_count == 1
+    assert trace.outside_seconds == 3.5
     assert trace.outside_energy == 1 * 1 + 2.5 * 1
 
 
-def test_one_that_goes_on_grows():
+def test_one_that_goes_on_is_one():
     trace = traced([(0, 10, 0, 9), (2, 10, 0, 9)])
-    assert list(trace.violations) == [(0, 2)] and trace.violation_count == 1
+    assert trace.violation_count == 1
     trace.add(4, PowerView(10.0), 0, 9)
-    assert list(trace.violations) == [(0, 4)] and trace.violation_count == 1
+    assert trace.violation_count == 1 and trace.outside_seconds == 4
     trace.add(5, PowerView(10.0), 0, inf)  # the corridor moves, not the power
-    assert list(trace.violations) == [(0, 5)]
+    assert trace.outside_seconds == 5
     trace.add(9, PowerView(10.0), 0, inf)
-    assert list(trace.violations) == [(0, 5)] and trace.outside_seconds == 5
+    assert trace.violation_count == 1 and trace.outside_seconds == 5
 
 
 def test_a_reader_comes_back_for_what_is_new():
@@ -69,6 +69,5 @@ def test_figures_are_those_of_the_whole_series(rows, tick):
             start = when
     if start is not None:
         spans.append((start, samples[-1][0]))
-    assert list(trace.violations) == [span for span in spans if span[1] - span[0] > tick]
-    assert trace.violation_count == len(trace.violations)
+    assert trace.violation_count == sum(end - begin > tick for begin, end in spans)
     assert trace.outside_seconds == pytest.approx(sum(end - begin for begin, end in spans))

@@ -7,7 +7,6 @@ from math import inf
 from typing import NamedTuple
 
 from dask_hpc.model.power import PowerRange, PowerView, Source
-from dask_hpc.model.units import show_large
 
 
 class Sample(NamedTuple):
@@ -27,15 +26,9 @@ class Sample(NamedTuple):
         """Whether power is not where it is to be."""
         return not self.lower <= self.watts <= self.upper
 
-    @property
-    def origin(self) -> str:
-        """How the figure came to be, and how sure it is: "measured ± 12 W"."""
-        doubt = f" ± {show_large(self.uncertainty, 'W')}" if self.uncertainty else ""
-        return self.source + doubt
-
 
 class LiveTrace:
-    """The newest samples and excursions, and figures over all of them.
+    """The newest samples, and figures over all of them.
 
     An excursion is from a sample outside the corridor to the next one inside. It counts as a violation
     once it has lasted longer than ``tick``, as simulated ones do.
@@ -43,15 +36,13 @@ class LiveTrace:
 
     def __init__(self, length: int = 7_200, tick: float = 1.0) -> None:
         self.samples: deque[Sample] = deque(maxlen=length)
-        #: (from when, until when) power was outside, the last one perhaps still; only those that count
-        self.violations: deque[tuple[float, float]] = deque(maxlen=1_000)
         self.tick = tick
         #: how many samples there ever were
         self.count = 0
-        #: seconds that were sampled, seconds outside, and joules beyond the edges
-        self.seconds = self.outside_seconds = self.outside_energy = 0.0
-        #: how many violations there ever were
+        #: seconds outside, joules beyond the edges, and how many violations there were
+        self.outside_seconds = self.outside_energy = 0.0
         self.violation_count = 0
+        #: since when power is outside, and whether that counts already
         self._since: float | None = None
         self._counts = False
 
@@ -61,13 +52,18 @@ class LiveTrace:
             time, view.watts, lower, upper, view.forecast, view.source, view.uncertainty, view.doubt
         )
         last = self.last
-        if last is not None:
+        if last is not None and last.is_outside:
             took = max(0.0, time - last.time)
-            self.seconds += took
-            if last.is_outside:
-                self.outside_seconds += took
-                self.outside_energy += took * max(last.watts - last.upper, last.lower - last.watts)
-        self._follow(sample)
+            self.outside_seconds += took
+            self.outside_energy += took * max(last.watts - last.upper, last.lower - last.watts)
+        if self._since is not None:
+            if time - self._since > self.tick and not self._counts:
+                self._counts = True
+                self.violation_count += 1
+            if not sample.is_outside:
+                self._since, self._counts = None, False
+        elif sample.is_outside:
+            self._since = time
         self.samples.append(sample)
         self.count += 1
 
@@ -79,16 +75,3 @@ class LiveTrace:
     def since(self, number: int) -> Iterator[Sample]:
         """The samples from that number on (numbered from 0), as far as they are remembered."""
         return islice(self.samples, max(0, len(self.samples) - (self.count - number)), None)
-
-    def _follow(self, sample: Sample) -> None:
-        if self._since is not None:
-            if sample.time - self._since > self.tick:
-                if self._counts:
-                    self.violations.pop()
-                self.violation_count += not self._counts
-                self._counts = True
-                self.violations.append((self._since, sample.time))
-            if not sample.is_outside:
-                self._since, self._counts = None, False
-        elif sample.is_outside:
-            self._since = sample.time

@@ -149,7 +149,7 @@ class NodeCap:
         packages = [row for row in power.rows if row.covers == "processor" and not row.within]
         if not packages or any(row.watts is None for row in packages):
             return  # what the rest draws is not known; a cap that is set stays
-        rest = max(0.0, power.reading.watts - sum(row.watts or 0.0 for row in packages))
+        rest = max(0.0, power.watts - sum(row.watts or 0.0 for row in packages))
         try:
             if self._caps.why_not():
                 return

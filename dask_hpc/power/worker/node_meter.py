@@ -9,15 +9,14 @@ never taken for little power: then the node is modelled, and says why.
 """
 
 import os
-import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import hypot
 
-from dask_hpc.model.power import Reading, Source
+from dask_hpc.model.power import Source
 from dask_hpc.power.model import PowerModel, calibrate
 from dask_hpc.power.worker.meters import Hwmon, Ipmi, Nvml, Rapl
-from dask_hpc.power.worker.sensors import Busy, Processors, SensorKind, SensorRow
+from dask_hpc.power.worker.sensors import Busy, Covers, Processors, SensorKind, SensorRow
 
 # What a busy server's power goes into: 61 % processors, 18 % memory, the rest boards, disks, network, fans
 # and losses (servers of 2017; Barroso, Hoelzle, Ranganathan: The Datacenter as a Computer, 3rd edition, 1.6).
@@ -31,9 +30,13 @@ _LEARN = 0.1  # weight of a new reading of an idle node
 
 @dataclass(frozen=True)
 class NodePower:
-    """One reading, and how it came to be."""
+    """The power of a node at one instant, and how it came to be."""
 
-    reading: Reading
+    time: float
+    watts: float
+    #: half-width of a 95 % interval
+    uncertainty: float
+    source: Source
     #: watts when nothing runs
     idle: float
     #: the sensors it comes from
@@ -47,15 +50,20 @@ class NodePower:
 class NodeMeter:
     """All meters of one node together. Deterministic: time and use are given."""
 
-    def __init__(self, node: str, model: PowerModel, meters: Sequence[SensorKind]) -> None:
-        self.node = node
+    def __init__(self, model: PowerModel, meters: Sequence[SensorKind]) -> None:
         self.model = model
-        self.meters = list(meters)
+        self._meters = meters
         self._idle: dict[Source, float] = {}
 
     def read(self, now: float, use: float) -> NodePower:
         """The node's power now; ``use`` (0 to 1) is how busy its processors were since the last time."""
-        rows = tuple(row for meter in self.meters for row in self._sense(meter, now, use))
+        rows: list[SensorRow] = []
+        for meter in self._meters:
+            try:
+                rows += meter.sense(now, use)
+            except Exception as error:  # the rule says it never raises; then its author erred, not the user
+                problem = f"{type(error).__name__}: {error}"
+                rows.append(SensorRow(type(meter).__name__.lower(), "", "other", problem=problem))
         watts, uncertainty, source, used = self._best(rows, use)
         if source == "modelled" or use >= _IDLE_USE:
             idle = min(self._idle.get(source, self.model.idle), watts)
@@ -63,66 +71,58 @@ class NodeMeter:
             known = self._idle.get(source, watts)
             idle = self._idle[source] = known + _LEARN * (watts - known)
         names = tuple(f"{row.meter} {row.sensor}".strip() for row in used)
-        reading = Reading(self.node, now, watts, uncertainty, source)
-        return NodePower(reading, idle, names, self._problem(source, rows, used), rows)
+        problem = _problem(source, rows, used)
+        return NodePower(now, watts, uncertainty, source, idle, names, problem, tuple(rows))
 
     def close(self) -> None:
         """Let go of what the meters hold."""
-        for meter in self.meters:
+        for meter in self._meters:
             meter.close()
-
-    def _sense(self, meter: SensorKind, now: float, use: float) -> Sequence[SensorRow]:
-        try:
-            return meter.sense(now, use)
-        except Exception as error:  # the rule says it never raises; then its author erred, not the user
-            name = type(meter).__name__.lower()
-            return [SensorRow(name, "", "other", problem=f"{type(error).__name__}: {error}")]
 
     def _best(self, rows: Sequence[SensorRow], use: float) -> tuple[float, float, Source, list[SensorRow]]:
         parts = [row for row in rows if row.covers in ("processor", "memory", "gpu") and not row.within]
         known = [row for row in parts if row.watts is not None]
-        sums = {kind: _known(row for row in parts if row.covers == kind) for kind in ("processor", "memory")}
-        at_least = sum(row.watts or 0.0 for row in known)
+        at_least = _sum(known)
         for row in rows:
             if row.covers == "node" and row.watts and row.watts >= _BELIEVED * at_least:
                 return row.watts, row.uncertainty, "measured", [row]
-        gpus = [row for row in known if row.covers == "gpu"]
-        gpu_watts = sum(row.watts or 0.0 for row in gpus)
-        if sums["processor"] is None:
-            watts, doubt = self.model.watts(use), self.model.uncertainty(use)
-            total = sqrt(doubt**2 + sum(row.uncertainty**2 for row in gpus))
-            return watts + gpu_watts, total, "estimated" if gpus else "modelled", gpus
-        rest = _REST + (_MEMORY if sums["memory"] is None else 0.0)
-        used = [row for row in known if row.covers != "memory" or sums["memory"] is not None]
-        guess = rest * self.model.busy
-        total = sqrt((_REST_DOUBT * guess) ** 2 + sum(row.uncertainty**2 for row in used))
-        return sum(row.watts or 0.0 for row in used) + guess, total, "estimated", used
 
-    def _problem(self, source: Source, rows: Sequence[SensorRow], used: Sequence[SensorRow]) -> str:
-        if source == "measured":
-            return ""
-        at_least = sum(row.watts or 0.0 for row in used)
-        found = []
-        for row in rows:
-            if row.watts is None and row.covers != "other":
-                found.append(f"{row.meter}: {row.problem}")
-            elif row.watts is not None and row.covers == "node":
-                alone = f"its parts alone use {at_least:.0f} W"
-                found.append(f"{row.meter}: {row.sensor} says {row.watts:.0f} W for the node, {alone}")
-        return "; ".join(dict.fromkeys(found))
+        def counts(kind: Covers) -> bool:
+            """Whether there are sensors of that kind, and all of them are known."""
+            there = [row.watts for row in parts if row.covers == kind]
+            return bool(there) and None not in there
+
+        source: Source
+        if counts("processor"):
+            has_memory = counts("memory")
+            used = [row for row in known if row.covers != "memory" or has_memory]
+            guess = (_REST if has_memory else _REST + _MEMORY) * self.model.busy
+            doubt, source = _REST_DOUBT * guess, "estimated"
+        else:
+            used = [row for row in known if row.covers == "gpu"]
+            guess, doubt = self.model.watts(use), self.model.uncertainty(use)
+            source = "estimated" if used else "modelled"
+        return _sum(used) + guess, hypot(doubt, *(row.uncertainty for row in used)), source, used
 
 
-def _known(rows: Iterable[SensorRow]) -> float | None:
-    """The sum of what sensors say; None if there is none, or if one of them is not known."""
-    total: float | None = None
+def _sum(rows: Iterable[SensorRow]) -> float:
+    return sum(row.watts or 0.0 for row in rows)
+
+
+def _problem(source: Source, rows: Sequence[SensorRow], used: Sequence[SensorRow]) -> str:
+    if source == "measured":
+        return ""
+    found = []
     for row in rows:
-        if row.watts is None:
-            return None
-        total = (total or 0.0) + row.watts
-    return total
+        if row.watts is None and row.covers != "other":
+            found.append(f"{row.meter}: {row.problem}")
+        elif row.watts is not None and row.covers == "node":
+            alone = f"its parts alone use {_sum(used):.0f} W"
+            found.append(f"{row.meter}: {row.sensor} says {row.watts:.0f} W for the node, {alone}")
+    return "; ".join(dict.fromkeys(found))
 
 
-class ThisNode:
+class ThisNode(NodeMeter):
     """``measured`` are pairs of use (0 to 1) and watts that calibrate the model; ``root`` is where the file
     tree of the sensors begins. Without ``sensors`` there is only the model.
     """
@@ -132,15 +132,10 @@ class ThisNode:
     ) -> None:
         processors = os.cpu_count() or 1
         model = calibrate(measured, processors) if measured else PowerModel.default(processors)
-        meters: list[SensorKind] = [Rapl(root), Hwmon(root), Ipmi(root), Nvml(root)] if sensors else []
-        self.meter = NodeMeter(socket.gethostname(), model, meters)
+        super().__init__(model, [Rapl(root), Hwmon(root), Ipmi(root), Nvml(root)] if sensors else [])
         self._processors = Processors()
 
     def sample(self, now: float) -> tuple[Busy, NodePower]:
         """Its power now, and how busy it was since the last time. May take seconds where IPMI is asked."""
         busy = self._processors.look(now)
-        return busy, self.meter.read(now, busy.use)
-
-    def close(self) -> None:
-        """Let go of what the meters hold."""
-        self.meter.close()
+        return busy, self.read(now, busy.use)

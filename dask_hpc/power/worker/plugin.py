@@ -172,7 +172,7 @@ class PowerPlugin(WorkerPlugin):
                     wanted = self._worker.plugins.get(CAP)
                     cap.follow(None if wanted is None else wanted.watts, power)
                     sequence += 1
-                    self._latest = (power.reading.time, self._words(sequence, busy, power, cap))
+                    self._latest = (power.time, self._words(sequence, busy, power, cap))
 
     def _words(self, sequence: int, busy: Busy, power: NodePower, cap: NodeCap) -> dict[str, Any]:
         # The processor time of a process says nothing of single workers in it: they get equal parts.
@@ -182,9 +182,9 @@ class PowerPlugin(WorkerPlugin):
             pid=os.getpid(),
             sequence=sequence,
             age=0.0,
-            watts=power.reading.watts,
-            uncertainty=power.reading.uncertainty,
-            source=power.reading.source,
+            watts=power.watts,
+            uncertainty=power.uncertainty,
+            source=power.source,
             idle=power.idle,
             use=busy.use,
             share=busy.share / max(1, here),
