@@ -70,7 +70,6 @@ class StreamGrid:
         return cls.declare(**plain)
 
     def as_plain(self) -> dict[str, Any]:
-        """For the wire."""
         return asdict(self)
 
     @cached_property
@@ -86,7 +85,6 @@ class StreamGrid:
         return product(*(range(count) for count in self.blocks))
 
     def block_shape(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of one block."""
         return tuple(sizes[i] for sizes, i in zip(self.chunks, index, strict=True))
 
     def read_index(self, index: Any) -> tuple[int, ...]:

@@ -40,7 +40,6 @@ class KeptSteps:
         self._lock = Lock()
 
     def add(self, variable: str, step: int, index: tuple[int, ...], block: _Array) -> None:
-        """Copy a block."""
         if self._most:
             with self._lock:
                 blocks = self._steps.setdefault(step, {})
@@ -78,11 +77,9 @@ class EventLoop:
         self._thread.start()
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "Future[Any]":
-        """Begin with this."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Do this, and wait for it."""
         future = self.start(work)
         try:
             return future.result()

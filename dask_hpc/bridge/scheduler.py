@@ -85,7 +85,6 @@ class BridgePlugin(SchedulerPlugin):
 
     @guarded
     def update_graph(self, scheduler: Any, *, tasks: list[Any], **kwargs: Any) -> None:
-        """A graph was submitted; none of its tasks has moved yet."""
         for key in tasks:
             if asked_by(key) is not None:
                 task = compat.find_task(scheduler, key)
@@ -94,7 +93,6 @@ class BridgePlugin(SchedulerPlugin):
 
     @guarded
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """A task changed its state."""
         if start not in _SEEN and finish not in _SEEN:
             return
         asked = asked_by(key)
@@ -148,7 +146,6 @@ class BridgePlugin(SchedulerPlugin):
         return [worker for worker in workers if worker.address not in used]
 
     async def close(self) -> None:
-        """The scheduler closes."""
         self._stop_clocks()
         for work in self._work:
             work.cancel()
@@ -255,26 +252,17 @@ class BridgePlugin(SchedulerPlugin):
             while True:
                 for message in await comm.read():
                     stream.messages[message["op"]] += 1
-                    if not self._said(stream, producer, **message):
+                    if message["op"] == "close":
+                        producer.has_ended = True
+                        stream.newest = max(stream.newest, *message["steps"])
                         return Status.dont_reply
+                    for step in message["steps"]:  # it cannot bring them
+                        self._give_up(stream, step, message["why"])
         except CommClosedError:
             return Status.dont_reply
         finally:
             way.abort()
             self._producer_goes(stream, producer, way)
-
-    def _said(
-        self, stream: BridgeStream, producer: Producer, op: str, steps: Any = (), why: str = ""
-    ) -> bool:
-        """What a producer says. Whether it stays."""
-        if op == "close":
-            producer.has_ended = True
-            stream.newest = max(stream.newest, *steps)
-            return False
-        if op == "skip":
-            for step in steps:
-                self._give_up(stream, step, why)
-        return True
 
     @guarded
     def _producer_goes(self, stream: BridgeStream, producer: Producer, way: Any) -> None:
@@ -382,7 +370,6 @@ class BridgePlugin(SchedulerPlugin):
         return stream.as_plain()
 
     def _leave(self, name: Any = None, client: Any = None) -> str:
-        """A consumer needs a stream no more."""
         stream = self.streams.get(name) if isinstance(name, str) else None
         if stream is not None and client in stream.consumers:
             stream.consumers.remove(client)
@@ -466,7 +453,6 @@ class BridgePlugin(SchedulerPlugin):
     # what is told
 
     def count_error(self, where: str, error: BaseException) -> None:
-        """One more error of ours."""
         self.errors += 1
         logger.error("dask-hpc: error of a bridge in %s", where, exc_info=error)
         self._tell("error", f"bridge: in {where}: {type(error).__name__}: {error}")

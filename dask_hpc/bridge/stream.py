@@ -27,7 +27,6 @@ class Producer:
 
     @property
     def is_connected(self) -> bool:
-        """Whether it can be asked for something."""
         return self.comm is not None
 
 
@@ -77,7 +76,6 @@ class BridgeStream:
 
     @property
     def is_used(self) -> bool:
-        """Whether anybody is connected."""
         return bool(self.consumers) or any(one.is_connected for one in self.producers.values())
 
     @property
@@ -104,7 +102,6 @@ class BridgeStream:
         return found
 
     def block(self, asked: Asked) -> StreamBlock:
-        """What is known of it."""
         found = self.steps.get(asked.step, {}).get((asked.variable, asked.block))
         return StreamBlock() if found is None else found
 
@@ -183,7 +180,6 @@ class BridgeStream:
         return f"the consumers were slow, and only every {nth} step came" if step % every else ""
 
     def as_plain(self) -> dict[str, Any]:
-        """For those who ask how it is."""
         return {
             "name": self.name,
             "id": self.id,

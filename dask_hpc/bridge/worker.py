@@ -107,7 +107,6 @@ class StreamShelf:
             self.gone.append(step)
 
     def throw_away(self, step: int) -> None:
-        """Have no blocks of this step any more."""
         for block in self.steps.pop(step, {}).values():
             block.remove_file()
 
@@ -140,7 +139,6 @@ class Mailbox(WorkerPlugin):
         self._say(worker.scheduler.hpc_bridge_ready(address=worker.address))
 
     async def teardown(self, worker: Any) -> None:
-        """The worker closes, or the last bridge is closed."""
         for saying in self._saying:
             saying.cancel()
         compat.remove_calls(worker, self._calls)
@@ -326,7 +324,6 @@ class Mailbox(WorkerPlugin):
         return block.data
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """A task of this worker changed its state."""
         asked = asked_by(key) if finish in ("released", "forgotten") else None
         shelf = None if asked is None else self.shelves.get(asked.stream)
         if asked is None or shelf is None:

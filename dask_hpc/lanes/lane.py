@@ -64,12 +64,10 @@ class Lane:
         return self.limit is not None and len(self.in_flight) >= self.limit
 
     def discard(self, key: Hashable) -> None:
-        """A read does not wait any more."""
         for ready in self.ready.values():
             ready.discard(key)
 
     def count_waiting(self) -> int:
-        """How many reads wait."""
         return sum(map(len, self.ready.values()))
 
     def change(self, limit: int | None, reason: str) -> None:
@@ -105,6 +103,5 @@ class Lane:
         return flight
 
     def view(self) -> LaneView:
-        """As strategies see it."""
         waiting, flying = self.count_waiting(), len(self.in_flight)
         return LaneView(self.name, self.limit, self.is_fixed, flying, waiting, self.done, *self._measured)

@@ -62,7 +62,6 @@ class SlotRoom:
         self.others = 0
 
     def use(self, address: str) -> None:
-        """One slot less."""
         slot = self.slots[address]
         self.free -= 1
         if slot.free > 1:
@@ -159,11 +158,9 @@ class Lanes(TaskQueue):
                 compat.restrict(task, self._shut)
 
     def keeps(self, key: Hashable) -> bool:
-        """Whether the task is in a lane."""
         return key in self.lane_of
 
     def changes_hands(self, key: Hashable, task: Any) -> None:
-        """A task has another job, or its job waits again: in a lane it waits as before."""
         lane = self.lane_of.get(key)
         if lane is not None and key not in lane.in_flight:
             lane.discard(key)
@@ -252,20 +249,15 @@ class Lanes(TaskQueue):
     # what follows
 
     def is_awaited(self, job: LiveJob) -> bool:
-        """Whether reads of the job wait."""
         return any(lane.ready.get(job) for lane in self.by_name.values())
 
     def count_waiting(self) -> int:
-        """How many tasks wait in lanes."""
         return sum(lane.count_waiting() for lane in self.by_name.values())
 
     def waiting(self) -> Iterator[Hashable]:
-        """Keys of the tasks that wait in lanes."""
         return (key for lane in self.by_name.values() for ready in lane.ready.values() for key in ready)
 
     def let_pass(self, only_before_roots: bool) -> None:
-        """As many reads as limits and slots allow. ``only_before_roots``: not after other root tasks that
-        are ready and wait for the same slots."""
         self.has_news = self.wants_slots = False
         rooms: dict[LiveJob | None, SlotRoom] = {}
         is_root = compat.RootRule(self._scheduler, self._scheduler.total_nthreads)

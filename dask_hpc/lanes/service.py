@@ -35,7 +35,6 @@ class LaneService(Service):
         self.policy_changes()
 
     def policy_changes(self) -> None:
-        """The limits and the strategy that are in force."""
         if self.context.is_dry:
             return
         limits, strategy = self.context.settings["io-lanes"], self.context.policy.io
@@ -48,23 +47,18 @@ class LaneService(Service):
             self.context.unwatch(self)
 
     def graph_arrives(self, tasks: list[Hashable]) -> None:
-        """Reads among them wait in lanes."""
         self.lanes.submit(tasks)
 
     def task_moves(self, key: Hashable, start: str, finish: str) -> None:
-        """A task in a lane."""
         self.lanes.task_moves(key, start, finish)
 
     def tasks_vanish(self) -> None:
-        """No lane has any."""
         self.lanes.vanish()
 
     def status(self) -> Mapping[str, Any]:
-        """Each file system that is read from, and what goes next."""
         return {"io": self.lanes.as_status(), "io_next": self.lanes.paired}
 
     def part(self, name: str) -> Any:
-        """Each file system."""
         return self.lanes.as_status()
 
     def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:

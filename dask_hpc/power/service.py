@@ -115,7 +115,6 @@ class PowerService(Service):
         await self.jobs.settle()
 
     def cancel(self) -> None:
-        """No timer is left."""
         self._stop()
         for setting in (*self.levers.settings, self._meters):
             setting.cancel()
@@ -123,7 +122,6 @@ class PowerService(Service):
             self.jobs.note_ended(self.sight.levels, {})
 
     def policy_changes(self) -> None:
-        """Another corridor, or none."""
         policy = self.context.policy
         if policy != self._policy:
             self._policy, self.verdict = policy, None
@@ -170,7 +168,6 @@ class PowerService(Service):
         self._look_in(0.0)
 
     def _watch_no_more(self) -> None:
-        """Leave nothing behind."""
         self._stop()
         if self.sight is not None:
             levels = self.sight.levels
@@ -240,15 +237,12 @@ class PowerService(Service):
     # what happens
 
     def worker_joins(self, address: str) -> None:
-        """It has as many threads as all."""
         self.levers.caps.worker_joins(address)
 
     def worker_leaves(self, address: str) -> None:
-        """It has none."""
         self.levers.caps.worker_leaves(address)
 
     def nodes_given(self, nodes: tuple[str, ...]) -> None:
-        """They work for the job that gets them."""
         self.levers.give(nodes)
 
     # decisions
@@ -272,7 +266,6 @@ class PowerService(Service):
         return view
 
     def decides(self) -> None:
-        """What has changed since is news."""
         if (view := self.context.indices.power) is not None:
             self._decided = view, self._bounds(), self.context.indices.now
 
@@ -295,7 +288,6 @@ class PowerService(Service):
         return None if corridor is None else corridor.at(self.context.indices.now)
 
     def facts(self, policy: Policy) -> Mapping[str, Any]:
-        """The corridor that holds."""
         return {"corridor": self._corridor_of(policy)}
 
     def prepare(self, indices: Indices, policy: Policy) -> None:
@@ -322,7 +314,6 @@ class PowerService(Service):
             self.context.story.tell(told)
 
     def keep(self) -> None:
-        """As many nodes are held as the last plan said."""
         self.levers.keep()
 
     # answers
@@ -332,7 +323,6 @@ class PowerService(Service):
         return self.sight or Sight(self.context, meter_of(self.context.settings))
 
     def _readings(self) -> dict[str, NodeReading]:
-        """What each node draws."""
         sight = self._looking()
         return sight.readings(sight.uses())
 
@@ -369,7 +359,6 @@ class PowerService(Service):
         )
 
     def watts(self) -> Mapping[str, float]:
-        """What each node draws."""
         return {node: reading.watts for node, reading in self._readings().items()}
 
     def threads_of(self, address: str) -> int:
@@ -377,15 +366,12 @@ class PowerService(Service):
         return self.levers.caps.own_threads(address)
 
     def most_nodes(self) -> float:
-        """No more than the corridor has room for."""
         return self.levers.most_nodes()
 
     def gives_nodes_back(self) -> bool:
-        """Whether a plan does without some."""
         return bool(self.levers.released)
 
     def cluster_asks(self, asker: str, interval: float, spare: int) -> None:
-        """It could give nodes back."""
         self.levers.adapts(asker, interval, spare)
 
     def why_waits(self, job: LiveJob) -> str:
@@ -403,7 +389,6 @@ class PowerService(Service):
     # what is shown
 
     def calls(self) -> Mapping[str, Callable[..., Any]]:
-        """Watts of everything."""
         return {"hpc_power": self._now}
 
     def status(self) -> Mapping[str, Any]:
@@ -444,7 +429,6 @@ class PowerService(Service):
         return {"first": first, "samples": samples}
 
     def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
-        """Power now, and of the largest jobs."""
         power = status["power"]
         if power is None:
             return {}

@@ -50,11 +50,9 @@ class Chunks:
         return Blocks(self.dims, self.edges, there, max(1, self.meta.dtype.itemsize))
 
     def key(self, index: Index) -> Hashable:
-        """Of one chunk."""
         return self.futures[index].key
 
     def array(self) -> da.Array:
-        """As a collection."""
         graph = {future.key: future for future in self.futures.values()}
         return da.Array(graph, self.name, chunks=self.chunks, meta=self.meta)
 

@@ -76,7 +76,6 @@ class Headway:
         self._done = 0.0
 
     def add(self, nbytes: float) -> None:
-        """So many more."""
         self._done = min(self._total, self._done + nbytes)
         if self._show is not None:
             self._show(self._done, self._total)

@@ -3,6 +3,7 @@
 import pytest
 from made_up_tree import MadeUpTree, denying
 
+from dask_hpc.power.worker import meters
 from dask_hpc.power.worker.meters import Hwmon
 
 
@@ -49,9 +50,10 @@ def test_what_cannot_be_is_not_believed(tree, text, problem):
     assert row.watts is None and problem in row.problem and row.covers == "node"
 
 
-def test_no_rights(tree):
+def test_no_rights(tree, monkeypatch):
     tree.sensor("hwmon0", "power_meter", power1_average=5)
-    (row,) = Hwmon(tree.root, denying("_average")).sense(0, 0)
+    monkeypatch.setattr(meters, "read_text", denying("_average"))
+    (row,) = Hwmon(tree.root).sense(0, 0)
     assert row.watts is None and row.problem.startswith("permission denied") and "chmod" in row.fix
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from made_up_tree import SPAN, MadeUpTree, denying
 
 from dask_hpc.power.model import PowerModel
+from dask_hpc.power.worker import meters
 from dask_hpc.power.worker.meters import Hwmon, Rapl
 from dask_hpc.power.worker.node_meter import NodeMeter, ThisNode
 from dask_hpc.power.worker.sensors import SensorRow
@@ -126,12 +127,12 @@ def test_a_node_never_needs_less_than_its_known_processors(sensed, use):
     assert (found.source == "modelled") == (not found.used)
 
 
-def test_a_machine_through_its_troubles(tmp_path):
+def test_a_machine_through_its_troubles(tmp_path, monkeypatch):
     """One made-up machine whose counters come, wrap, are lost and freeze: at every step what is right."""
     tree = MadeUpTree(tmp_path)
     denied = []
-    meters = [Rapl(tree.root, lambda path: denying(*denied)(path)), Hwmon(tree.root)]
-    meter = NodeMeter(MODEL, meters)
+    monkeypatch.setattr(meters, "read_text", lambda path: denying(*denied)(path))
+    meter = NodeMeter(MODEL, [Rapl(tree.root), Hwmon(tree.root)])
     assert meter.read(0, 0.5).source == "modelled"
     tree.zone("intel-rapl:0", "package-0", SPAN - 50)
     tree.zone("intel-rapl:0:0", "dram", 0)

@@ -8,6 +8,7 @@ import pytest
 from made_up_tree import MadeUpTree
 
 from dask_hpc import InputError
+from dask_hpc.power.worker import caps as module
 from dask_hpc.power.worker.caps import CannotCap, PackageCaps, write_text
 
 LIMIT = "constraint_0_power_limit_uw"
@@ -28,8 +29,8 @@ def limits(tree):
     return [int((tree.powercap / f"intel-rapl:{i}" / LIMIT).read_text()) / 1e6 for i in (0, 1)]
 
 
-def caps_of(tree, write=None):
-    return PackageCaps(tree.root, write, one=tree.root[-90:])
+def caps_of(tree):
+    return PackageCaps(tree.root, one=tree.root[-90:])
 
 
 def test_a_cap_and_back(tree):
@@ -64,13 +65,14 @@ def test_a_lowest_limit_of_the_hardware_counts(tree):
     assert caps_of(tree).bounds() == pytest.approx((150, 300))
 
 
-def test_all_or_none(tree):
+def test_all_or_none(tree, monkeypatch):
     def write(path, text):
         if "intel-rapl:1/" in path and float(text) < 1e8:
             raise OSError(22, "Invalid argument")
         write_text(path, text)
 
-    caps = caps_of(tree, write)
+    monkeypatch.setattr(module, "write_text", write)
+    caps = caps_of(tree)
     with pytest.raises(CannotCap, match="invalid argument"):
         caps.set(150)
     assert limits(tree) == [200, 100]

@@ -63,7 +63,7 @@ def test_a_job_counts_when_it_has_settled_on_its_nodes():
     assert level.window.range == PowerRange(200, 200) == level.whole_life
     for second in range(9, 12):
         level.add(second, ("a", "b", "c"), 150.0)  # the new node is not at work yet
-    assert level.window.range == PowerRange(200, 200) and level.nodes == 3
+    assert level.window.range == PowerRange(200, 200) and len(level.nodes) == 3
 
 
 def test_a_long_life_is_kept_in_little_memory():
@@ -76,10 +76,10 @@ def test_a_long_life_is_kept_in_little_memory():
 
 def test_idle_and_full_power_are_learned_and_doubted_readings_are_not():
     levels = Levels()
-    assert levels.idle("a", MODEL) == 50 and levels.expected("a", 0.5, MODEL) == 100
+    assert levels.expected("a", 0, MODEL) == 50 and levels.expected("a", 0.5, MODEL) == 100
     for second in range(20):
         levels.add(second, {"a": reads(80.0), "b": reads(9.0, "it lies")}, {"a": use(0), "b": use(0)}, [])
-    assert levels.idle("a", MODEL) == pytest.approx(80) and levels.idle("b", MODEL) == 50
+    assert levels.expected("a", 0, MODEL) == pytest.approx(80) and levels.expected("b", 0, MODEL) == 50
     for second in range(20, 40):
         levels.add(second, {"a": reads(400.0)}, {"a": use(4)}, [])
     assert levels.expected("a", 0.5, MODEL) == pytest.approx(240)
@@ -91,7 +91,7 @@ def test_nodes_in_between_are_neither_idle_nor_at_work():
     for second in range(30):  # two looks idle, two at work
         running = 4 * (second // 2 % 2)
         levels.add(second, {"a": reads(100.0)}, {"a": use(running)}, [])
-    assert levels.active.range is None and levels.idle("a", MODEL) == 50
+    assert levels.active.range is None and levels.expected("a", 0, MODEL) == 50
 
 
 def test_a_jobs_nodes_do_not_count_as_outside_work():

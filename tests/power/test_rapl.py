@@ -3,6 +3,7 @@
 import pytest
 from made_up_tree import SPAN, MadeUpTree, denying
 
+from dask_hpc.power.worker import meters
 from dask_hpc.power.worker.meters import Rapl
 
 
@@ -96,11 +97,11 @@ def test_a_counter_that_was_set_back_is_no_wrap(tree):
     assert rapl.sense(2, 1)[0].watts == pytest.approx(90)
 
 
-def test_no_rights(tree):
+def test_no_rights(tree, monkeypatch):
     tree.zone("intel-rapl:0", "package-0")
     tree.zone("intel-rapl:0:0", "dram")
-    read = denying("energy_uj")
-    rapl = Rapl(tree.root, read)
+    monkeypatch.setattr(meters, "read_text", denying("energy_uj"))
+    rapl = Rapl(tree.root)
     for now in (0, 1):
         rows = rapl.sense(now, 1)
         assert [row.covers for row in rows] == ["processor", "memory"]
@@ -108,10 +109,11 @@ def test_no_rights(tree):
         assert "chmod a+r" in rows[0].fix and tree.root in rows[0].fix
 
 
-def test_rights_that_come_and_go(tree):
+def test_rights_that_come_and_go(tree, monkeypatch):
     tree.zone("intel-rapl:0", "package-0")
     denied = []
-    rapl = Rapl(tree.root, lambda path: denying(*denied)(path))
+    monkeypatch.setattr(meters, "read_text", lambda path: denying(*denied)(path))
+    rapl = Rapl(tree.root)
     rapl.sense(0, 1)
     denied.append("energy_uj")
     tree.count("intel-rapl:0", 100)

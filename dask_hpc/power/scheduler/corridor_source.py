@@ -105,7 +105,6 @@ class FollowedSignal:
         self._last: Corridor | None = None
 
     def look(self) -> Corridor | None:
-        """The corridor, if it is another one than at the last look."""
         if self._signal is None:
             self._signal = CorridorSignal.find(self._name)
         before, self._last = self._last, self._signal.at(time())
@@ -139,7 +138,6 @@ class CorridorSource:
             aside(self._context.scheduler.loop, self._followed.look, self._seen)
 
     def close(self) -> None:
-        """It is of no interest any more."""
         self._is_over = True
         self._timer.stop()
 

@@ -157,7 +157,6 @@ class _Link:
         self._samples.put(samples)
 
     def kill(self) -> None:
-        """The process is of no use any more."""
         with self._lock:
             if self._process is not None:
                 self._process.kill()

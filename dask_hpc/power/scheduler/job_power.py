@@ -198,7 +198,7 @@ class JobPowers:
             level = levels.jobs.pop(job_id)
             job, seen = self._context.jobs.get(job_id), level.whole_life
             if job is not None and seen is not None:
-                self.history.note(job.name, level.nodes, seen, time())
+                self.history.note(job.name, len(level.nodes), seen, time())
         if self.history.is_due and self._writing is None:
             self._writing = asyncio.get_running_loop().create_future()
             aside(self._context.scheduler.loop, self.history.write, self._written)

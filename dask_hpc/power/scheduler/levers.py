@@ -49,7 +49,6 @@ class Caps:
         return share
 
     def set(self, threads: float) -> None:
-        """From now on this share."""
         if threads == self.threads:
             return
         self.setting.set(threads)
@@ -57,7 +56,6 @@ class Caps:
             self.worker_joins(address)
 
     def worker_joins(self, address: str) -> None:
-        """It gets its share."""
         own = self.own_threads(address)
         if self.threads < 1 or address in self._own:
             self._own[address] = own
@@ -66,7 +64,6 @@ class Caps:
             self._own.pop(address, None)
 
     def worker_leaves(self, address: str) -> None:
-        """It is gone."""
         self._own.pop(address, None)
 
     def own_threads(self, address: str) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp
 from random import Random
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from dask_hpc.dask import WorkerUse
 from dask_hpc.model.errors import InputError
@@ -66,21 +66,6 @@ class SensorReading(NamedTuple):
     can_cap: bool = False
 
 
-class Meter(Protocol):
-    """Where readings come from."""
-
-    #: seconds from one reading to the next
-    interval: float
-
-    def look(
-        self, now: float, workers: Mapping[str, WorkerUse], nodes: Nodes, uses: Mapping[str, NodeUse]
-    ) -> dict[str, SensorReading]:
-        """The newest reading of each sensor, by the sensor's name."""
-
-    def model(self, use: NodeUse) -> PowerModel:
-        """Of a node of which no more is known than this."""
-
-
 class WorkerMeter:
     """What the workers tell. ``interval`` is how often they look at their sensors; ``measured`` calibrates
     the model, with pairs of use (0 to 1) and watts of a node."""
@@ -93,7 +78,6 @@ class WorkerMeter:
     def look(
         self, now: float, workers: Mapping[str, WorkerUse], nodes: Nodes, uses: Mapping[str, NodeUse]
     ) -> dict[str, SensorReading]:
-        """The newest reading of each machine's sensors, by the machine's name."""
         machines: dict[str, dict[str, Heartbeat]] = {}
         found = {}
         for address, worker in workers.items():
@@ -111,7 +95,6 @@ class WorkerMeter:
         return found
 
     def model(self, use: NodeUse) -> PowerModel:
-        """Of a node of which nothing is known but its threads."""
         return self._model or PowerModel.default(max(use.threads, 1))
 
 
@@ -216,7 +199,10 @@ class SimulatedMeter:
         return SensorReading(self._number, watts, use.load, {name: part})
 
 
-def meter_of(settings: Mapping[str, Any]) -> WorkerMeter | SimulatedMeter:
+Meter = WorkerMeter | SimulatedMeter
+
+
+def meter_of(settings: Mapping[str, Any]) -> Meter:
     """The one that the settings ask for; ``power-model`` is what somebody measured to calibrate the model."""
     kind, interval, model = settings["power-meter"], settings["power-interval"], settings["power-model"]
     if kind == "simulated":

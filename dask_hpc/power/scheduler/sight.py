@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from math import ceil, isfinite, sqrt
+from math import ceil, sqrt
 from operator import add
 from typing import Any
 
@@ -37,7 +37,6 @@ class LevelWindow:
         self._samples: deque[tuple[float, float]] = deque()
 
     def add(self, now: float, watts: float) -> None:
-        """One more."""
         self._samples.append((now, watts))
         while self._samples[0][0] < now - WINDOW:
             self._samples.popleft()
@@ -56,15 +55,16 @@ class JobLevel:
     def __init__(self) -> None:
         self.window = LevelWindow()
         self._whole_life: list[float] = []
-        self._allotment: tuple[str, ...] = ()
+        #: the nodes that it held at the last look
+        self.nodes: tuple[str, ...] = ()
         self._settled = 0
         self._skip, self._skipped = 1, 0
 
     def add(self, now: float, nodes: tuple[str, ...], watts: float, doubt: float = 0.0) -> None:
         """One look at the nodes it holds: the mean of their watts, and by how much it may be wrong because
         of sensors that are not trusted."""
-        if nodes != self._allotment:
-            self._allotment, self._settled = nodes, 0
+        if nodes != self.nodes:
+            self.nodes, self._settled = nodes, 0
         self._settled += 1
         if self._settled <= _SETTLED:
             return
@@ -80,11 +80,6 @@ class JobLevel:
         self._whole_life.append(watts)
         if len(self._whole_life) == _MOST_KEPT:  # half as many say as much
             self._whole_life, self._skip = self._whole_life[::2], 2 * self._skip
-
-    @property
-    def nodes(self) -> int:
-        """How many it held at the last look."""
-        return len(self._allotment)
 
     @property
     def whole_life(self) -> PowerRange | None:
@@ -162,16 +157,11 @@ class Levels:
                 doubt = sum(one.uncertainty for one in there if one.doubt) / len(there)
                 self.jobs.setdefault(job.job.id, JobLevel()).add(now, nodes, watts, doubt)
 
-    def idle(self, name: str, model: PowerModel) -> float:
-        """Watts of the node when nothing runs there: as seen, else by the model."""
-        level = self._nodes.get(name)
-        return model.idle if level is None or level.idle is None else level.idle
-
     def expected(self, name: str, load: float, model: PowerModel) -> float:
         """Watts of the node under that load: as seen of it, else by the model."""
-        idle = self.idle(name, model)
-        level = self._nodes.get(name)
-        full = level.full if level is not None and level.full is not None else max(model.busy, idle)
+        level = self._nodes.get(name) or _NodeLevel()
+        idle = model.idle if level.idle is None else level.idle
+        full = max(model.busy, idle) if level.full is None else level.full
         return idle + (full - idle) * load
 
 
@@ -208,7 +198,12 @@ class Trust:
                 self._distrust(f"no new reading for {show_duration(now - self._heard_at)}")
 
     def _judge(self, sensed: SensorReading) -> None:
-        problem = sensed.problem or _impossible(sensed.watts) or self._frozen(sensed)
+        problem = sensed.problem
+        if not 0 <= sensed.watts <= MOST:
+            problem = problem or f"it says {sensed.watts:g} W, which cannot be"
+        elif sensed.watts < _ZERO:
+            problem = problem or f"it says {sensed.watts:g} W for a machine that is on"
+        problem = problem or self._frozen(sensed)
         if problem:
             self._distrust(problem)
         elif self.doubt:
@@ -230,12 +225,6 @@ class Trust:
         if not self.doubt or not problem.startswith("no new"):
             self.doubt = problem
         self._right = 0
-
-
-def _impossible(watts: float) -> str:
-    if not isfinite(watts) or watts < 0 or watts > MOST:
-        return f"it says {watts:g} W, which cannot be"
-    return f"it says {watts:g} W for a machine that is on" if watts < _ZERO else ""
 
 
 class TrustedSensors:
@@ -311,7 +300,6 @@ class Sight:
         self.levels.add(now, self._seen, uses, context.indices.running.values())
 
     def uses(self) -> dict[str, NodeUse]:
-        """How each node is used now."""
         return self._by_node(self._workers())
 
     def readings(self, uses: Mapping[str, NodeUse]) -> dict[str, NodeReading]:
@@ -320,7 +308,7 @@ class Sight:
 
     def idle(self, uses: Mapping[str, NodeUse]) -> float:
         """Watts of a node on which nothing runs, on average."""
-        found = [self.levels.idle(name, self.meter.model(use)) for name, use in uses.items()]
+        found = [self.levels.expected(name, 0.0, self.meter.model(use)) for name, use in uses.items()]
         return sum(found) / len(found) if found else 0.0
 
     def active(self, uses: Mapping[str, NodeUse]) -> PowerRange:

@@ -6,7 +6,6 @@ interpreter exits; only a process that is killed leaves its cap behind.
 
 import atexit
 import os
-from collections.abc import Callable
 from contextlib import suppress
 
 from distributed import WorkerPlugin
@@ -19,8 +18,6 @@ from dask_hpc.power.worker.sensors import OneProcess, read_text, why_not
 _LIMIT = "constraint_0_power_limit_uw"
 _LEAST_SHARE = 0.3  # of what a package may use: below this, processors hardly run
 
-Write = Callable[[str, str], None]
-
 
 class CannotCap(Exception):
     """There is no cap here, and this is why."""
@@ -29,9 +26,8 @@ class CannotCap(Exception):
 class PackageCaps:
     """Caps all packages of this node alike. One process of a machine at a time can."""
 
-    def __init__(self, root: str = "/", write: "Write | None" = None, one: str = "dask-hpc-cap") -> None:
+    def __init__(self, root: str = "/", one: str = "dask-hpc-cap") -> None:
         self._place = os.path.join(root, POWERCAP)
-        self._write = write or write_text
         self._one = OneProcess(one)
         #: by file, as they were before us
         self._before: dict[str, str] = {}
@@ -70,7 +66,7 @@ class PackageCaps:
             atexit.register(self.close)
         try:
             for path, text in limits.items():
-                self._write(path, str(round(float(text) * watts / most)))
+                write_text(path, str(round(float(text) * watts / most)))
         except OSError as error:
             self.close()
             raise CannotCap(f"the cap was not taken: {why_not(error, path)}") from None
@@ -80,7 +76,7 @@ class PackageCaps:
         before, self._before = self._before, {}
         for path, text in before.items():
             with suppress(OSError):  # it has gone
-                self._write(path, text)
+                write_text(path, text)
         self._one.release()
         atexit.unregister(self.close)
 
@@ -165,7 +161,6 @@ class NodeCap:
             self.bounds = self.watts = self._set = None
 
     def close(self) -> None:
-        """No cap any more."""
         if self._set is not None:
             self._caps.close()
         self.watts = self._set = None

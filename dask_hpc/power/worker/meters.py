@@ -12,7 +12,6 @@ from dask_hpc.power.worker.sensors import (
     Covers,
     EnergyCounter,
     OneProcess,
-    Read,
     SensorKind,
     SensorRow,
     number,
@@ -43,16 +42,14 @@ class Rapl(SensorKind):
     because they tell of other people's work as well.
     """
 
-    def __init__(self, root: str = "/", read: Read = read_text) -> None:
+    def __init__(self, root: str = "/") -> None:
         self._place = os.path.join(root, POWERCAP)
-        self._read = read
         #: by name of the folder; None of those that count no energy
         self._zones: dict[str, _Zone | None] = {}
         #: by sensor: what was there once and is missed
         self._gone: dict[str, SensorRow] = {}
 
     def sense(self, now: float, use: float) -> list[SensorRow]:
-        """All zones now."""
         try:
             names = {name for name in os.listdir(self._place) if ":" in name}
         except OSError as error:
@@ -88,7 +85,7 @@ class Rapl(SensorKind):
             return None
         row = SensorRow("rapl", zone.sensor, zone.covers, within=zone.within or self._twin(zone))
         try:
-            energy = float(self._read(path)) / 1e6
+            energy = float(read_text(path)) / 1e6
         except (OSError, ValueError) as error:
             zone.counter.lose()
             fix = _RIGHTS.format(self._place) if isinstance(error, PermissionError) else ""
@@ -104,8 +101,8 @@ class Rapl(SensorKind):
         files = set(os.listdir(folder))
         if "energy_uj" not in files:
             return None
-        label = self._read(os.path.join(folder, "name")).strip()
-        span = number(self._read, os.path.join(folder, "max_energy_range_uj"))
+        label = read_text(os.path.join(folder, "name")).strip()
+        span = number(os.path.join(folder, "max_energy_range_uj"))
         parent = name.rpartition(":")[0]
         is_nested = ":" in parent
         covers = _covers(label, is_nested)
@@ -128,7 +125,7 @@ class Rapl(SensorKind):
 
     def _bound(self, folder: str, files: set[str], covers: Covers) -> float:
         limits = [
-            number(self._read, os.path.join(folder, f"constraint_{which}_{what}"))
+            number(os.path.join(folder, f"constraint_{which}_{what}"))
             for which in range(_CONSTRAINTS)
             for what in ("power_limit_uw", "max_power_uw")
             if f"constraint_{which}_{what}" in files
@@ -179,9 +176,8 @@ _TOTAL = {"corsairpsu": "power total"}
 class Hwmon(SensorKind):
     """All power sensors that Linux shows under ``/sys/class/hwmon``; ACPI's is the whole node's."""
 
-    def __init__(self, root: str = "/", read: Read = read_text) -> None:
+    def __init__(self, root: str = "/") -> None:
         self._place = os.path.join(root, HWMON)
-        self._read = read
 
     def sense(self, now: float, use: float) -> list[SensorRow]:
         """All of them now. Slow where the firmware has to be asked."""
@@ -201,7 +197,7 @@ class Hwmon(SensorKind):
             files = set(os.listdir(folder))
             if not any(file.startswith("power") for file in files):
                 return []
-            driver = self._read(os.path.join(folder, "name")).strip()
+            driver = read_text(os.path.join(folder, "name")).strip()
         except OSError:  # it has gone while we looked
             return []
         found = []
@@ -215,7 +211,7 @@ class Hwmon(SensorKind):
     def _sensor(self, folder: str, driver: str, channel: int, kind: str) -> SensorRow:
         path = os.path.join(folder, f"power{channel}")
         try:
-            label = self._read(f"{path}_label").strip()
+            label = read_text(f"{path}_label").strip()
         except OSError:
             label = f"power{channel}"
         covers = _COVERS.get(driver, "other")
@@ -223,7 +219,7 @@ class Hwmon(SensorKind):
             covers = "other"
         row = SensorRow("hwmon", f"{driver} {label}", covers)
         try:
-            watts = float(self._read(f"{path}_{kind}")) / 1e6
+            watts = float(read_text(f"{path}_{kind}")) / 1e6
         except (OSError, ValueError) as error:
             fix = "as root: chmod a+r that file" if isinstance(error, PermissionError) else ""
             return row._replace(problem=why_not(error, f"{path}_{kind}"), fix=fix)
@@ -233,7 +229,7 @@ class Hwmon(SensorKind):
 
     def _accuracy(self, path: str) -> float:
         try:
-            return float(self._read(f"{path}_accuracy").strip().rstrip("%")) / 100
+            return float(read_text(f"{path}_accuracy").strip().rstrip("%")) / 100
         except (OSError, ValueError):
             return _HWMON_DOUBT
 
@@ -265,7 +261,6 @@ class Ipmi(SensorKind):
         self._last = SensorRow("ipmi", "", "node")
 
     def sense(self, now: float, use: float) -> list[SensorRow]:
-        """What the controller said last."""
         if now >= self._next:
             self._last = self._ask()
             self._next = now + (_IPMI_AGAIN if self._last.watts is None else _EVERY)
@@ -304,7 +299,6 @@ class Ipmi(SensorKind):
         return row._replace(watts=watts, uncertainty=_IPMI_DOUBT * watts)
 
     def close(self) -> None:
-        """Let another process ask."""
         self._one.release()
 
 
@@ -324,7 +318,6 @@ class Nvml(SensorKind):
         self._nothing: list[SensorRow] = []
 
     def sense(self, now: float, use: float) -> list[SensorRow]:
-        """All of them now."""
         if self._nvml is None:
             if now < self._next:
                 return self._nothing
@@ -336,7 +329,6 @@ class Nvml(SensorKind):
         return [gpu.sense(self._nvml, now) for gpu in self._gpus]
 
     def close(self) -> None:
-        """Let go of the driver."""
         if self._nvml is not None:
             nvml, self._nvml, self._gpus = self._nvml, None, []
             nvml.nvmlShutdown()

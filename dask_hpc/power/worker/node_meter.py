@@ -75,7 +75,6 @@ class NodeMeter:
         return NodePower(now, watts, uncertainty, source, idle, names, problem, tuple(rows))
 
     def close(self) -> None:
-        """Let go of what the meters hold."""
         for meter in self._meters:
             meter.close()
 

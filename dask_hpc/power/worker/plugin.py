@@ -146,7 +146,6 @@ class PowerPlugin(WorkerPlugin):
         self._metric = worker.metrics[KEY] = self._tell
 
     async def teardown(self, worker: Any) -> None:
-        """The worker closes, or this plugin is removed."""
         self._over.set()  # the thread ends as soon as no sensor keeps it
         if worker.metrics.get(KEY) is self._metric:  # else another plugin has taken our place
             del worker.metrics[KEY]

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
@@ -42,20 +42,16 @@ class SensorKind:
         """Let go of what it holds."""
 
 
-#: the text of a file, or an OSError
-Read = Callable[[str], str]
-
-
 def read_text(path: str) -> str:
     """The file's text."""
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()
 
 
-def number(read: Read, path: str) -> float | None:
+def number(path: str) -> float | None:
     """The number in a file; None if there is none."""
     try:
-        return float(read(path))
+        return float(read_text(path))
     except (OSError, ValueError):
         return None
 
@@ -92,7 +88,10 @@ class Processors:
         """What was done since the last look; the first one looks at the time since the machine started."""
         if self._then is not None and now - self._then < _AT_ONCE:
             return self._last
-        total, busy = _all_seconds()
+        times = psutil.cpu_times()
+        # What guests did is part of "user" already. A processor that waits for a disk is idle.
+        total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+        busy = total - times.idle - getattr(times, "iowait", 0.0)
         own = _own_seconds()
         was_total, was_busy, was_own = self._total, self._busy, self._own
         is_first, self._then = self._then is None, now
@@ -103,14 +102,6 @@ class Processors:
         share = (own - was_own) / done if done > 0 and not is_first else 0.0
         self._last = Busy(min(max(use, 0.0), 1.0), min(max(share, 0.0), 1.0))
         return self._last
-
-
-def _all_seconds() -> tuple[float, float]:
-    """Of all processors since the machine started: seconds, and seconds at work."""
-    times = psutil.cpu_times()
-    # What guests did is part of "user" already. A processor that waits for a disk is idle.
-    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return total, total - times.idle - getattr(times, "iowait", 0.0)
 
 
 def _own_seconds() -> float:
