@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import dask
 import pytest
-from distributed import Client, LocalCluster, Scheduler, Worker
-from distributed.utils_test import gen_cluster, gen_test, inc
+from distributed import Client, LocalCluster
+from distributed.utils_test import gen_cluster, inc
 from small_cluster import plugin_of
 
 import dask_hpc
@@ -105,21 +105,3 @@ def test_an_unknown_option_is_refused_by_dask():
     with scheduler("--polcy", "fcfs") as (process, address):
         assert address is None
         assert process.wait(30) == 2
-
-
-@gen_test()
-async def test_a_scheduler_without_dasks_extensions_starts_and_runs_jobs():
-    with dask.config.set({"distributed.scheduler.preload": ["dask_hpc.preload"]}):
-        async with (
-            Scheduler(dashboard_address=":0", extensions={}) as s,
-            Worker(s.address) as a,
-            Worker(s.address),
-            Client(s.address, asynchronous=True) as c,
-            await dask_hpc.manage(c) as m,
-        ):
-            with dask_hpc.job("a", nodes=1):
-                assert sum(await c.gather(c.map(inc, range(10)))) == 55
-            assert (await m.hold([a.address]))["held"] == [a.address]
-            status, story = await m.status(), await m.story()
-            assert not status["errors"]
-            assert any("no shuffles" in row["reason"] for row in story)

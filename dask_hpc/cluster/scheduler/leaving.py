@@ -24,6 +24,7 @@ mixture: tasks, answers of workers, shuffles, workers that die, control that is 
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
@@ -39,6 +40,8 @@ from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import show_duration
 from dask_hpc.planning.moves.leaving import MovableBlock, MovePlan, collection_of, evacuate
+
+logger = logging.getLogger(__name__)
 
 LOOK = 0.02  # seconds between looks
 _WHY = "it is leaving"
@@ -313,6 +316,7 @@ class Leaving:
         refused = departure.refused
         for address, reason in refused.items():
             self._context.tell("not-retired", f"worker {address} stays: {reason}")
+            logger.warning("dask-hpc: worker %s is not retired: %s", address, reason)
         if refused:
             self._scheduler.log_event(["all", *refused], {"action": "could-not-retire", "reasons": refused})
 

@@ -131,7 +131,7 @@ class ControlLoop:
         context = self._context
         name, is_new = self.nodes.join(address, *compat.worker_identity(self._scheduler, address))
         context.each("worker_joins", lambda service: service.worker_joins(address))
-        self.spread.grown([address])
+        self.spread.joined(address)
         if is_new:
             context.look_at_the_clock()
             self.indices.add_node(Node(name))

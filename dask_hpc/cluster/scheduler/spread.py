@@ -41,6 +41,12 @@ class Spread:
         self._spread: asyncio.Task[None] | None = None
         self._told_why_it_waits = False
 
+    def joined(self, address: str) -> None:
+        """A worker joined the cluster. If nobody holds anything yet, Dask gives it its share itself."""
+        workers = compat.workers_by_name(self._scheduler)
+        if any(compat.keys_on(self._scheduler, other) for other in workers):
+            self.grown([address])
+
     def grown(self, addresses: Iterable[str]) -> None:
         """These workers joined the cluster, or the allotment of a running job, or are what it is left with
         and it has declared a layout."""
