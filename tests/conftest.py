@@ -23,13 +23,14 @@ settings.load_profile("same")
 
 
 def pytest_addoption(parser):
-    parser.addoption("--runslow", action="store_true", help="also run the tests marked slow")
+    parser.addoption("--runslow", action="store_true", help="also run the tests marked slow or timed")
 
 
 def pytest_collection_modifyitems(config, items):
     reasons = {}
     if not config.getoption("--runslow"):
         reasons["slow"] = "slow: needs --runslow"
+        reasons["timed"] = "timed, so alone: needs --runslow"
     if isinf(float(dask.config.get("distributed.scheduler.worker-saturation"))):
         reasons["queue"] = "Dask does not queue root tasks here"
     for item in items:

@@ -17,7 +17,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 def test_two_lines_to_paste():
     lines = [line for block in re.findall(r"```bash\n(.*?)```", README, re.S) for line in block.splitlines()]
     assert len(lines) == 4
-    assert lines[0].endswith("&& dask-hpc demo") and lines[1].endswith("&& python -m pytest")
+    assert lines[0].endswith("&& dask-hpc demo") and lines[1].endswith("&& python -m pytest -n 4")
     # these two end in JupyterLab, as tests/browser/test_lab_command.py sees it
     assert lines[2].endswith('pip install -e ".[widgets]"') and lines[3] == "dask-hpc lab"
 
