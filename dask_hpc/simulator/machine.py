@@ -22,7 +22,7 @@ from dask_hpc.simulator.engine import Engine
 from dask_hpc.simulator.job_commits import CommitDesk
 from dask_hpc.simulator.pipelines import Pipelines
 from dask_hpc.simulator.platform import Metering, Platform
-from dask_hpc.simulator.power import SitePower, is_followed, with_tick
+from dask_hpc.simulator.power import SitePower, with_tick
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.service import MachineService
 from dask_hpc.simulator.workload import Arrival, Workload
@@ -52,7 +52,7 @@ class Machine(Engine):
         """``corridor`` is what a source that the policy follows says, if that is known."""
         platform = with_tick(platform if isinstance(platform, Platform) else Platform(platform), policy)
         services: list[MachineService] = [CommitDesk(), Pipelines()]
-        if is_followed(platform, policy):
+        if policy.power is not None or platform.metering is not None:
             services.append(SitePower(platform, policy.power, record, corridor))
         super().__init__(platform, policy, record, story=story, services=services)
 

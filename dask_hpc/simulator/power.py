@@ -29,6 +29,7 @@ from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.power_trace import PowerRecord
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.service import MachineService
+from dask_hpc.simulator.values import read_file
 from dask_hpc.simulator.workload import Workload
 
 _TWO_SIDED_95 = 1.96  # standard deviations
@@ -45,21 +46,6 @@ class Metered(Indices):
         drew, and ramps begin where it is."""
         for name in Indices.__slots__:
             setattr(self, name, getattr(indices, name))
-        self._begin(metering, record)
-        for job in (*self.waiting, *(running.job for running in self.running.values())):
-            self.expect(job)
-        view = indices.power
-        if view is not None:
-            self._said |= view.jobs
-            self.power = replace(view, levers=frozenset(), outside_nodes=0, outside_wanted=0)
-        for running in self.running.values():
-            self._works(running.job, running.nodes)
-            self._average(running)
-        if view is not None and metering.ramp:
-            self._from = view.watts
-        self._note()
-
-    def _begin(self, metering: Metering, record: PowerRecord | None) -> None:
         self._metering, self._record = metering, record
         nodes = self.nodes.values()
         self._is_uniform = len({(node.idle_power, node.active_power) for node in nodes}) <= 1
@@ -75,6 +61,17 @@ class Metered(Indices):
         self._is_news = True
         self._draw = random.Random(metering.seed)
         self._error = (self.now - 1.0, 0.0)
+        self._note()
+        for job in (*self.waiting, *(running.job for running in self.running.values())):
+            self.expect(job)
+        view = indices.power
+        if view is not None:
+            self._said |= view.jobs
+            self.power = replace(view, levers=frozenset(), outside_nodes=0, outside_wanted=0)
+        for running in self.running.values():
+            self._gains(running, running.nodes)
+        if view is not None and metering.ramp:
+            self._from = view.watts
         self._note()
 
     @property
@@ -111,13 +108,12 @@ class Metered(Indices):
 
     def start(self, job_id: str, nodes: int) -> Running:
         running = super().start(job_id, nodes)
-        self._works(running.job, running.nodes)
-        self._average(running)
+        self._gains(running, running.nodes)
         return running
 
     def end(self, job_id: str) -> Running:
         running = super().end(job_id)
-        self._rests(running.job, running.nodes)
+        self._draws(running.job, running.nodes, -1)
         self._forget_power(job_id)
         return running
 
@@ -133,15 +129,14 @@ class Metered(Indices):
     def begin_resize(self, job_id: str, nodes: int, stall: float = 0.0) -> Running:
         before = len(self.running[job_id].nodes)
         running = super().begin_resize(job_id, nodes, stall)
-        self._works(running.job, running.nodes[before:])
-        self._average(running)
+        self._gains(running, running.nodes[before:])
         return running
 
     def finish_resize(self, job_id: str) -> Running:
         before = self.running[job_id].nodes
         running = super().finish_resize(job_id)
-        self._rests(running.job, before[len(running.nodes) :])
-        self._average(running)
+        self._draws(running.job, before[len(running.nodes) :], -1)
+        self._gains(running, ())
         return running
 
     def add_node(self, node: Node) -> None:
@@ -154,34 +149,34 @@ class Metered(Indices):
         holder = super().remove_node(name)
         if holder is not None:  # first it goes back to idle
             self.nodes[name] = node
-            self._rests(holder.job, (name,))
+            self._draws(holder.job, (name,), -1)
             del self.nodes[name]
         self._base -= node.idle_power
         self._shift(-node.idle_power, -node.idle_power)
         return holder
 
-    def _works(self, job: Job, names: tuple[str, ...]) -> None:
-        least, most = self._above_idle(job, names)
-        self._shift(least, most)
+    def _gains(self, running: Running, names: tuple[str, ...]) -> None:
+        """A job works on these nodes, too. Where nodes differ, what one of its nodes draws is what they draw
+        on average."""
+        self._draws(running.job, names, 1)
+        if not self._is_uniform and running.job.id not in self._said:
+            watts = sum(self.nodes[name].active_power for name in running.nodes) / len(running.nodes)
+            self._means[running.job.id] = PowerRange(watts, watts)
+            self._is_news = True
 
-    def _rests(self, job: Job, names: tuple[str, ...]) -> None:
-        least, most = self._above_idle(job, names)
-        self._shift(-least, -most)
-
-    def _above_idle(self, job: Job, names: tuple[str, ...]) -> tuple[float, float]:
-        """What a job adds to the power of these nodes, at least and at most."""
+    def _draws(self, job: Job, names: tuple[str, ...], sign: int) -> None:
+        """Nodes begin or cease to draw what a job adds to their idle power, at least and at most."""
         said, count = self._said.get(job.id), len(names)
         if not count:
-            return 0.0, 0.0
+            return
         if self._is_uniform:
             node = self.nodes[names[0]]
             idle, active = node.idle_power * count, node.active_power * count
         else:
             idle = sum(self.nodes[name].idle_power for name in names)
             active = sum(self.nodes[name].active_power for name in names)
-        if said is None:
-            return active - idle, active - idle
-        return said.least * count - idle, said.most * count - idle
+        least, most = (active, active) if said is None else (said.least * count, said.most * count)
+        self._shift(sign * (least - idle), sign * (most - idle))
 
     def _shift(self, least: float, most: float) -> None:
         """The work at hand leads to another level from now on."""
@@ -199,13 +194,6 @@ class Metered(Indices):
             level = (self._range.least + self._range.most) / 2
             self._record.step(self.now, self.watts, level)
 
-    def _average(self, running: Running) -> None:
-        """Nodes differ: what one of a job's nodes draws is what they draw on average."""
-        if not self._is_uniform and running.job.id not in self._said:
-            watts = sum(self.nodes[name].active_power for name in running.nodes) / len(running.nodes)
-            self._means[running.job.id] = PowerRange(watts, watts)
-            self._is_news = True
-
     def _forget_power(self, job_id: str) -> None:
         if self._said.pop(job_id, None) or self._means.pop(job_id, None):
             self._is_news = True
@@ -218,7 +206,7 @@ class Metered(Indices):
         return sum(self.nodes[name].idle_power for name in names) / len(names)
 
 
-_LIMIT = 1_000_000  # bytes
+_LIMIT = 1_000_000  # bytes of a corridor
 _TICK = 60.0  # seconds, where the platform says nothing
 
 
@@ -232,8 +220,9 @@ class SitePower(MachineService):
     ) -> None:
         """``known`` is what a followed source says, if that is known."""
         self._metering = platform.metering or Metering()
-        self._signal = _signal(strategy) if known is None else None
-        if self._signal is not None:
+        self._signal: CorridorSignal | None = None
+        if known is None and strategy is not None and strategy.follow.startswith(PREFIX):
+            self._signal = CorridorSignal.find(strategy.follow.removeprefix(PREFIX))
             self.corridor: Corridor | None = self._signal.at(0.0)
         else:
             self.corridor = _corridor(strategy, self._metering.corridor or known, known)
@@ -251,8 +240,12 @@ class SitePower(MachineService):
         self.woken(self.site.indices.now)
 
     def woken(self, now: float) -> None:
+        """At each step of the corridor."""
         self._note(now)
-        self.site.decide_at(self._next_change(now), self)
+        steps = () if self.corridor is None else self.corridor.steps
+        # The first step also holds before its time, so nothing changes at it.
+        index = max(1, bisect_right(steps, (now, inf, inf)))
+        self.site.decide_at(steps[index][0] if index < len(steps) else inf, self)
 
     def end(self, now: float) -> None:
         if self._record is not None:
@@ -281,19 +274,6 @@ class SitePower(MachineService):
         if self._record is not None and self.corridor is not None:
             self._record.bound(now, self.corridor)
 
-    def _next_change(self, now: float) -> float:
-        if self.corridor is None:
-            return inf
-        steps = self.corridor.steps
-        # The first step also holds before its time, so nothing changes at it.
-        index = max(1, bisect_right(steps, (now, inf, inf)))
-        return steps[index][0] if index < len(steps) else inf
-
-
-def is_followed(platform: Platform, policy: Policy) -> bool:
-    """Whether anybody asks for power."""
-    return policy.power is not None or platform.metering is not None
-
 
 def check_powers(workload: Workload, platform: Platform, policy: Policy) -> None:
     """Complain about a corridor on a machine of which nobody says what it draws."""
@@ -316,32 +296,16 @@ def with_tick(platform: Platform, policy: Policy) -> Platform:
     return replace(platform, tick=_TICK)
 
 
-def _signal(strategy: Any) -> CorridorSignal | None:
-    if strategy is None or not strategy.follow.startswith(PREFIX):
-        return None
-    return CorridorSignal.find(strategy.follow.removeprefix(PREFIX))
-
-
 def _corridor(strategy: Any, otherwise: Corridor | None, known: Corridor | None) -> Corridor | None:
     if strategy is None:
         return otherwise
-    if strategy.follow:
-        return known or read_corridor(strategy.follow)
-    corridor: Corridor = strategy.corridor
-    return corridor if otherwise is None or _is_bounded(corridor) else otherwise
+    if not strategy.follow:
+        return strategy.corridor if otherwise is None or _is_bounded(strategy.corridor) else otherwise
+    try:
+        return known or Corridor.parse(read_file(Path(strategy.follow), _LIMIT))
+    except InputError as error:
+        raise error.in_file(one_line(strategy.follow)) from None
 
 
 def _is_bounded(corridor: Corridor) -> bool:
     return any(lower > 0 or upper < inf for _, lower, upper in corridor.steps)
-
-
-def read_corridor(path: str) -> Corridor:
-    """From a file, as ``Corridor.parse`` says."""
-    try:
-        with Path(path).open("rb") as file:
-            return Corridor.parse(file.read(_LIMIT + 1))
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError("", f"cannot be read: {reason}", file=one_line(path)) from None
-    except InputError as error:
-        raise error.in_file(one_line(path)) from None
