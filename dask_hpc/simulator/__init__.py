@@ -99,34 +99,16 @@ def simulate(
     predicted then comes with an interval.
     """
     several = isinstance(policy, Sequence) and not isinstance(policy, str)
-    is_study = several or any(one is not None for one in (seeds, sweep, malleable, client, store))
-    if is_study and snapshot is not None:
-        if malleable is not None or store is not None:
-            found = "malleable" if malleable is not None else "store"
-            raise InputError("simulate", f"found {found} with a snapshot", "one of both")
-        return futures(
-            snapshot,
-            policy if several else [policy],
-            seeds=20 if seeds is None else seeds,
-            sweep=sweep,
-            horizon=horizon,
-            platform=platform,
-            client=client,
-            progress=progress,
-        )
-    if is_study:
-        return study(
-            workload,
-            policy if several else [policy],
-            seeds=1 if seeds is None else seeds,
-            sweep=sweep,
-            nodes=nodes,
-            platform=platform,
-            malleable=malleable,
-            client=client,
-            store=store,
-            progress=progress,
-        )
+    asked = {"seeds": seeds, "sweep": sweep, "malleable": malleable, "client": client, "store": store}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if several or asked:
+        policies, common = policy if several else [policy], {"platform": platform, "progress": progress}
+        if snapshot is None:
+            return study(workload, policies, nodes=nodes, **common, **{"seeds": 1, **asked})
+        for name in ("malleable", "store"):
+            if name in asked:
+                raise InputError("simulate", f"found {name} with a snapshot", "one of both")
+        return futures(snapshot, policies, horizon=horizon, **common, **asked)
     if isinstance(workload, str | Path):
         workload = load_workload(workload)
     policy = Policy.load(policy)

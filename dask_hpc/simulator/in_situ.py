@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import InputError, is_number
 from dask_hpc.model.in_situ import (
     Analysis,
     EqualNodes,
@@ -21,6 +21,7 @@ from dask_hpc.planning.in_situ.back_pressure import BackPressure, Skipped, Slow
 from dask_hpc.planning.in_situ.phases import phase_times, work_of_each
 from dask_hpc.planning.in_situ.plan import partition
 from dask_hpc.simulator.platform import Platform
+from dask_hpc.simulator.values import insist
 
 #: what a drift calls the simulation
 SIMULATION = "simulation"
@@ -39,10 +40,8 @@ class Drift:
     def __post_init__(self) -> None:
         for name in ("start", "over"):
             value = getattr(self, name)
-            if type(value) is not int or value < 0:
-                raise InputError(f"drift.{name}", f"found {shown(value)}", "a whole number, 0 or more")
-        if not is_number(self.times, 0, 1e9) or self.times == 0:
-            raise InputError("drift.times", f"found {shown(self.times)}", "more than 0")
+            insist(type(value) is int and value >= 0, f"drift.{name}", value, "a whole number, 0 or more")
+        insist(is_number(self.times, 0, 1e9) and self.times != 0, "drift.times", self.times, "more than 0")
 
     def factor(self, iteration: int) -> float:
         """How many times as long the part takes in this iteration."""
@@ -76,17 +75,15 @@ class Pipeline:
     def __post_init__(self) -> None:
         for name, low, high in (("iterations", 1, 10**6), ("seed", 0, 2**63 - 1)):
             value = getattr(self, name)
-            if type(value) is not int or not low <= value <= high:
-                raise InputError(name, f"found {shown(value)}", f"a whole number, {low} to {high:,}")
+            fits = type(value) is int and low <= value <= high
+            insist(fits, name, value, f"a whole number, {low} to {high:,}")
         for name, most in (("jitter", 2.0), ("change_cost", 1e9)):
-            if not is_number(getattr(self, name), 0, most):
-                raise InputError(name, f"found {shown(getattr(self, name))}", f"0 to {most:g}")
+            insist(is_number(getattr(self, name), 0, most), name, getattr(self, name), f"0 to {most:g}")
         known = [SIMULATION, *(one.name for one in self.analyses)]
         if known.count(SIMULATION) > 1:
             raise InputError("analyses", f"found one named {SIMULATION}", "other names")
         for drift in self.drifts:
-            if drift.part not in known:
-                raise InputError("drift.part", f"found {shown(drift.part)}", ", ".join(known))
+            insist(drift.part in known, "drift.part", drift.part, ", ".join(known))
         try:
             declared = self.declared(1, Platform(1))
         except InputError as error:  # of nodes, which are this one's own

@@ -14,6 +14,7 @@ from dask_hpc.model.job import ResizeCost
 from dask_hpc.model.node import Node
 from dask_hpc.model.power import Corridor
 from dask_hpc.model.safe_yaml import nearest
+from dask_hpc.simulator.values import insist
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,10 @@ class Failures:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("mtbf", "shape"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"failures.{name}", f"found {shown(getattr(self, name))}", "more than 0")
-        for name in ("repair", "checkpoint"):
-            if not getattr(self, name) >= 0:
-                raise InputError(f"failures.{name}", f"found {shown(getattr(self, name))}", "0 s or more")
+        insist(self.mtbf > 0, "failures.mtbf", self.mtbf, "more than 0")
+        insist(self.shape > 0, "failures.shape", self.shape, "more than 0")
+        insist(self.repair >= 0, "failures.repair", self.repair, "0 s or more")
+        insist(self.checkpoint >= 0, "failures.checkpoint", self.checkpoint, "0 s or more")
 
     def times(self, nodes: int) -> Iterator[tuple[float, int]]:
         """``(time, node index)`` of failures, in order of time, without end."""
@@ -53,15 +52,16 @@ class Failures:
                 time += draw.expovariate(nodes / self.mtbf)
                 yield time, draw.randrange(nodes)
         scale = self.mtbf / gamma(1 + 1 / self.shape)
-        lives = [(self._life(draw, scale), node) for node in range(nodes)]
+
+        def life() -> float:
+            return float(scale * (-log(1.0 - draw.random())) ** (1 / self.shape))
+
+        lives = [(life(), node) for node in range(nodes)]
         heapify(lives)
         while True:
             time, node = lives[0]
-            heapreplace(lives, (time + self.repair + self._life(draw, scale), node))
+            heapreplace(lives, (time + self.repair + life(), node))
             yield time, node
-
-    def _life(self, draw: random.Random, scale: float) -> float:
-        return float(scale * (-log(1.0 - draw.random())) ** (1 / self.shape))
 
 
 class FileSystem:
@@ -140,8 +140,7 @@ class NodeType:
     active: float
 
     def __post_init__(self) -> None:
-        if type(self.count) is not int or self.count < 1:
-            raise InputError("count", f"found {shown(self.count)}", "a whole number >= 1")
+        insist(type(self.count) is int and self.count >= 1, "count", self.count, "a whole number, 1 or more")
         most = float_info.max
         if not (is_number(self.idle, 0, most) and is_number(self.active, self.idle, most)):
             found = f"found idle {shown(self.idle)} W, active {shown(self.active)} W"
@@ -166,10 +165,8 @@ class Metering:
     corridor: Corridor | None = None
 
     def __post_init__(self) -> None:
-        if not is_number(self.ramp, 0, float_info.max):
-            raise InputError("power.ramp", f"found {shown(self.ramp)}", "0 s or more")
-        if not is_number(self.noise, 0, 1):
-            raise InputError("power.noise", f"found {shown(self.noise)}", "a share from 0 to 1")
+        insist(is_number(self.ramp, 0, float_info.max), "power.ramp", self.ramp, "0 s or more")
+        insist(is_number(self.noise, 0, 1), "power.noise", self.noise, "a share from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,14 +195,11 @@ class Platform:
     metering: Metering | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.nodes, bool) or not isinstance(self.nodes, int) or not 1 <= self.nodes <= 10**7:
-            raise InputError("nodes", f"found {shown(self.nodes)}", "1 to 10,000,000")
+        insist(type(self.nodes) is int and 1 <= self.nodes <= 10**7, "nodes", self.nodes, "1 to 10,000,000")
         for name in ("speed", "link", "file_system"):
-            if not getattr(self, name) > 0:
-                raise InputError(name, f"found {shown(getattr(self, name))}", "more than 0")
+            insist(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
         for name in ("idle_power", "active_power", "tick", "launch", "cleanup"):
-            if not 0 <= getattr(self, name) < inf:
-                raise InputError(name, f"found {shown(getattr(self, name))}", "0 or more")
+            insist(0 <= getattr(self, name) < inf, name, getattr(self, name), "0 or more")
         if self.only_ticks and not self.tick:
             raise InputError("only_ticks", "there is no tick", "tick more than 0")
         count = sum(one.count for one in self.metering.types) if self.metering else 0

@@ -112,12 +112,11 @@ class Study:
         """For each policy the mean of every metric, and in ``NAME_ci`` half the width of its 95 %
         confidence interval (nan for a single seed). Columns that are added to ``runs`` are metrics, too."""
         names = [name for name in self.runs.columns if name not in ("policy", "seed")]
-        rows = {}
+        rows: dict[Any, dict[str, float]] = {}
         for policy, group in self.runs.groupby("policy", sort=False):
-            row = {}
+            row = rows[policy] = {}
             for name in names:
                 row[name], row[f"{name}_ci"] = mean_and_half_width(group[name].to_numpy())
-            rows[policy] = row
         return pd.DataFrame.from_dict(rows, orient="index")
 
 
@@ -134,14 +133,12 @@ def mean_and_half_width(values: Any) -> tuple[float, float]:
 
 def variants(policies: Sequence[Policy], sweep: Mapping[str, Sequence[Any]]) -> list[Policy]:
     """Every policy with every combination of parameters, named after what was changed."""
-    if not sweep:
-        return list(policies)
     found = []
     for policy in policies:
         for values in itertools.product(*sweep.values()):
             changes = dict(zip(sweep, values, strict=True))
             name = " ".join([policy.name, *(f"{key}={value}" for key, value in changes.items())])
-            found.append(replace(policy.with_(**changes), name=name))
+            found.append(replace(policy.with_(**changes), name=name) if changes else policy)
     return found
 
 
@@ -218,13 +215,9 @@ def _run(trials: Sequence[Any], client: Any) -> Iterator[tuple[Any, dict[str, fl
         return
     from distributed import as_completed
 
-    futures = {client.submit(_run_trial, trial, pure=False): trial for trial in trials}
+    futures = {client.submit(trial.run, pure=False): trial for trial in trials}
     for future, found in as_completed(list(futures), loop=client.loop, with_results=True):
         yield futures[future], found
-
-
-def _run_trial(trial: Trial | Future) -> dict[str, float]:
-    return trial.run()
 
 
 def _stored(store: str | Path) -> Iterator[tuple[str, dict[str, float]]]:
@@ -246,15 +239,11 @@ def _stored(store: str | Path) -> Iterator[tuple[str, dict[str, float]]]:
 def _append(store: str | Path, key: str, found: Mapping[str, float]) -> None:
     values = {name: value if isfinite(value) else None for name, value in found.items()}
     line = json.dumps({"trial": key, "metrics": values}) + "\n"
-    with open(store, "ab") as file:
-        if file.tell() and not _ends_with_newline(store):
-            file.write(b"\n")  # the last run was cut off in the middle of a line
+    with open(store, "ab+") as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                line = "\n" + line  # the last run was cut off in the middle of a line
         file.write(line.encode())
         file.flush()
         os.fsync(file.fileno())
-
-
-def _ends_with_newline(store: str | Path) -> bool:
-    with open(store, "rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"

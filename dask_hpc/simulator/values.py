@@ -16,6 +16,12 @@ from dask_hpc.model.safe_yaml import check_keys
 Readers = Mapping[str, Callable[[Any], Any]]
 
 
+def insist(fits: bool, where: str, value: object, allowed: str) -> None:
+    """Complain about a value that does not fit."""
+    if not fits:
+        raise InputError(where, f"found {shown(value)}", allowed)
+
+
 def read_values(
     found: Any, readers: Readers, where: str = "", *, needed: Iterable[str] = (), also: Iterable[str] = ()
 ) -> dict[str, Any]:
@@ -47,8 +53,7 @@ def list_of(
     """Every entry of a list; complaints name its place."""
 
     def read_list(found: Any) -> tuple[Any, ...]:
-        if not isinstance(found, list) or not least <= len(found) <= most:
-            raise InputError("", f"found {shown(found)}", allowed)
+        insist(isinstance(found, list) and least <= len(found) <= most, "", found, allowed)
         values = []
         for at, one in enumerate(found):
             with within(f"[{at}]"):
@@ -68,24 +73,21 @@ def whole(low: int, high: int = 2**31 - 1) -> Callable[[Any], int]:
     allowed = f"a whole number, {low} or more" if high >= 2**31 - 1 else f"a whole number, {low} to {high:,}"
 
     def read(value: Any) -> int:
-        if type(value) is not int or not low <= value <= high:
-            raise InputError("", f"found {shown(value)}", allowed)
-        return value
+        insist(type(value) is int and low <= value <= high, "", value, allowed)
+        return int(value)
 
     return read
 
 
 def flag(value: Any) -> bool:
     """Yes or no."""
-    if not isinstance(value, bool):
-        raise InputError("", f"found {shown(value)}", "true, false")
-    return value
+    insist(isinstance(value, bool), "", value, "true, false")
+    return bool(value)
 
 
 def number(value: Any) -> float:
     """Any finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError("", f"found {shown(value)}", "a number")
+    insist(isinstance(value, int | float) and not isinstance(value, bool), "", value, "a number")
     try:
         return float(value)
     except OverflowError:
@@ -104,8 +106,7 @@ def share(value: Any) -> float:
 
 def text(value: Any) -> str:
     """A name, which may look like a number."""
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise InputError("", f"found {shown(value)}", "a name")
+    insist(isinstance(value, str | int) and not isinstance(value, bool) and value != "", "", value, "a name")
     return str(value)
 
 

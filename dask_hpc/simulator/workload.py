@@ -31,7 +31,7 @@ from dask_hpc.model.units import parse_duration, parse_quantity
 from dask_hpc.simulator.application import Application
 from dask_hpc.simulator.in_situ import Pipeline
 from dask_hpc.simulator.platform import Platform
-from dask_hpc.simulator.values import Readers, as_it_is, flag, list_of, read_values
+from dask_hpc.simulator.values import Readers, as_it_is, flag, insist, list_of, read_values
 
 LevelName = Literal["partner", "store"]
 Rule = Literal["auto", "young", "daly"]
@@ -50,14 +50,11 @@ class DeclaredCheckpoint:
     asynchronous: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.nbytes < inf:
-            raise InputError("bytes", f"found {shown(self.nbytes)}", "0 B or more")
+        insist(0 <= self.nbytes < inf, "bytes", self.nbytes, "0 B or more")
         known = self.every in _RULES if isinstance(self.every, str) else self.every > 0
-        if not known:
-            raise InputError("every", f"found {shown(self.every)}", _EVERY)
-        if tuple(self.levels) not in (("partner",), ("store",), ("partner", "store")):
-            allowed = "partner, store, or both in this order"
-            raise InputError("levels", f"found {shown(list(self.levels))}", allowed)
+        insist(known, "every", self.every, _EVERY)
+        known = tuple(self.levels) in (("partner",), ("store",), ("partner", "store"))
+        insist(known, "levels", list(self.levels), "partner, store, or both in this order")
 
     @classmethod
     def read(cls, found: Any) -> "DeclaredCheckpoint":
@@ -109,13 +106,11 @@ class Arrival:
 
     def __post_init__(self) -> None:
         if not 0 <= self.runtime < inf:
-            raise InputError(
-                f"job {shown(self.job.id)}: runtime", f"found {shown(self.runtime)}", "0 s or more"
-            )
+            where = f"job {shown(self.job.id)}: runtime"
+            raise InputError(where, f"found {shown(self.runtime)}", "0 s or more")
         if self.checkpoint is not None and isinstance(self.application, Pipeline):
-            raise InputError(
-                f"job {shown(self.job.id)}: checkpoint", "the job has a pipeline", "either of them"
-            )
+            where = f"job {shown(self.job.id)}: checkpoint"
+            raise InputError(where, "the job has a pipeline", "either of them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +186,10 @@ def malleable_overlay(
     ``constraint`` too, for those whose start size it allows. Start sizes, runtimes and walltimes stay:
     a walltime is meant for the start size. ``nodes`` is the machine, if the workload does not say.
     """
-    if not is_number(share, 0, 1):
-        raise InputError("share", f"found {shown(share)}", "0 to 1")
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise InputError("seed", f"found {shown(seed)}", "a whole number")
-    if constraint is not None and constraint not in CONSTRAINTS:
-        raise InputError("constraint", f"found {shown(constraint)}", ", ".join(CONSTRAINTS))
-    machine = nodes if nodes is not None else workload.nodes
-    if machine is None:
-        raise InputError("nodes", f"{workload.name} does not say how many nodes its machine has", "nodes=N")
+    insist(is_number(share, 0, 1), "share", share, "0 to 1")
+    insist(type(seed) is int, "seed", seed, "a whole number")
+    insist(constraint in (None, *CONSTRAINTS), "constraint", constraint, ", ".join(CONSTRAINTS))
+    machine = platform_for(workload, nodes, None).nodes
     sizes = _rule(rule)
     rigid = [at for at, arrival in enumerate(workload) if arrival.job.kind == "rigid"]
     random.Random(seed).shuffle(rigid)
@@ -220,19 +210,15 @@ def _rule(rule: str | tuple[float, float] | Range) -> Range:
             rule = (float(match[1]), float(match[2])) if match else rule
     if isinstance(rule, tuple) and len(rule) == 2:
         low, high = rule
-        if not (is_number(low, 0, 1) and is_number(high, 1, float("inf")) and isfinite(high)):
-            raise InputError("rule", f"found {shown(rule)}", "a factor from 0 to 1 and one of 1 or more")
+        fits = is_number(low, 0, 1) and is_number(high, 1, inf) and isfinite(high)
+        insist(fits, "rule", rule, "a factor from 0 to 1 and one of 1 or more")
         return lambda job, machine: (ceil(low * job.nodes), floor(high * job.nodes))
     allowed = ", ".join(RULES) + ", or two factors such as 0.5:4"
     raise InputError("rule", f"found {shown(rule)}{nearest(rule, RULES)}", allowed)
 
 
 def _malleable(
-    arrival: Arrival,
-    sizes: Range,
-    machine: int,
-    speedup: Speedup | None,
-    constraint: Constraint | None,
+    arrival: Arrival, sizes: Range, machine: int, speedup: Speedup | None, constraint: Constraint | None
 ) -> Arrival:
     job = arrival.job
     if constraint is None or not is_legal(constraint, job.nodes):
@@ -246,6 +232,6 @@ def _malleable(
         constraint=constraint,
         min_nodes=smallest_legal(constraint, low, job.nodes) or job.nodes,
         max_nodes=largest_legal(constraint, job.nodes, high) or job.nodes,
-        speedup=speedup if speedup is not None else job.speedup,
+        speedup=speedup or job.speedup,
     )
-    return replace(arrival, job=changed, speedup=speedup if speedup is not None else arrival.speedup)
+    return replace(arrival, job=changed, speedup=speedup or arrival.speedup)

@@ -12,11 +12,12 @@ processors, 9 requested time, 12 user. Rules for what is missing:
 import gzip
 import zlib
 from collections.abc import Iterator
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import Job
+from dask_hpc.simulator.values import insist
 from dask_hpc.simulator.workload import Arrival, Workload
 
 _FIELDS = 18
@@ -24,13 +25,10 @@ _FIELDS = 18
 
 def read_swf(path: Path, *, processors: str = "requested", per_node: int = 1) -> Workload:
     """A whole file. Complaints name the file and the line."""
-    if processors not in ("requested", "used"):
-        raise InputError("processors", f"found {shown(processors)}", "requested, used")
-    if per_node < 1:
-        raise InputError("processors per node", f"found {shown(per_node)}", "1 or more")
-    arrivals: list[Arrival] = []
+    insist(processors in ("requested", "used"), "processors", processors, "requested, used")
+    insist(per_node >= 1, "processors per node", per_node, "1 or more")
+    arrivals: dict[str, Arrival] = {}
     header: dict[str, str] = {}
-    seen: set[str] = set()
     left_out = 0
     for number, line in _lines(path):
         if line.startswith(";"):
@@ -40,17 +38,14 @@ def read_swf(path: Path, *, processors: str = "requested", per_node: int = 1) ->
             continue
         try:
             arrival = _arrival(line, processors == "used", per_node)
+            if arrival is None:
+                left_out += 1
+            elif arrivals.setdefault(arrival.job.id, arrival) is not arrival:
+                raise InputError("", f"job {arrival.job.id} is there twice")
         except InputError as error:
             raise error.at(f"{path}, line {number}") from None
-        if arrival is None:
-            left_out += 1
-            continue
-        if arrival.job.id in seen:
-            raise InputError(f"{path}, line {number}", f"job {arrival.job.id} is there twice")
-        seen.add(arrival.job.id)
-        arrivals.append(arrival)
     notes = (f"{left_out} jobs left out: no processors or no run time",) if left_out else ()
-    return Workload(path.name, arrivals, _machine(header, per_node), notes)
+    return Workload(path.name, tuple(arrivals.values()), _machine(header, per_node), notes)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -74,17 +69,19 @@ def _arrival(line: str, used_first: bool, per_node: int) -> Arrival | None:
     words = line.split()
     if len(words) != _FIELDS:
         raise InputError("", f"{len(words)} fields", f"{_FIELDS} numbers, -1 for unknown")
-    try:
-        submit, runtime, used, wanted, limit = (float(words[i]) for i in (1, 3, 4, 7, 8))
-    except ValueError:
-        bad = next(word for word in words if not _is_number(word))
-        raise InputError("", f"found {shown(bad)}", f"{_FIELDS} numbers, -1 for unknown") from None
+    numbers = []
+    for word in (words[i] for i in (1, 3, 4, 7, 8)):
+        try:
+            numbers.append(float(word))
+        except ValueError:
+            raise InputError("", f"found {shown(word)}", f"{_FIELDS} numbers, -1 for unknown") from None
+    submit, runtime, used, wanted, limit = numbers
     if not 0 <= submit < inf:
         raise InputError("field 2 (submit time)", f"found {words[1]}", "0 or more")
     first, second = (used, wanted) if used_first else (wanted, used)
     count = first if first > 0 else second
     if not (0 < count < 2**31 and 0 <= runtime < inf):
-        if count == inf or count != count or runtime == inf or runtime != runtime:
+        if not (isfinite(count) and isfinite(runtime)):
             raise InputError("", "found a number that is not finite", "finite numbers")
         return None
     walltime = limit if 0 < limit < inf else max(runtime, 1.0)
@@ -96,14 +93,6 @@ def _arrival(line: str, used_first: bool, per_node: int) -> Arrival | None:
         user="" if words[11] == "-1" else words[11],
     )
     return Arrival(job, runtime)
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def _machine(header: dict[str, str], per_node: int) -> int | None:
