@@ -42,29 +42,14 @@ class LiveForecasts:
     """Takes samples of power as they come; ``latest`` is what is known of the coming ones.
 
     All methods are for the scheduler's loop and cost it a fraction of a millisecond. Times are on the
-    caller's clock.
+    caller's clock. ``parameters`` are those of a ``Forecaster``; ``retrain`` is the seconds between fits.
     """
 
-    def __init__(
-        self,
-        context: "Context",
-        *,
-        horizon: int = 30,
-        period: float = 1.0,
-        level: float = 0.9,
-        window: int = 600,
-        season: float | None = None,
-        retrain: float = 60.0,
-    ) -> None:
+    def __init__(self, context: "Context", *, retrain: float = 60.0, **parameters: Any) -> None:
         self._context = context
-        self.period = period
-        parameters: dict[str, Any] = {
-            "horizon": horizon, "period": period, "level": level, "window": window, "season": season,
-        }  # fmt: skip
         self._plain = Forecaster(models=["last value"], **parameters)
         self._given = json.dumps({**parameters, "retrain": retrain})
-        self._window: deque[tuple[float, float]] = deque(maxlen=window)
-        self._starts_at = horizon + LEAST_ERRORS  # samples; with fewer no model can answer
+        self._window: deque[tuple[float, float]] = deque(maxlen=self._plain.window)
         self._link: _Link | None = None
         self._quiet_since = 0.0
         self._deaths = 0
@@ -85,7 +70,8 @@ class LiveForecasts:
             self._link.send([(time, watts)])
             if monotonic() - self._quiet_since > _PATIENCE:
                 self._link.kill()
-        elif self._deaths < _DEATHS and len(self._window) >= self._starts_at:
+        elif self._deaths < _DEATHS and len(self._window) >= self._plain.horizon + LEAST_ERRORS:
+            # with fewer samples no model can answer
             self._link = _Link([self._given], list(self._window))
             self._quiet_since = monotonic()
 
@@ -93,7 +79,7 @@ class LiveForecasts:
         """The newest forecast; None if there is none yet, or none that is new enough."""
         self._hear()
         for found in (self._answer, self._plain.forecast()):
-            if found is not None and now - found.time <= _NEW_FOR * self.period:
+            if found is not None and now - found.time <= _NEW_FOR * self._plain.period:
                 return found
         return None
 
