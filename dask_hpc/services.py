@@ -10,6 +10,7 @@ logger = logging.getLogger(__name__)
 _MODULES = (
     "dask_hpc.bridge.service",
     "dask_hpc.lanes.service",
+    "dask_hpc.power.scheduler.levers",
     "dask_hpc.power.service",
     "dask_hpc.checkpoint.scheduler.service",
     "dask_hpc.in_situ.service",

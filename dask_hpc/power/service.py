@@ -24,7 +24,7 @@ from dask_hpc.policy import Policy
 from dask_hpc.power.scheduler.corridor_source import CorridorSource
 from dask_hpc.power.scheduler.forecasts import LiveForecasts
 from dask_hpc.power.scheduler.job_power import JobPowers, default_path
-from dask_hpc.power.scheduler.levers import WHY, PowerLevers
+from dask_hpc.power.scheduler.levers import PowerLevers
 from dask_hpc.power.scheduler.meters import NodeReading, WorkerMeter, meter_of
 from dask_hpc.power.scheduler.sight import Sight, in_doubt, outside_nodes, total
 from dask_hpc.power.scheduler.trace import LiveTrace
@@ -68,7 +68,6 @@ class PowerService(Service):
     }
     parts = {"power": "power_now"}
     feed_key = "power"
-    hold_reason = WHY
     levers: PowerLevers
     jobs: JobPowers
 
@@ -97,27 +96,24 @@ class PowerService(Service):
     # its life
 
     def begin(self) -> None:
-        """Levers and jobs anew."""
+        """Jobs anew."""
         self.verdict, self._policy = None, self.context.policy
-        self.levers = PowerLevers(self.context)
+        self.levers = self.context.get(PowerLevers)
         self.jobs = JobPowers(self.context, None)
         self._adjust()
 
     def release(self) -> None:
-        """Watch no more, and let go of all levers. ``settle`` waits for what that takes."""
+        """Watch no more. ``settle`` waits for what that takes."""
         self._watch_no_more()
-        self.levers.let_go()
 
     async def settle(self) -> None:
         """Workers have heard of it, and what is to be remembered of jobs is."""
-        for setting in (*self.levers.settings, self._meters):
-            await setting.settle()
+        await self._meters.settle()
         await self.jobs.settle()
 
     def cancel(self) -> None:
         self._stop()
-        for setting in (*self.levers.settings, self._meters):
-            setting.cancel()
+        self._meters.cancel()
         if self.sight is not None:
             self.jobs.note_ended(self.sight.levels, {})
 
@@ -126,7 +122,7 @@ class PowerService(Service):
         if policy != self._policy:
             self._policy, self.verdict = policy, None
             if policy.power is None:
-                self.levers.let_go()
+                self.levers.release()
         self._adjust()
 
     def _adjust(self) -> None:
@@ -234,17 +230,6 @@ class PowerService(Service):
             getattr(view, name) != getattr(before, name) for name in _TURNS_ON
         )
 
-    # what happens
-
-    def worker_joins(self, address: str) -> None:
-        self.levers.caps.worker_joins(address)
-
-    def worker_leaves(self, address: str) -> None:
-        self.levers.caps.worker_leaves(address)
-
-    def nodes_given(self, nodes: tuple[str, ...]) -> None:
-        self.levers.give(nodes)
-
     # decisions
 
     def refresh(self) -> None:
@@ -313,9 +298,6 @@ class PowerService(Service):
             told = Happening(plan.id, plan.time, "corridor", reason=str(plan.verdict), why=why)
             self.context.story.tell(told)
 
-    def keep(self) -> None:
-        self.levers.keep()
-
     # answers
 
     def _looking(self) -> Sight:
@@ -349,8 +331,8 @@ class PowerService(Service):
             outside_wanted=wanted,
             held=levers.held,
             holdable=levers.holdable,
-            threads=levers.caps.threads,
-            cap=levers.watts.value,
+            threads=levers.share.value,
+            cap=levers.watts_of_nodes.value,
             levers=levers.available | ({"cap"} if sight.can_cap else set()),
             releasable=levers.releasable,
             released=levers.released,
@@ -360,19 +342,6 @@ class PowerService(Service):
 
     def watts(self) -> Mapping[str, float]:
         return {node: reading.watts for node, reading in self._readings().items()}
-
-    def threads_of(self, address: str) -> int:
-        """Before its threads were capped."""
-        return self.levers.caps.own_threads(address)
-
-    def most_nodes(self) -> float:
-        return self.levers.most_nodes()
-
-    def gives_nodes_back(self) -> bool:
-        return bool(self.levers.released)
-
-    def cluster_asks(self, asker: str, interval: float, spare: int) -> None:
-        self.levers.adapts(asker, interval, spare)
 
     def why_waits(self, job: LiveJob) -> str:
         """Room below the corridor's upper bound, if that is it."""

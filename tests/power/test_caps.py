@@ -22,7 +22,7 @@ def cap(s, threads):
 
 async def threads(s, *workers):
     """What workers use, once they have heard of it; the scheduler agrees."""
-    await power_of(s).levers.caps.setting.settle()
+    await power_of(s).levers.share.settle()
     return agreed(s, *workers)
 
 
@@ -107,7 +107,7 @@ async def test_a_worker_that_goes_takes_its_capped_threads_along(c, s, a, b):
 async def test_a_worker_that_was_killed_comes_back_capped(c, s, a, b):
     async with await dask_hpc.manage(c):
         cap(s, 0.5)
-        await power_of(s).levers.caps.setting.settle()
+        await power_of(s).levers.share.settle()
         old = a.worker_address
         a.process.process.kill()
         await async_poll_for(lambda: old not in s.workers and len(s.workers) == 2, 30)

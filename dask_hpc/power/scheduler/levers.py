@@ -25,69 +25,37 @@ from math import inf
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.holds import Holds
-from dask_hpc.cluster.scheduler.service import Context, WorkerSetting
+from dask_hpc.cluster.scheduler.service import Context, Service, WorkerSetting
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.power import Lever
 from dask_hpc.model.story import Explanation, Happening
 from dask_hpc.model.units import count_nodes
 from dask_hpc.power.worker.caps import CapPlugin
 
-
-class Caps:
-    """The share of their threads that workers use."""
-
-    def __init__(self, context: Context) -> None:
-        self._scheduler = context.scheduler
-        self.setting = WorkerSetting(context, compat.ThreadsPlugin, 1.0)
-        #: the threads that workers came with
-        self._own: dict[str, int] = {}
-
-    @property
-    def threads(self) -> float:
-        """The share that is in force."""
-        share: float = self.setting.value
-        return share
-
-    def set(self, threads: float) -> None:
-        if threads == self.threads:
-            return
-        self.setting.set(threads)
-        for address in compat.workers_by_name(self._scheduler):
-            self.worker_joins(address)
-
-    def worker_joins(self, address: str) -> None:
-        own = self.own_threads(address)
-        if self.threads < 1 or address in self._own:
-            self._own[address] = own
-            compat.set_worker_threads(self._scheduler, address, compat.share_of(own, self.threads))
-        if self.threads >= 1:
-            self._own.pop(address, None)
-
-    def worker_leaves(self, address: str) -> None:
-        self._own.pop(address, None)
-
-    def own_threads(self, address: str) -> int:
-        """Those that a connected worker came with."""
-        return self._own.get(address) or self._scheduler.workers[address].nthreads
-
-
 WHY = "the power corridor"  # of holds
 _NAMED = 3  # nodes that cannot be held, in the story
 _MISSED = 3.0  # intervals without a word, after which a cluster object is not adapted any more
 
 
-class PowerLevers:
-    """What is done about power beside starts and sizes, while control is on."""
+class PowerLevers(Service):
+    """What is done about power beside starts and sizes, while control is on: a service beside the one that
+    watches power, which hands it the plans."""
+
+    hold_reason = WHY
 
     def __init__(self, context: Context) -> None:
+        super().__init__(context)
         self._scheduler = context.scheduler
-        self._context = context
-        self._holds = context.get(Holds)
-        self.caps = Caps(context)
+        #: the share of their threads that workers use
+        self.share = WorkerSetting(context, compat.ThreadsPlugin, 1.0)
+        #: the threads that workers came with, of those that have fewer
+        self._own: dict[str, int] = {}
         #: watts that each node may draw; None is as many as it can
-        self.watts = WorkerSetting(context, CapPlugin)
-        #: what workers have to hear of
-        self.settings = (self.caps.setting, self.watts)
+        self.watts_of_nodes = WorkerSetting(context, CapPlugin)
+
+    def begin(self) -> None:
+        """Nothing is pulled."""
+        self._holds = self.context.get(Holds)
         #: how many nodes are to be held, and those that are
         self._wanted = 0
         self._held: dict[str, None] = {}
@@ -101,20 +69,60 @@ class PowerLevers:
         #: idle nodes that cluster objects could give back, by object: when it said so, for how long, how many
         self._spare: dict[str, tuple[float, float, int]] = {}
 
+    def release(self) -> None:
+        """Of everything."""
+        self._wanted = 0
+        self._refusing.clear()
+        self._let_work(list(self._held))
+        self._share_threads(1.0)
+        self.watts_of_nodes.set(None)
+        self._release(0)
+
+    async def settle(self) -> None:
+        """Workers have heard of it."""
+        await self.share.settle()
+        await self.watts_of_nodes.settle()
+
+    def cancel(self) -> None:
+        self.share.cancel()
+        self.watts_of_nodes.cancel()
+
+    def worker_joins(self, address: str) -> None:
+        """It gets its share of threads."""
+        own, share = self.threads_of(address), self.share.value
+        if share < 1 or address in self._own:
+            self._own[address] = own
+            compat.set_worker_threads(self._scheduler, address, compat.share_of(own, share))
+        if share >= 1:
+            self._own.pop(address, None)
+
+    def worker_leaves(self, address: str) -> None:
+        self._own.pop(address, None)
+
+    def threads_of(self, address: str) -> int:
+        """Before they were capped."""
+        return self._own.get(address) or self._scheduler.workers[address].nthreads
+
+    def _share_threads(self, share: float) -> None:
+        if share != self.share.value:
+            self.share.set(share)
+            for address in compat.workers_by_name(self._scheduler):
+                self.worker_joins(address)
+
     def pull(self, plan: Plan, why: Explanation | None = None) -> None:
         """What a plan says is so from now on."""
-        if self._context.is_dry:
+        if self.context.is_dry:
             return
         if plan.hold is not None and plan.hold.nodes != self._wanted:
             self._wanted = plan.hold.nodes
             self._tell(plan, why, "hold", f"{count_nodes(self._wanted)} to be held: {plan.hold.reason}")
-        if plan.cap is not None and plan.cap.threads != self.caps.threads:
+        if plan.cap is not None and plan.cap.threads != self.share.value:
             self._tell(plan, why, "cap", f"{plan.cap.threads:.0%} of the threads: {plan.cap.reason}")
-            self.caps.set(plan.cap.threads)
-        if plan.cap is not None and plan.cap.watts != self.watts.value:
+            self._share_threads(plan.cap.threads)
+        if plan.cap is not None and plan.cap.watts != self.watts_of_nodes.value:
             most = "as much as they can" if plan.cap.watts is None else f"{plan.cap.watts:.0f} W at most"
             self._tell(plan, why, "cap", f"nodes draw {most}: {plan.cap.reason}")
-            self.watts.set(plan.cap.watts)
+            self.watts_of_nodes.set(plan.cap.watts)
         if plan.release is not None and plan.release.nodes != self.released:
             self._release(plan.release.nodes)
             self._tell(plan, why, "give-back", f"{count_nodes(self.released)} less: {plan.release.reason}")
@@ -128,13 +136,13 @@ class PowerLevers:
     @property
     def holdable(self) -> int:
         """How many of the nodes that no job holds can be held, as far as that was tried."""
-        return self._withheld + len(self._context.indices.idle) - len(self._refusing)
+        return self._withheld + len(self.context.indices.idle) - len(self._refusing)
 
     @property
     def available(self) -> frozenset[Lever]:
         """What can be done here beside starts and sizes."""
         levers: set[Lever] = {"hold"}
-        if any(self.caps.own_threads(one) > 1 for one in compat.workers_by_name(self._scheduler)):
+        if any(self.threads_of(one) > 1 for one in compat.workers_by_name(self._scheduler)):
             levers.add("threads")
         if self._adapted():
             levers.add("release")
@@ -148,49 +156,45 @@ class PowerLevers:
     def most_nodes(self) -> float:
         """How many nodes an adaptive cluster may have. With nodes that are held, no more than there are:
         who works for jobs that wait is another matter."""
-        has_enough = self._wanted and not len(self._context.indices.waiting)
-        return min(self._most, len(self._context.nodes)) if has_enough else self._most
+        has_enough = self._wanted and not len(self.context.indices.waiting)
+        return min(self._most, len(self.context.nodes)) if has_enough else self._most
 
-    def adapts(self, asker: str, interval: float, spare: int) -> None:
-        """A cluster object asks what to do about its size, and could give so many idle nodes back."""
-        self._spare[asker] = (self._context.clock(), interval, spare)
+    def gives_nodes_back(self) -> bool:
+        return bool(self.released)
+
+    def cluster_asks(self, asker: str, interval: float, spare: int) -> None:
+        self._spare[asker] = (self.context.clock(), interval, spare)
 
     def keep(self) -> None:
         """What the last plan said is still so, whatever has happened since."""
         if not self._wanted and not self._held:
             self._refusing.clear()
             return
-        free = dict.fromkeys(self._context.indices.idle)
+        free = dict.fromkeys(self.context.indices.idle)
         needed = self._needed()
-        self.give([n for n in self._held if n not in free or n in needed or self._works(n)])
+        self._let_work([n for n in self._held if n not in free or n in needed or self._works(n)])
         wanted = max(0, self._wanted - self._withheld)
         if len(self._held) > wanted:
-            self.give(sorted(self._held, key=self._backlog)[wanted:])
+            self._let_work(sorted(self._held, key=self._backlog)[wanted:])
         self._refusing = {n for n in self._refusing if n in free and self._refusal(n)} | needed & free.keys()
         if len(self._held) < wanted:
             self._hold_more([n for n in free if n not in self._held and n not in needed], wanted)
 
-    def give(self, nodes: Iterable[str]) -> None:
-        """A job gets these nodes: they work for it."""
+    def nodes_given(self, nodes: tuple[str, ...]) -> None:
+        """They work for the job that gets them."""
+        self._let_work(nodes)
+
+    def _let_work(self, nodes: Iterable[str]) -> None:
         for name in nodes:
             if name in self._held:
                 del self._held[name]
-                for address in self._context.nodes.workers(name):
+                for address in self.context.nodes.workers(name):
                     self._holds.release(address, WHY)
-
-    def let_go(self) -> None:
-        """Of everything."""
-        self._wanted = 0
-        self._refusing.clear()
-        self.give(list(self._held))
-        self.caps.set(1.0)
-        self.watts.set(None)
-        self._release(0)
 
     @property
     def _withheld(self) -> int:
         """Nodes of no job that others hold: the user, or because they are leaving."""
-        indices = self._context.indices
+        indices = self.context.indices
         of_jobs = sum(len(running.nodes) for running in indices.running.values())
         return len(indices.nodes) - len(indices.idle) - of_jobs
 
@@ -203,7 +207,7 @@ class PowerLevers:
             refusal = self._refusal(name)
             if refusal is None:
                 self._held[name] = None
-                self._holds.hold(self._context.nodes.workers(name), WHY)
+                self._holds.hold(self.context.nodes.workers(name), WHY)
             else:
                 self._refusing.add(name)
                 refused.append(f"node {name}: {refusal}")
@@ -211,32 +215,32 @@ class PowerLevers:
         why = "; ".join(refused[:_NAMED])
         short = f"{len(self._held)} of {count_nodes(wanted)}: {why}" if is_short else ""
         if short and short != self._short:
-            self._context.tell("hold-refused", short)
+            self.context.tell("hold-refused", short)
         self._short = short
 
     def _refusal(self, name: str) -> str | None:
-        return self._holds.refusal(self._context.nodes.workers(name))
+        return self._holds.refusal(self.context.nodes.workers(name))
 
     def _needed(self) -> set[str]:
         """Held nodes that must work: one for each task that nobody else may run."""
         needed: set[str] = set()
         for key, addresses in self._holds.in_the_way(WHY):
-            names = {self._context.nodes.node_of(address) for address in addresses}
+            names = {self.context.nodes.node_of(address) for address in addresses}
             if names.isdisjoint(needed):
                 name = min(names, key=self._backlog)
                 needed.add(name)
-                self._context.tell("hold-ends", f"node {name} works: nobody else may run {key!r}")
+                self.context.tell("hold-ends", f"node {name} works: nobody else may run {key!r}")
         return needed
 
     def _works(self, name: str) -> bool:
         """Whether a worker of a held node works all the same: for a shuffle, because it has just come, or
         because somebody has released it."""
         holds = self._holds
-        workers = self._context.nodes.workers(name)
+        workers = self.context.nodes.workers(name)
         return any(holds.is_lent(address) or address not in holds.reasons for address in workers)
 
     def _adapted(self) -> list[tuple[float, float, int]]:
-        now = self._context.clock()
+        now = self.context.clock()
         self._spare = {
             asker: said for asker, said in self._spare.items() if now - said[0] <= _MISSED * said[1]
         }
@@ -244,7 +248,7 @@ class PowerLevers:
 
     def _backlog(self, name: str) -> tuple[float, int]:
         """Those first that are done first."""
-        found = [compat.backlog(self._scheduler, address) for address in self._context.nodes.workers(name)]
+        found = [compat.backlog(self._scheduler, address) for address in self.context.nodes.workers(name)]
         return max((left for left, _ in found), default=0.0), sum(tasks for _, tasks in found)
 
     def _release(self, nodes: int) -> None:
@@ -252,9 +256,12 @@ class PowerLevers:
         if nodes == 0:
             self._most = inf
         else:
-            here = min(self._most, len(self._context.nodes))
+            here = min(self._most, len(self.context.nodes))
             self._most = max(1.0, here - (nodes - self.released))
         self.released = nodes
 
     def _tell(self, plan: Plan, why: Explanation | None, decision: str, reason: str) -> None:
-        self._context.story.tell(Happening(plan.id, plan.time, decision, reason=reason, why=why))
+        self.context.story.tell(Happening(plan.id, plan.time, decision, reason=reason, why=why))
+
+
+SERVICE = PowerLevers
