@@ -164,7 +164,7 @@ async def ask_of_job(client: Client, call: str, job_id: str, **given: Any) -> An
         try:
             return await ask(client, call, id=job_id, **given)
         except InputError as error:
-            if error.where != "job" or clock() > limit:
+            if error.where != "job" or not isinstance(job_id, str) or clock() > limit:
                 raise
         await asyncio.sleep(_LOOK)
 
