@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import inf
 
 from dask_hpc.planning.interval.exact import Pattern, young
-from dask_hpc.simulator.execution import Steady, Transfer, Wait
+from dask_hpc.simulator.execution import Steady
 from dask_hpc.simulator.platform import Failures, Platform
 from dask_hpc.simulator.service import Companion, Life, MachineService, Site
 from dask_hpc.simulator.workload import DeclaredCheckpoint, LevelName
@@ -132,8 +132,8 @@ class JobCommits(Companion):
         self._is_due = False
         #: has to be read back before the job goes on
         self._is_restoring = False
-        #: steps that are still to come of what is on its way
-        self._steps: list[tuple[LevelName, Wait | Transfer]] = []
+        #: that what is on its way still goes to, or comes from
+        self._levels: list[LevelName] = []
         self._is_moving = False
         self._number = 0
         #: when it set out, with which share of the work, and from where
@@ -157,7 +157,8 @@ class JobCommits(Companion):
         kept = self._kept.get("partner")
         if kept is not None:
             kept.failed.add(node)
-            if any(one in kept.failed and self._partner(one) in kept.failed for one in kept.nodes):
+            partners = {one: str((int(one) + 1) % self._site.platform.nodes) for one in kept.nodes}
+            if any(one in kept.failed and other in kept.failed for one, other in partners.items()):
                 del self._kept["partner"]
         life, saved = self._life, self.saved
         if life.execution is None and saved < life.done:
@@ -165,9 +166,6 @@ class JobCommits(Companion):
                 work = life.arrival.runtime * life.arrival.job.nodes
                 self._site.record.detail(life.row).lost += (life.done - saved) * work
             life.done = saved
-
-    def _partner(self, node: str) -> str:
-        return str((int(node) + 1) % self._site.platform.nodes)
 
     # what the job does
 
@@ -184,17 +182,18 @@ class JobCommits(Companion):
     def goes_first(self, now: float) -> bool:
         life = self._life
         assert life.execution is not None
-        if self._stops_the_job:
+        is_under_way = self._stops_the_job
+        if not (is_under_way or self._is_restoring or self._is_due):
+            return False
+        if not is_under_way and isinstance(life.execution, Steady):
+            life.execution.stand_still(now)
+        if is_under_way:
             self._step_over(now)
         elif self._is_restoring:
-            self._stop_job(now)
             # the newest one, from where that is quickest
             self._set_out(now, [max(self._kept, key=lambda at: (self._kept[at].done, at == "partner"))])
-        elif self._is_due:
-            self._stop_job(now)
-            self._begin_commit(now, life.execution.reached(now))
         else:
-            return False
+            self._begin_commit(now, life.execution.reached(now))
         return self._goes_on(now, life)
 
     def woken(self, now: float) -> None:
@@ -245,10 +244,6 @@ class JobCommits(Companion):
         """Whether something is on its way that the job waits for."""
         return self._is_moving and (self._is_restoring or not self._checkpoint.asynchronous)
 
-    def _stop_job(self, now: float) -> None:
-        if isinstance(self._life.execution, Steady):
-            self._life.execution.stand_still(now)
-
     def _expect_next(self, now: float) -> None:
         """One that takes longer than the interval is followed by the next at once."""
         if self._pattern is None:
@@ -271,24 +266,24 @@ class JobCommits(Companion):
 
     def _set_out(self, now: float, levels: Sequence[LevelName]) -> None:
         self._is_moving, self._began, self._nodes = True, now, self._held
-        each = self._checkpoint.nbytes / len(self._nodes)
-        wait, transfer = Wait(each / self._site.platform.link), Transfer(len(self._nodes), each)
-        self._steps = [(level, transfer if level == "store" else wait) for level in levels]
+        self._levels = list(levels)
 
     def _goes_on(self, now: float, owner: "Life | JobCommits") -> bool:
         """With a commit that the job waits for, if it is the owner, or nobody; whether that takes time."""
-        while self._steps:
-            step = self._steps[0][1]
+        site, nodes = self._site, len(self._nodes)
+        while self._levels:
+            each = self._checkpoint.nbytes / nodes
+            seconds = each / site.platform.link
             if owner is self:
                 self.version += 1
-            if isinstance(step, Transfer) and step.bytes_per_node > 0:
-                self._site.file_system.begin(now, owner, step.nodes, step.bytes_per_node, owner.version)
+            if self._levels[0] == "store" and each > 0:
+                site.file_system.begin(now, owner, nodes, each, owner.version)
                 return True
-            if isinstance(step, Wait) and step.seconds > 0:
+            if self._levels[0] != "store" and seconds > 0:
                 if isinstance(owner, Life):
-                    self._site.step_at(now + step.seconds, owner)
+                    site.step_at(now + seconds, owner)
                 else:
-                    self._site.wake_at(now + step.seconds, owner)
+                    site.wake_at(now + seconds, owner)
                 return True
             self._step_over(now)
         self._is_moving = self._is_restoring = False
@@ -300,14 +295,14 @@ class JobCommits(Companion):
 
     def _step_over(self, now: float) -> None:
         """One more level has it."""
-        level, _ = self._steps.pop(0)
+        level = self._levels.pop(0)
         if not self._is_restoring:
             nodes = frozenset(self._nodes) if level == "partner" else frozenset()
             self._kept[level] = Kept(self._done, nodes, set(self._failed))
             if (written := self._written) is not None:
                 written.nbytes += self._checkpoint.nbytes
-                written.commits += not self._steps
-        if not self._steps:
+                written.commits += not self._levels
+        if not self._levels:
             self._account(now)
 
     def _drop(self) -> None:
@@ -316,7 +311,7 @@ class JobCommits(Companion):
             self._number -= 1
             self._is_due = not self._checkpoint.asynchronous
         self._is_moving = False
-        self._steps.clear()
+        self._levels.clear()
 
     def _account(self, now: float) -> None:
         """What the job stood still for it."""

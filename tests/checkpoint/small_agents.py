@@ -54,6 +54,4 @@ async def copy(s, futures, like=None):
 
 
 def value(agent, content):
-    found = agent.kept.get(content).apart()
-    found.check()
-    return found.value()
+    return agent.kept.intact(content).value()

@@ -25,9 +25,7 @@ def block(number, size=1000):
 
 
 def value(kept, content):
-    found = kept.get(content).apart()
-    found.check()
-    return found.value()
+    return kept.intact(content).value()
 
 
 class AnyOrder(RuleBasedStateMachine):

@@ -47,23 +47,6 @@ _MARGIN = 0.05  # of the limit, below the mark at which Dask would do something
 _MARK = 0.8  # of the limit, if Dask does nothing
 
 
-def budget(worker: Any, share: float) -> float:
-    """Bytes that copies may take at most: a share of the worker's limit, or as many if it is more than 1."""
-    return share * _limit(worker) if share <= 1 else min(share, _limit(worker))
-
-
-def allowed(worker: Any, most: float, used: float) -> float:
-    """How many of these bytes they may take now, if they take ``used``."""
-    manager = worker.memory_manager
-    marks = [mark for mark in (manager.memory_spill_fraction, manager.memory_pause_fraction) if mark]
-    mark = max(0.0, min(marks, default=_MARK) - _MARGIN) * _limit(worker)
-    return max(0.0, min(most, used + mark - worker.monitor.get_process_memory()))
-
-
-def _limit(worker: Any) -> float:
-    return worker.memory_manager.memory_limit or MEMORY_LIMIT or inf
-
-
 NAME = "dask-hpc-agent"
 METRIC = "hpc_agent"
 #: of the events with which an agent says what a person should know
@@ -89,7 +72,8 @@ class Agent(WorkerPlugin):
     async def setup(self, worker: Any) -> None:
         """Tasks of this worker start when this is over, so nothing here waits."""
         self._worker = worker
-        self.kept = KeptCopies(budget(worker, self._share))
+        limit = self._limit
+        self.kept = KeptCopies(self._share * limit if self._share <= 1 else min(self._share, limit))
         self.traffic = AgentTraffic()
         self.link = link_of(get_address_host(worker.address))
         self.giver = Giver(worker, self.kept, self.traffic)
@@ -106,7 +90,7 @@ class Agent(WorkerPlugin):
             "hpc_agent_keep": self.keep,
             "hpc_agent_check": self.check,
             "hpc_agent_drop": self.drop,
-            "hpc_agent_contents": self.contents,
+            "hpc_agent_contents": self.kept.contents,
             "hpc_agent_run": self.run,
         }
         add_calls(worker, self._answers)
@@ -190,8 +174,17 @@ class Agent(WorkerPlugin):
                 logger.exception("dask-hpc: an agent could not look after its memory")
             await asyncio.sleep(_LOOK)
 
+    @property
+    def _limit(self) -> float:
+        return self._worker.memory_manager.memory_limit or MEMORY_LIMIT or inf
+
     def _may_take(self) -> None:
-        self.kept.allowed = allowed(self._worker, self.kept.budget, self.kept.nbytes)
+        """As many bytes as do not bring the process to where Dask would do something."""
+        manager = self._worker.memory_manager
+        marks = [mark for mark in (manager.memory_spill_fraction, manager.memory_pause_fraction) if mark]
+        mark = max(0.0, min(marks, default=_MARK) - _MARGIN) * self._limit
+        free = self.kept.nbytes + mark - self._worker.monitor.get_process_memory()
+        self.kept.allowed = max(0.0, min(self.kept.budget, free))
 
     # blocks that go out
 
@@ -256,17 +249,17 @@ class Agent(WorkerPlugin):
             async def found(number: int, block: Found) -> None:
                 into[theirs[number][0]] = await then(block) if then and isinstance(block, Block) else block
 
-            asked = [self._question(what, then is not None) for _, what in theirs]
+            # for us, what we have need not come; for somebody else, what that one has
+            asked = [
+                {name: what[name] for name in ("key", "content") if name in what}
+                | {"have": [one for one in what.get("have", ()) if then is None or one in self.kept]}
+                for _, what in theirs
+            ]
             rpc = self._worker.rpc(source)
             await Stream(rpc, found, room, self._window, self.giver.chunk).run(asked)
 
         if by_source:
             await together([from_one(*one) for one in by_source.items()])
-
-    def _question(self, what: dict[str, Any], is_ours: bool) -> dict[str, Any]:
-        """``is_ours``: it is for us, and not for somebody who has other contents."""
-        have = [one for one in what.get("have", ()) if not is_ours or one in self.kept]
-        return {name: what[name] for name in ("key", "content") if name in what} | {"have": have}
 
     async def _keep(self, block: Any) -> dict[str, Any]:
         """Keep a block that has come; what to answer to who wanted that."""
@@ -308,16 +301,11 @@ class Agent(WorkerPlugin):
         wrong = {}
         for content in contents:
             try:
-                await asyncio.to_thread(self._intact, content)
+                await asyncio.to_thread(self.kept.intact, content)
             except (KeyError, Damaged, Trouble) as error:
                 wrong[content] = f"{type(error).__name__}: {error}"
                 await self.drop([content])
         return wrong
-
-    def _intact(self, content: str) -> Block:
-        block = self.kept.get(content).apart()
-        block.check()
-        return block
 
     async def drop(self, contents: list[str]) -> None:
         """Nobody needs these copies any longer."""
@@ -329,10 +317,6 @@ class Agent(WorkerPlugin):
         if had and not len(self.kept):
             self._idle_since = monotonic()
 
-    async def contents(self) -> list[str]:
-        """Of all copies that are kept here."""
-        return self.kept.contents()
-
     # what others want done with blocks
 
     async def run(self, call: bytes, content: str = "", key: Hashable = None) -> dict[str, Any]:
@@ -341,7 +325,7 @@ class Agent(WorkerPlugin):
         async with self._calls_at_once:
             try:
                 if content:
-                    block = await asyncio.to_thread(self._intact, content)
+                    block = await asyncio.to_thread(self.kept.intact, content)
                     value = await asyncio.to_thread(block.value)
                 else:
                     value = self._worker.data[key]

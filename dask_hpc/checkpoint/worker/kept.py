@@ -201,6 +201,12 @@ class KeptCopies:
             raise KeyError(content)
         return self.shelf.get(content)
 
+    def intact(self, content: str) -> Block:
+        """A copy, checked and in memory of its own. Raises ``KeyError``, ``Damaged`` or ``Trouble``."""
+        block = self.get(content).apart()
+        block.check()
+        return block
+
     def to_disk(self, content: str) -> bool:
         """Have a copy on disk, too; whether it is there. ``KeyError`` if there is no such copy."""
         block = self.get(content)

@@ -89,7 +89,9 @@ async def _fetch(worker: Any, key: Any) -> Any:
             except (LookupError, ValueError) as error:  # it is not there, or damaged
                 why = f"{address}: {type(error).__name__}: {error}"
                 await worker.scheduler.hpc_checkpoint_bad(content=content, agent=address, why=why)
-                await _look_again(worker.rpc(address), content)
+                with suppress(OSError, TimeoutError):  # it need not keep one that is damaged
+                    async with asyncio.timeout(_PATIENCE):
+                        await worker.rpc(address).hpc_agent_check(contents=[content])
             except (OSError, TimeoutError) as error:
                 why = f"{address}: {type(error).__name__}: {error}"
                 silent = True
@@ -108,18 +110,5 @@ async def _fetch(worker: Any, key: Any) -> Any:
 async def _from(worker: Any, address: str, content: str) -> Any:
     if address != worker.address:
         return await fetch(worker.rpc(address), {"content": content})
-    return await asyncio.to_thread(_own, worker.plugins[AGENT].kept, content)
-
-
-def _own(kept: Any, content: str) -> Any:
-    """A copy that this very worker keeps, in memory of its own: the result may be changed in place."""
-    block = kept.get(content).apart()
-    block.check()
-    return block
-
-
-async def _look_again(rpc: Any, content: str) -> None:
-    """Have an agent check a copy that we could not read: it need not keep one that is damaged."""
-    with suppress(OSError, TimeoutError):
-        async with asyncio.timeout(_PATIENCE):
-            await rpc.hpc_agent_check(contents=[content])
+    # in memory of its own: the result may be changed in place
+    return await asyncio.to_thread(worker.plugins[AGENT].kept.intact, content)

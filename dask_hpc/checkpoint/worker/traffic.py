@@ -21,14 +21,12 @@ class AgentTraffic:
         self._clock = clock
         self.bytes_in = 0
         self.bytes_out = 0
-        self.commits = 0
         #: of each step: when it began, bytes in either direction, copies
         self._lately: deque[list[float]] = deque()
 
     def came(self, nbytes: int) -> None:
         """A copy."""
         self.bytes_in += nbytes
-        self.commits += 1
         self._count(nbytes, 1)
 
     def went(self, nbytes: int) -> None:

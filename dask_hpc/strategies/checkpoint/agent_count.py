@@ -69,23 +69,20 @@ def climb(
         if abs(seconds - known.seconds) > _DRIFT * known.seconds:  # it is another load now
             known = Climb(agents, seconds, agents, known.up)
     elif seconds < known.seconds * (1 - BAND):
-        known = replace(known, agents=agents, seconds=seconds)
         # what was better than this one lies behind us
-        known = replace(known, tried_down=True) if known.up else replace(known, tried_up=True)
+        behind = {"tried_down" if known.up else "tried_up": True}
+        known = replace(known, agents=agents, seconds=seconds, **behind)
     else:
-        known = replace(known, trying=known.agents)
-        known = replace(known, tried_up=True) if known.up else replace(known, tried_down=True)
+        known = replace(known, trying=known.agents, **{"tried_up" if known.up else "tried_down": True})
     for up in (known.up, not known.up):
         if known.tried_up if up else known.tried_down:
             continue
-        step = _step(known.agents, factor, up, most)
-        hoped = known.seconds * known.agents / step if up else known.seconds * (1 - 2 * BAND)
+        if up:
+            step = min(most, max(known.agents + 1, round(known.agents * factor)))
+            hoped = known.seconds * known.agents / step
+        else:
+            step = max(1, min(known.agents - 1, round(known.agents / factor)))
+            hoped = known.seconds * (1 - 2 * BAND)
         if step != known.agents and commits_left > break_even(change, known.seconds, hoped):
             return replace(known, trying=step, up=up)
     return replace(known, trying=known.agents)
-
-
-def _step(agents: int, factor: float, up: bool, most: int) -> int:
-    if up:
-        return min(most, max(agents + 1, round(agents * factor)))
-    return max(1, min(agents - 1, round(agents / factor)))
