@@ -85,11 +85,11 @@ async def test_a_content_is_found_once_and_again_if_the_result_is_another_one(c,
     agent, other, _ = await start(c, a, b, d)
     (one,) = await results(c, b, 100)
     await agent.take(wanted([one], b))
-    assert set(other.giver.results._content) == {one.key}
+    assert set(other.giver._content) == {one.key}
     b.kept_futures.clear()
     one.release()
     await async_poll_for(lambda: not b.data, 5)
-    assert not other.giver.results._content
+    assert not other.giver._content
     assert "is not here" in (await agent.take([{"key": "x-0", "source": b.address}]))[0]["error"]
     await c.scatter({"x-0": np.arange(3)}, workers=[b.address])
     (found,) = await agent.take([{"key": "x-0", "source": b.address}])

@@ -155,18 +155,6 @@ def pack_mapping(found: Mapping[Any, Any]) -> list[Any]:
     return [[pack(key), pack(value)] for key, value in found.items()]
 
 
-def unpack_mapping(found: Any, *, may_unpickle: bool, is_needed: bool) -> dict[Any, Any]:
-    """The same again. What would have to be unpickled and is not needed is left out."""
-    made = {}
-    for key, value in found:
-        try:
-            made[unpack(key, may_unpickle=may_unpickle)] = unpack(value, may_unpickle=may_unpickle)
-        except Opaque:
-            if is_needed:
-                raise
-    return made
-
-
 def empty_chunk(variable: Mapping[str, Any], shape: Sequence[int]) -> np.ndarray:
     """Of an array that has no element there."""
     return np.empty(tuple(shape), variable["dtype"] or object)

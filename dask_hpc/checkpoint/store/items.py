@@ -10,6 +10,7 @@ a variable in one piece, ``"7"`` for a partition.
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -29,7 +30,6 @@ from dask_hpc.checkpoint.store.arrays import (
     places_of,
     specs_of,
     stored_chunks,
-    unpack_mapping,
 )
 from dask_hpc.checkpoint.store.cells import VALUE
 from dask_hpc.checkpoint.store.manifest import check_label
@@ -37,69 +37,109 @@ from dask_hpc.checkpoint.store.value import Opaque, Unknown, pack, unpack
 from dask_hpc.model.errors import InputError, one_line, shown
 
 
-def array(
-    variable: Mapping[str, Any], blocks: Mapping[str, Any], grids: Mapping[str, Chunks], may_unpickle: bool
-) -> Any:
-    """A variable: an array of Dask if it has chunks, else the block that it consists of."""
-    if variable["chunks"] is None:
-        if variable["place"] in blocks:
-            return blocks[variable["place"]]
-        return empty_chunk(variable, variable["shape"])
-    own = stored_chunks(variable)
-    chunks = grids.get(variable["place"], own)
-    assert chunks is not None
-    found = _chunked(variable, chunks, blocks, may_unpickle)
-    original = tuple(tuple(sizes) for sizes in variable["chunks"])
-    return found if chunks != own or chunks == original else found.rechunk(original)
+@dataclass(frozen=True)
+class BlockSource:
+    """What items are put together from: by place the blocks, and the chunks of those variables whose blocks
+    are others than those that were described."""
 
+    by_place: Mapping[str, Any]
+    grids: Mapping[str, Chunks]
+    may_unpickle: bool
 
-def _chunked(
-    variable: Mapping[str, Any], chunks: Chunks, blocks: Mapping[str, Any], may_unpickle: bool
-) -> Any:
-    import dask.array as da
-    from dask.delayed import Delayed
-    from dask.highlevelgraph import HighLevelGraph
+    def unpack(self, found: Any) -> Any:
+        """What was packed."""
+        return unpack(found, may_unpickle=self.may_unpickle)
 
-    known = tuple(tuple(np.nan if size is None else size for size in sizes) for sizes in chunks)
-    name = f"restored-{uuid4().hex}"
-    layer: dict[Any, Any] = {}
-    needed = []
-    for index in product(*(range(len(sizes)) for sizes in chunks)):
-        shape = [sizes[at] for sizes, at in zip(chunks, index, strict=True)]
-        place = place_of(variable, index)
-        if place not in blocks and 0 not in shape:
-            raise LookupError(f"there is no block {place}")
-        block = blocks.get(place)
-        if place not in blocks:
-            block = empty_chunk(variable, shape)
-        elif isinstance(block, Delayed):
-            needed.append(block)
-            block = block.key
-        layer[(name, *index)] = block
-    graph = HighLevelGraph.from_collections(name, layer, dependencies=needed)
-    if "meta" in variable:
-        return da.Array(graph, name, known, meta=unpack(variable["meta"], may_unpickle=may_unpickle))
-    return da.Array(graph, name, known, dtype=variable["dtype"] or object)
+    def array(self, variable: Mapping[str, Any]) -> Any:
+        """A variable: an array of Dask if it has chunks, else the block that it consists of."""
+        own, place = stored_chunks(variable), variable["place"]
+        if own is None:
+            is_there = place in self.by_place
+            return self.by_place[place] if is_there else empty_chunk(variable, variable["shape"])
+        chunks = self.grids.get(place, own)
+        found = self._chunked(variable, chunks)
+        original = tuple(tuple(sizes) for sizes in variable["chunks"])
+        return found if chunks != own or chunks == original else found.rechunk(original)
 
+    def _chunked(self, variable: Mapping[str, Any], chunks: Chunks) -> Any:
+        import dask.array as da
+        from dask.delayed import Delayed
+        from dask.highlevelgraph import HighLevelGraph
 
-def partitions(kind: str, meta: Mapping[str, Any], blocks: Mapping[str, Any], may_unpickle: bool) -> Any:
-    """A dataframe, a series, an index or a bag."""
-    from dask.delayed import Delayed, delayed
-    from distributed import Future
+        known = tuple(tuple(np.nan if size is None else size for size in sizes) for sizes in chunks)
+        name = f"restored-{uuid4().hex}"
+        layer: dict[Any, Any] = {}
+        needed = []
+        for index in product(*(range(len(sizes)) for sizes in chunks)):
+            shape = [sizes[at] for sizes, at in zip(chunks, index, strict=True)]
+            place = place_of(variable, index)
+            if place in self.by_place:
+                block = self.by_place[place]
+            elif 0 in shape:
+                block = empty_chunk(variable, shape)
+            else:
+                raise LookupError(f"there is no block {place}")
+            if isinstance(block, Delayed):
+                needed.append(block)
+                block = block.key
+            layer[(name, *index)] = block
+        graph = HighLevelGraph.from_collections(name, layer, dependencies=needed)
+        if "meta" in variable:
+            return da.Array(graph, name, known, meta=self.unpack(variable["meta"]))
+        return da.Array(graph, name, known, dtype=variable["dtype"] or object)
 
-    parts = [blocks[str(number)] for number in range(meta["partitions"])]
-    parts = [one if isinstance(one, Delayed | Future) else delayed(one, traverse=False) for one in parts]
-    if kind == "bag":
-        import dask.bag as db
+    def partitions(self, kind: str, meta: Mapping[str, Any]) -> Any:
+        """A dataframe, a series, an index or a bag."""
+        from dask.delayed import Delayed, delayed
+        from distributed import Future
 
-        return db.from_delayed(parts)
-    import dask.dataframe as dd
+        parts = [self.by_place[str(number)] for number in range(meta["partitions"])]
+        parts = [one if isinstance(one, Delayed | Future) else delayed(one, traverse=False) for one in parts]
+        if kind == "bag":
+            import dask.bag as db
 
-    divisions = None
-    if "divisions" in meta:
-        divisions = tuple(unpack(meta["divisions"], may_unpickle=may_unpickle)["divisions"])
-    empty = unpack(meta["empty"], may_unpickle=may_unpickle)
-    return dd.from_delayed(parts, meta=empty, divisions=divisions, verify_meta=False)
+            return db.from_delayed(parts)
+        import dask.dataframe as dd
+
+        divisions = None
+        if "divisions" in meta:
+            divisions = tuple(self.unpack(meta["divisions"])["divisions"])
+        empty = self.unpack(meta["empty"])
+        return dd.from_delayed(parts, meta=empty, divisions=divisions, verify_meta=False)
+
+    def dataset(self, kind: str, meta: Mapping[str, Any]) -> Any:
+        """A Dataset or a DataArray."""
+        coordinates: dict[Any, Any] = {}
+        data: dict[Any, Any] = {}
+        encodings: dict[Any, Any] = {}
+        for record in meta["variables"]:
+            name, values = self.unpack(record["name"]), self.array(record)
+            if type(values).__module__.startswith("pandas"):
+                is_index = record["is coordinate"] and values.dtype.name == "category"
+                values = pd.Index(values) if is_index else values.array
+            encodings[name] = self._encoding(record)
+            variable = xr.Variable(self.unpack(record["dims"]), values, self._attrs(record))
+            (coordinates if record["is coordinate"] else data)[name] = variable
+        found = xr.Dataset(data, coords=xr.Coordinates(coordinates, indexes={}))
+        for index in meta["indexes"]:
+            levels = self.unpack(index["levels"])
+            is_multi = "dim" in index
+            found = found.set_xindex(*((levels, xr.indexes.PandasMultiIndex) if is_multi else levels[:1]))
+        for name, encoding in encodings.items():
+            found.variables[name].encoding = encoding
+        found.attrs, found.encoding = self._attrs(meta), self._encoding(meta)
+        return found if kind == "dataset" else found[meta["only"]].rename(self.unpack(meta["name"]))
+
+    def _attrs(self, record: Mapping[str, Any]) -> dict[Any, Any]:
+        return {self.unpack(key): self.unpack(value) for key, value in record["attrs"]}
+
+    def _encoding(self, record: Mapping[str, Any]) -> dict[Any, Any]:
+        """Without what would have to be unpickled: nobody needs it."""
+        found = {}
+        for key, value in record["encoding"]:
+            with suppress(Opaque):
+                found[self.unpack(key)] = self.unpack(value)
+        return found
 
 
 def described(value: Any, kind: str, regular: bool) -> tuple[dict[str, Any], list[Any]]:
@@ -161,41 +201,6 @@ def _indexes(dataset: Any) -> tuple[list[Any], set[Any]]:
                 "indexes of pandas (Dataset.drop_indexes takes others off)",
             )
     return found, made
-
-
-def rebuilt(
-    kind: str,
-    meta: Mapping[str, Any],
-    blocks: Mapping[str, Any],
-    grids: Mapping[str, Chunks],
-    may_unpickle: bool,
-) -> Any:
-    """The Dataset or DataArray."""
-    coordinates: dict[Any, Any] = {}
-    data: dict[Any, Any] = {}
-    encodings: dict[Any, Any] = {}
-    for record in meta["variables"]:
-        name = unpack(record["name"], may_unpickle=may_unpickle)
-        values = array(record, blocks, grids, may_unpickle)
-        if type(values).__module__.startswith("pandas"):
-            is_index = record["is coordinate"] and values.dtype.name == "category"
-            values = pd.Index(values) if is_index else values.array
-        attrs = unpack_mapping(record["attrs"], may_unpickle=may_unpickle, is_needed=True)
-        encodings[name] = unpack_mapping(record["encoding"], may_unpickle=may_unpickle, is_needed=False)
-        dims = unpack(record["dims"], may_unpickle=may_unpickle)
-        (coordinates if record["is coordinate"] else data)[name] = xr.Variable(dims, values, attrs)
-    found = xr.Dataset(data, coords=xr.Coordinates(coordinates, indexes={}))
-    for index in meta["indexes"]:
-        levels = unpack(index["levels"], may_unpickle=may_unpickle)
-        is_multi = "dim" in index
-        found = found.set_xindex(*((levels, xr.indexes.PandasMultiIndex) if is_multi else levels[:1]))
-    for name, encoding in encodings.items():
-        found.variables[name].encoding = encoding
-    found.attrs = unpack_mapping(meta["attrs"], may_unpickle=may_unpickle, is_needed=True)
-    found.encoding = unpack_mapping(meta["encoding"], may_unpickle=may_unpickle, is_needed=False)
-    if kind == "dataset":
-        return found
-    return found[meta["only"]].rename(unpack(meta["name"], may_unpickle=may_unpickle))
 
 
 #: of items that consist of arrays
@@ -271,13 +276,14 @@ def rebuild(
 ) -> Any:
     """Put an item together again. ``grids`` has the chunks of those variables (by place) whose blocks are
     others than those that were described. Raises ``Unknown`` or ``Opaque``."""
+    source = BlockSource(blocks, grids or {}, may_unpickle)
     try:
         if kind in ("dataset", "dataarray"):
-            return rebuilt(kind, meta, blocks, grids or {}, may_unpickle)
+            return source.dataset(kind, meta)
         if kind == "array":
-            return array(meta["variables"][0], blocks, grids or {}, may_unpickle)
+            return source.array(meta["variables"][0])
         if kind in PARTS:
-            return partitions(kind, meta, blocks, may_unpickle)
+            return source.partitions(kind, meta)
         if kind == RESULTS:
             return {key: blocks[place] for place, key in meta["keys"].items()}
         if kind in SINGLE:

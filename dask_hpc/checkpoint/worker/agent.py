@@ -112,7 +112,7 @@ class Agent(WorkerPlugin):
 
     def transition(self, key: Hashable, start: str, finish: str, **kwargs: Any) -> None:
         """A task on this worker changed its state; its result, if any, may be another one."""
-        self.giver.results.changed(key)
+        self.giver.changed(key)
 
     # what it says of itself
 

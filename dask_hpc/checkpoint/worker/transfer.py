@@ -10,7 +10,7 @@ Who sends blocks has the other end fetch them: there is this one way.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from random import uniform
@@ -254,56 +254,6 @@ async def together(work: Sequence[Coroutine[Any, Any, Any]]) -> None:
         raise errors.exceptions[0] from None
 
 
-class Results:
-    """The blocks of a worker's own results. ``data`` are the values by key. Lives in the event loop; contents
-    are found in threads."""
-
-    def __init__(self, data: Mapping[Any, Any]) -> None:
-        self._data = data
-        self._content: dict[Hashable, str] = {}
-        #: what changed while contents were found, for each that waits for some
-        self._waiting: list[set[Hashable]] = []
-
-    def changed(self, key: Hashable) -> None:
-        """What was known of this key no longer holds."""
-        self._content.pop(key, None)
-        for changed in self._waiting:
-            changed.add(key)
-
-    async def blocks(
-        self, keys: Sequence[Hashable], have: Sequence[Collection[str]] = ()
-    ) -> list[Block | str | Exception | None]:
-        """The block of each key: its content alone if it is one of those that it may ``have``, nothing if it
-        is not here, and the error if it cannot be said in bytes."""
-        have = have or [()] * len(keys)
-        known = [self._content.get(key, "") for key in keys]
-        found: list[Any] = [known[place] if key in self._data else None for place, key in enumerate(keys)]
-        values = {
-            place: self._data[key]
-            for place, key in enumerate(keys)
-            if found[place] is not None and (not known[place] or known[place] not in have[place])
-        }
-        if not values:
-            return found
-        changed: set[Hashable] = set()
-        self._waiting.append(changed)
-        try:
-            made = await asyncio.to_thread(
-                lambda: {place: _block(value, known[place]) for place, value in values.items()}
-            )
-        finally:
-            self._waiting.remove(changed)
-        for place, block in made.items():
-            found[place] = block
-            if isinstance(block, Block):
-                # a pickle may be another one the next time
-                if keys[place] not in changed and not is_opaque(block.head):
-                    self._content[keys[place]] = block.content
-                if block.content in have[place]:
-                    found[place] = block.content
-        return found
-
-
 def _block(value: Any, content: str) -> Block | Exception:
     try:
         return Block.of(value, content)
@@ -320,17 +270,27 @@ class _Reading:
 
 class Giver:
     """Gives other workers the blocks of this one: of its results, of the copies that it keeps, and of what it
-    gathered from its neighbours to be fetched here. ``chunk`` is the size of a message."""
+    gathered from its neighbours to be fetched here. ``chunk`` is the size of a message. Lives in the event
+    loop; contents of results are found in threads."""
 
     def __init__(self, worker: Any, kept: KeptCopies, traffic: AgentTraffic) -> None:
         self.chunk = CHUNK
-        self.results = Results(worker.data)
         #: by content, what neighbours have and somebody is to fetch here
         self.gathered: dict[str, Block] = {}
         self._worker = worker
         self._kept = kept
         self._traffic = traffic
         self._readings: dict[str, _Reading] = {}
+        #: of results, by key
+        self._content: dict[Hashable, str] = {}
+        #: what changed while contents were found, for each that waits for some
+        self._waiting: list[set[Hashable]] = []
+
+    def changed(self, key: Hashable) -> None:
+        """What was known of this result no longer holds."""
+        self._content.pop(key, None)
+        for changed in self._waiting:
+            changed.add(key)
 
     @property
     def held(self) -> int:
@@ -402,23 +362,43 @@ class Giver:
             del self._readings[reading]
 
     async def _find(self, wanted: Sequence[Wanted]) -> list[Any]:
-        """Each block; the content alone if it is one of those that whoever asks has, nothing if it is not
-        here."""
-        keys, have = [], []
-        for what in wanted:
-            if "key" in what:
-                keys.append(what["key"])
-                have.append(what.get("have", ()))
-                if "again" in what:  # what we knew of it may be wrong
-                    self.results.changed(what["key"])
-        found = iter(await self.results.blocks(keys, have))
-        return [next(found) if "key" in what else self._copy_for(what) for what in wanted]
+        """Each block: the content alone if it is one of those that whoever asks has, nothing if it is not
+        here, and the error if it cannot be said in bytes."""
+        found: list[Any] = []
+        values: dict[int, tuple[Any, str]] = {}
+        for place, what in enumerate(wanted):
+            content, have = what.get("content"), what.get("have", ())
+            if "key" not in what:
+                found.append(content if content in have else self._copy(content))
+                continue
+            if "again" in what:  # what we knew of it may be wrong
+                self.changed(what["key"])
+            content = self._content.get(what["key"], "")
+            is_here = what["key"] in self._worker.data
+            found.append(content if is_here else None)
+            if is_here and (not content or content not in have):
+                values[place] = (self._worker.data[what["key"]], content)
+        if not values:
+            return found
+        changed: set[Hashable] = set()
+        self._waiting.append(changed)
+        try:
+            made = await asyncio.to_thread(
+                lambda: {place: _block(value, content) for place, (value, content) in values.items()}
+            )
+        finally:
+            self._waiting.remove(changed)
+        for place, block in made.items():
+            found[place] = block
+            if isinstance(block, Block):
+                # a pickle may be another one the next time
+                if wanted[place]["key"] not in changed and not is_opaque(block.head):
+                    self._content[wanted[place]["key"]] = block.content
+                if block.content in wanted[place].get("have", ()):
+                    found[place] = block.content
+        return found
 
-    def _copy_for(self, what: Wanted) -> Block | str | None:
-        content: str = what["content"]
-        return content if content in what.get("have", ()) else self._copy(content)
-
-    def _copy(self, content: str) -> Block | None:
+    def _copy(self, content: Any) -> Block | None:
         with suppress(KeyError):
             return self._kept.get(content)
         return self.gathered.get(content)
