@@ -8,7 +8,7 @@ logger = logging.getLogger(__name__)
 
 #: modules that have a class ``SERVICE``, in the order in which services hear of things
 _MODULES = (
-    "dask_hpc.bridge.service",
+    "dask_hpc.bridge.scheduler",
     "dask_hpc.lanes.service",
     "dask_hpc.power.scheduler.levers",
     "dask_hpc.power.service",

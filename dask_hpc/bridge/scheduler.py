@@ -22,10 +22,10 @@ from distributed.comm import CommClosedError
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_hpc import dask as compat
-from dask_hpc.bridge.grid import Asked, StreamGrid, asked_by, check_name, key_of
+from dask_hpc.bridge.grid import Asked, StreamGrid, asked_by, check_name, is_external, key_of
 from dask_hpc.bridge.stream import BridgeStream, Producer
 from dask_hpc.bridge.worker import NAME, Mailbox
-from dask_hpc.cluster.scheduler.service import Timer, context_of
+from dask_hpc.cluster.scheduler.service import Service, Timer, context_of
 from dask_hpc.model.errors import InputError, shown
 
 logger = logging.getLogger(__name__)
@@ -460,3 +460,14 @@ class BridgePlugin(SchedulerPlugin):
     def _tell(self, decision: str, reason: str) -> None:
         if (context := context_of(self.scheduler)) is not None:
             context.tell(decision, reason)
+
+
+class BridgeService(Service):
+    """Keeps the tasks of bridges out of jobs of a managed cluster: they go where blocks are, whoever asks."""
+
+    def for_jobs(self, tasks: list[Hashable]) -> list[Hashable]:
+        is_used = NAME in self.context.scheduler.plugins
+        return [key for key in tasks if not is_external(key)] if is_used else tasks
+
+
+SERVICE = BridgeService

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
@@ -11,39 +12,37 @@ from dask_hpc.cluster.scheduler.service import Timer
 _KEPT = 1000  # steps whose blocks are known: those before the newest are over
 
 
+@dataclass(eq=False)
 class Producer:
     """A process that brings blocks, connected or not."""
 
-    def __init__(self, rank: Any, late: Timer) -> None:
-        self.rank = rank
-        #: runs while it is gone without a word and may return
-        self.late = late
-        #: the way to it, while it is connected
-        self.comm: Any = None
-        #: it has said that it brings no more
-        self.has_ended = False
-        #: it went without a word, and did not return for too long
-        self.is_lost = False
+    rank: Any
+    #: runs while it is gone without a word and may return
+    late: Timer
+    #: the way to it, while it is connected
+    comm: Any = None
+    #: it has said that it brings no more
+    has_ended: bool = False
+    #: it went without a word, and did not return for too long
+    is_lost: bool = False
 
     @property
     def is_connected(self) -> bool:
         return self.comm is not None
 
 
+@dataclass(slots=True)
 class StreamBlock:
     """Where a block is that a worker once had."""
 
-    __slots__ = ("is_gone", "is_had", "is_in_file", "worker")
-
-    def __init__(self) -> None:
-        #: the worker that has it; empty if none has
-        self.worker = ""
-        #: it lies in a file there, until there is room in the worker's memory
-        self.is_in_file = False
-        #: consumers have had it
-        self.is_had = False
-        #: it was consumed, and is nowhere any more
-        self.is_gone = False
+    #: the worker that has it; empty if none has
+    worker: str = ""
+    #: it lies in a file there, until there is room in the worker's memory
+    is_in_file: bool = False
+    #: consumers have had it
+    is_had: bool = False
+    #: it was consumed, and is nowhere any more
+    is_gone: bool = False
 
 
 class BridgeStream:

@@ -16,6 +16,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,16 +33,14 @@ _REMEMBERED = 1000  # steps that were given up, and why
 THERE, TAKEN, CONSUMED = "there", "taken", "consumed"
 
 
+@dataclass(slots=True)
 class PutBlock:
     """One block: in memory, or in a file. ``rank`` is of the producer that brought it."""
 
-    __slots__ = ("data", "path", "rank", "state")
-
-    def __init__(self, data: Any, path: str, rank: Any) -> None:
-        self.data = data
-        self.path = path
-        self.rank = rank
-        self.state = THERE
+    data: Any
+    path: str
+    rank: Any
+    state: str = THERE
 
     def remove_file(self) -> None:
         """It is in no file any more."""

@@ -1,6 +1,7 @@
 """The dask arrays in what a user hands over, and that again with other arrays in their place."""
 
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise, product
 from math import isnan
 from typing import Any
@@ -15,22 +16,15 @@ from dask_hpc.model.errors import InputError, shown
 from dask_hpc.planning.moves.redistribution import Blocks, Index
 
 
+@dataclass
 class Chunks:
     """One array in memory of the cluster: its chunks are futures."""
 
-    def __init__(
-        self,
-        name: str,
-        dims: tuple[str, ...],
-        chunks: tuple[tuple[int, ...], ...],
-        meta: Any,
-        futures: dict[Index, Future],
-    ) -> None:
-        self.name = name
-        self.dims = dims
-        self.chunks = chunks
-        self.meta = meta
-        self.futures = futures
+    name: str
+    dims: tuple[str, ...]
+    chunks: tuple[tuple[int, ...], ...]
+    meta: Any
+    futures: dict[Index, Future]
 
     @classmethod
     def of(cls, array: da.Array, dims: tuple[str, ...], futures: Mapping[Hashable, Future]) -> "Chunks":
@@ -65,19 +59,16 @@ def sizes(edges: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
 def check(obj: Any) -> None:
     """Whether there is anything to redistribute."""
     if not isinstance(obj, da.Array | xr.DataArray | xr.Dataset):
-        raise InputError(
-            "redistribute", f"found {shown(obj)}", "an xarray Dataset or DataArray, a dask array"
-        )
+        allowed = "an xarray Dataset or DataArray, a dask array"
+        raise InputError("redistribute", f"found {shown(obj)}", allowed)
     found = list(_arrays(obj))
     if not found:
         raise InputError("redistribute", f"nothing in this {type(obj).__name__} is a dask array", "chunks")
     for path, array, _ in found:
         if any(isnan(size) for sizes in array.chunks for size in sizes):
-            raise InputError(
-                f"redistribute{': ' if path else ''}{path or ''}",
-                "the sizes of its chunks are not known",
-                "arrays after compute_chunk_sizes()",
-            )
+            where = f"redistribute: {path}" if path else "redistribute"
+            unknown = "the sizes of its chunks are not known"
+            raise InputError(where, unknown, "arrays after compute_chunk_sizes()")
 
 
 def found_in(obj: Any) -> list[Chunks]:

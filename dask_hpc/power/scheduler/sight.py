@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from math import ceil, sqrt
 from operator import add
 from typing import Any
@@ -87,16 +88,14 @@ class JobLevel:
         return quantiles(self._whole_life) if len(self._whole_life) >= _ENOUGH else None
 
 
+@dataclass(slots=True)
 class _NodeLevel:
     """What one node draws when idle and when all its threads work, as far as that was seen."""
 
-    __slots__ = ("full", "idle", "is_busy", "settled")
-
-    def __init__(self) -> None:
-        self.idle: float | None = None
-        self.full: float | None = None
-        self.is_busy = False
-        self.settled = 0
+    idle: float | None = None
+    full: float | None = None
+    is_busy: bool = False
+    settled: int = 0
 
     def add(self, load: float, watts: float) -> bool:
         """Whether the node has been as it is for some time."""
