@@ -34,12 +34,10 @@ class AgentNode:
 
     @property
     def free(self) -> float:
-        """Bytes."""
         return max(0.0, self.budget - self.used)
 
     @property
     def fill(self) -> float:
-        """The share of the budget that is taken."""
         return self.used / self.budget if self.budget > 0 else 1.0
 
 

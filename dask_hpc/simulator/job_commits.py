@@ -256,7 +256,6 @@ class JobCommits(Companion):
             self._site.wake_at(due, self)
 
     def _begin_commit(self, now: float, done: float) -> None:
-        """Commit what is done by now."""
         assert self._pattern is not None
         self._is_due = False
         self._number += 1
@@ -314,7 +313,6 @@ class JobCommits(Companion):
         self._levels.clear()
 
     def _account(self, now: float) -> None:
-        """What the job stood still for it."""
         if (written := self._written) is not None and self._stops_the_job:
             written.seconds += now - self._began
 

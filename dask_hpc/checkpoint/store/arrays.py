@@ -130,7 +130,6 @@ def places_of(variable: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...
 
 
 def place_of(variable: Mapping[str, Any], index: Sequence[int]) -> str:
-    """Of one chunk."""
     return f"{variable['place']}/{'.'.join(map(str, index)) or '0'}"
 
 
@@ -151,7 +150,6 @@ def specs_of(label: str, variable: Mapping[str, Any]) -> Iterator[tuple[str, dic
 
 
 def pack_mapping(found: Mapping[Any, Any]) -> list[Any]:
-    """Attributes or an encoding, each by itself."""
     return [[pack(key), pack(value)] for key, value in found.items()]
 
 

@@ -59,7 +59,6 @@ def opened(
 
 
 def folder_of(name: str, version: int) -> str:
-    """Of a version, in the store."""
     return f"{name}/{version:08}"
 
 
@@ -182,7 +181,6 @@ def framed(spec: Spec, value: Any) -> tuple[list[Any], dict[str, Any]]:
 
 
 def unframed(spec: Spec, note: Mapping[str, Any], frames: Sequence[Any], may_unpickle: bool) -> Any:
-    """The value again."""
     form = note["form"]
     if form == VALUE:
         head, *rest = frames

@@ -89,7 +89,6 @@ class Files:
             return size
 
     def read(self, path: str) -> bytes:
-        """A whole file."""
         target = self.path(path)
         with _told(target):
             found: bytes = Path(target).read_bytes() if self.is_local else self._fs.cat_file(target)
@@ -164,7 +163,6 @@ class Files:
             return sorted(one.rstrip("/").rpartition("/")[2] for one in found)
 
     def size(self, path: str) -> int:
-        """In bytes, of a file."""
         target = self.path(path)
         with _told(target):
             return os.path.getsize(target) if self.is_local else int(self._fs.size(target))

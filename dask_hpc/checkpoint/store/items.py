@@ -47,7 +47,6 @@ class BlockSource:
     may_unpickle: bool
 
     def unpack(self, found: Any) -> Any:
-        """What was packed."""
         return unpack(found, may_unpickle=self.may_unpickle)
 
     def array(self, variable: Mapping[str, Any]) -> Any:
@@ -108,7 +107,6 @@ class BlockSource:
         return dd.from_delayed(parts, meta=empty, divisions=divisions, verify_meta=False)
 
     def dataset(self, kind: str, meta: Mapping[str, Any]) -> Any:
-        """A Dataset or a DataArray."""
         coordinates: dict[Any, Any] = {}
         data: dict[Any, Any] = {}
         encodings: dict[Any, Any] = {}

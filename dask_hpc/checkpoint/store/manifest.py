@@ -29,7 +29,6 @@ class StoredBlock:
     note: Mapping[str, Any]
 
     def as_plain(self) -> dict[str, Any]:
-        """As it travels."""
         return asdict(self)
 
 
@@ -45,7 +44,6 @@ class Item:
 
     @property
     def nbytes(self) -> int:
-        """Of all blocks, as they are in memory."""
         return sum(block.nbytes for block in self.blocks.values())
 
 
@@ -63,11 +61,9 @@ class Manifest:
 
     @property
     def nbytes(self) -> int:
-        """Of all items."""
         return sum(item.nbytes for item in self.items.values())
 
     def write(self, key: Key | None = None) -> bytes:
-        """As a file."""
         body = json.dumps(self, default=_fields, separators=(",", ":"), allow_nan=False).encode()
         (frame,), note = seal([body], _where(self.name, self.version), Services("never", key=key))
         text = body.decode() if key is None else b64encode(frame).decode()

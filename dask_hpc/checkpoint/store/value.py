@@ -39,14 +39,8 @@ class Encoded:
     head: Any
     frames: list[memoryview] = field(default_factory=list)
 
-    @property
-    def nbytes(self) -> int:
-        """Of the frames."""
-        return sum(frame.nbytes for frame in self.frames)
-
 
 def encode(value: Any) -> Encoded:
-    """Describe a value."""
     frames: list[memoryview] = []
     try:
         return Encoded(_Writer(frames).described(value), frames)

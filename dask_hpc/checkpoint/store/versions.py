@@ -55,7 +55,6 @@ class Versions:
         self.key = key
 
     def folder(self, version: int) -> str:
-        """Of a version, in the store."""
         return folder_of(self.name, version)
 
     def numbers(self) -> list[int]:
@@ -187,7 +186,6 @@ class Commit:
 
     @property
     def writer(self) -> Writer:
-        """What writes blocks of this version."""
         return Writer(self.versions.files.root, self.versions.name, self.version, self.services)
 
     def samples(self) -> dict[Place, Place]:
@@ -213,7 +211,6 @@ class Commit:
         raise self.overtaken()
 
     def overtaken(self) -> Overtaken:
-        """What is wrong, if somebody has."""
         what = f"somebody else finished a version of that name while version {self.version} was written"
         return Overtaken(11, f"{self.versions.name}: {what}")
 

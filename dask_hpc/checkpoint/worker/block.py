@@ -42,7 +42,6 @@ class Block:
 
     @property
     def nbytes(self) -> int:
-        """Of all frames."""
         return sum(self.sizes)
 
     @property
@@ -159,7 +158,6 @@ def unpacked(offers: Sequence[dict[str, Any]], parts: Sequence[Any]) -> Iterator
 
 
 def arrived(offer: dict[str, Any], pieces: Sequence[Any]) -> Block:
-    """A block whose bytes have come."""
     return Block(offer["content"], offer["head"], tuple(offer["sizes"]), pieces)
 
 

@@ -57,7 +57,6 @@ class Shelf:
 
     @property
     def nbytes(self) -> int:
-        """Of all files."""
         with self._lock:
             return sum(self._sizes.values())
 
@@ -65,7 +64,6 @@ class Shelf:
         return content in self._sizes
 
     def contents(self) -> list[str]:
-        """Of all files."""
         with self._lock:
             return list(self._sizes)
 
@@ -113,7 +111,6 @@ class Shelf:
         raise KeyError(content)
 
     def drop(self, content: str) -> None:
-        """Delete a file."""
         with self._lock:
             known = self._sizes.pop(content, None)
         if known is not None:
@@ -154,11 +151,9 @@ class KeptCopies:
 
     @property
     def on_disk(self) -> int:
-        """Bytes of files."""
         return self.shelf.nbytes if self.shelf is not None else 0
 
     def contents(self) -> list[str]:
-        """Of all copies that are kept."""
         with self._lock:
             return list(dict.fromkeys([*self._blocks, *(self.shelf.contents() if self.shelf else ())]))
 
@@ -227,7 +222,6 @@ class KeptCopies:
         return True
 
     def drop(self, *contents: str) -> None:
-        """Keep none of these any longer."""
         for content in contents:
             with self._lock:
                 self._forget(content)

@@ -39,7 +39,6 @@ class CopyLoader:
     """Called with a key, in a task's thread."""
 
     def __call__(self, key: Any) -> Any:
-        """The result of that key."""
         worker = get_worker()
         try:
             found = sync(worker.loop, _fetch, worker, key)
@@ -57,7 +56,6 @@ class MissingRecipe:
     """The recipe of what needs something of which nobody knows any more how it was computed."""
 
     def __call__(self, key: Any) -> Any:
-        """Never a result."""
         raise Lost(
             f"{key!r} is lost with all its copies, and cannot be computed: what it needs was forgotten long "
             "ago, or is called like something else now"

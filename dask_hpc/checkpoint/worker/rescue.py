@@ -83,7 +83,6 @@ class Store:
         return {name for name in files.names() if name.endswith(_SUFFIX)}
 
     def name(self, key: Hashable) -> str:
-        """The file of that key."""
         meant = repr(key) if is_content_key(key) else f"{key!r} of {self.run}"
         return blake2b(meant.encode(), digest_size=20).hexdigest() + _SUFFIX
 
@@ -155,7 +154,6 @@ class Loader:
     store: Store
 
     def __call__(self, key: Any) -> Any:
-        """The result of that key."""
         try:
             return self.store.read(key)
         except Exception as error:

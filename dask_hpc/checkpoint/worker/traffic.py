@@ -25,17 +25,14 @@ class AgentTraffic:
         self._lately: deque[list[float]] = deque()
 
     def came(self, nbytes: int) -> None:
-        """A copy."""
         self.bytes_in += nbytes
         self._count(nbytes, 1)
 
     def went(self, nbytes: int) -> None:
-        """Bytes to another worker."""
         self.bytes_out += nbytes
         self._count(nbytes, 0)
 
     def facts(self) -> dict[str, Any]:
-        """As heartbeats say it."""
         self._forget()
         return {
             "bytes_in": self.bytes_in,

@@ -94,7 +94,6 @@ def run_time(levels: Sequence[Level], pattern: Pattern, run: float) -> float:
 
 
 def period_time(levels: Sequence[Level], pattern: Pattern) -> float:
-    """Expected seconds of one period."""
     return _time(levels, pattern, pattern.work * pattern.commits, commits_last=True)
 
 

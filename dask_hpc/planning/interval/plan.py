@@ -168,7 +168,6 @@ class IntervalPlan:
 
     @property
     def reason(self) -> str:
-        """For a person."""
         rate = failure_rate(self.levels)
         if not rate:
             return "nothing ever fails: a commit would only cost time"

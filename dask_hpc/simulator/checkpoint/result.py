@@ -76,7 +76,6 @@ class CommitResult:
     traffic: Traffic = field(default_factory=Traffic)
 
     def of(self, app: str) -> list[Committed]:
-        """One application's commits."""
         return [one for one in self.made if one.app == app]
 
     def agents_at(self, app: str, time: float) -> tuple[str, ...]:
@@ -85,7 +84,6 @@ class CommitResult:
         return next(there, ())
 
     def nodes_at(self, time: float) -> int:
-        """Nodes for agents then."""
         return next(count for since, count, _ in reversed(self.pool) if since <= time)
 
     @cached_property

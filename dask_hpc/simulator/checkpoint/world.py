@@ -141,12 +141,10 @@ class Seat:
 
     @property
     def link(self) -> Hashable:
-        """Its way to everybody else."""
         return ("agents", self.name)
 
     @property
     def way_out(self) -> Hashable:
-        """The same link in the other direction."""
         return ("out", self.name)
 
 
@@ -177,7 +175,6 @@ class World:
 
     @property
     def now(self) -> float:
-        """Seconds since the beginning."""
         return self.clock.now
 
     def noise(self) -> float:
@@ -188,7 +185,6 @@ class World:
     # nodes that come and go
 
     def join(self, count: int, reason: str) -> None:
-        """So many nodes more."""
         for _ in range(count):
             seat = Seat(f"n{len(self.seats) + 1}", idle_since=self.now)
             self.seats[seat.name] = seat
