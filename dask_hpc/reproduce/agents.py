@@ -20,7 +20,7 @@ from dask_hpc.simulator.checkpoint import (
     SiteStore,
     simulate_commits,
 )
-from dask_hpc.strategies.checkpoint.agent_count import break_even, break_even_published
+from dask_hpc.strategies.checkpoint.agent_rule import break_even, break_even_published
 
 #: 0.7 s by two agents: 1 GB/s each; four of them fill the network
 _COSTS = Costs(agent=1e9, change=2.5, probe=0.002, noise=0.05)

@@ -7,7 +7,7 @@ import pytest
 from distributed.utils_test import async_poll_for
 from small_agents import PART, agent_of, agents3, little_parts, results, start, value, wanted
 
-from dask_hpc.checkpoint.worker.traffic import AgentTraffic, Window
+from dask_hpc.checkpoint.worker.transfer import AgentTraffic, Window
 
 LARGE = 5 * PART
 

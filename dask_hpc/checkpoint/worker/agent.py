@@ -15,6 +15,7 @@ from math import inf
 from time import monotonic
 from typing import Any
 
+import psutil
 from distributed import WorkerPlugin
 from distributed.comm import get_address_host
 from distributed.protocol import pickle
@@ -25,13 +26,14 @@ from dask_hpc.checkpoint.store.files import Trouble
 from dask_hpc.checkpoint.store.seal import Damaged
 from dask_hpc.checkpoint.worker.block import Block
 from dask_hpc.checkpoint.worker.kept import Full, KeptCopies, Scratch, Shelf
-from dask_hpc.checkpoint.worker.traffic import AgentTraffic, Window, link_of
 from dask_hpc.checkpoint.worker.transfer import (
     WINDOW,
+    AgentTraffic,
     Found,
     Giver,
     Stream,
     Wanted,
+    Window,
     an_answer,
     is_there,
     together,
@@ -337,6 +339,15 @@ class Agent(WorkerPlugin):
                 return {"error": str(error), "gone": True}
             except Exception as error:
                 return {"error": f"{type(error).__name__}: {error}"}
+
+
+def link_of(host: str) -> float:
+    """Bytes per second of the network interface that has this address; without end if nobody knows."""
+    interfaces = psutil.net_if_stats()
+    for name, addresses in psutil.net_if_addrs().items():
+        if name in interfaces and any(one.address == host for one in addresses):
+            return interfaces[name].speed * 125_000.0 or inf  # it says Mbit/s, and 0 of what is no hardware
+    return inf
 
 
 def _answer(what: Any) -> dict[str, Any]:

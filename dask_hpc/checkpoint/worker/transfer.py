@@ -10,8 +10,8 @@ Who sends blocks has the other end fetch them: there is this one way.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from random import uniform
 from secrets import token_hex
@@ -35,7 +35,6 @@ from dask_hpc.checkpoint.worker.block import (
     unpacked,
 )
 from dask_hpc.checkpoint.worker.kept import KeptCopies
-from dask_hpc.checkpoint.worker.traffic import AgentTraffic, Window
 
 #: bytes on their way from one worker
 WINDOW = 3 * CHUNK
@@ -48,6 +47,7 @@ _PAUSE = 0.1  # seconds before the second try; four times as many before the nex
 _PATIENCE = 60.0  # seconds without an answer
 _SOON = 2.0
 _FAREWELL = 1.0
+_LATELY, _STEP = 10.0, 0.5  # seconds of which traffic is told, and that are counted together
 
 Wanted = dict[str, Any]
 Found = Block | str | Exception
@@ -55,6 +55,29 @@ Found = Block | str | Exception
 
 class Gone(LookupError):
     """Whoever was asked has no such block (any more)."""
+
+
+class Window:
+    """So many bytes at a time. What is larger than the window goes alone."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.taken = 0
+        self._changed = asyncio.Event()
+
+    @asynccontextmanager
+    async def room(self, nbytes: int) -> AsyncIterator[None]:
+        """Wait for room, and have it for as long as the block runs."""
+        wanted = min(nbytes, self.size)
+        while self.taken + wanted > self.size:
+            self._changed.clear()
+            await self._changed.wait()
+        self.taken += wanted
+        try:
+            yield
+        finally:
+            self.taken -= wanted
+            self._changed.set()
 
 
 class Stream:
@@ -259,6 +282,47 @@ def _block(value: Any, content: str) -> Block | Exception:
         return Block.of(value, content)
     except Exception as error:  # whatever objects of users do when they are pickled
         return error
+
+
+class AgentTraffic:
+    """Bytes in and out, and copies that were made."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self.bytes_in = 0
+        self.bytes_out = 0
+        #: of each step: when it began, bytes in either direction, copies
+        self._lately: deque[list[float]] = deque()
+
+    def came(self, nbytes: int) -> None:
+        self.bytes_in += nbytes
+        self._count(nbytes, 1)
+
+    def went(self, nbytes: int) -> None:
+        self.bytes_out += nbytes
+        self._count(nbytes, 0)
+
+    def facts(self) -> dict[str, Any]:
+        self._forget()
+        return {
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            "traffic": sum(step[1] for step in self._lately) / _LATELY,
+            "commits": sum(step[2] for step in self._lately) / _LATELY,
+        }
+
+    def _count(self, nbytes: int, commits: int) -> None:
+        now = self._clock()
+        if not self._lately or now - self._lately[-1][0] > _STEP:
+            self._lately.append([now, 0, 0])
+            self._forget()
+        self._lately[-1][1] += nbytes
+        self._lately[-1][2] += commits
+
+    def _forget(self) -> None:
+        before = self._clock() - _LATELY
+        while self._lately and self._lately[0][0] < before:
+            self._lately.popleft()
 
 
 @dataclass

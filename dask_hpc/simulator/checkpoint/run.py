@@ -13,8 +13,7 @@ from dask_hpc.model.errors import InputError, shown
 from dask_hpc.simulator.checkpoint.result import CommitResult, Committed
 from dask_hpc.simulator.checkpoint.world import CommitService, Version, World
 from dask_hpc.simulator.network import Process, Signal
-from dask_hpc.strategies.checkpoint.agent_count import break_even
-from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
+from dask_hpc.strategies.checkpoint.agent_rule import AgentRule, break_even
 
 #: who hands its part of a commit over: each process for itself, or one for all of a node (000, 6.2)
 Way = Literal["mr", "shmr"]

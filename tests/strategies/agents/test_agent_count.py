@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.checkpoint import ItemAgents
-from dask_hpc.strategies.checkpoint.agent_count import break_even, break_even_published, by_sign, climb
-from dask_hpc.strategies.checkpoint.agent_rule import AgentRule, shares
+from dask_hpc.strategies.checkpoint.agent_rule import (
+    AgentRule,
+    break_even,
+    break_even_published,
+    by_sign,
+    climb,
+    shares,
+)
 
 
 def search(seconds_of, steps=40, start=1, **options):
