@@ -12,8 +12,7 @@ from dask_hpc.policy import Policy
 from dask_hpc.simulator.built_in.ours import synthetic_day
 from dask_hpc.simulator.machine import Machine, left_out, machine_from
 from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform
-from dask_hpc.simulator.power import check_powers
-from dask_hpc.simulator.power_trace import PowerTrace
+from dask_hpc.simulator.power import PowerTrace, check_powers
 from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.result import Result

@@ -281,6 +281,16 @@ class Arguments:
         varying = tuple((name, other) for name, other in self._varying.items() if name in needs)
         return BySize(expression, self.size, constants, varying)
 
+    def amount(
+        self, value: object, sizes: Iterable[int], units: Mapping[str, float] | None = None, least: float = 0
+    ) -> Amount:
+        """A number, a quantity or a formula, which is at least so much on all these sizes."""
+        amount = self.bind(Expression.parse(value, units))
+        for size in sizes:
+            if amount(size) < least:
+                raise InputError("", f"found {amount(size):g} on {size} nodes", f"{least:g} or more")
+        return amount
+
 
 def _check(expression: Expression, known: Collection[str], where: str) -> None:
     for name in sorted(expression.names.difference(known)):

@@ -81,8 +81,6 @@ class Engine:
         for service in self._services:
             indices = service.watch(indices)
         self.indices, self.snapshot = indices, Snapshot(indices)
-        for service in self._services:
-            service.show(self.snapshot)
 
     def run(
         self,

@@ -14,7 +14,7 @@ from statistics import fmean
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
-from dask_hpc.model.power import Corridor, PowerView
+from dask_hpc.model.power import Corridor
 from dask_hpc.model.snapshot import Indices, Running, Snapshot
 from dask_hpc.model.speedup import Linear
 from dask_hpc.policy import Policy
@@ -81,83 +81,65 @@ def machine_from(
 ) -> Machine:
     """A machine in the state of the snapshot, under a policy of its own."""
     indices = snapshot.thaw()
-    if indices.power is not None:
-        _give_powers(indices.nodes, indices.power)
-    machine = Machine(platform or _platform(indices), policy, record, corridor=snapshot.corridor, story=story)
-    guess = _typical_length(indices)
+    view, nodes = indices.power, indices.nodes
+    if view is not None:  # for nodes that do not say what they draw
+        active = max(view.idle, (view.active.least + view.active.most) / 2)
+        for name, node in nodes.items():
+            if not node.active_power:
+                nodes[name] = replace(node, idle_power=view.idle, active_power=active)
+    if platform is None:
+        node = next(iter(nodes.values()), Node("none"))
+        # power is followed under every policy, not only those that care, so that all are told alike
+        metering = Metering() if view is not None or node.active_power else None
+        idle, active = node.idle_power, node.active_power
+        platform = Platform(max(len(nodes), 1), idle_power=idle, active_power=active, metering=metering)
+    machine = Machine(platform, policy, record, corridor=snapshot.corridor, story=story)
+    estimate = _Estimate(indices, seed)
     running = sorted(indices.running.values(), key=lambda one: one.order)
     waiting = sorted(indices.waiting, key=lambda job: indices.waiting.arrival_of(job.id))
     machine.take_over(
-        indices,
-        [_going_on(one, indices, guess, seed) for one in running],
-        [_arrival(job, _length(job, guess, seed)) for job in waiting],
+        indices, [estimate.going_on(one) for one in running], [estimate.waiting(job) for job in waiting]
     )
     return machine
 
 
-def _platform(indices: Indices) -> Platform:
-    node = next(iter(indices.nodes.values()), Node("none"))
-    size = max(len(indices.nodes), 1)
-    # power is followed under every policy, not only those that care, so that all are told alike
-    metering = Metering() if indices.power is not None or node.active_power else None
-    return Platform(size, idle_power=node.idle_power, active_power=node.active_power, metering=metering)
+class _Estimate:
+    """How long jobs take, drawn if there is a seed."""
 
+    def __init__(self, indices: Indices, seed: int | None) -> None:
+        self._now, self._progress, self._seed = indices.now, indices.progress, seed
+        jobs = [*indices.waiting, *(one.job for one in indices.running.values())]
+        known = [job.walltime for job in jobs if job.walltime < inf]
+        self._typical = fmean(known) if known else _UNKNOWN
 
-def _give_powers(nodes: dict[str, Node], view: PowerView) -> None:
-    """To nodes that do not say what they draw."""
-    active = max(view.idle, (view.active.least + view.active.most) / 2)
-    for name, node in nodes.items():
-        if not node.active_power:
-            nodes[name] = replace(node, idle_power=view.idle, active_power=active)
+    def _drawn(self, job: Job, low: float, high: float) -> float:
+        """For each job the same under every policy; 1 if nothing is drawn."""
+        return 1.0 if self._seed is None else Random(f"{self._seed} {job.id}").uniform(low, high)
 
+    def _err(self, job: Job, factor: float) -> float:
+        """As often that much too long as too short."""
+        return 1.0 if self._seed is None else float(factor ** self._drawn(job, -1, 1))
 
-def _arrival(job: Job, runtime: float) -> Arrival:
-    return Arrival(job, runtime, speedup=job.speedup or Linear())
+    def waiting(self, job: Job) -> Arrival:
+        """A job of which nothing has been seen."""
+        if job.walltime < inf:
+            length = job.walltime * self._drawn(job, *_USED)
+        else:
+            length = self._typical * self._err(job, _GUESS_ERRS)
+        return Arrival(job, length, speedup=job.speedup or Linear())
 
-
-def _length(job: Job, guess: float, seed: int | None) -> float:
-    """Of a job of which nothing has been seen."""
-    if seed is None:
-        return job.walltime if job.walltime < inf else guess
-    dice = _dice(job, seed)
-    return job.walltime * dice.uniform(*_USED) if job.walltime < inf else guess * _err(dice, _GUESS_ERRS)
-
-
-def _going_on(running: Running, indices: Indices, guess: float, seed: int | None) -> tuple[Arrival, float]:
-    """What a running job is as a whole, and the share of it that is done."""
-    job, now = running.job, indices.now
-    elapsed = max(now - running.started, 0.0)
-    done = indices.progress.get(job.id)
-    expected = running.expected_end - now
-    if done is not None and 0 < done < 1:
-        left = elapsed / done - elapsed
-        if seed is not None:
-            left *= _err(_dice(job, seed), _PROGRESS_ERRS)
-    elif isfinite(expected):
-        left = max(expected, 0.0)
-        if seed is not None:  # nothing is known but that it has not ended yet
-            left *= _dice(job, seed).uniform(0, 1)
-    elif seed is None:
-        left = max(guess - elapsed, 0.1 * guess)
-    else:
-        left = max(guess * _err(_dice(job, seed), _GUESS_ERRS) - elapsed, 0.1 * guess)
-    total = elapsed + left
-    speedup = job.speedup or Linear()
-    size = max(len(running.nodes), 1)
-    at_start_size = total * speedup.factor(size) / speedup.factor(job.nodes)
-    return _arrival(job, at_start_size), elapsed / total if total else 1.0
-
-
-def _dice(job: Job, seed: int) -> Random:
-    return Random(f"{seed} {job.id}")
-
-
-def _err(dice: Random, factor: float) -> float:
-    """As often that much too long as too short."""
-    return float(factor ** dice.uniform(-1, 1))
-
-
-def _typical_length(indices: Indices) -> float:
-    jobs = [*indices.waiting, *(one.job for one in indices.running.values())]
-    known = [job.walltime for job in jobs if job.walltime < inf]
-    return fmean(known) if known else _UNKNOWN
+    def going_on(self, running: Running) -> tuple[Arrival, float]:
+        """What a running job is as a whole, and the share of it that is done."""
+        job, done = running.job, self._progress.get(running.job.id)
+        elapsed = max(self._now - running.started, 0.0)
+        expected = running.expected_end - self._now
+        if done is not None and 0 < done < 1:
+            left = (elapsed / done - elapsed) * self._err(job, _PROGRESS_ERRS)
+        elif isfinite(expected):  # nothing is known but that it has not ended yet
+            left = max(expected, 0.0) * self._drawn(job, 0, 1)
+        else:
+            left = max(self._typical * self._err(job, _GUESS_ERRS) - elapsed, 0.1 * self._typical)
+        total = elapsed + left
+        speedup = job.speedup or Linear()
+        at_start_size = total * speedup.factor(max(len(running.nodes), 1)) / speedup.factor(job.nodes)
+        return Arrival(job, at_start_size, speedup=speedup), elapsed / total if total else 1.0

@@ -19,7 +19,7 @@ from dask_hpc.policy import Policy
 from dask_hpc.simulator.job_commits import CommitsOfJobs
 from dask_hpc.simulator.pipelines import PipelineRun, PipelineRuns
 from dask_hpc.simulator.platform import Platform
-from dask_hpc.simulator.power_trace import PowerRecord, PowerTrace, power_trace
+from dask_hpc.simulator.power import PowerRecord, PowerTrace, power_trace
 from dask_hpc.simulator.record import STATES, Record
 from dask_hpc.view import Held, past
 

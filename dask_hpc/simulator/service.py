@@ -100,11 +100,8 @@ class MachineService:
         """The same indices, or some that know more."""
         return indices
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Add to what policies see."""
-
     def begin(self) -> None:
-        """The run begins."""
+        """The run begins; what policies see can be added to now."""
 
     def end(self, now: float) -> None:
         """The run is over."""

@@ -14,7 +14,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.simulator import Arrival, Machine, Metering, NodeType, Platform, Record
 from dask_hpc.simulator.platform import MACHINES, platform_of
-from dask_hpc.simulator.power_trace import PowerRecord
+from dask_hpc.simulator.power import PowerRecord
 
 TWO_TYPES = (NodeType(2, 71.0, 250.0), NodeType(4, 100.0, 400.0))
 

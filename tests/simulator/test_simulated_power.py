@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.model.power import Corridor
-from dask_hpc.simulator.power_trace import PowerRecord, power_trace
+from dask_hpc.simulator.power import PowerRecord, power_trace
 
 
 def recorded(steps, bounds=(), ramp=0.0, tick=0.0, end=100.0):

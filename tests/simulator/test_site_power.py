@@ -13,7 +13,7 @@ from dask_hpc.model.node import Node
 from dask_hpc.model.power import Corridor, PowerRange, PowerView
 from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.simulator import Arrival, Machine, Metering, Platform, Record
-from dask_hpc.simulator.power_trace import PowerRecord
+from dask_hpc.simulator.power import PowerRecord
 from dask_hpc.strategies.strategy import Powered
 
 STEPS = Corridor(((0.0, 100.0, 600.0), (30.0, 200.0, 700.0), (70.0, 0.0, 400.0)))

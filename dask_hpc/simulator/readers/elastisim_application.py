@@ -195,11 +195,7 @@ class ElastisimJob:
 
     def _amount(self, values: Mapping[str, Any], key: str, where: str, least: float = 0.0) -> Amount:
         with within(f"{where}.{key}"):
-            amount = self.arguments.bind(Expression.parse(values[key]))
-            for size in self.sizes:
-                if amount(size) < least:
-                    raise InputError("", f"found {amount(size):g} on {size} nodes", f"{least:g} or more")
-        return amount
+            return self.arguments.amount(values[key], self.sizes, least=least)
 
     def _tasks(self, found: Any, where: str) -> tuple[Task, ...]:
         if not isinstance(found, list):

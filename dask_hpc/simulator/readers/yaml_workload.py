@@ -245,7 +245,7 @@ class _Phases:
         request = None
         if "request" in found:
             with within(f"{where}.request"):
-                request = self._amount(found["request"], {})
+                request = self.arguments.amount(found["request"], self.sizes)
                 _check_request(request, self.sizes, self.machine)
         return Phase(tasks, int(count), point, request)
 
@@ -262,15 +262,8 @@ class _Phases:
         with within(f"{where}.root_only"):
             root = flag(found.get("root_only", False))
         with within(f"{where}.{kinds[0]}"):
-            return Task(kinds[0], self._amount(found[kinds[0]], _UNITS[kinds[0]]), root)
-
-    def _amount(self, value: Any, units: Mapping[str, float]) -> Amount:
-        """A number, a quantity or a formula, tried on every size."""
-        bound = self.arguments.bind(Expression.parse(value, units))
-        for size in self.sizes:
-            if bound(size) < 0:
-                raise InputError("", f"found {bound(size):g} on {size} nodes", "0 or more")
-        return bound
+            amount = self.arguments.amount(found[kinds[0]], self.sizes, _UNITS[kinds[0]])
+        return Task(kinds[0], amount, root)
 
 
 _DRIFT: Readers = {"part": as_it_is, "start": as_it_is, "times": number, "over": as_it_is}
