@@ -29,7 +29,7 @@ ROOMS = {
     # a restore in a layout has it held as redistribute has
     "checkpoint": {
         "model", "planning", "strategies", "config", "dask", "redistribution.client",
-        "cluster.scheduler.service",
+        "cluster.scheduler.service", "cluster.worker.farewell",
     },
     "redistribution": {"model", "planning", "config", "dask", "cluster"},
     "in_situ": {"model", "planning", "policy", "config", "dask", "cluster"},

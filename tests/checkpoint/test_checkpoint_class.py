@@ -141,8 +141,8 @@ async def test_a_commit_keeps_what_was_current_and_does_not_wait(c, s, *workers)
         del u
         assert (await ck.stats()).versions == {}
         await Event("go").set()
-        await async_poll_for(lambda: s.plugins["dask-hpc-checkpoint"].commits.series["run"].complete, 10)
-        (key,) = s.plugins["dask-hpc-checkpoint"].commits.series["run"].complete.keys.values()
+        await async_poll_for(lambda: s.plugins["dask-hpc-checkpoint"].commits.series["run"].base, 10)
+        (key,) = s.plugins["dask-hpc-checkpoint"].commits.series["run"].base.keys.values()
         assert key in s.tasks and s.tasks[key].state == "memory"
 
 
@@ -175,7 +175,7 @@ async def test_a_version_survives_a_worker_and_its_agent_alike(c, s, *workers):
         series = s.plugins["dask-hpc-checkpoint"].commits.series["run"]
         found = await in_memory(c, told["version"])
         np.testing.assert_array_equal(await c.compute(found.values["u"]), before)
-        assert series.complete is not None and not s.plugins["dask-hpc-checkpoint"].errors
+        assert series.base is not None and not s.plugins["dask-hpc-checkpoint"].errors
 
 
 @three
@@ -371,7 +371,7 @@ async def test_when_the_store_is_back_the_newest_version_goes_there(c, s, *worke
         await ck.commit(wait=True)
     blocked.unlink()
     await async_poll_for(
-        lambda: s.plugins["dask-hpc-checkpoint"].commits.series["run"].newest.get("store") == 1, 15
+        lambda: s.plugins["dask-hpc-checkpoint"].commits.series["run"].reached.get("store") == 1, 15
     )
     assert (await ck.stats()).problem == ""
     await ck.close()
@@ -386,7 +386,7 @@ async def test_one_death_after_another_leaves_a_version_whole(c, s, *workers):
         del u
         ck.update(u=0)
         service = s.plugins["dask-hpc-checkpoint"]
-        version = service.commits.series["run"].complete
+        version = service.commits.series["run"].base
         for worker in workers[:2]:
             await worker.close()
             await async_poll_for(lambda: all(map(service.agents.holders, version.keys.values())), 20)
@@ -422,9 +422,9 @@ async def test_the_journal_tells_what_was_in_memory(c, s, *workers, tmp_path):
     await ck.commit()
     series = s.plugins["dask-hpc-checkpoint"].commits.series
     await async_poll_for(lambda: (read_note(str(tmp_path), "run") or {}).get("step") == 2, 10)
-    assert series["run"].newest == {"partner": 2, "store": 1}, "auto does not store each version"
-    service = s.plugins["dask-hpc-checkpoint"]
-    service.queue.let_go(series.pop("run").complete, "newest")  # as if the cluster were another
+    assert series["run"].reached == {"partner": 2, "store": 1}, "auto does not store each version"
+    gone = series.pop("run")
+    gone.follow(gone.close())  # as if the cluster were another
     with pytest.warns(UserWarning, match="iteration 2 was in memory.*going on from 1"):
         other = await dask_hpc.Checkpoint("run", str(tmp_path), client=c)
     assert other.step == 1
@@ -467,7 +467,7 @@ def test_a_plain_value_that_changes_meanwhile_is_committed_as_it_was(client):
         ck.commit()
         u += 1
         told = client.sync(client.scheduler.hpc_checkpoint_open, name="run", client=client.id)
-        client.sync(async_poll_for, lambda: controller(client).commits.series["run"].complete is not None, 10)
+        client.sync(async_poll_for, lambda: controller(client).commits.series["run"].base is not None, 10)
         told = client.sync(client.scheduler.hpc_checkpoint_open, name="run", client=client.id)
         found = client.sync(in_memory, client, told["version"])
         assert not found.values["u"].any()

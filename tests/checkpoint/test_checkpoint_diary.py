@@ -1,10 +1,12 @@
 """What the checkpoint service did is one line of the story for each event, however many blocks that has."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
 from dask_hpc.checkpoint.scheduler.diary import Diary, Tally
+from dask_hpc.cluster.scheduler.service import Guard
 
 
 @pytest.fixture
@@ -17,11 +19,19 @@ def waiting():
     return []
 
 
+class Loop:
+    def __init__(self, waiting):
+        self.waiting = waiting
+
+    def call_later(self, seconds, call):
+        self.waiting.append(call)
+
+
 @pytest.fixture
 def diary(told, waiting):
-    return Diary(
-        lambda decision, reason: told.append((decision, reason)), lambda _, call: waiting.append(call)
-    )
+    context = Guard(SimpleNamespace(loop=Loop(waiting)))
+    context.tell = lambda decision, reason: told.append((decision, reason))
+    return Diary(context)
 
 
 def test_a_commit_is_one_line_and_one_that_found_nothing_to_do_is_none(diary, told):

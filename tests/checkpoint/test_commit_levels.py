@@ -37,7 +37,7 @@ async def test_each_level_has_its_own_interval(c, s, *workers, tmp_path):
         u = await ck.add("u", c.persist(da.ones(6, chunks=2)))
         await ck.commit()
         series = s.plugins[NAME].commits.series["run"]
-        await async_poll_for(lambda: series.newest == dict.fromkeys(levels, 0), 10)
+        await async_poll_for(lambda: series.reached == dict.fromkeys(levels, 0), 10)
         found = await ck.stats()
         assert found.due.keys() == set(levels) and "as was said" in found.why
         assert 3590 < float(found.due["partner"].split()[1]) <= 3600
@@ -45,8 +45,8 @@ async def test_each_level_has_its_own_interval(c, s, *workers, tmp_path):
         ck.step = 1
         ck.update(u=u)
         await ck.commit()
-        await async_poll_for(lambda: series.newest["partner"] == 1 and series.coming is None, 10)
-        assert series.newest == {"partner": 1, "disk": 0, "store": 0}
+        await async_poll_for(lambda: series.reached["partner"] == 1 and series.target is None, 10)
+        assert series.reached == {"partner": 1, "disk": 0, "store": 0}
 
 
 @three

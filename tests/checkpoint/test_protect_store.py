@@ -255,7 +255,7 @@ def test_each_interval_has_its_own(tmp_path):
                 found = await dask_hpc.protected("u", client=c)
                 if found["copied"] == 1:
                     break
-                await controller(s).protections.commit("u")
+                await controller(s).protected["u"].commit()
             if step == 0:
                 await async_poll_for(lambda: controller(s).stored.as_plain("u")["stored"] == 1, 10)
         assert controller(s).stored.as_plain("u")["stored"] == 0

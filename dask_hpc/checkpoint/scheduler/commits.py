@@ -4,28 +4,26 @@ computation, and then replaces the version before it.
 A version is all or nothing: it counts when every block has a copy on an agent. Its results stay in memory,
 too, until the next version counts, so that one death at any time costs neither. Their recipes become "load a
 copy", so the graph of a program does not grow with its iterations.
-
-Of one name at most one version is on its way and one waits; the newest that waits is the one to be next.
 """
 
 import asyncio
 import json
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from time import monotonic
+from dataclasses import dataclass, field, replace
+from math import inf
+from time import monotonic, time
 from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
-from dask_hpc.checkpoint.scheduler.agents import Disks
 from dask_hpc.checkpoint.scheduler.context import ControllerContext, holders, node_names
-from dask_hpc.checkpoint.scheduler.copies import CopyKeeper
-from dask_hpc.checkpoint.scheduler.schedule import FailureCounts
-from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
-from dask_hpc.checkpoint.scheduler.versions import COMING, NEWEST, WRITING, KeptVersion, Series
+from dask_hpc.checkpoint.scheduler.series import Series
+from dask_hpc.checkpoint.store.manifest import Manifest
 from dask_hpc.checkpoint.store.versions import leave_note
+from dask_hpc.checkpoint.version import Changes, KeptVersion
 from dask_hpc.model.errors import InputError, one_line, shown
+from dask_hpc.strategies.checkpoint.agent_rule import LONGEST_WAIT, Direct, failed
 from dask_hpc.strategies.checkpoint.when import Every
 
 _LOOK, _LOOKS = 5.0, 6  # seconds between looks whether a result that does not come is lost, and how many
@@ -52,14 +50,13 @@ class AwaitedResults:
         for wait in self._waits.get(key, ()):
             if finish == "memory":
                 wait.missing.discard(key)
-                if not wait.missing:
-                    wait.event.set()
-            elif finish in ("erred", "forgotten"):
+            if not wait.missing or finish in ("erred", "forgotten"):
                 wait.event.set()
 
     async def problem(self, keys: Collection[Hashable]) -> str:
         """Until all are in memory: nothing. Or why they will not be."""
-        wait = _Wait({key for key in keys if not self._is_there(key)})
+        tasks = {key: compat.find_task(self._scheduler, key) for key in keys}
+        wait = _Wait({key for key, task in tasks.items() if task is None or not compat.holders(task)})
         awaited = list(wait.missing)
         for key in awaited:
             self._waits.setdefault(key, []).append(wait)
@@ -89,58 +86,275 @@ class AwaitedResults:
                     del self._waits[key]
         return ""
 
-    def _is_there(self, key: Hashable) -> bool:
-        task = compat.find_task(self._scheduler, key)
-        return task is not None and bool(compat.holders(task))
-
 
 _NO_COPY = "no copy on another node"
 _TRIES = 3  # at copying what agents did not take
 
 
-class Commits:
-    """All series of versions that programs commit."""
+class Program(Series):
+    """The versions that a program commits under a name, and how it wants them to be kept."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        keeper: CopyKeeper,
-        disks: Disks,
-        queue: StoreQueue,
-        failures: FailureCounts,
-    ) -> None:
-        self._context = context
-        self._keeper = keeper
-        self._disks = disks
-        self._queue = queue
-        self._failures = failures
-        self.series: dict[str, Series] = {}
-        self.awaiting = AwaitedResults(context.scheduler)
+    def __init__(self, context: ControllerContext, name: str, awaiting: AwaitedResults) -> None:
+        super().__init__(context, name, is_eager=True)
+        self._awaiting = awaiting
+        self.client = ""
         #: results whose graph has not come yet, and the versions that they are to be pinned for
         self._unknown: dict[Hashable, list[KeptVersion]] = {}
+        #: by number, those that have not arrived everywhere yet
+        self._unsettled: dict[int, KeptVersion] = {}
+        self.commits = self.failed = self.moved = self.unchanged = 0
+        self.seconds = 0.0
+        #: the newest iteration on each level
+        self.reached: dict[str, int] = {}
+        #: whether each commit goes to all levels
+        self._is_each = True
+        #: since when versions go to the store past the agents, if so, and why; when agents were tried last
+        self._direct: Direct | None = None
+        self._why_direct = ""
+        self._tried_at = 0.0
 
-    # remote calls
+    # what the program asks
 
-    async def open(self, name: str, client: str) -> dict[str, Any]:
-        """A program begins or goes on. Answers what is in memory, if anything."""
-        series = self.series.get(name)
-        if series is None:
-            series = Series(self._context, self._failures, name, client)
-            self.series[name] = series
-        elif series.client not in ("", client) and series.client in self._context.scheduler.client_comms:
-            raise InputError("name", f"{shown(name)} is in use by another program", "another name")
-        series.client = client
-        there = series.complete
-        answer: dict[str, Any] = {"nodes": node_names(self._context), "version": None}
-        if there is not None and self._is_whole(there):
-            blocks = [[label, place, key] for (label, place), key in there.keys.items()]
+    def opened(self) -> dict[str, Any]:
+        """What is in memory, if anything."""
+        answer: dict[str, Any] = {"nodes": list(node_names(self._context)), "version": None}
+        catalogue, there = self._context.catalogue, self.base
+        if there is not None and all(
+            holders(self._context, key) or catalogue.where(key)[1] for key in there.keys.values()
+        ):
             answer["version"] = there.as_plain() | {
                 "token": there.token,
                 "nodes": list(there.nodes),
                 "items": json.dumps(there.items),
-                "blocks": blocks,
+                "blocks": [[label, place, key] for (label, place), key in there.keys.items()],
             }
         return answer
+
+    async def commit(
+        self, version: KeptVersion, levels: Sequence[str], every: Every | None
+    ) -> dict[str, Any]:
+        """Keep it. Answers as soon as nothing can take it away."""
+        self.want(levels, every or {}, version.keys.values())
+        self._is_each = every is None
+        self._unsettled = {n: one for n, one in self._unsettled.items() if not one.is_settled}
+        self.follow(self.begin(version))
+        self._unsettled[version.number] = version
+        if PARTNER in levels:
+            self.schedule.done([PARTNER])
+        await self.plan()
+        return {"number": version.number, "stats": self.as_plain()}
+
+    async def arrived(self, number: int) -> dict[str, Any]:
+        """Answers when a version is where it was to be, or cannot be."""
+        if (version := self._unsettled.get(number) or self.base) is None or version.number < number:
+            return {"number": number, "levels": [], "problem": "it made room for a newer one"}
+        await self.settled(version)
+        is_waiting = version in (self.target, self.writing, self.to_write)
+        if version is self.base and version.store is not None and STORE not in version.levels:
+            if not is_waiting:  # it was not due, but somebody waits for it
+                self.store(version)
+            await self.settled(version)
+        return version.as_plain()
+
+    async def leave(self) -> bool:
+        """The program ends. What is on its way arrives first, the newest in the store, too. Whether memory
+        may be freed: unless what is there could not be stored."""
+        for version in list(self._unsettled.values()):
+            await self.settled(version)
+        if self.base is not None:
+            await self.arrived(self.base.number)
+        self.client = ""
+        return self.base is None or self.base.store is None or STORE in self.base.levels
+
+    async def plan(self) -> None:
+        """Unless each commit goes to all levels."""
+        if not self._is_each:
+            await super().plan()
+
+    def as_plain(self) -> dict[str, Any]:
+        """What is told. ``every`` and ``due_in``: seconds by level, if that is planned; and why."""
+        waiting = self.pending[-1] if self.pending and self.pending[-1] is not self.target else None
+        return {
+            "name": self.name,
+            **{one: getattr(self, one) for one in ("commits", "failed", "superseded", "seconds", "moved")},
+            "unchanged": self.unchanged,
+            "store_problem": self.store_problem,
+            "versions": self.reached,
+            **self.plain_plan(),
+            "due_in": {} if self.schedule.planned is None else self.schedule.due_in(),
+            "direct": self._why_direct,
+            "disk_problem": self.disk_problem if DISK in self.schedule.levels else "",
+            **{
+                said: None if one is None else one.as_plain()
+                for said, one in (("complete", self.base), ("coming", self.target), ("waiting", waiting))
+            },
+        }
+
+    # what follows
+
+    def follow(self, changes: Changes) -> None:
+        """Copy the one whose turn it is, too."""
+        super().follow(changes)
+        if changes.copy is not None:
+            self._context.do(self._run(changes.copy))
+
+    def pin(self, version: KeptVersion, keys: Iterable[Hashable]) -> None:
+        """Let Dask keep these results, also those that are to come."""
+        known = {key for key in keys if compat.find_task(self._context.scheduler, key) is not None}
+        compat.pin(self._context.scheduler, known, self._owner(version))
+        for key in set(keys) - known:
+            self._unknown.setdefault(key, []).append(version)
+
+    def graph_arrives(self, keys: Iterable[Hashable]) -> None:
+        """Tasks were submitted. A commit may have come before the graph of its results."""
+        arrived: dict[KeptVersion, set[Hashable]] = {}
+        for key in keys if self._unknown else ():
+            for version in self._unknown.pop(key, ()):
+                arrived.setdefault(version, set()).add(key)
+        for version, theirs in arrived.items():
+            if self.holds(version):
+                self.pin(version, theirs)
+
+    # one version
+
+    async def _run(self, version: KeptVersion) -> None:
+        try:
+            version.problem = await self._copied(version)
+            if not version.problem or version.problem.startswith(_NO_COPY):
+                if PARTNER in version.levels:
+                    self.follow(self.copied(version))
+                    if version.store is not None:
+                        self._context.do(self._note(version))
+                is_nowhere_else = PARTNER not in version.levels or self.store_problem
+                if version.store is not None and (is_nowhere_else or self._is_due(STORE)):
+                    self.schedule.done([STORE])
+                    self.store(version)
+                if PARTNER in version.levels and self._is_due(DISK):
+                    self.schedule.done([DISK])
+                    if await self.to_disk(list(version.keys.values()), self.called(version)):
+                        self._has(version, DISK)
+        except Exception as error:
+            version.problem = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            if version not in (self.base, self.writing, self.to_write) and STORE not in version.levels:
+                self.failed += 1
+                self._context.tell("commit", one_line(f"{self.called(version)}: {version.problem}"))
+            self.follow(self.end(version))
+            self._context.do(self.plan())
+
+    async def _copied(self, version: KeptVersion) -> str:
+        """Wait for all results and have them copied. What is wrong, if that cannot be."""
+        catalogue = self._context.catalogue
+        keys = list(dict.fromkeys(version.keys.values()))
+        before = self.base.keys if self.base is not None else {}
+        like = {}
+        for place, key in version.keys.items():
+            if (old := before.get(place)) in catalogue.content_of:
+                like[key] = catalogue.content_of[old]
+        missing: list[Hashable] = keys
+        is_direct, why = self._is_direct, self._why_direct
+        for _ in range(_TRIES):  # who had results or took copies may die meanwhile
+            problem = await self._awaiting.problem(keys)
+            for key in keys:
+                self._unknown.pop(key, None)
+            if problem:
+                return problem
+            missing = [key for key in keys if not catalogue.where(key)[1]]
+            if not missing or is_direct:
+                break
+            made = await self.copy(missing, like)
+            version.moved += made.moved
+            why = next(iter(made.failed), why)
+            missing = [key for key in missing if not catalogue.where(key)[1]]
+        self.need(version, (catalogue.content_of[key] for key in keys if key in catalogue.content_of))
+        version.seconds = monotonic() - version.begun
+        self.moved += version.moved
+        self.unchanged += max(0, version.nbytes - version.moved)
+        if missing and PARTNER in self.schedule.levels:
+            problem = f"{_NO_COPY}: {len(missing)} of {len(keys)} blocks{why and ': ' + why}"
+            if not is_direct:
+                self._no_copy(problem)
+            return problem
+        if PARTNER in self.schedule.levels:
+            if self._direct is not None:
+                self._context.tell("direct", f"{self.name}: agents take copies again")
+            self._direct, self._why_direct = None, ""
+            self._has(version, PARTNER)
+        self.commits += 1
+        self.seconds += version.seconds
+        return ""
+
+    def _is_due(self, level: str) -> bool:
+        """Whether the version that is committed now goes to that level. It is taken to get there."""
+        return level in self.schedule.levels and (self._is_each or self.schedule.is_due(level))
+
+    def _has(self, version: KeptVersion, level: str) -> None:
+        version.levels.append(level)
+        self.reached[level] = version.step
+
+    def stored(self, version: KeptVersion, manifest: Manifest, seconds: float) -> None:
+        """The store has it."""
+        self.reached[STORE] = version.step
+        if STORE in self.schedule.levels:
+            self.schedule.measured(STORE, seconds, version.nbytes or 1)
+
+    async def _note(self, version: KeptVersion) -> None:
+        """Leave a note on the store. That it cannot be is no news: the version itself is to come there."""
+        assert version.store is not None
+        catalogue, root = self._context.catalogue, version.store["root"]
+        where = sorted({agent for key in version.keys.values() for agent in catalogue.where(key)[1]})
+        with suppress(OSError):
+            await self._writer.patience(root).call(leave_note, root, self.name, version.as_plain(), where)
+
+    # past the agents
+
+    @property
+    def _is_direct(self) -> bool:
+        """Whether agents are not even asked now."""
+        known, costs = self._direct, self.schedule
+        if PARTNER not in costs.levels:
+            return True
+        if known is None or STORE not in costs.levels:
+            return False
+        if (now := monotonic()) < known.again_at:
+            return True
+        is_worth_it = costs.cost(STORE) > costs.cost(PARTNER)
+        return not is_worth_it and now < self._tried_at + LONGEST_WAIT
+
+    def _no_copy(self, why: str) -> None:
+        """A try was in vain."""
+        if STORE not in self.schedule.levels:
+            return
+        if self._direct is None:
+            what = "versions go to the store directly until it pays to try agents again"
+            self._context.tell("direct", one_line(f"{self.name}: {why}; {what}"))
+        self._tried_at, self._why_direct = monotonic(), why
+        self._direct = failed(self._direct, self._tried_at)
+
+    def room_comes(self) -> None:
+        """There is another agent: the next version tries."""
+        if self._direct is not None:
+            self._direct, self._tried_at = replace(self._direct, again_at=0.0), -inf
+
+
+class Commits:
+    """All series of versions that programs commit."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self.series: dict[str, Program] = {}
+        self.awaiting = AwaitedResults(context.scheduler)
+
+    async def open(self, name: str, client: str) -> dict[str, Any]:
+        """A program begins or goes on. Answers what is in memory, if anything."""
+        if name not in self.series:
+            self.series[name] = Program(self._context, name, self.awaiting)
+        series = self.series[name]
+        if series.client not in ("", client) and series.client in self._context.scheduler.client_comms:
+            raise InputError("name", f"{shown(name)} is in use by another program", "another name")
+        series.client = client
+        return series.opened()
 
     async def commit(
         self,
@@ -153,234 +367,38 @@ class Commits:
         every: Every | None = None,
         store: Any = None,
     ) -> dict[str, Any]:
-        """Keep these results as one version. Answers as soon as nothing can take them away. Each version goes
-        to all levels, or if it is said how often, to those that are due."""
+        """Keep these results as one version: see ``Program.commit``. Each version goes to all levels, or if
+        it is said how often, to those that are due."""
         series = self.series[name]
-        series.number += 1
-        keys = {(label, place): key for label, place, key in blocks}
-        nodes = tuple(node_names(self._context))
-        version = KeptVersion(series, name, series.number, step, token, nodes, json.loads(items), keys, store)
-        version.holds.add(COMING)
-        series.unsettled = {n: one for n, one in series.unsettled.items() if not one.settled.is_set()}
-        series.unsettled[version.number] = version
-        self._pin(version, set(keys.values()))
-        tasks = [compat.find_task(self._context.scheduler, key) for key in keys.values()]
-        nbytes = sum(compat.size(task) for task in tasks if task is not None)
-        series.said(levels, every, nbytes)
-        series.done(PARTNER)
-        if series.coming is None:
-            self._begin(series, version)
-        else:
-            if series.waiting is not None:
-                series.superseded += 1
-                series.waiting.problem = "a newer one came before it was begun"
-                series.waiting.settled.set()
-                self._queue.let_go(series.waiting, COMING)
-            series.waiting = version
-        await series.plan()
-        return {"number": version.number, "stats": self._plain(series)}
+        version = KeptVersion(
+            series,
+            {(label, place): key for label, place, key in blocks},
+            name=name,
+            store=store,
+            items=json.loads(items),
+            step=step,
+            token=token,
+            nodes=node_names(self._context),
+            time=time(),
+            begun=monotonic(),
+        )
+        return await series.commit(version, levels, every)
 
     async def settled(self, name: str, number: int) -> dict[str, Any]:
         """Answers when a version is where it was to be, or cannot be."""
-        series = self.series[name]
-        if (version := series.unsettled.get(number) or series.complete) is None or version.number < number:
-            return {"number": number, "levels": [], "problem": "it made room for a newer one"}
-        await version.settled.wait()
-        is_left = version.store is not None and STORE not in version.levels
-        if is_left and version.holds == {NEWEST}:  # it was not due, but somebody waits for it
-            self._write(version)
-            await version.settled.wait()
-        return version.as_plain()
+        return await self.series[name].arrived(number)
 
     async def stats(self, name: str) -> dict[str, Any]:
         """Plain data."""
-        return self._plain(self.series[name])
+        return self.series[name].as_plain()
 
     async def close(self, name: str, forget: bool) -> dict[str, Any]:
-        """The program ends. What is on its way arrives first, the newest in the store, too; then, if asked
-        to, memory is free again, unless what is there could not be stored. Answers the statistics."""
+        """The program ends: see ``Program.leave``. Then, if asked to, memory is free again. Answers the
+        statistics."""
         series = self.series[name]
-        for version in list(series.unsettled.values()):
-            await version.settled.wait()
-        if series.complete is not None:
-            await self.settled(name, series.complete.number)
-        series.client = ""
-        told = self._plain(series)
-        there = series.complete
-        if forget and (there is None or there.store is None or STORE in there.levels):
+        may_go = await series.leave()
+        told = series.as_plain()
+        if forget and may_go:
             self.series.pop(name, None)
-            if there is not None:
-                self._queue.let_go(there, NEWEST)
+            series.follow(series.close())
         return told
-
-    # what happens
-
-    def graph_arrives(self, keys: Iterable[Hashable]) -> None:
-        """Tasks were submitted. A commit may have come before the graph of its results."""
-        if not self._unknown:
-            return
-        arrived: dict[int, tuple[KeptVersion, set[Hashable]]] = {}
-        for key in keys:
-            for version in self._unknown.pop(key, ()):
-                arrived.setdefault(id(version), (version, set()))[1].add(key)
-        for version, theirs in arrived.values():
-            if version.holds:
-                self._pin(version, theirs)
-
-    def room_comes(self) -> None:
-        """There is another agent."""
-        for series in self.series.values():
-            series.room_comes()
-
-    def as_plain(self) -> list[dict[str, Any]]:
-        """All series."""
-        return [self._plain(series) for series in self.series.values()]
-
-    # one version
-
-    def _pin(self, version: KeptVersion, keys: set[Hashable]) -> None:
-        known = {key for key in keys if compat.find_task(self._context.scheduler, key) is not None}
-        compat.pin(self._context.scheduler, known, version.pins)
-        for key in keys - known:
-            self._unknown.setdefault(key, []).append(version)
-
-    def _begin(self, series: Series, version: KeptVersion) -> None:
-        series.coming = version
-        self._context.do(self._run(series, version))
-
-    async def _run(self, series: Series, version: KeptVersion) -> None:
-        try:
-            version.problem = await self._copied(series, version)
-            if not version.problem or version.problem.startswith(_NO_COPY):
-                if PARTNER in version.levels:
-                    self._replace(series, version)
-                    if version.store is not None:
-                        self._context.do(self._note(version))
-                if version.store is not None and self._is_due(series, version):
-                    series.done(STORE)
-                    self._write(version)
-                if PARTNER in version.levels and series.is_due(DISK):
-                    series.done(DISK)
-                    await self._to_disk(series, version)
-        except Exception as error:
-            version.problem = f"{type(error).__name__}: {error}"
-            raise
-        finally:
-            if not version.holds > {COMING}:
-                series.failed += 1
-                self._context.tell("commit", one_line(f"{series.called(version)}: {version.problem}"))
-            if WRITING not in version.holds:
-                version.settled.set()
-            self._queue.let_go(version, COMING)
-            series.coming = None
-            self._context.do(series.plan())
-            if series.waiting is not None:
-                following, series.waiting = series.waiting, None
-                self._begin(series, following)
-
-    async def _copied(self, series: Series, version: KeptVersion) -> str:
-        """Wait for all results and have them copied. What is wrong, if that cannot be."""
-        keys = list(dict.fromkeys(version.keys.values()))
-        before = series.complete.keys if series.complete is not None else {}
-        like = {}
-        for place, key in version.keys.items():
-            if (old := before.get(place)) in self._context.catalogue.content_of:
-                like[key] = self._context.catalogue.content_of[old]
-        missing: list[Hashable] = keys
-        is_direct, took = series.is_direct, 0.0
-        why = series.why_direct
-        for _ in range(_TRIES):  # who had results or took copies may die meanwhile
-            problem = await self.awaiting.problem(keys)
-            for key in keys:
-                self._unknown.pop(key, None)
-            if problem:
-                return problem
-            missing = [key for key in keys if not self._context.catalogue.where(key)[1]]
-            if not missing or is_direct:
-                break
-            wanted = ((key, 1) for key in missing)
-            made = await self._keeper.commit(version.name, wanted, version.keys.values(), like)
-            await self._keeper.set_apart(missing)
-            series.measured(PARTNER, made.seconds, made.moved)
-            version.moved, took = version.moved + made.moved, took + made.seconds
-            why = next(iter(made.failed), why)
-            missing = [key for key in missing if not self._context.catalogue.where(key)[1]]
-        self._count(series, version, keys)
-        if PARTNER not in series.levels:
-            series.commits += 1
-            series.seconds += version.seconds
-            return ""
-        if missing:
-            problem = f"{_NO_COPY}: {len(missing)} of {len(keys)} blocks{why and ': ' + why}"
-            if not is_direct:
-                series.no_copy(problem)
-            return problem
-        series.copied()
-        series.has(version, PARTNER)
-        series.commits += 1
-        series.seconds += version.seconds
-        return ""
-
-    def _count(self, series: Series, version: KeptVersion, keys: list[Hashable]) -> None:
-        """What the copies are, and that the version needs them."""
-        contents = {
-            self._context.catalogue.content_of[key]
-            for key in keys
-            if key in self._context.catalogue.content_of
-        }
-        for content in contents:
-            nbytes = self._context.catalogue.contents[content].nbytes
-            version.nbytes += nbytes
-            self._context.catalogue.need(version.owner, content, nbytes)
-        version.seconds = monotonic() - version.begun
-        series.moved += version.moved
-        series.unchanged += max(0, version.nbytes - version.moved)
-
-    def _is_due(self, series: Series, version: KeptVersion) -> bool:
-        """Whether it goes to the store: if that is due, if it was when the store could not be used, or if it
-        is nowhere else."""
-        if PARTNER not in version.levels or self._queue.problem(series.name):
-            return True
-        return series.is_due(STORE)
-
-    async def _to_disk(self, series: Series, version: KeptVersion) -> None:
-        """Have agents write their copies to disk, too. What they cannot write is told once."""
-        found = await self._disks.keep(version.keys.values())
-        series.measured(DISK, found.seconds, found.nbytes)
-        contents = {self._context.catalogue.where(key)[0] for key in version.keys.values()}
-        if contents <= found.there:
-            series.has(version, DISK)
-            found.problem = ""
-        if found.problem and not series.disk_problem:
-            self._context.tell("commit", one_line(f"{series.called(version)}: {found.problem}"))
-        series.disk_problem = found.problem
-
-    def _write(self, version: KeptVersion) -> None:
-        version.holds.add(WRITING)
-        version.settled.clear()
-        self._queue.flush(version)
-
-    def _replace(self, series: Series, version: KeptVersion) -> None:
-        before, series.complete = series.complete, version
-        version.holds.add(NEWEST)
-        if before is not None:
-            self._queue.let_go(before, NEWEST)
-
-    async def _note(self, version: KeptVersion) -> None:
-        """Leave a note on the store. That it cannot be is no news: the version itself is to come there."""
-        assert version.store is not None
-        where = sorted(
-            {agent for key in version.keys.values() for agent in self._context.catalogue.where(key)[1]}
-        )
-        with suppress(OSError):
-            root = version.store["root"]
-            await self._queue.patience(root).call(leave_note, root, version.name, version.as_plain(), where)
-
-    def _is_whole(self, version: KeptVersion) -> bool:
-        return all(
-            holders(self._context, key) or self._context.catalogue.where(key)[1]
-            for key in version.keys.values()
-        )
-
-    def _plain(self, series: Series) -> dict[str, Any]:
-        return series.as_plain(self._queue.problem(series.name))

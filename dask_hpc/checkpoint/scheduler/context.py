@@ -1,32 +1,35 @@
-"""What all parts of the controller share: the scheduler, the books, the story, and work beside all else."""
+"""What all parts of the controller share: scheduler, books, story, each other, and calls to workers."""
 
 import asyncio
-from collections.abc import Coroutine, Hashable, Iterable
-from typing import Any, Protocol
+from collections.abc import Hashable, Iterable
+from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
 from dask_hpc.checkpoint.scheduler.diary import Diary
+from dask_hpc.checkpoint.scheduler.schedule import FailureCounts
+from dask_hpc.cluster.scheduler.service import Guard, context_of
 from dask_hpc.model.node import Nodes
 
+NAME = "dask-hpc-checkpoint"
 
-class ControllerContext(Protocol):
+
+class ControllerContext(Guard):
     """The controller, as its parts see it."""
 
-    scheduler: Any
+    concern = "checkpoint: "
+    farewell = "checkpoints are off after {} errors; all results are plain ones"
     nodes: Nodes
     catalogue: Catalogue
     diary: Diary
-    errors: int
+    failures: FailureCounts
 
     def tell(self, decision: str, reason: str) -> None:
-        """Put it into the story."""
-
-    def count_error(self, where: str, error: BaseException) -> None:
-        """One more error of ours."""
-
-    def do(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Beside all else."""
+        """Put it into the story, if the cluster is managed; else into Dask's event log."""
+        if (managed := context_of(self.scheduler)) is not None:
+            managed.tell(decision, reason)
+        else:
+            self.scheduler.log_event(NAME, {"decision": decision, "reason": reason})
 
 
 def holders(context: ControllerContext, key: Hashable) -> tuple[str, ...]:
@@ -35,10 +38,10 @@ def holders(context: ControllerContext, key: Hashable) -> tuple[str, ...]:
     return () if task is None or compat.is_actor(task) else compat.holders(task)
 
 
-def node_names(context: ControllerContext) -> list[str]:
+def node_names(context: ControllerContext) -> tuple[str, ...]:
     """The nodes on which workers are running."""
     running = compat.running_workers(context.scheduler)
-    return sorted({context.nodes.node_of(address) for address in running})
+    return tuple(sorted({context.nodes.node_of(address) for address in running}))
 
 
 class HasGone(ConnectionError):
@@ -67,8 +70,7 @@ class WorkerCalls:
         try:
             await asyncio.wait([call])
             if call.cancelled():
-                gone = next((one for one in self._calls[call] if self._is_gone(one)), address)
-                raise HasGone(gone)
+                raise HasGone(next(filter(self._is_gone, self._calls[call]), address))
             return call.result()
         finally:
             call.cancel()

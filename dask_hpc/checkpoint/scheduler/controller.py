@@ -9,9 +9,7 @@ Installed by the first that protects something, and gone with the last.
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
-from functools import wraps
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -21,7 +19,7 @@ from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.agents import AgentChoice, Agents, Disks, send_agents, take_agents_away
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
 from dask_hpc.checkpoint.scheduler.commits import Commits
-from dask_hpc.checkpoint.scheduler.context import WorkerCalls
+from dask_hpc.checkpoint.scheduler.context import NAME, ControllerContext, WorkerCalls
 from dask_hpc.checkpoint.scheduler.copies import CopyKeeper, CopyMaker
 from dask_hpc.checkpoint.scheduler.diary import Diary
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
@@ -29,37 +27,18 @@ from dask_hpc.checkpoint.scheduler.protections import Protections
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.checkpoint.scheduler.schedule import FailureCounts
 from dask_hpc.checkpoint.scheduler.status import Look
-from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
+from dask_hpc.checkpoint.scheduler.store_writer import StoreWriter
 from dask_hpc.checkpoint.scheduler.stored_results import StoredResults
 from dask_hpc.checkpoint.worker.agent import SAYS
-from dask_hpc.cluster.scheduler.service import context_of
+from dask_hpc.cluster.scheduler.service import guarded
 from dask_hpc.model.errors import one_line
 from dask_hpc.model.node import Nodes
 from dask_hpc.strategies.checkpoint.when import AUTO, Every
 
-logger = logging.getLogger(__name__)
-
-NAME = "dask-hpc-checkpoint"
 _TRIES = 3  # at finding a controller that stays
-_MOST_ERRORS = 10  # of ours, before all is switched off
 
 
-def guarded(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """Our errors stay ours: they are logged, counted and told, and too many of them switch us off."""
-
-    @wraps(hook)
-    def safe(self: "Controller", *args: Any, **kwargs: Any) -> Any:
-        if self.is_on:
-            try:
-                return hook(self, *args, **kwargs)
-            except Exception as error:
-                self.count_error(hook.__name__, error)
-        return None
-
-    return safe
-
-
-class Controller(SchedulerPlugin):
+class Controller(ControllerContext, SchedulerPlugin):
     """One for a cluster. It is as configured where it is made; what concerns the way to a store is as
     configured at the scheduler."""
 
@@ -74,13 +53,11 @@ class Controller(SchedulerPlugin):
 
     def start(self, scheduler: Any) -> None:
         """Nothing here waits: two that come at once find one plugin."""
-        self.scheduler = scheduler
-        self.is_on = True
-        self.errors = 0
-        self._work: set[asyncio.Task[Any]] = set()
+        super().__init__(scheduler)
+        self.is_on, self.give_up = True, self._give_up
         self.nodes = Nodes(self._node_mode)
         self.catalogue = Catalogue()
-        self.diary = Diary(self.tell, asyncio.get_running_loop().call_later)
+        self.diary = Diary(self)
         self._make_parts(config.checkpoint() | self._settings)
         for address in compat.workers_by_name(scheduler):
             self._join(address)
@@ -107,29 +84,31 @@ class Controller(SchedulerPlugin):
     def _make_parts(self, settings: dict[str, Any]) -> None:
         """Each knows those above it."""
         self.failures = FailureCounts(settings["mtbf"])
-        self.recipes = Recipes(self.scheduler)
-        self.calls = WorkerCalls(self.scheduler)
-        self.agents = Agents(self)
-        self.choice = AgentChoice(self, self.agents)
-        self.placement = CopyPlacement(self.catalogue, self.agents)
-        self.maker = CopyMaker(self, self.placement, self.agents, self.choice, self.recipes, self.calls)
-        self.disks = Disks(self.calls, self.placement)
-        self.queue = StoreQueue(self, self.maker, self.calls, settings["writers"], settings["bandwidth"])
-        self.stored = StoredResults(self, self.recipes, self.queue)
-        self.keeper = CopyKeeper(
-            self, self.placement, self.agents, self.choice, self.recipes, self.maker, self.disks, self.stored
-        )
-        self.protections = Protections(
-            self, self.placement, self.keeper, self.disks, self.stored, self.failures
-        )
+        self.recipes = self.add(Recipes(self.scheduler))
+        self.calls = self.add(WorkerCalls(self.scheduler))
+        self.agents = self.add(Agents(self))
+        self.choice = self.add(AgentChoice(self, self.agents))
+        self.placement = self.add(CopyPlacement(self.catalogue, self.agents))
+        self.maker = self.add(CopyMaker(self))
+        self.disks = self.add(Disks(self.calls, self.placement))
+        self.writer = self.add(StoreWriter(self, settings["writers"], settings["bandwidth"]))
+        self.stored = self.add(StoredResults(self))
+        self.keeper = self.add(CopyKeeper(self, self.stored))
+        self.protections = self.add(Protections(self))
         self.protected = self.protections.names
-        self.commits = Commits(self, self.keeper, self.disks, self.queue, self.failures)
-        self._look = Look(self, self.agents, self.protected, self.commits, self.queue)
+        self.commits = self.add(Commits(self))
+        self._look = Look(self)
 
     def stop(self) -> None:
         """Leave the cluster without a trace. What workers have of ours goes a moment later."""
-        if not self.is_on:
-            return
+        if self.is_on:
+            self._leave()
+
+    def _give_up(self, reason: str) -> None:
+        self.tell("off", reason)
+        self._leave()
+
+    def _leave(self) -> None:
         self.recipes.close()
         self.is_on = False
         self._end_work()
@@ -144,7 +123,7 @@ class Controller(SchedulerPlugin):
         self.keeper.close()
         self.protections.close()
         self.stored.close_all()
-        for task in self._work:
+        for task in self.work:
             task.cancel()
 
     # hooks
@@ -177,7 +156,8 @@ class Controller(SchedulerPlugin):
         """Tasks were submitted. What a replaced recipe needed may come again; nobody needs it."""
         if len(self.recipes) and any(key in self.recipes for key in tasks):
             asyncio.get_running_loop().call_soon(compat.forget_unneeded, scheduler, list(tasks))
-        self.commits.graph_arrives(tasks)
+        for program in self.commits.series.values():
+            program.graph_arrives(tasks)
         self.stored.graph_arrives(tasks)
 
     @guarded
@@ -237,7 +217,8 @@ class Controller(SchedulerPlugin):
             self.keeper.room_comes()
             await self.keeper.agent_has(worker, found)
             self.disks.agent_has(found)
-            self.commits.room_comes()
+            for program in self.commits.series.values():
+                program.room_comes()
 
     @property
     def nodes_wanted(self) -> int:
@@ -257,9 +238,10 @@ class Controller(SchedulerPlugin):
     ) -> dict[str, Any]:
         """From now on these keys are copied once they are in memory, when it is time. ``store`` has the
         settings of one, if it is one of the levels."""
-        await self.protections.protect(name, keys, copies, levels, every)
-        if store is not None and name in self.protected:
-            self.stored.open(self.protected[name], store)
+        protected = self.protections.named(name)
+        await protected.protect(keys, copies, levels, every)
+        if store is not None and self.protected.get(name) is protected:
+            self.stored.open(protected, store)
         else:
             self.stored.close(name)
         return self.protected_now(name)
@@ -275,12 +257,12 @@ class Controller(SchedulerPlugin):
     def protected_now(self, name: str) -> dict[str, Any]:
         """What is copied of a name; nothing if there is no such name."""
         found = self.protected.get(name)
-        return {} if found is None else found.as_plain(self.catalogue) | self.stored.as_plain(name)
+        return {} if found is None else found.as_plain() | self.stored.as_plain(name)
 
     async def commit(self, name: str) -> dict[str, Any]:
         """Copy what has become ready since the last time. Answers when the copies are there."""
-        await self.protections.commit(name)
         if (protected := self.protected.get(name)) is not None:
+            await protected.commit()
             await self.stored.now(protected)
         return self.protected_now(name)
 
@@ -332,41 +314,9 @@ class Controller(SchedulerPlugin):
         if not self.protected and not self.commits.series:
             self.stop()
 
-    # the rest
-
     def _join(self, address: str) -> None:
         self.nodes.join(address, *compat.worker_identity(self.scheduler, address))
         self.failures.nodes(len(self.nodes))
-
-    def do(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Beside all else; its errors are counted."""
-        task = asyncio.ensure_future(work)
-        self._work.add(task)
-        task.add_done_callback(self._work_is_done)
-
-    def _work_is_done(self, task: "asyncio.Task[Any]") -> None:
-        self._work.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, Exception) and not isinstance(error, OSError):  # a worker that has gone
-            self.count_error("a copy", error)
-
-    def count_error(self, where: str, error: BaseException) -> None:
-        """One more error of ours. The last one that is allowed switches us off."""
-        self.errors += 1
-        logger.error("dask-hpc: error of checkpoints in %s", where, exc_info=error)
-        self.tell("error", f"checkpoint: in {where}: {type(error).__name__}: {error}")
-        if self.is_on and self.errors >= _MOST_ERRORS:
-            self.tell("off", f"checkpoints are off after {self.errors} errors; all results are plain ones")
-            # We may be inside one of Dask's transitions, where no other may be asked for.
-            self.scheduler.loop.add_callback(self.stop)
-
-    def tell(self, decision: str, reason: str) -> None:
-        """Put it into the story, if the cluster is managed; else into Dask's event log."""
-        context = context_of(self.scheduler)
-        if context is not None:
-            context.tell(decision, reason)
-        else:
-            self.scheduler.log_event(NAME, {"decision": decision, "reason": reason})
 
 
 async def ask(client: Any, call: str, /, **what: Any) -> Any:

@@ -52,22 +52,12 @@ class Made(Tally):
 class CopyMaker:
     """Has agents take copies, and drop them."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        placement: CopyPlacement,
-        agents: Agents,
-        choice: AgentChoice,
-        recipes: Recipes,
-        calls: WorkerCalls,
-    ) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._scheduler = context.scheduler
         self._host_of = context.nodes.node_of
-        self._placement = placement
-        self._agents = agents
-        self._choice = choice
-        self._recipes = recipes
-        self._calls = calls
+        self._placement, self._agents = context.get(CopyPlacement), context.get(Agents)
+        self._choice, self._recipes = context.get(AgentChoice), context.get(Recipes)
+        self._calls = context.get(WorkerCalls)
         self._in_flight = 0.0
         self._has_left = asyncio.Event()
         self._has_ended = asyncio.Event()
@@ -314,24 +304,11 @@ class CopyKeeper:
     """Sees that what is protected stays so: copies that were lost, or could not be made at first, are made
     later. ``stored`` is what is in a store."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        placement: CopyPlacement,
-        agents: Agents,
-        choice: AgentChoice,
-        recipes: Recipes,
-        maker: CopyMaker,
-        disks: Disks,
-        stored: Container[Hashable],
-    ) -> None:
+    def __init__(self, context: ControllerContext, stored: Container[Hashable]) -> None:
         self._context = context
-        self._placement = placement
-        self._agents = agents
-        self._choice = choice
-        self._recipes = recipes
-        self._maker = maker
-        self._disks = disks
+        self._placement, self._agents = context.get(CopyPlacement), context.get(Agents)
+        self._choice, self._recipes = context.get(AgentChoice), context.get(Recipes)
+        self._maker, self._disks = context.get(CopyMaker), context.get(Disks)
         self._stored = stored
         #: copies that agents are about to hear they may drop
         self._drops: Drops = {}
@@ -341,7 +318,7 @@ class CopyKeeper:
         self._is_short = False
         #: seconds that the last look at everything took
         self._took = 0.0
-        self._wake = disks.wake
+        self._wake = self._disks.wake
         self._task = asyncio.ensure_future(self._go_on())
 
     def close(self) -> None:

@@ -2,11 +2,12 @@
 is about."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
+from dask_hpc.cluster.scheduler.service import Guard, Timer
 from dask_hpc.model.errors import one_line
 from dask_hpc.model.units import show_duration, show_large
 
@@ -109,14 +110,11 @@ class _Recovery:
 
 
 class Diary:
-    """``tell(decision, reason)`` puts a line into the story, ``later(seconds, call)`` calls something
-    then."""
+    """What happened, in numbers and words."""
 
-    def __init__(
-        self, tell: Callable[[str, str], None], later: Callable[[float, Callable[[], None]], Any]
-    ) -> None:
-        self._tell = tell
-        self._later = later
+    def __init__(self, context: Guard) -> None:
+        self._context = context
+        self._timer = Timer(context, "the story of copies", self._tell_of_copies)
         #: copies that were made again lately, the seconds of it, and of how many blocks
         self._again: tuple[Tally, float, int] | None = None
         #: see ``as_plain``
@@ -145,7 +143,7 @@ class Diary:
             return
         if self._again is None:
             self._again = (Tally(), 0.0, 0)
-            self._later(_TOGETHER, self._tell_of_copies)  # of one death one line
+            self._timer.set(_TOGETHER)  # of one death one line
         before, took, blocks = self._again
         self._again = (before.plus(tally), took + seconds, blocks + contents)
 
@@ -217,7 +215,7 @@ class Diary:
         self.counts.update(copies=tally.copies, moved=tally.moved, unchanged=tally.unchanged, failed=failed)
 
     def _say(self, decision: str, reason: str) -> None:
-        self._tell(decision, one_line(reason))
+        self._context.tell(decision, one_line(reason))
 
 
 def _many(number: int, one: str, more: str) -> str:

@@ -4,7 +4,8 @@ import logging
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from dask_hpc.checkpoint.scheduler.controller import NAME, Controller
+from dask_hpc.checkpoint.scheduler.context import NAME
+from dask_hpc.checkpoint.scheduler.controller import Controller
 from dask_hpc.checkpoint.scheduler.rescue import UNREADABLE, Rescue
 from dask_hpc.cluster.scheduler.service import Context, Samples, Service
 

@@ -7,10 +7,12 @@ from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.agents import Agents
-from dask_hpc.checkpoint.scheduler.commits import Commits
+from dask_hpc.checkpoint.scheduler.commits import Commits, Program
 from dask_hpc.checkpoint.scheduler.context import ControllerContext
-from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
-from dask_hpc.checkpoint.scheduler.versions import Protected
+from dask_hpc.checkpoint.scheduler.protections import Protections
+from dask_hpc.checkpoint.scheduler.series import Series
+from dask_hpc.checkpoint.scheduler.store_writer import StoreWriter
+from dask_hpc.checkpoint.scheduler.stored_results import StoredResults
 
 #: a look at all copies that takes the scheduler at most so many seconds is made each time somebody asks; a
 #: longer one as seldom as keeps it below this share of all time
@@ -20,19 +22,10 @@ _QUICK, _SHARE = 0.005, 0.01
 class Look:
     """How the controller and all agents are now, as a person asks for it."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        agents: Agents,
-        protected: Mapping[str, Protected],
-        commits: Commits,
-        queue: StoreQueue,
-    ) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._agents = agents
-        self._names = protected
-        self._commits = commits
-        self._queue = queue
+        self._agents = context.get(Agents)
+        self._names = context.get(Protections).names
         self._seen: dict[str, Any] = {}
         self._again = 0.0
 
@@ -48,15 +41,25 @@ class Look:
             "protected": [self._protected(name) for name in self._names],
             **self._places(),
             "agents": self._as_agents(),
-            "versions": [row for one in self._commits.as_plain() for row in _versions(one)],
-            "store": self._queue.as_plain(),
+            "versions": [row for one in self._context.get(Commits).series.values() for row in _versions(one)],
+            "store": self._store(),
             **self._context.diary.as_plain(),
             "errors": self._context.errors,
         }
 
+    def _store(self) -> dict[str, Any]:
+        names = self._context.get(Commits).series, self._context.get(StoredResults).names
+        series: list[Series] = [one for by_name in names for one in by_name.values()]
+        coming = [version for one in series for version in {one.writing, one.to_write} - {None}]
+        return {
+            "waiting": sum(version.nbytes for version in coming if version is not None),
+            "written": self._context.get(StoreWriter).written,
+            "problem": next((one.store_problem for one in series if one.store_problem), ""),
+        }
+
     def _protected(self, name: str) -> dict[str, Any]:
         last = self._context.diary.commits.get(name)
-        found = self._names[name].as_plain(self._context.catalogue)
+        found = self._names[name].as_plain()
         return {"next_due": None, **found, "last_commit": None if last is None else last.as_plain()}
 
     def _as_agents(self) -> list[dict[str, Any]]:
@@ -111,12 +114,11 @@ def _node(name: str, own: int, kept: Mapping[str, int]) -> dict[str, Any]:
     return {"name": name, "own": own, "kept": dict(kept)}
 
 
-def _versions(series: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _versions(series: Program) -> Iterator[dict[str, Any]]:
     """Of one checkpoint, the oldest first."""
     levels: dict[int, list[str]] = {}
-    for level, step in series["versions"].items():
+    for level, step in series.reached.items():
         levels.setdefault(step, []).append(level)
-    complete = series["complete"]
     for step in sorted(levels):
-        nbytes = complete["nbytes"] if complete is not None and complete["step"] == step else None
-        yield {"name": series["name"], "version": step, "nbytes": nbytes, "levels": levels[step]}
+        nbytes = series.base.nbytes if series.base is not None and series.base.step == step else None
+        yield {"name": series.name, "version": step, "nbytes": nbytes, "levels": levels[step]}

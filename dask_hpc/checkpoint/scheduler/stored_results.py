@@ -1,15 +1,14 @@
 """Protected results go to the store, too: all that a name means is a version there, by keys.
 
-They are written as versions of a ``Checkpoint`` are (see ``store_queue``), under a name of their own, so that
+They are written as versions of a ``Checkpoint`` are (see ``series``), under a name of their own, so that
 none of these is ever pruned for them. A block whose content did not change keeps its file, whatever its key
 is. A key with a content token means the same in every cluster: if the same name is protected again, what is
 stored of it is loaded by tasks that have not begun. Any other key has a place that nobody else looks for.
 """
 
-import asyncio
 import json
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from time import monotonic
 from typing import Any
@@ -17,20 +16,22 @@ from typing import Any
 from dask_hpc.checkpoint.levels import STORE
 from dask_hpc.checkpoint.scheduler.context import ControllerContext, holders, node_names
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
-from dask_hpc.checkpoint.scheduler.store_queue import StoreQueue
-from dask_hpc.checkpoint.scheduler.versions import WRITING, KeptVersion, Protected
+from dask_hpc.checkpoint.scheduler.series import Series, to_copy
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import RESULTS, block_specs
 from dask_hpc.checkpoint.store.manifest import Manifest, StoredBlock
 from dask_hpc.checkpoint.store.seal import Damaged, Key, WrongKey
 from dask_hpc.checkpoint.store.versions import Commit, Versions
+from dask_hpc.checkpoint.version import KeptVersion
 from dask_hpc.checkpoint.worker.rescue import is_content_key
+from dask_hpc.cluster.scheduler.service import Timer
 from dask_hpc.model.errors import one_line
 
 #: of the name in the store
 SUFFIX = ".protected"
 _LABEL = "results"
 _DIGEST = 16
+_LONG = 1e8  # seconds; who waits longer waits for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,270 +43,251 @@ class _Stored:
     content: str
 
 
-@dataclass
-class _Name:
-    """A name's versions there."""
+class StoredName(Series):
+    """What a protected name has in the store, and what of it goes there next."""
 
-    home: "StoredResults"
-    protected: Protected
-    settings: dict[str, Any]
-    #: by place
-    index: dict[str, _Stored] = field(default_factory=dict)
-    by_content: dict[str, _Stored] = field(default_factory=dict)
-    coming: KeptVersion | None = None
-    number: int = 0
-    timer: asyncio.TimerHandle | None = None
-    is_told: bool = False
+    def __init__(
+        self, context: ControllerContext, protected: Series, settings: dict[str, Any], run: str
+    ) -> None:
+        super().__init__(context, protected.name + SUFFIX)
+        self.protected = protected
+        self.settings = settings
+        self._run = run
+        #: by place
+        self.index: dict[str, _Stored] = {}
+        self._by_content: dict[str, _Stored] = {}
+        #: what was written last, or will be, until it is there
+        self._coming: KeptVersion | None = None
+        self._timer = Timer(context, f"storing {protected.name}", self.look)
+        self._is_told = self._is_over = False
 
-    @property
-    def in_store(self) -> str:
-        """How it is called there."""
-        return self.protected.name + SUFFIX
-
-    # as a version's origin
-
-    def called(self, version: KeptVersion) -> str:
-        """As in the story."""
-        return self.in_store
-
-    def again(self, version: KeptVersion) -> KeptVersion | None:
-        """With what is there by now: what was lost meanwhile cannot be written."""
-        return self.home.version(self)
-
-    def prepare(self, version: KeptVersion, commit: Commit) -> None:
-        """What is stored under another key keeps its file."""
-        contents = version.items[_LABEL]["meta"]["contents"]
-        for (_, place), spec in commit.specs.items():
-            if "old" not in spec and (known := self.by_content.get(contents[place])) is not None:
-                spec["old"] = {"version": known.version, **known.block.as_plain()}
-
-    def stored(self, version: KeptVersion, manifest: Manifest, seconds: float) -> None:
-        """It is in the store."""
-        self.home.is_there(self, version, manifest, seconds)
-
-
-class StoredResults:
-    """What protected names have in stores, and what of them goes there next."""
-
-    def __init__(self, context: ControllerContext, recipes: Recipes, queue: StoreQueue) -> None:
-        self._context = context
-        self._recipes = recipes
-        self._queue = queue
-        self._run = context.scheduler.id
-        self._names: dict[str, _Name] = {}
-
-    # what happens
-
-    def open(self, protected: Protected, settings: dict[str, Any]) -> None:
-        """This name goes to a store. What is there already may be loaded from now on."""
-        known = self._names.get(protected.name)
-        if known is not None and known.settings["root"] == settings["root"]:
-            known.protected, known.settings = protected, settings
-            return
-        self.close(protected.name)
-        name = self._names[protected.name] = _Name(self, protected, settings)
-        self._context.do(self._find(name))
-
-    def close(self, name: str) -> None:
+    def stop(self) -> None:
         """It goes there no longer. What is there stays."""
-        gone = self._names.pop(name, None)
-        if gone is not None and gone.timer is not None:
-            gone.timer.cancel()
+        self._is_over = True
+        self._timer.stop()
 
-    def close_all(self) -> None:
-        """Nothing is written any longer."""
-        for name in list(self._names):
-            self.close(name)
-
-    def graph_arrives(self, keys: Iterable[Hashable]) -> None:
-        """Tasks were submitted and have not moved yet. Those that are stored will load."""
-        if any(name.index for name in self._names.values()):
-            found = [key for key in keys if is_content_key(key) and key in self]
-            self._recipes.load_stored(found)
-
-    def copied(self, protected: Protected) -> None:
-        """A name was copied: write it, if that is due, or when it will be."""
-        name = self._names.get(protected.name)
-        if name is None or STORE not in protected.schedule.levels or not self._has_new(name):
+    def look(self) -> None:
+        """Something was copied, or time has passed: write it, if that is due, or when it will be."""
+        schedule, following = self.protected.schedule, self.protected.next_stored
+        if self._is_over or STORE not in schedule.levels or following is None or not self._has_new():
             return
-        assert protected.next_stored is not None
-        due = protected.schedule.store_due(not protected.next_stored.awaited)
-        if (seconds := due - monotonic()) <= 0:
-            self._write(name)
-        elif name.timer is None and seconds < 1e8:
-            name.timer = asyncio.get_running_loop().call_later(seconds, self._fire, name)
+        if (seconds := schedule.store_due(not following.awaited) - monotonic()) <= 0:
+            self._write()
+        elif not self._timer.is_set and seconds < _LONG:
+            self._timer.set(seconds)
 
-    async def now(self, protected: Protected) -> None:
+    async def now(self) -> None:
         """Write what is not stored yet. Returns when it is there, or cannot be."""
-        name = self._names.get(protected.name)
-        if name is None:
-            return
-        if self._has_new(name) and name.coming is None:
-            self._write(name)
-        if name.coming is not None:
-            await name.coming.settled.wait()
-
-    def cannot_be_read(self, key: Hashable) -> None:
-        """What is stored of a key is damaged, gone, or out of reach."""
-        place = self._place(key)
-        for name in self._names.values():
-            name.index.pop(place, None)
-
-    # facts
-
-    def __contains__(self, key: Hashable) -> bool:
-        return bool(self._names) and self._stored(key) is not None
-
-    def where(self, key: Hashable) -> dict[str, Any] | None:
-        """How to read a key's block; nothing if it is not stored."""
-        if not self._names or (there := self._stored(key)) is None:
-            return None
-        name, found = there
-        place = self._place(key)
-        return {
-            "root": name.settings["root"],
-            "name": name.in_store,
-            "version": found.version,
-            "spec": block_specs(_LABEL, RESULTS, {"keys": {place: repr(key)}})[place],
-            "block": json.dumps(found.block.as_plain()),  # Dask would make its lists tuples
-            "secret": name.settings["secret"],
-            "unpickle": name.settings["unpickle"],
-        }
-
-    def as_plain(self, name: str) -> dict[str, Any]:
-        """How much of a name is stored, and what is wrong with the store, if anything is."""
-        known = self._names.get(name)
-        if known is None:
-            return {}
-        stored = sum(self._place(key) in known.index for key in known.protected.keys)
-        return {"stored": stored, "store_problem": self._queue.problem(known.in_store)}
-
-    def _stored(self, key: Hashable) -> tuple[_Name, _Stored] | None:
-        place = self._place(key)
-        for name in self._names.values():
-            if (found := name.index.get(place)) is not None:
-                return name, found
-        return None
-
-    def _place(self, key: Hashable) -> str:
-        meant = repr(key) if is_content_key(key) else f"{key!r} of {self._run}"
-        return blake2b(meant.encode(), digest_size=_DIGEST).hexdigest()
+        if self._has_new() and self._coming is None:
+            self._write()
+        if self._coming is not None:
+            await self.settled(self._coming)
 
     # what is there
 
-    async def _find(self, name: _Name) -> None:
-        settings = name.settings
-        secret = settings["secret"]
-        patience = self._queue.patience(settings["root"])
+    def where(self, place: str, key: Hashable) -> dict[str, Any]:
+        """How to read a key's block, which is there."""
+        found = self.index[place]
+        return {
+            "root": self.settings["root"],
+            "name": self.name,
+            "version": found.version,
+            "spec": block_specs(_LABEL, RESULTS, {"keys": {place: repr(key)}})[place],
+            "block": json.dumps(found.block.as_plain()),  # Dask would make its lists tuples
+            "secret": self.settings["secret"],
+            "unpickle": self.settings["unpickle"],
+        }
+
+    async def find(self) -> None:
+        """What was stored under the name before, and may be loaded from now on."""
+        root, secret = self.settings["root"], self.settings["secret"]
         try:
-            versions = Versions(Files(settings["root"]), name.in_store, Key(secret) if secret else None)
-            manifest, wrong = await patience.call(versions.latest)
+            versions = Versions(Files(root), self.name, Key(secret) if secret else None)
+            manifest, wrong = await self._writer.patience(root).call(versions.latest)
         except (OSError, WrongKey, Damaged) as error:
-            self._context.tell(
-                STORE, one_line(f"{name.in_store}: nothing is known of older versions: {error}")
-            )
+            self._say(f"nothing is known of older versions: {error}")
             return
         for problem in wrong:
-            self._context.tell(STORE, one_line(f"{name.in_store}: {problem}"))
+            self._say(problem)
         if manifest is None:
             return
-        before = set(name.index)
-        self._learn(name, manifest)
-        found = [key for key in name.protected.keys if is_content_key(key) and self._place(key) in name.index]
-        if found and not before:
-            number = self._recipes.load_stored(found)
-            of = f"{len(found)} of {len(name.protected.keys)} results are stored"
+        is_first = not self.index
+        self._learn(manifest)
+        keys = self.protected.keys
+        found = [key for key in keys if is_content_key(key) and stored_place(key, self._run) in self.index]
+        if found and is_first:
+            number = self._context.get(Recipes).load_stored(found)
+            of = f"{len(found)} of {len(keys)} results are stored"
             self._context.tell(
-                STORE, f"{name.protected.name}: {of}; {number} are loaded, the others have begun"
+                STORE, f"{self.protected.name}: {of}; {number} are loaded, the others have begun"
             )
 
-    def _learn(self, name: _Name, manifest: Manifest) -> None:
+    def _learn(self, manifest: Manifest) -> None:
+        """Ours or another cluster's, it is the newest there; older ones are pruned."""
         item = manifest.items.get(_LABEL)
-        if item is None or item.kind != RESULTS:
+        if not self.learn(manifest.version) or item is None or item.kind != RESULTS:
             return
-        oldest = manifest.version - name.settings["keep"]
-        name.index = {place: one for place, one in name.index.items() if one.version > oldest}
+        oldest = manifest.version - self.settings["keep"]
+        self.index = {place: one for place, one in self.index.items() if one.version > oldest}
         contents, pickled = item.meta.get("contents", {}), 0
-        name.by_content = {}
+        self._by_content = {}
         for place, block in item.blocks.items():
             found = _Stored(manifest.version, block, str(contents.get(place, "")))
-            if "opaque" in block.note and not name.settings["unpickle"]:
+            if "opaque" in block.note and not self.settings["unpickle"]:
                 pickled += 1
-                name.index.pop(place, None)
+                self.index.pop(place, None)
                 continue
-            name.index[place] = found
+            self.index[place] = found
             if found.content:
-                name.by_content[found.content] = found
-        if pickled and not name.is_told:
-            name.is_told = True
+                self._by_content[found.content] = found
+        if pickled and not self._is_told:
+            self._is_told = True
             why = "are pickled objects, and are not loaded from the store: unpickle=True allows that"
-            self._context.tell(STORE, f"{name.protected.name}: {pickled} of {len(item.blocks)} results {why}")
+            self._context.tell(STORE, f"{self.protected.name}: {pickled} of {len(item.blocks)} results {why}")
+
+    def _say(self, what: str) -> None:
+        self._context.tell(STORE, one_line(f"{self.name}: {what}"))
 
     # what is written
 
-    def _fire(self, name: _Name) -> None:
-        name.timer = None
-        if self._names.get(name.protected.name) is name:
-            self.copied(name.protected)
-
-    def _has_new(self, name: _Name) -> bool:
-        there = name.coming.items[_LABEL]["meta"]["contents"] if name.coming is not None else {}
-        for key in self._ready(name):
-            place, content = self._place(key), self._context.catalogue.where(key)[0]
-            known = name.index.get(place)
+    def _has_new(self) -> bool:
+        there = self._coming.items[_LABEL]["meta"]["contents"] if self._coming is not None else {}
+        for key in self._ready():
+            place, content = stored_place(key, self._run), self._context.catalogue.where(key)[0]
+            known = self.index.get(place)
             written = there.get(place) if known is None else known.content
             if written is None or (content and written and written != content):
                 return True
         return False
 
-    def _ready(self, name: _Name) -> list[Hashable]:
-        version = name.protected.next_stored
-        keys = version.to_copy() if version is not None else ()
-        return [key for key in keys if self._context.catalogue.where(key)[1] or holders(self._context, key)]
+    def _ready(self) -> list[Hashable]:
+        version, where = self.protected.next_stored, self._context.catalogue.where
+        keys = to_copy(version) if version is not None else ()
+        return [key for key in keys if where(key)[1] or holders(self._context, key)]
 
-    def _write(self, name: _Name) -> None:
-        version = self.version(name)
-        if version is not None:
-            name.protected.schedule.done([STORE])
-            self._queue.flush(version)
+    def _write(self) -> None:
+        if (version := self._snapshot()) is not None:
+            self.protected.schedule.done([STORE])
+            self.store(version)
 
-    def version(self, name: _Name) -> KeptVersion | None:
-        """Of all that is there now."""
-        if self._names.get(name.protected.name) is not name:
-            return None
-        keys = {self._place(key): key for key in self._ready(name)}
+    def _snapshot(self) -> KeptVersion | None:
+        """A version of all that is there now."""
+        keys = {} if self._is_over else {stored_place(key, self._run): key for key in self._ready()}
         if not keys:
             return None
         contents = {place: self._context.catalogue.where(key)[0] for place, key in keys.items()}
         meta = {"keys": {place: repr(key) for place, key in keys.items()}, "contents": contents}
-        name.number += 1
-        version = KeptVersion(
-            name,
-            name.in_store,
-            name.number,
-            0,
-            "",
-            tuple(node_names(self._context)),
-            {_LABEL: {"kind": RESULTS, "meta": meta, "on_resize": "constant"}},
+        self._coming = version = KeptVersion(
+            self,
             {(_LABEL, place): key for place, key in keys.items()},
-            name.settings,
+            name=self.name,
+            store=self.settings,
+            items={_LABEL: {"kind": RESULTS, "meta": meta, "on_resize": "constant"}},
+            nodes=node_names(self._context),
         )
-        version.holds.add(WRITING)
-        for content in filter(None, contents.values()):
-            nbytes = self._context.catalogue.contents[content].nbytes
-            version.nbytes += nbytes
-            self._context.catalogue.need(version.owner, content, nbytes)
-        name.coming = version
+        self.need(version, filter(None, contents.values()))
         return version
 
-    def is_there(self, name: _Name, version: KeptVersion, manifest: Manifest, seconds: float) -> None:
-        """A version of it is in the store."""
-        if name.coming is version:
-            name.coming = None
-        self._learn(name, manifest)
-        name.protected.schedule.measured(STORE, seconds, version.nbytes)
-        for key in version.keys.values():
-            if key in self:
-                self._recipes.load_instead(key)
-        if self._names.get(name.protected.name) is name:
-            self.copied(name.protected)  # what came meanwhile
+    def called(self, version: KeptVersion) -> str:
+        """By the name alone."""
+        return self.name
+
+    def again(self, version: KeptVersion) -> KeptVersion | None:
+        """With what is there by now: what was lost meanwhile cannot be written."""
+        return self._snapshot()
+
+    def prepare(self, version: KeptVersion, commit: Commit) -> None:
+        """What is stored under another key keeps its file."""
+        contents = version.items[_LABEL]["meta"]["contents"]
+        for (_, place), spec in commit.specs.items():
+            if "old" not in spec and (known := self._by_content.get(contents[place])) is not None:
+                spec["old"] = {"version": known.version, **known.block.as_plain()}
+
+    def stored(self, version: KeptVersion, manifest: Manifest, seconds: float) -> None:
+        """It is in the store."""
+        if self._coming is version:
+            self._coming = None
+        self._learn(manifest)
+        self.protected.schedule.measured(STORE, seconds, version.nbytes)
+        for (_, place), key in version.keys.items():
+            if place in self.index:
+                self._context.get(Recipes).load_instead(key)
+        self.look()  # what came meanwhile
+
+
+class StoredResults:
+    """What protected names have in stores."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._recipes = context.get(Recipes)
+        self._run = context.scheduler.id
+        self.names: dict[str, StoredName] = {}
+
+    def open(self, protected: Series, settings: dict[str, Any]) -> None:
+        """This name goes to a store. What is there already may be loaded from now on."""
+        known = self.names.get(protected.name)
+        if known is not None and known.settings["root"] == settings["root"]:
+            known.protected, known.settings = protected, settings
+            return
+        self.close(protected.name)
+        name = self.names[protected.name] = StoredName(self._context, protected, settings, self._run)
+        self._context.do(name.find())
+
+    def close(self, name: str) -> None:
+        """It goes there no longer. What is there stays."""
+        if (gone := self.names.pop(name, None)) is not None:
+            gone.stop()
+
+    def close_all(self) -> None:
+        """Nothing is written any longer."""
+        for name in list(self.names):
+            self.close(name)
+
+    def graph_arrives(self, keys: Iterable[Hashable]) -> None:
+        """Tasks were submitted and have not moved yet. Those that are stored will load."""
+        if any(name.index for name in self.names.values()):
+            self._recipes.load_stored([key for key in keys if is_content_key(key) and key in self])
+
+    def copied(self, protected: Series) -> None:
+        """A name was copied."""
+        if (name := self.names.get(protected.name)) is not None:
+            name.look()
+
+    async def now(self, protected: Series) -> None:
+        """Write what is not stored yet. Returns when it is there, or cannot be."""
+        if (name := self.names.get(protected.name)) is not None:
+            await name.now()
+
+    def cannot_be_read(self, key: Hashable) -> None:
+        """What is stored of a key is damaged, gone, or out of reach."""
+        place = stored_place(key, self._run)
+        for name in self.names.values():
+            name.index.pop(place, None)
+
+    def __contains__(self, key: Hashable) -> bool:
+        if not self.names:
+            return False
+        place = stored_place(key, self._run)
+        return any(place in name.index for name in self.names.values())
+
+    def where(self, key: Hashable) -> dict[str, Any] | None:
+        """How to read a key's block; nothing if it is not stored."""
+        if not self.names:
+            return None
+        place = stored_place(key, self._run)
+        return next((one.where(place, key) for one in self.names.values() if place in one.index), None)
+
+    def as_plain(self, name: str) -> dict[str, Any]:
+        """How much of a name is stored, and what is wrong with the store, if anything is."""
+        known = self.names.get(name)
+        if known is None:
+            return {}
+        stored = sum(stored_place(key, self._run) in known.index for key in known.protected.keys)
+        return {"stored": stored, "store_problem": known.store_problem}
+
+
+def stored_place(key: Hashable, run: str) -> str:
+    """Of a key's block in a version; a key that says not what it is has one of this run."""
+    meant = repr(key) if is_content_key(key) else f"{key!r} of {run}"
+    return blake2b(meant.encode(), digest_size=_DIGEST).hexdigest()

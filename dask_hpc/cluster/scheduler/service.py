@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Container, Coroutine, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from math import inf
 from time import monotonic
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -31,10 +31,93 @@ Samples = dict[Any, float]
 _PATIENCE = 5.0  # seconds that workers have to hear of a setting
 
 
-class Context:
+class Guard:
+    """What the parts of a plugin share: the scheduler, each other, and what becomes of errors of ours. Too
+    many of them, and it gives up."""
+
+    #: of whose errors, in the story; and what is told when it gives up after so many
+    concern = ""
+    farewell = "it is off after {} errors"
+
+    def __init__(self, scheduler: Any) -> None:
+        self.scheduler = scheduler
+        self.is_on = False
+        #: of our own, or of a policy, since it was switched on
+        self.errors = 0
+        self._parts: list[object] = []
+        self._tasks: set[asyncio.Task[None]] = set()  # the event loop alone would not keep them alive
+        #: what is to happen when there were too many errors
+        self.give_up: Callable[[str], None] = lambda reason: None
+
+    @property
+    def most_errors(self) -> int:
+        """So many, and it gives up."""
+        return 10
+
+    def tell(self, decision: str, reason: str) -> None:
+        """Add to the story."""
+        raise NotImplementedError
+
+    def add(self, part: Part) -> Part:
+        """A part that others may ask for."""
+        self._parts.append(part)
+        return part
+
+    def find(self, kind: type[Part]) -> Part | None:
+        """The part of this type, if there is one."""
+        return next((part for part in self._parts if isinstance(part, kind)), None)
+
+    def get(self, kind: type[Part]) -> Part:
+        """The part of this type, which is there."""
+        found = self.find(kind)
+        if found is None:
+            raise LookupError(f"no {kind.__name__} here")
+        return found
+
+    def count_error(self, where: str, error: BaseException) -> None:
+        """One more error of ours. The last one that is allowed switches us off."""
+        logger.error("dask-hpc: error in %s", where, exc_info=error)
+        self.errors += 1
+        self.tell("error", f"{self.concern}in {where}: {type(error).__name__}: {error}")
+        if self.is_on and self.errors >= self.most_errors:
+            self.is_on = False
+            # We may be inside one of Dask's transitions, where no other may be asked for.
+            self.scheduler.loop.add_callback(self.give_up, self.farewell.format(self.errors))
+
+    def start(self, where: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do this beside all else. An error of it is counted."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._ended, where))
+        return task
+
+    def _ended(self, where: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self.count_error(where, error)
+
+
+def guarded(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """A hook of Dask's: errors of ours stay ours, and nothing is done when it is off."""
+
+    @wraps(hook)
+    def safe(self: Guard, *args: Any, **kwargs: Any) -> Any:
+        if self.is_on:
+            try:
+                return hook(self, *args, **kwargs)
+            except Exception as error:
+                self.count_error(hook.__name__, error)
+        return None
+
+    return safe
+
+
+class Context(Guard):
     """What the parts of one managed cluster share: scheduler, clock, story, the policy in force, and who is
     where. It lasts as long as the management; ``renew`` begins anew after errors switched control off."""
 
+    farewell = "control is off after {} errors; all tasks run as in plain Dask"
     nodes: Nodes
     indices: Indices
     #: all jobs by id, in order of submission; of those that are done only the newest
@@ -43,7 +126,7 @@ class Context:
     owner: dict[Hashable, LiveJob]
 
     def __init__(self, scheduler: Any, policy: Policy, settings: Mapping[str, Any]) -> None:
-        self.scheduler = scheduler
+        super().__init__(scheduler)
         self.policy = policy
         #: the configuration's keys under ``hpc``, as they are now
         self.settings = settings
@@ -53,22 +136,22 @@ class Context:
         self.story = Story(settings["story-length"])
         #: decisions are made and told, and nothing is done
         self.is_dry: bool = settings["dry-run"]
-        self.is_on = False
         #: whether somebody wants nothing to be decided
         self.is_paused = False
-        #: of our own, or of a policy, since control was switched on
-        self.errors = 0
         self.services: list[Service] = []
         #: the services that hear of moves of tasks now, and of which: ``watch`` and ``unwatch`` change it
         self.watching: list[tuple[Service, Container[Hashable]]] = []
-        self._parts: list[object] = []
         self._lasting: list[object] = []
-        self._tasks: set[asyncio.Task[None]] = set()  # the event loop alone would not keep them alive
         #: whether a decision follows
         self.is_awake = False
-        #: what ``wake`` asks for, and what is to happen when there were too many errors
+        #: what ``wake`` asks for
         self.decide: Callable[[], None] = lambda: None
-        self.give_up: Callable[[str], None] = lambda reason: None
+
+    @property
+    def most_errors(self) -> int:
+        """As configured."""
+        found: int = self.settings["max-errors"]
+        return found
 
     def renew(self) -> None:
         """Nothing is known but the workers that are connected."""
@@ -92,13 +175,6 @@ class Context:
         """The service or part of this type, if there is one."""
         found = (part for part in (*self._parts, *self._lasting, *self.services) if isinstance(part, kind))
         return next(found, None)
-
-    def get(self, kind: type[Part]) -> Part:
-        """The part of this type, which is there."""
-        found = self.find(kind)
-        if found is None:
-            raise LookupError(f"no {kind.__name__} here")
-        return found
 
     def watch(self, service: "Service", tasks: Container[Hashable]) -> None:
         """From now on ``task_moves`` of the service hears of these tasks, whatever they are by then."""
@@ -140,30 +216,6 @@ class Context:
         """Add to the story what happened to a job or to nodes."""
         number, job_id = self.indices.revision, job.id if job else ""
         self.story.tell(Happening(number, self.clock(), decision, job_id, nodes, reason, why))
-
-    def count_error(self, where: str, error: Exception) -> None:
-        """One more error of ours, or of a policy. The last one that is allowed switches control off."""
-        logger.error("dask-hpc: error in %s", where, exc_info=error)
-        self.errors += 1
-        self.tell("error", f"in {where}: {type(error).__name__}: {error}")
-        if self.is_on and self.errors >= self.settings["max-errors"]:
-            self.is_on = False
-            reason = f"control is off after {self.errors} errors; all tasks run as in plain Dask"
-            # We may be inside one of Dask's transitions, where no other may be asked for.
-            self.scheduler.loop.add_callback(self.give_up, reason)
-
-    def start(self, where: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do this beside all else. An error of it is counted."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(partial(self._ended, where))
-        return task
-
-    def _ended(self, where: str, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, Exception):
-            self.count_error(where, error)
 
     # what is so
 
