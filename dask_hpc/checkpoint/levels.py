@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.units import parse_quantity
 
 PARTNER, DISK, STORE = LEVELS = ("partner", "disk", "store")
 _SAME = {"process": PARTNER}
@@ -26,3 +27,14 @@ def read_levels(found: Any, has_store: bool) -> tuple[str, ...]:
     if not levels:
         raise InputError("levels", f"found {shown(found)}, and no store", "a store, or other levels")
     return levels
+
+
+def read_seconds(where: str, found: Any, allowed: str) -> float:
+    """More than none and less than 30 years."""
+    try:
+        seconds = parse_quantity(found, "s")
+    except InputError:
+        seconds = 0.0
+    if not 0 < seconds < 1e9:
+        raise InputError(where, f"found {shown(found)}", allowed)
+    return seconds

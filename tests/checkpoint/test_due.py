@@ -4,12 +4,14 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import dask_hpc
 from dask_hpc.checkpoint.client.loop import Due, Ending, end_of_job
+from dask_hpc.cluster.worker import farewell
 from dask_hpc.model.errors import InputError
 from dask_hpc.strategies.checkpoint.when import Cost, when
 
@@ -54,8 +56,10 @@ def test_walltime_is_asked_for(monkeypatch):
     assert abs(end_of_job("2 min") - time.time() - 120) < 5
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     said = "JobId=7 TimeLimit=00:10:00 EndTime=2030-01-02T03:04:05 NodeList=n1"
-    assert end_of_job("auto", lambda job: said) == time.mktime((2030, 1, 2, 3, 4, 5, 0, 0, -1))
-    assert end_of_job("auto", lambda job: "EndTime=Unknown") is None
+    monkeypatch.setattr(farewell.subprocess, "run", lambda *args, **rest: SimpleNamespace(stdout=said))
+    assert end_of_job("auto") == time.mktime((2030, 1, 2, 3, 4, 5, 0, 0, -1))
+    said = "EndTime=Unknown"
+    assert end_of_job("auto") is None
     monkeypatch.setenv("SLURM_JOB_END_TIME", "1234")
     assert end_of_job("auto") == 1234.0
     with pytest.raises(InputError, match="walltime"):

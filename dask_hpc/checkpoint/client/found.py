@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ class Found:
     def check(self, label: str, kind: str, meta: Mapping[str, Any]) -> None:
         """Whether a value of the program can have become the one that was found. ``InputError`` if not."""
         was, its = self.described[label]
-        if ARRAYS.__contains__(kind) != ARRAYS.__contains__(was):
+        if (kind in ARRAYS) != (was in ARRAYS):
             raise InputError(
                 f"add({label!r}, ...)", f"a {kind}", f"a {was}, as in the version in the {self.where}"
             )
@@ -80,53 +80,38 @@ async def in_store(
     return found, told.skipped
 
 
-class Opening:
-    """Of one name. ``warn`` is told what a person should know."""
-
-    def __init__(
-        self, name: str, client: Any, key: Key | None, may_unpickle: bool, warn: Callable[[str], None]
-    ) -> None:
-        self._name = name
-        self._client = client
-        self._key = key
-        self._may_unpickle = may_unpickle
-        self._warn = warn
-
-    async def find(self, memory: Mapping[str, Any] | None, store: str | None) -> Found | None:
-        """The newest version, if there is one; ``memory`` is what the scheduler knows of it."""
-        versions = None if store is None else Versions(Files(store), self._name, self._key)
-        stored: Manifest | None = None
-        noted: Mapping[str, Any] | None = None
-        wrong: list[str] = []
-        if versions is not None:
-            stored, wrong, noted = await self._newest_stored(versions)
-        found = None
-        # The one that was further on is newer, whatever the clocks say.
-        if memory is not None and (stored is None or memory["step"] >= (stored.step or 0)):
-            found = await in_memory(self._client, memory)
-        elif stored is not None and versions is not None:
-            found, skipped = await in_store(self._client, versions, stored, self._key, self._may_unpickle)
-            wrong = [*wrong, *skipped]
-        for one in dict.fromkeys(wrong):
-            self._warn(f"a newer version is damaged, an older one is used: {one}")
-        if found is not None and found.where == "store" and noted is not None:
-            lost = noted["step"]
-            self._warn(
-                f"iteration {lost} was in memory of a cluster that is gone; going on from {found.step}"
-            )
-        return found
-
-    async def _newest_stored(
-        self, versions: Versions
-    ) -> tuple[Manifest | None, list[str], Mapping[str, Any] | None]:
-        """The newest that can be read, what is wrong with newer ones, and what was newer in memory."""
+async def newest(
+    name: str,
+    client: Any,
+    memory: Mapping[str, Any] | None,
+    root: str | None,
+    key: Key | None,
+    may_unpickle: bool,
+) -> tuple[Found | None, list[str]]:
+    """The version to go on from, if there is one, and what a person should know; ``memory`` is what the
+    scheduler knows of it, ``root`` the store."""
+    stored: Manifest | None = None
+    noted: Mapping[str, Any] | None = None
+    wrong: list[str] = []
+    versions = None if root is None else Versions(Files(root), name, key)
+    if versions is not None:
         try:
             stored, wrong = await asyncio.to_thread(versions.latest)
-            noted = await asyncio.to_thread(read_note, versions.files.root, self._name)
+            noted = await asyncio.to_thread(read_note, versions.files.root, name)
         except Trouble as error:
-            if self._client is None:
+            if client is None:
                 raise
-            self._warn(f"the store cannot be read, so nothing is known of older versions: {error}")
-            return None, [], None
-        reached = stored.step or 0 if stored is not None else 0
-        return stored, list(wrong), noted if noted is not None and noted["step"] > reached else None
+            told = [f"the store cannot be read, so nothing is known of older versions: {error}"]
+            return (None if memory is None else await in_memory(client, memory)), told
+    found, reached = None, 0 if stored is None else stored.step or 0
+    # The one that was further on is newer, whatever the clocks say.
+    if memory is not None and (stored is None or memory["step"] >= reached):
+        found = await in_memory(client, memory)
+    elif stored is not None and versions is not None:
+        found, skipped = await in_store(client, versions, stored, key, may_unpickle)
+        wrong = [*wrong, *skipped]
+    told = [f"a newer version is damaged, an older one is used: {one}" for one in dict.fromkeys(wrong)]
+    if found is not None and found.where == "store" and noted is not None and noted["step"] > reached:
+        was = f"iteration {noted['step']} was in memory of a cluster that is gone"
+        told.append(f"{was}; going on from {found.step}")
+    return found, told

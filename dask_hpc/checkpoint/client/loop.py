@@ -1,20 +1,17 @@
-"""The loop of a program that commits: goes on where it was, and looks at each turn whether to commit."""
+"""When a program commits: as often as it is asked to, and before it is ended."""
 
 import os
 import signal
-import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from itertools import islice
-from time import monotonic, time
+from time import time
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
-from dask_hpc.checkpoint.levels import LEVELS, STORE
+from dask_hpc.checkpoint.levels import LEVELS, STORE, read_seconds
+from dask_hpc.cluster.worker.farewell import end_of_slurm_job
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.units import parse_quantity
 from dask_hpc.strategies.checkpoint.when import AUTO, DALY, YOUNG, Cost, Every, when
 
 #: failures per second of which nobody has told anything better: one a day
@@ -121,21 +118,12 @@ class Due:
 
 
 def _duration(found: Any) -> float:
-    try:
-        seconds = parse_quantity(found, "s")
-    except InputError:
-        seconds = 0.0
-    if type(found) is int or not 0 < seconds < 1e9:
-        allowed = 'a number of iterations, a duration such as "5 min" or one by level, auto, young, or daly'
-        raise InputError("every", f"found {shown(found)}", allowed)
-    return seconds
+    allowed = 'a number of iterations, a duration such as "5 min" or one by level, auto, young, or daly'
+    return read_seconds("every", None if type(found) is int else found, allowed)
 
 
 def _in(seconds: float) -> str:
     return f"in {max(0.0, seconds):.1f} s"
-
-
-_ASK_SLURM = 10.0  # seconds that scontrol may take
 
 
 class Ending:
@@ -180,116 +168,9 @@ class Ending:
         self.is_told = True
 
 
-def end_of_job(walltime: Any, ask: Callable[[str], str] | None = None) -> float | None:
+def end_of_job(walltime: Any) -> float | None:
     """When this process will be ended, by the system's clock. ``walltime`` is ``auto`` (Slurm is asked),
     seconds from now, or None."""
-    if walltime is None:
-        return None
-    if walltime != "auto":
-        seconds = parse_quantity(walltime, "s")
-        if not 0 < seconds < 1e9:
-            raise InputError("walltime", f"found {shown(walltime)}", "auto, a duration, or None")
-        return time() + seconds
-    told = os.environ.get("SLURM_JOB_END_TIME", "")
-    if told.isdecimal():
-        return float(told)
-    job = os.environ.get("SLURM_JOB_ID", "")
-    if not job:
-        return None
-    try:
-        words = dict(word.partition("=")[::2] for word in (ask or _asked)(job).split())
-        return datetime.fromisoformat(words["EndTime"]).timestamp()
-    except (OSError, subprocess.SubprocessError, KeyError, ValueError):
-        return None  # no such command, no answer, or no end ("Unknown")
-
-
-def _asked(job: str) -> str:
-    return subprocess.run(
-        ["scontrol", "show", "job", "-o", job], capture_output=True, text=True, timeout=_ASK_SLURM
-    ).stdout
-
-
-class Committing(Protocol):
-    """What a loop needs of a checkpoint."""
-
-    due: Due
-    step: int
-    walltime: Any
-    is_asked: bool
-
-    def call(self, work: Any, *args: Any) -> Any:
-        """Run a coroutine function, or give its coroutine to an asynchronous program."""
-
-    async def commit_now(self, wait: bool) -> None:
-        """Commit what there is."""
-
-    def loop_begins(self, turns: Generator[Any, None, None]) -> None:
-        """Raises ``InputError`` if it must not."""
-
-    def loop_ends(self, is_over: bool) -> None:
-        """There may be no more iterations."""
-
-
-class Loop:
-    """To be iterated once, with ``for`` or with ``async for``."""
-
-    def __init__(self, checkpoint: Committing, iterable: Iterable[Any]) -> None:
-        self._checkpoint = checkpoint
-        self._iterable = iterable
-
-    def __iter__(self) -> Iterator[Any]:
-        turns = self._begun()
-        try:
-            for item, wait in turns:
-                if wait is None:
-                    yield item
-                else:
-                    self._checkpoint.call(self._checkpoint.commit_now, wait)
-        finally:
-            turns.close()
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        turns = self._begun()
-        try:
-            for item, wait in turns:
-                if wait is None:
-                    yield item
-                else:
-                    await self._checkpoint.commit_now(wait)
-        finally:
-            turns.close()
-
-    def _begun(self) -> Generator[tuple[Any, bool | None], None, None]:
-        turns = self._turns()
-        self._checkpoint.loop_begins(turns)
-        return turns
-
-    def _turns(self) -> Generator[tuple[Any, bool | None], None, None]:
-        """Items, and between them what to do: commit and go on, or commit and wait until it is safe."""
-        checkpoint, due = self._checkpoint, self._checkpoint.due
-        is_over = False
-        with Ending(end_of_job(checkpoint.walltime)) as ending:
-            try:
-                due.begin(checkpoint.step, monotonic())
-                for item in self._left(checkpoint.step):
-                    begun = monotonic()
-                    yield item, None
-                    now = monotonic()
-                    checkpoint.step += 1
-                    due.iterated(now - begun)
-                    if ending.is_told or due.is_last_chance(ending.left()):
-                        yield None, True
-                    elif checkpoint.is_asked or due.is_due(checkpoint.step, now):
-                        yield None, False
-                    if ending.is_told:
-                        ending.close()  # what SIGTERM does to this process happens here
-                yield None, True
-                is_over = True
-            finally:
-                checkpoint.loop_ends(is_over)
-
-    def _left(self, done: int) -> Iterable[Any]:
-        if isinstance(self._iterable, range):
-            return self._iterable[done:]
-        items = iter(self._iterable)
-        return islice(items, done, None)
+    if walltime is None or walltime == "auto":
+        return None if walltime is None else end_of_slurm_job()
+    return time() + read_seconds("walltime", walltime, "auto, a duration, or None")

@@ -16,20 +16,21 @@ import json
 import sys
 import warnings
 import weakref
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from time import monotonic
 from typing import Any
 
 from dask.base import tokenize
 
 from dask_hpc import config
-from dask_hpc.checkpoint.client.found import Found, Opening
-from dask_hpc.checkpoint.client.loop import AUTO, Due, Loop
-from dask_hpc.checkpoint.client.restore import read_key
-from dask_hpc.checkpoint.client.stats import CommitStats, stats_of
+from dask_hpc.checkpoint.client.found import Found, newest
+from dask_hpc.checkpoint.client.loop import Due, Ending, end_of_job
+from dask_hpc.checkpoint.client.restore import active_client, read_key, store_settings
+from dask_hpc.checkpoint.client.stats import CommitStats
 from dask_hpc.checkpoint.levels import STORE, read_levels
 from dask_hpc.checkpoint.scheduler.controller import ask
 from dask_hpc.checkpoint.store.files import Files
@@ -39,6 +40,7 @@ from dask_hpc.checkpoint.store.seal import Key, Services
 from dask_hpc.checkpoint.store.versions import rule_text, save
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.job import OnResize
+from dask_hpc.strategies.checkpoint.when import AUTO
 
 #: references to a value that only ``Checkpoint`` has: its own, and that of the call that counts them
 _OURS = 2
@@ -154,7 +156,7 @@ class Checkpoint:
         self._services = Services(compress or settings["compress"], key=secret)
         self._unpickle = unpickle
         self._token = "" if token is None else tokenize(token)
-        self._client = client if client is not None else _default_client()
+        self._client = client if client is not None else active_client()
         if self._client is None and self.store is None:
             raise InputError("Checkpoint: store", "found none", "a store, or a client of a cluster")
         if self._client is None:
@@ -166,7 +168,7 @@ class Checkpoint:
         self._found: Found | None = None
         self._nodes: list[str] = []
         #: the loop; an error in its body leaves it open, and with it the handler of SIGTERM
-        self._turns = _no_turns()
+        self._turns: Generator[Any, None, None] | None = None
         self._is_looping = self._has_looped = self._is_over = False
         self._committed = -1
         self._number = 0
@@ -197,20 +199,16 @@ class Checkpoint:
         """These are the values now."""
         new = {**(values or {}), **named}
         for label in new:
-            if label not in self._rules:
-                raise InputError(
-                    "update", f"found {shown(label)}", f"labels that were added: {self._labels()}"
-                )
+            self._check_added("update", label)
         self._values |= new
 
     def __getitem__(self, label: str) -> Any:
         """The current value of a label."""
-        if label not in self._rules:
-            raise InputError("label", f"found {shown(label)}", f"labels that were added: {self._labels()}")
+        self._check_added("label", label)
         self._replaced.pop(label, None)
         return self._values[label]
 
-    def loop(self, iterable: Iterable[Any]) -> Loop:
+    def loop(self, iterable: Iterable[Any]) -> "Loop":
         """Iterate, without what is done already, and commit when it is due and at the end. Give it the same
         items whenever the program is run; only their number matters for where to go on.
 
@@ -247,7 +245,7 @@ class Checkpoint:
         try:
             self.call(self._close)
         finally:
-            self._turns.close()
+            self._end_turns()
 
     async def __aenter__(self) -> "Checkpoint":
         await self._open()
@@ -257,6 +255,10 @@ class Checkpoint:
         try:
             await self._close()
         finally:
+            self._end_turns()
+
+    def _end_turns(self) -> None:
+        if self._turns is not None:
             self._turns.close()
 
     def __await__(self) -> Any:
@@ -338,6 +340,10 @@ class Checkpoint:
     def _labels(self) -> str:
         return ", ".join(self._rules)
 
+    def _check_added(self, where: str, label: str) -> None:
+        if label not in self._rules:
+            raise InputError(where, f"found {shown(label)}", f"labels that were added: {self._labels()}")
+
     async def _open(self) -> None:
         if self._is_open:
             return
@@ -347,12 +353,13 @@ class Checkpoint:
             told = await ask(self._client, "hpc_checkpoint_open", name=self.name, client=self._client.id)
             self._nodes = list(told["nodes"])
             memory = told["version"]
-        opening = Opening(self.name, self._client, self._services.key, self._unpickle, self._warn)
-        self._found = await opening.find(memory, self.store)
-        if self._found is not None:
-            self._go_on_from(self._found)
-
-    def _go_on_from(self, found: Found) -> None:
+        key = self._services.key
+        found, told = await newest(self.name, self._client, memory, self.store, key, self._unpickle)
+        for one in told:
+            self._warn(one)
+        self._found = found
+        if found is None:
+            return
         if found.token != self._token:
             other = (
                 "another token" if self._token and found.token else "a token" if found.token else "no token"
@@ -392,6 +399,7 @@ class Checkpoint:
                 f"{labels} not persisted: each commit computes it, and so does whoever uses it then. "
                 f"Better is {cut.lazy[0]} = {cut.lazy[0]}.persist() in each iteration"
             )
+        services = self._services
         told = await self._client.scheduler.hpc_checkpoint_commit(
             name=self.name,
             step=self.step,
@@ -400,7 +408,7 @@ class Checkpoint:
             blocks=cut.blocks,
             levels=list(self.levels),
             every=self.due.rule,
-            store=self._store_settings(),
+            store=self.store and store_settings(self.store, self._keep, services.compress, services.key),
         )
         self._committed = self.step
         if (every := told["stats"]["every"]) is not None:
@@ -410,17 +418,6 @@ class Checkpoint:
         if told["stats"]["store_problem"]:
             self._warn(f"the store cannot be used, commits stay in memory: {told['stats']['store_problem']}")
         self._number = told["number"]
-
-    def _store_settings(self) -> dict[str, Any] | None:
-        if self.store is None:
-            return None
-        key = self._services.key
-        return {
-            "root": self.store,
-            "keep": self._keep,
-            "compress": self._services.compress,
-            "secret": key.secret if key else None,
-        }
 
     def _save_here(self) -> None:
         save(
@@ -451,7 +448,27 @@ class Checkpoint:
         versions = dict(told.get("versions", {}))
         if self._client is None and self._committed >= 0:
             versions = {STORE: self._committed}
-        return stats_of(self.name, self.step, told, self._stalls, versions, self.levels, self.due)
+        now, notes, stalls = monotonic(), [], self._stalls
+        if STORE not in self.levels:
+            notes.append("no store: versions end with the cluster")
+        if told.get("disk_problem"):
+            notes.append(f"not all copies are on disk: {told['disk_problem']}")
+        return CommitStats(
+            name=self.name,
+            step=self.step,
+            commits=told.get("commits", len(stalls)),
+            seconds=told.get("seconds", sum(stalls)),
+            **{one: told.get(one, 0) for one in ("failed", "superseded", "moved", "unchanged")},
+            stall=sum(stalls),
+            worst_stall=max(stalls, default=0.0),
+            versions=versions,
+            next_due=self.due.next(now),
+            problem=told.get("store_problem", ""),
+            due=self.due.by_level(now, self.levels, told.get("due_in", {})),
+            why=told.get("why") or self.due.why,
+            direct=told.get("direct", ""),
+            notes=notes,
+        )
 
     async def _close(self) -> None:
         if self._client is not None and self._last is None:
@@ -470,17 +487,56 @@ class Checkpoint:
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
-def _default_client() -> Any:
-    from distributed import default_client
-
-    with suppress(ValueError):
-        return default_client()
-    return None
-
-
-def _no_turns() -> Generator[Any, None, None]:
-    yield from ()
-
-
 async def _nothing() -> None:
     pass
+
+
+class Loop:
+    """To be iterated once, with ``for`` or with ``async for``."""
+
+    def __init__(self, checkpoint: Checkpoint, iterable: Iterable[Any]) -> None:
+        self._checkpoint = checkpoint
+        self._iterable = iterable
+
+    def __iter__(self) -> Iterator[Any]:
+        with closing(self._turns()) as turns:
+            self._checkpoint.loop_begins(turns)
+            for item, wait in turns:
+                if wait is None:
+                    yield item
+                else:
+                    self._checkpoint.call(self._checkpoint.commit_now, wait)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        with closing(self._turns()) as turns:
+            self._checkpoint.loop_begins(turns)
+            for item, wait in turns:
+                if wait is None:
+                    yield item
+                else:
+                    await self._checkpoint.commit_now(wait)
+
+    def _turns(self) -> Generator[tuple[Any, bool | None], None, None]:
+        """Items, and between them what to do: commit and go on, or commit and wait until it is safe."""
+        checkpoint, due, items = self._checkpoint, self._checkpoint.due, self._iterable
+        is_over = False
+        with Ending(end_of_job(checkpoint.walltime)) as ending:
+            try:
+                due.begin(checkpoint.step, monotonic())
+                done = checkpoint.step
+                for item in items[done:] if isinstance(items, range) else islice(items, done, None):
+                    begun = monotonic()
+                    yield item, None
+                    now = monotonic()
+                    checkpoint.step += 1
+                    due.iterated(now - begun)
+                    if ending.is_told or due.is_last_chance(ending.left()):
+                        yield None, True
+                    elif checkpoint.is_asked or due.is_due(checkpoint.step, now):
+                        yield None, False
+                    if ending.is_told:
+                        ending.close()  # what SIGTERM does to this process happens here
+                yield None, True
+                is_over = True
+            finally:
+                checkpoint.loop_ends(is_over)

@@ -1,23 +1,22 @@
 """``dask_hpc.protect``: results of a cluster survive the workers that hold them."""
 
 import warnings
-from collections.abc import Iterable, Mapping
-from math import inf
+from collections.abc import Iterable, Mapping, ValuesView
 from typing import Any
 
 from dask.base import is_dask_collection
 from distributed import Client, default_client, futures_of
 
 from dask_hpc import config
-from dask_hpc.checkpoint.client.restore import read_key
-from dask_hpc.checkpoint.levels import LEVELS, STORE
-from dask_hpc.checkpoint.scheduler.controller import NAME, Controller, ask
+from dask_hpc.checkpoint.client.restore import read_key, store_settings
+from dask_hpc.checkpoint.levels import LEVELS, PARTNER, STORE, read_levels, read_seconds
+from dask_hpc.checkpoint.scheduler.context import NAME
+from dask_hpc.checkpoint.scheduler.controller import Controller, ask
 from dask_hpc.checkpoint.scheduler.stored_results import SUFFIX
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.manifest import check_name
 from dask_hpc.checkpoint.worker.rescue import may_be_stored
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.units import parse_quantity
 from dask_hpc.strategies.checkpoint.when import AUTO, DALY, YOUNG, Every
 
 _RULES = (AUTO, YOUNG, DALY)
@@ -60,15 +59,15 @@ def protect(
     """
     check_name(name)
     settings = config.checkpoint()
-    if levels is None:
-        levels = _configured(settings)
+    if levels is None:  # those that are possible
+        levels = read_levels({PARTNER, *settings["levels"]}, settings["store"] is not None)
     chosen, often = _levels(levels), _every(every)
     if isinstance(every, Mapping) and (unknown := [one for one in every if one not in chosen]):
         raise InputError("every", f"found {shown(unknown[0])}", ", ".join(chosen))
     if type(copies) is not int or not 1 <= copies <= _MOST_COPIES:
         raise InputError("copies", f"found {shown(copies)}", f"a whole number, 1 to {_MOST_COPIES}")
     store = _store(name, settings, unpickle) if STORE in chosen else None
-    wanted = {"name": name, "keys": _keys(obj), "copies": copies, "levels": chosen, "every": often}
+    wanted = {"name": name, "keys": _keys(obj), "copies": copies, "levels": list(chosen), "every": often}
     wanted["store"] = store
     client = client or default_client()
     return client.sync(_protect, client, obj, wanted)
@@ -104,7 +103,9 @@ async def _ask(client: Client, call: str, name: str) -> Any:
 def _keys(obj: Any) -> list[Any]:
     futures = futures_of(obj)
     if not futures:
-        lazy = any(map(is_dask_collection, _parts(obj)))
+        parts = obj.values() if isinstance(obj, Mapping) else obj
+        parts = parts if isinstance(parts, list | tuple | set | frozenset | ValuesView) else (obj,)
+        lazy = any(map(is_dask_collection, parts))
         allowed = "a collection that was persisted: u = u.persist()" if lazy else _OBJECTS
         raise InputError("protect", f"found {shown(obj)}", allowed)
     keys = list(dict.fromkeys(future.key for future in futures))
@@ -117,28 +118,11 @@ def _keys(obj: Any) -> list[Any]:
     return keys
 
 
-def _parts(obj: Any) -> Iterable[Any]:
-    if isinstance(obj, Mapping):
-        return obj.values()
-    return obj if isinstance(obj, list | tuple | set | frozenset) else (obj,)
-
-
-def _levels(found: Any) -> list[str]:
-    words = [found] if isinstance(found, str) else found
-    if not isinstance(words, Iterable) or not (chosen := list(words)):
-        raise InputError("levels", f"found {shown(found)}", ", ".join(LEVELS))
-    for word in chosen:
-        if word not in LEVELS:
-            raise InputError("levels", f"found {shown(word)}", ", ".join(LEVELS))
-    if "partner" not in chosen:
-        raise InputError("levels", f"found {shown(chosen)}", "partner, alone or with others")
-    return [level for level in LEVELS if level in chosen]
-
-
-def _configured(settings: Mapping[str, Any]) -> list[str]:
-    """The levels that are used if nothing is said: those that are possible."""
-    found = [one for one in LEVELS if one in settings["levels"] or one == "partner"]
-    return [one for one in found if one != STORE or settings["store"] is not None]
+def _levels(found: Any) -> tuple[str, ...]:
+    chosen = read_levels(found, has_store=True)
+    if PARTNER not in chosen:
+        raise InputError("levels", f"found {shown(found)}", "partner, alone or with others")
+    return chosen
 
 
 def _store(name: str, settings: Mapping[str, Any], unpickle: object) -> dict[str, Any]:
@@ -150,30 +134,13 @@ def _store(name: str, settings: Mapping[str, Any], unpickle: object) -> dict[str
         )
     check_name(name + SUFFIX)
     key = read_key(settings["key"])
-    return {
-        "root": Files(settings["store"]).root,
-        "keep": settings["keep"],
-        "compress": settings["compress"],
-        "secret": key.secret if key is not None else None,
-        "unpickle": unpickle is True,
-    }
+    told = store_settings(Files(settings["store"]).root, settings["keep"], settings["compress"], key)
+    return told | {"unpickle": unpickle is True}
 
 
-def _every(found: Any, where: str = "every") -> Every:
+def _every(found: Any) -> Every:
     if isinstance(found, str) and found in _RULES:
         return found
-    if isinstance(found, Mapping):
-        if not found or not all(isinstance(level, str) for level in found):
-            raise InputError(where, f"found {shown(found)}", _EVERY)
-        return {level: _seconds(one, f"{where}: {level}") for level, one in found.items()}
-    return dict.fromkeys(LEVELS, _seconds(found, where))
-
-
-def _seconds(found: Any, where: str) -> float:
-    try:
-        seconds = parse_quantity(found, "s")
-    except InputError as error:
-        raise InputError(where, error.found, _EVERY) from None
-    if not 0 < seconds < inf:
-        raise InputError(where, f"found {shown(found)}", "more than 0 s")
-    return seconds
+    if isinstance(found, Mapping) and found and all(isinstance(level, str) for level in found):
+        return {level: read_seconds(f"every: {level}", one, _EVERY) for level, one in found.items()}
+    return dict.fromkeys(LEVELS, read_seconds("every", found, _EVERY))

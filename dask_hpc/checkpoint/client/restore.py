@@ -206,7 +206,7 @@ def restore(
     if nodes is not None and (type(nodes) is not int or nodes < 1):
         raise InputError("nodes", f"found {shown(nodes)}", "a whole number, 1 or more")
     if client is None:
-        client = _active_client()
+        client = active_client()
     if client is None:
         if layout is not None or nodes is not None:
             raise InputError("layout and nodes", "found no client", "a cluster to lay things out on")
@@ -223,6 +223,12 @@ def read_key(found: Any) -> Key | None:
     raise InputError("key", f"found {shown(type(found).__name__)}", "file:PATH, env:NAME, or a Key")
 
 
+def store_settings(root: str, keep: int, compress: str, key: Key | None) -> dict[str, Any]:
+    """How to write to a store, as a scheduler is told."""
+    secret = key.secret if key is not None else None
+    return {"root": root, "keep": keep, "compress": compress, "secret": secret}
+
+
 @dataclass(frozen=True)
 class _Wish:
     version: Any
@@ -232,7 +238,8 @@ class _Wish:
     verify: bool
 
 
-def _active_client() -> Any:
+def active_client() -> Any:
+    """The client that is active here; None if there is none."""
     from distributed import default_client
 
     with suppress(ValueError):

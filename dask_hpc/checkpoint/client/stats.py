@@ -1,12 +1,8 @@
 """What the commits of a program were and cost, as plain data that people can read."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from time import monotonic
 from typing import Any
 
-from dask_hpc.checkpoint.client.loop import Due
-from dask_hpc.checkpoint.levels import STORE
 from dask_hpc.model.units import show_duration, show_large
 
 
@@ -66,40 +62,3 @@ class CommitStats:
         if self.problem:
             lines.append(f"  the store cannot be used: {self.problem}")
         return "\n".join(lines)
-
-
-def stats_of(
-    name: str,
-    step: int,
-    told: Mapping[str, Any],
-    stalls: Sequence[float],
-    versions: dict[str, int],
-    levels: Sequence[str],
-    due: Due,
-) -> CommitStats:
-    """``told`` is what the cluster knows: nothing if there is none."""
-    now = monotonic()
-    notes = []
-    if STORE not in levels:
-        notes.append("no store: versions end with the cluster")
-    if told.get("disk_problem"):
-        notes.append(f"not all copies are on disk: {told['disk_problem']}")
-    return CommitStats(
-        name=name,
-        step=step,
-        commits=told.get("commits", len(stalls)),
-        failed=told.get("failed", 0),
-        superseded=told.get("superseded", 0),
-        seconds=told.get("seconds", sum(stalls)),
-        moved=told.get("moved", 0),
-        unchanged=told.get("unchanged", 0),
-        stall=sum(stalls),
-        worst_stall=max(stalls, default=0.0),
-        versions=versions,
-        next_due=due.next(now),
-        problem=told.get("store_problem", ""),
-        due=due.by_level(now, levels, told.get("due_in", {})),
-        why=told.get("why") or due.why,
-        direct=told.get("direct", ""),
-        notes=notes,
-    )

@@ -144,7 +144,8 @@ class FarewellPlugin(WorkerPlugin):
 
     async def _say_when_it_ends(self, lived: float) -> None:
         left = [self._worker.lifetime - lived] if self._worker.lifetime else []
-        left += await _slurm_leaves()
+        if (end := await asyncio.to_thread(end_of_slurm_job)) is not None:
+            left.append(end - time())
         if left:
             await self._worker.scheduler.hpc_worker_ends(address=self._worker.address, left=min(left))
 
@@ -175,23 +176,17 @@ def in_thread(
     return done
 
 
-async def _slurm_leaves() -> list[float]:
-    """Seconds until Slurm ends the job that this process belongs to, if it belongs to one."""
+def end_of_slurm_job() -> float | None:
+    """When Slurm ends the job that this process belongs to, by the system's clock; None if it belongs to
+    none, or nobody knows. Takes a while: Slurm may be asked."""
     end = os.environ.get("SLURM_JOB_END_TIME", "")
     job = os.environ.get("SLURM_JOB_ID", "")
-    if end.isdecimal():
-        return [float(end) - time()]
-    if not job:
-        return []
+    if end.isdecimal() or not job:
+        return float(end) if end.isdecimal() else None
+    command = ["scontrol", "show", "job", "-o", job]
     try:
-        told = await asyncio.to_thread(
-            subprocess.run,
-            ["scontrol", "show", "job", "-o", job],
-            capture_output=True,
-            text=True,
-            timeout=_ASK_SLURM,
-        )
+        told = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SLURM)
         words = dict(word.partition("=")[::2] for word in told.stdout.split())
-        return [datetime.fromisoformat(words["EndTime"]).timestamp() - time()]
+        return datetime.fromisoformat(words["EndTime"]).timestamp()
     except (OSError, subprocess.SubprocessError, KeyError, ValueError):
-        return []  # no such command, no answer, or no end ("Unknown")
+        return None  # no such command, no answer, or no end ("Unknown")
