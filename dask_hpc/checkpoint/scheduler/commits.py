@@ -196,7 +196,7 @@ class Program(Series):
         """Copy the one whose turn it is, too."""
         super().follow(changes)
         if changes.copy is not None:
-            self._context.do(self._run(changes.copy))
+            self._context.do("a copy", self._run(changes.copy))
 
     def pin(self, version: KeptVersion, keys: Iterable[Hashable]) -> None:
         """Let Dask keep these results, also those that are to come."""
@@ -224,7 +224,7 @@ class Program(Series):
                 if PARTNER in version.levels:
                     self.follow(self.copied(version))
                     if version.store is not None:
-                        self._context.do(self._note(version))
+                        self._context.do("a copy", self._note(version))
                 is_nowhere_else = PARTNER not in version.levels or self.store_problem
                 if version.store is not None and (is_nowhere_else or self._is_due(STORE)):
                     self.schedule.done([STORE])
@@ -241,7 +241,7 @@ class Program(Series):
                 self.failed += 1
                 self._context.tell("commit", one_line(f"{self.called(version)}: {version.problem}"))
             self.follow(self.end(version))
-            self._context.do(self.plan())
+            self._context.do("a copy", self.plan())
 
     async def _copied(self, version: KeptVersion) -> str:
         """Wait for all results and have them copied. What is wrong, if that cannot be."""

@@ -31,6 +31,16 @@ class ControllerContext(Guard):
         else:
             self.scheduler.log_event(NAME, {"decision": decision, "reason": reason})
 
+    def count_error(self, where: str, error: BaseException) -> None:
+        """That a worker that was asked has gone is no error of ours."""
+        if not isinstance(error, OSError):
+            super().count_error(where, error)
+
+    def cancel(self) -> None:
+        """Nothing goes on."""
+        for task in self._tasks:
+            task.cancel()
+
 
 def holders(context: ControllerContext, key: Hashable) -> tuple[str, ...]:
     """The workers that have a key's result."""

@@ -79,7 +79,7 @@ class Controller(ControllerContext, SchedulerPlugin):
         }
         compat.add_calls(scheduler, self._calls)
         self._end_following = compat.follow_replicas(scheduler, self.replicas_arrive)
-        self.do(send_agents(scheduler, self._settings["memory"], self._settings["disk"] or ""))
+        self.do("a copy", send_agents(scheduler, self._settings["memory"], self._settings["disk"] or ""))
 
     def _make_parts(self, settings: dict[str, Any]) -> None:
         """Each knows those above it."""
@@ -123,8 +123,7 @@ class Controller(ControllerContext, SchedulerPlugin):
         self.keeper.close()
         self.protections.close()
         self.stored.close_all()
-        for task in self.work:
-            task.cancel()
+        self.cancel()
 
     # hooks
 
@@ -181,7 +180,7 @@ class Controller(ControllerContext, SchedulerPlugin):
         if not isinstance(msg, dict):
             return
         if topic in self.agents and msg.get("status") == "closing_gracefully":
-            self.do(self.drain([topic]))
+            self.do("a copy", self.drain([topic]))
         elif topic == SAYS:
             self.tell("agents", one_line(f"{msg['agent']} {msg['says']}"))
         elif topic == "all" and msg.get("action") == "remove-worker":

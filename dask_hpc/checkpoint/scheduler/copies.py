@@ -392,7 +392,7 @@ class CopyKeeper:
         if drops:
             self._drops.update(drops)
             if len(self._drops) == len(drops):
-                self._context.do(self._drop())
+                self._context.do("a copy", self._drop())
 
     async def _drop(self) -> None:
         drops, self._drops = self._drops, {}

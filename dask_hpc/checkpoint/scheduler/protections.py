@@ -60,7 +60,7 @@ class Protected(Series):
                     if not holders(self._context, key):
                         version.awaited.add(key)
                 self.follow(self.begin(version))
-        self._context.do(self._plan_and_stir())
+        self._context.do("a copy", self._plan_and_stir())
 
     async def commit(self) -> None:
         """Copy all that is ready of what the name means now. Returns when the copies are there."""
@@ -90,7 +90,7 @@ class Protected(Series):
 
     def drop(self, version: KeptVersion) -> None:
         """By and by."""
-        self._context.do(self.release(version))
+        self._context.do("a copy", self.release(version))
 
     # what happens
 
@@ -138,7 +138,7 @@ class Protected(Series):
     def _fire(self) -> None:
         is_due = not self.is_renewed or self.schedule.copies_due() <= monotonic()
         self.follow(self.choose(is_due, self._will_come))
-        self._context.do(self._commit())
+        self._context.do("a copy", self._commit())
 
     def _will_come(self, key: Hashable) -> bool:
         task = compat.find_task(self._context.scheduler, key)

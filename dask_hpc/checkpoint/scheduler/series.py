@@ -55,7 +55,7 @@ class Series(SeriesState):
         for version in changes.gone:
             self.drop(version)
         if changes.writes:
-            self._context.do(self._write_all())
+            self._context.do("a copy", self._write_all())
         self._news.set()
 
     def pin(self, version: KeptVersion, keys: Iterable[Hashable]) -> None:
@@ -66,7 +66,7 @@ class Series(SeriesState):
     def drop(self, version: KeptVersion) -> None:
         """Nobody needs it any longer."""
         if unneeded := self._context.catalogue.release(version):
-            self._context.do(self._context.get(CopyMaker).drop(unneeded))
+            self._context.do("a copy", self._context.get(CopyMaker).drop(unneeded))
 
     def _owner(self, version: KeptVersion) -> str:
         return f"dask-hpc-checkpoint: {self.name} {self._serial} {version.number}"

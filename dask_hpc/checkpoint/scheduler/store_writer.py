@@ -34,17 +34,16 @@ class Patience:
         """What it gives. Raises ``Trouble`` if it takes too long, or others hang already."""
         if self._hanging:
             raise Trouble(5, "it hangs")
-        done = in_thread(work, *args)
+        done = in_thread(work, *args, late=self._comes_back)
         await asyncio.wait([done], timeout=self._seconds)
         if not done.done():
+            done.cancel()
             self._hanging += 1
-            done.add_done_callback(self._comes_back)
             raise Trouble(5, f"it did not answer within {self._seconds:g} s")
         return done.result()
 
-    def _comes_back(self, done: "asyncio.Future[Any]") -> None:
+    def _comes_back(self) -> None:
         self._hanging -= 1
-        done.exception()  # nobody waits for it
 
 
 _PATIENCE = 120.0  # seconds for one file

@@ -232,7 +232,7 @@ class StoredResults:
             return
         self.close(protected.name)
         name = self.names[protected.name] = StoredName(self._context, protected, settings, self._run)
-        self._context.do(name.find())
+        self._context.do("a copy", name.find())
 
     def close(self, name: str) -> None:
         """It goes there no longer. What is there stays."""

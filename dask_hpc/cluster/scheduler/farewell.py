@@ -128,7 +128,7 @@ class Farewells:
             moves = self._plan(address, going)
             is_alone = not self._stays(address) or not _is_told_to_go(self._why(address, reason))
             work = self._hand_over(address, going, moves, with_copies=not is_alone)
-            going.moving = self._context.start("a farewell", work)
+            going.moving = self._context.do("a farewell", work)
             if keys := self._to_store(going, self._why(address, reason), going.unplaced):
                 return keys  # meanwhile the others fetch what they can
         if going.moving is not None:

@@ -44,7 +44,7 @@ class HandOvers:
         if not budget or not (self._is_busy(job, gives) or self._results(job, gives)):
             return False
         work = self._hand_over(job, gives, budget, done)
-        self._under_way[job.id] = self._context.start("the end of a hand-over", work)
+        self._under_way[job.id] = self._context.do("the end of a hand-over", work)
         return True
 
     def cancel(self, job: LiveJob) -> None:

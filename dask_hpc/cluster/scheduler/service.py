@@ -84,7 +84,7 @@ class Guard:
             # We may be inside one of Dask's transitions, where no other may be asked for.
             self.scheduler.loop.add_callback(self.give_up, self.farewell.format(self.errors))
 
-    def start(self, where: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def do(self, where: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do this beside all else. An error of it is counted."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
@@ -359,9 +359,7 @@ class WorkerSetting:
         """From now on this."""
         self.value = value
         if self._telling is None and value != self._told:
-            self._telling = self._context.start(
-                f"telling workers ({self._plugin.name})", self._tell_workers()
-            )
+            self._telling = self._context.do(f"telling workers ({self._plugin.name})", self._tell_workers())
 
     async def settle(self) -> None:
         """The workers have heard of it, or had time to."""

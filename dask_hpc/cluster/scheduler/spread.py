@@ -72,7 +72,7 @@ class Spread:
         else:
             new, self._new = self._new, set()
             if self._context.settings["spread"]:
-                self._spread = self._context.start("spreading data", self._spread_to(new))
+                self._spread = self._context.do("spreading data", self._spread_to(new))
 
     def _has_to_wait(self) -> bool:
         if self._context.is_paused or self.is_under_way:

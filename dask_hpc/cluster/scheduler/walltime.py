@@ -182,7 +182,7 @@ class Walltime:
             "walltime", f"worker {address} leaves {show_duration(left)} early: nothing that waits fits"
         )
         work = self._scheduler.retire_workers(workers=[address], close_workers=True, remove=True)
-        self._retiring[address] = self._context.start("a departure at the end of a walltime", work)
+        self._retiring[address] = self._context.do("a departure at the end of a walltime", work)
 
     def _stop_clocks(self) -> None:
         self._next.stop()
