@@ -9,7 +9,7 @@ then, never a wrong value.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import accumulate, count
 from typing import Any
@@ -200,18 +200,17 @@ def restore(
         )
     secret = read_key(key if key is not None else settings["key"])
     versions = Versions(Files(root), name, secret)
-    wish = _Wish(version, item, dict(on_resize), unpickle is True, verify)
     if layout is not None:
         layout = Layout.read(layout)
     if nodes is not None and (type(nodes) is not int or nodes < 1):
         raise InputError("nodes", f"found {shown(nodes)}", "a whole number, 1 or more")
-    if client is None:
-        client = active_client()
-    if client is None:
-        if layout is not None or nodes is not None:
-            raise InputError("layout and nodes", "found no client", "a cluster to lay things out on")
-        return _restored_here(versions, wish)
-    return client.sync(_restored_there, client, versions, wish, layout, nodes)
+    client = active_client() if client is None else client
+    if client is None and (layout is not None or nodes is not None):
+        raise InputError("layout and nodes", "found no client", "a cluster to lay things out on")
+    restoration = _Restoration(
+        versions, version, item, dict(on_resize), unpickle is True, verify, layout, nodes
+    )
+    return restoration.here() if client is None else client.sync(restoration.there, client)
 
 
 def read_key(found: Any) -> Key | None:
@@ -229,15 +228,6 @@ def store_settings(root: str, keep: int, compress: str, key: Key | None) -> dict
     return {"root": root, "keep": keep, "compress": compress, "secret": secret}
 
 
-@dataclass(frozen=True)
-class _Wish:
-    version: Any
-    item: str | None
-    on_resize: Mapping[str, Any]
-    may_unpickle: bool
-    verify: bool
-
-
 def active_client() -> Any:
     """The client that is active here; None if there is none."""
     from distributed import default_client
@@ -247,32 +237,164 @@ def active_client() -> Any:
     return None
 
 
-def _candidates(versions: Versions, wish: _Wish, skipped: list[str]) -> Iterator[Manifest]:
-    """The versions that will do, the best first."""
-    if wish.version != "latest":
-        yield versions.find(wish.version)
-        return
-    yield from versions.intact(skipped)
-    if not versions.numbers():
-        versions.find("latest")  # says that there is none
+@dataclass(frozen=True)
+class _Restoration:
+    """What is wished for, of which versions; the first ``nodes`` get it, if a number is given."""
 
+    versions: Versions
+    version: Any
+    item: str | None
+    on_resize: Mapping[str, Any]
+    may_unpickle: bool
+    verify: bool
+    layout: Layout | None = None
+    nodes: int | None = None
+    skipped: list[str] = field(default_factory=list)
 
-def _none_left(versions: Versions, skipped: Sequence[str]) -> Damaged:
-    return Damaged(f"{versions.name} has no intact version in {versions.files.root}: {'; '.join(skipped)}")
+    def candidates(self) -> Iterator[Manifest]:
+        """The versions that will do, the best first."""
+        if self.version != "latest":
+            yield self.versions.find(self.version)
+            return
+        yield from self.versions.intact(self.skipped)
+        if not self.versions.numbers():
+            self.versions.find("latest")  # says that there is none
 
+    @contextmanager
+    def passing_over(self) -> Iterator[None]:
+        """If the newest is asked for, one that is damaged is passed over."""
+        try:
+            yield
+        except (Damaged, Missing) as error:
+            if self.version != "latest":
+                raise
+            self.skipped.append(str(error))
 
-def _chosen(manifest: Manifest, wish: _Wish) -> dict[str, Item]:
-    """The items that are wanted. What must not be unpickled is refused before anything is read."""
-    found = dict(manifest.items)
-    if wish.item is not None:
-        if wish.item not in found:
-            raise InputError("item", f"found {shown(wish.item)}", ", ".join(found) or "none")
-        found = {wish.item: found[wish.item]}
-    for label, item in found.items():
-        for block in item.blocks.values():
-            if "opaque" in block.note and not wish.may_unpickle:
-                raise _refused(label, str(block.note["opaque"]))
-    return found
+    def none_left(self) -> Damaged:
+        """All were passed over."""
+        where = f"{self.versions.name} has no intact version in {self.versions.files.root}"
+        return Damaged(f"{where}: {'; '.join(self.skipped)}")
+
+    def reader(self, manifest: Manifest) -> Reader:
+        """Of blocks of a version."""
+        versions = self.versions
+        return Reader(versions.files.root, versions.name, manifest.version, versions.key, self.may_unpickle)
+
+    def chosen(self, manifest: Manifest) -> dict[str, Item]:
+        """The items that are wanted. What must not be unpickled is refused before anything is read."""
+        found = dict(manifest.items)
+        if self.item is not None:
+            if self.item not in found:
+                raise InputError("item", f"found {shown(self.item)}", ", ".join(found) or "none")
+            found = {self.item: found[self.item]}
+        for label, item in found.items():
+            for block in item.blocks.values():
+                if "opaque" in block.note and not self.may_unpickle:
+                    raise _refused(label, str(block.note["opaque"]))
+        return found
+
+    def told(self, manifest: Manifest, values: dict[str, Any]) -> tuple[Any, Restored]:
+        """One item as itself, several by label; and what it is."""
+        names = ("name", "version", "step", "time", "nodes", "token")
+        told = {name: getattr(manifest, name) for name in names}
+        what = next(iter(values.values())) if len(values) == 1 else values
+        return what, Restored(**told, skipped=tuple(self.skipped))
+
+    def rebuilt(self, label: str, item: Item, blocks: Mapping[str, Any], grids: Any = None) -> Any:
+        """An item from its blocks."""
+        try:
+            return rebuild(item.kind, item.meta, blocks, may_unpickle=self.may_unpickle, grids=grids)
+        except Opaque as error:
+            raise _refused(label, str(error)) from None
+        except Unknown as error:
+            raise Damaged(f"item {label}: its description is damaged ({error})") from None
+
+    # without a cluster
+
+    def here(self) -> tuple[Any, Restored]:
+        """Read what is plain, and let collections be read later."""
+        for manifest in self.candidates():
+            with self.passing_over():
+                reader, items = self.reader(manifest), self.chosen(manifest).items()
+                values = {label: self._item_here(reader, label, item) for label, item in items}
+                return self.told(manifest, values)
+        raise self.none_left()
+
+    def _item_here(self, reader: Reader, label: str, item: Item) -> Any:
+        wanted = _wanted(label, item)
+        if self.verify:
+            for one in wanted.values():
+                if problem := reader.check(one.plain):
+                    raise Damaged(problem)
+        later = {place: one for place, one in wanted.items() if _is_distributed(item, place)}
+        blocks = {place: reader(one.plain) for place, one in wanted.items() if place not in later}
+        return self.rebuilt(label, item, blocks | _delayed(reader, later))
+
+    # with a cluster
+
+    async def there(self, client: Any) -> tuple[Any, Restored]:
+        """Have workers read it."""
+        groups = await nodes_of(client)
+        if self.nodes is not None and self.nodes > len(groups):
+            allowed = f"from 1 to {len(groups)}, as there are so many"
+            raise InputError("nodes", f"found {self.nodes}", allowed)
+        for manifest in await asyncio.to_thread(lambda: list(self.candidates())):
+            with self.passing_over():
+                values, reader, chosen = {}, self.reader(manifest), self.chosen(manifest)
+                wanted = {label: _wanted(label, item) for label, item in chosen.items()}
+                check_dims(chosen.values(), self.layout)
+                for label, item in chosen.items():
+                    found = await self._item_there(client, reader, label, item, wanted[label], groups)
+                    values[label] = self._resized(label, item, found, manifest, groups)
+                return self.told(manifest, values)
+        raise self.none_left()
+
+    async def _item_there(
+        self,
+        client: Any,
+        reader: Reader,
+        label: str,
+        item: Item,
+        wanted: Mapping[str, Wanted],
+        groups: Mapping[str, list[str]],
+    ) -> Any:
+        here = {place: one for place, one in wanted.items() if not _is_distributed(item, place)}
+        blocks = {place: await asyncio.to_thread(reader, one.plain) for place, one in here.items()}
+        there = {place: one for place, one in wanted.items() if place not in here}
+        grids: dict[str, Any] | None = None
+        if self.layout is not None or self.nodes is not None:
+            there, grids = laid_out(item, there, self.layout, list(groups)[: self.nodes])
+        futures = await _read_there(client, reader, there, groups)
+        found = self.rebuilt(label, item, {**blocks, **futures}, grids)
+        if item.kind in PARTS:
+            from distributed import wait
+
+            found = client.persist(found)
+            if any(one.targets for one in there.values()):
+                await wait(found)
+                parts = zip(keys_of(found), there.values(), strict=True)
+                await _hold(client, {key: one.targets for key, one in parts}, groups)
+        elif item.kind == "array":
+            found = client.persist(found) if _is_lazy(found) else found
+        elif item.kind in ARRAYS:
+            variables = found.variables.values() if item.kind == "dataset" else [found.variable]
+            for variable in variables:  # each by itself: others stay the blocks that were read
+                if _is_lazy(variable):
+                    variable.data = client.persist(variable.data)
+        return found
+
+    def _resized(
+        self, label: str, item: Item, value: Any, manifest: Manifest, groups: Mapping[str, Any]
+    ) -> Any:
+        """What becomes of a value of which every node has one."""
+        rule, nodes = self.on_resize.get(label, item.on_resize), list(groups)[: self.nodes]
+        if item.kind != "value" or rule == "volatile" or len(nodes) == len(manifest.nodes):
+            return value
+        before, after = ([str(rank) for rank in range(len(of))] for of in (manifest.nodes, nodes))
+        found = OnResize.read(rule).value_of_all(value, before, after)
+        if isinstance(found, dict) and set(found) == set(after) and found is not value:
+            return {nodes[int(rank)]: one for rank, one in found.items()}
+        return found
 
 
 def _refused(label: str, what: str) -> InputError:
@@ -296,64 +418,6 @@ def _wanted(label: str, item: Item) -> dict[str, Wanted]:
         raise Damaged(f"item {label}: its description is damaged ({type(error).__name__})") from None
 
 
-def _rebuilt(label: str, item: Item, blocks: Mapping[str, Any], wish: _Wish, grids: Any = None) -> Any:
-    try:
-        return rebuild(item.kind, item.meta, blocks, may_unpickle=wish.may_unpickle, grids=grids)
-    except Opaque as error:
-        raise _refused(label, str(error)) from None
-    except Unknown as error:
-        raise Damaged(f"item {label}: its description is damaged ({error})") from None
-
-
-def _told(manifest: Manifest, skipped: Sequence[str]) -> Restored:
-    return Restored(
-        manifest.name,
-        manifest.version,
-        manifest.step,
-        manifest.time,
-        manifest.nodes,
-        manifest.token,
-        tuple(skipped),
-    )
-
-
-def _one_or_all(values: dict[str, Any]) -> Any:
-    return next(iter(values.values())) if len(values) == 1 else values
-
-
-# without a cluster
-
-
-def _restored_here(versions: Versions, wish: _Wish) -> Any:
-    skipped: list[str] = []
-    for manifest in _candidates(versions, wish, skipped):
-        reader = Reader(versions.files.root, versions.name, manifest.version, versions.key, wish.may_unpickle)
-        try:
-            values = {
-                label: _item_here(reader, label, item, wish)
-                for label, item in _chosen(manifest, wish).items()
-            }
-        except (Damaged, Missing) as error:
-            if wish.version != "latest":
-                raise
-            skipped.append(str(error))
-            continue
-        return _one_or_all(values), _told(manifest, skipped)
-    raise _none_left(versions, skipped)
-
-
-def _item_here(reader: Reader, label: str, item: Item, wish: _Wish) -> Any:
-    wanted = _wanted(label, item)
-    if wish.verify:
-        for one in wanted.values():
-            problem = reader.check(one.plain)
-            if problem:
-                raise Damaged(problem)
-    later = {place: one for place, one in wanted.items() if _is_distributed(item, place)}
-    blocks = {place: reader(one.plain) for place, one in wanted.items() if place not in later}
-    return _rebuilt(label, item, blocks | _delayed(reader, later), wish)
-
-
 def _delayed(reader: Reader, wanted: Mapping[str, Wanted]) -> dict[str, Any]:
     """Blocks that are read when they are needed, from one graph."""
     from dask.delayed import Delayed
@@ -375,80 +439,12 @@ def _is_distributed(item: Item, place: str) -> bool:
     return item.kind in (*PARTS, RESULTS, "delayed", "future")
 
 
-# with a cluster
-
-
-async def _restored_there(
-    client: Any, versions: Versions, wish: _Wish, layout: Layout | None, nodes: int | None
-) -> Any:
-    groups = await nodes_of(client)
-    if nodes is not None and nodes > len(groups):
-        raise InputError("nodes", f"found {nodes}", f"from 1 to {len(groups)}, as there are so many")
-    skipped: list[str] = []
-    for manifest in await asyncio.to_thread(lambda: list(_candidates(versions, wish, skipped))):
-        reader = Reader(versions.files.root, versions.name, manifest.version, versions.key, wish.may_unpickle)
-        try:
-            values = {}
-            chosen = _chosen(manifest, wish)
-            wanted = {label: _wanted(label, item) for label, item in chosen.items()}
-            check_dims(chosen.values(), layout)
-            for label, item in chosen.items():
-                found = await _item_there(
-                    client, reader, label, item, wanted[label], wish, layout, nodes, groups
-                )
-                values[label] = _resized(label, item, found, manifest, wish, list(groups)[: nodes or None])
-        except (Damaged, Missing) as error:
-            if wish.version != "latest":
-                raise
-            skipped.append(str(error))
-            continue
-        return _one_or_all(values), _told(manifest, skipped)
-    raise _none_left(versions, skipped)
-
-
 async def nodes_of(client: Any) -> dict[str, list[str]]:
     """The addresses of the workers of each node, in order, as ``hpc.node`` groups them."""
     workers = (await client.scheduler.identity())["workers"]
     found = ((address, worker["name"], worker["host"]) for address, worker in workers.items())
     nodes = Nodes.of(config.settings()["node"], found)
     return {node: nodes.workers(node) for node in nodes}
-
-
-async def _item_there(
-    client: Any,
-    reader: Reader,
-    label: str,
-    item: Item,
-    wanted: Mapping[str, Wanted],
-    wish: _Wish,
-    layout: Layout | None,
-    nodes: int | None,
-    groups: Mapping[str, list[str]],
-) -> Any:
-    here = {place: one for place, one in wanted.items() if not _is_distributed(item, place)}
-    blocks = {place: await asyncio.to_thread(reader, one.plain) for place, one in here.items()}
-    there = {place: one for place, one in wanted.items() if place not in here}
-    grids: dict[str, Any] | None = None
-    if layout is not None or nodes is not None:
-        there, grids = laid_out(item, there, layout, list(groups)[: nodes or None])
-    futures = await _read_there(client, reader, there, groups)
-    found = _rebuilt(label, item, {**blocks, **futures}, wish, grids)
-    if item.kind in PARTS:
-        from distributed import wait
-
-        found = client.persist(found)
-        if any(one.targets for one in there.values()):
-            await wait(found)
-            parts = zip(keys_of(found), there.values(), strict=True)
-            await _hold(client, {key: one.targets for key, one in parts}, groups)
-    elif item.kind == "array":
-        found = client.persist(found) if _is_lazy(found) else found
-    elif item.kind in ARRAYS:
-        variables = found.variables.values() if item.kind == "dataset" else [found.variable]
-        for variable in variables:  # each by itself: others stay the blocks that were read, where they are
-            if _is_lazy(variable):
-                variable.data = client.persist(variable.data)
-    return found
 
 
 def _is_lazy(found: Any) -> bool:
@@ -506,23 +502,3 @@ async def _hold(
             for node in nodes
         ]
     await hold(client, chosen)
-
-
-def _resized(
-    label: str, item: Item, value: Any, manifest: Manifest, wish: _Wish, nodes: Sequence[str]
-) -> Any:
-    """What becomes of a value of which every node has one."""
-    rule = wish.on_resize.get(label, item.on_resize)
-    if item.kind != "value" or rule == "volatile" or len(nodes) == len(manifest.nodes):
-        return value
-    before = [str(rank) for rank in range(len(manifest.nodes))]
-    after = [str(rank) for rank in range(len(nodes))]
-    found = OnResize.read(rule).value_of_all(value, before, after)
-    if (
-        set(before) != set(after)
-        and isinstance(found, dict)
-        and set(found) == set(after)
-        and found is not value
-    ):
-        return {nodes[int(rank)]: one for rank, one in found.items()}
-    return found

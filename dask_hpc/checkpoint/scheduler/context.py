@@ -31,10 +31,11 @@ class ControllerContext(Guard):
         else:
             self.scheduler.log_event(NAME, {"decision": decision, "reason": reason})
 
-    def count_error(self, where: str, error: BaseException) -> None:
+    def _ended(self, where: str, task: asyncio.Task[None]) -> None:
         """That a worker that was asked has gone is no error of ours."""
-        if not isinstance(error, OSError):
-            super().count_error(where, error)
+        self._tasks.discard(task)
+        if task.cancelled() or not isinstance(task.exception(), OSError):
+            super()._ended(where, task)
 
     def cancel(self) -> None:
         """Nothing goes on."""

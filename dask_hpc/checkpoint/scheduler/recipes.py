@@ -1,4 +1,4 @@
-"""Protected keys load a copy instead of being computed, as long as there is one.
+"""Keys load a copy, or what is stored of them, instead of being computed, as long as there is one.
 
 A recipe is replaced when the task has its result, at no other time: a worker that was told to compute it may
 go on with that long after it was told not to, and needs then what the old recipe needs. It is given back when
@@ -10,7 +10,7 @@ remembered here when Dask has forgotten them, the newest ``REMEMBERED``: a progr
 steps does not make the scheduler grow for ever.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -23,9 +23,9 @@ REMEMBERED = 100_000
 
 
 class Recipes:
-    """Those that were replaced."""
+    """Those that were replaced by ``load``."""
 
-    def __init__(self, scheduler: Any) -> None:
+    def __init__(self, scheduler: Any, load: Any = CopyLoader()) -> None:  # noqa: B008
         self._scheduler = scheduler
         #: of tasks that Dask knows
         self._replaced: dict[Hashable, compat.Recipe] = {}
@@ -34,7 +34,7 @@ class Recipes:
         self._known: WeakValueDictionary[Hashable, compat.Recipe] = WeakValueDictionary()
         #: there is a copy, but the task is being computed
         self._soon: set[Hashable] = set()
-        self._loader = _portable(CopyLoader())
+        self._loader = _portable(load)
         self._missing = _portable(MissingRecipe())
 
     def __len__(self) -> int:
@@ -42,6 +42,9 @@ class Recipes:
 
     def __contains__(self, key: object) -> bool:
         return key in self._replaced
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(list(self._replaced))
 
     def load_instead(self, key: Hashable) -> None:
         """There is a copy of a key's block."""
@@ -70,13 +73,20 @@ class Recipes:
         compat.forget_unneeded(self._scheduler, unneeded)
         return len(begun)
 
+    def load_idle(self, keys: Iterable[Hashable]) -> None:
+        """Nobody is about to compute tasks of these keys that are there: they load from now on."""
+        unneeded: list[Any] = []
+        for key in keys:
+            task = compat.find_task(self._scheduler, key)
+            if task is not None and compat.can_be_replaced(task) and key not in self._replaced:
+                unneeded += self._replace(task)
+        compat.forget_unneeded(self._scheduler, unneeded)
+
     def is_in_memory(self, key: Hashable) -> list[Hashable]:
         """A task has its result: now it may be replaced, and nobody died of it. Gives the keys that need not
         be kept for it any longer; Dask may forget them once it is through with this."""
-        if key not in self._soon and key not in self._replaced:
-            return []
         task = compat.find_task(self._scheduler, key)
-        if task is None:
+        if task is None or (key not in self._soon and key not in self._replaced):
             return []
         compat.clear_suspicion(task)
         if key not in self._soon:
@@ -116,14 +126,14 @@ class Recipes:
         """Nobody will answer any more who asks for copies: what can be computed will be. A worker that asks
         just now will have it run again."""
         self._soon.clear()
-        keys = list(self._replaced)
+        keys = list(self)
         for key in keys:
             task = compat.find_task(self._scheduler, key)
             if task is not None and self._is_ours(task):
-                self._return(task)
+                self.give_back(task)
         compat.start_over(self._scheduler, keys)
 
-    def _return(self, task: Any) -> None:
+    def give_back(self, task: Any) -> None:
         """A task gets its own recipe back. Scattered data, which has none, is a plain result if it is there,
         and else an error."""
         kept = self._replaced.pop(task.key)
@@ -135,8 +145,7 @@ class Recipes:
             compat.fail_instead(task, self._missing)
 
     def _replace(self, task: Any) -> list[Any]:
-        key = task.key
-        self._replaced[key] = compat.recipe(task, self._known, self._by_name)
+        self._replaced[task.key] = compat.recipe(task, self._known, self._by_name)
         return compat.load_instead(self._scheduler, task, self._loader)
 
     def _is_ours(self, owner: Any) -> bool:

@@ -1,19 +1,18 @@
 """The scheduler's half of the rescue store: tasks whose results are stored are loaded instead of computed.
 
-A task's recipe becomes "load it", and what only its old recipe needed is forgotten; Dask's own recovery does
-the rest. If the file turns out to be unreadable, the old recipe is put back and the task computed. Nothing of
-a store that cannot be used reaches the computation: it is told once, and all goes on without.
+If the file turns out to be unreadable, the task gets its own recipe back and is computed. Nothing of a store
+that cannot be used reaches the computation: it is told once, and all goes on without.
 """
 
 from collections.abc import Hashable, Iterable
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.worker.rescue import UNREADABLE, Loader, Store, is_content_key, may_be_stored
+from dask_hpc.checkpoint.scheduler.recipes import Recipes
+from dask_hpc.checkpoint.worker.rescue import Loader, Store, is_content_key, may_be_stored
 from dask_hpc.cluster.scheduler.service import Context, Shelter
 from dask_hpc.model.errors import one_line
 
-__all__ = ["UNREADABLE", "Rescue"]
 _SHOWN = 10  # unreadable files named in the story; the rest are counted
 
 
@@ -26,18 +25,17 @@ class Rescue(Shelter):
         #: None if there is no store, or none that can be used
         self.store: Store | None = None
         self._names: set[str] = set()
-        #: tasks that load, and how they were computed
-        self._replaced: dict[Hashable, compat.Recipe] = {}
+        self._recipes = Recipes(context.scheduler)
         #: keys that mean something in this cluster only
         self._own: set[Hashable] = set()
         self._unreadable = 0
 
     def __contains__(self, key: Hashable) -> bool:
         """Whether somebody has to hear when that task is forgotten."""
-        return key in self._replaced or key in self._own
+        return key in self._recipes or key in self._own
 
     def __bool__(self) -> bool:
-        return bool(self._replaced or self._own)
+        return bool(self._recipes or self._own)
 
     def open(self, directory: str) -> None:
         """Use this store from now on, if it can be used."""
@@ -48,19 +46,19 @@ class Rescue(Shelter):
             self._tell("rescue", one_line(f"hpc.rescue: {error.strerror or error}; nothing is stored"))
         else:
             self.store = self.for_workers = store
-            self._loader = compat.Portable(compat.pickled(Loader(store)))
+            self._recipes = Recipes(self._scheduler, Loader(store))
             self._tell("rescue", f"{store.directory} has {len(self._names)} results")
 
     def close(self) -> None:
         """Control ends. What loads already goes on to do so; the files that only this cluster could use are
         deleted if no task relies on them."""
-        kept, self._replaced = self._replaced, {}
-        for key, recipe in kept.items():
+        for key in self._recipes:
             task = compat.find_task(self._scheduler, key)
             if task is not None and compat.can_be_replaced(task):
-                compat.give_recipe_back(self._scheduler, recipe)
+                self._recipes.give_back(task)
                 if key in self._own:
                     self._delete(key)
+        self._recipes.restart()
         self._own.clear()
         self.store = self.for_workers = None
         self._names = set()
@@ -78,7 +76,7 @@ class Rescue(Shelter):
                 if task is not None and compat.is_new(task) and compat.has_recipe(task):
                     found.append(key)
         if found:
-            self._load_instead(found)
+            self._recipes.load_idle(found)
             self._tell("rescue", f"{len(found)} results are stored: they are loaded, not computed")
 
     def wrote(self, keys: Iterable[Hashable]) -> None:
@@ -91,7 +89,7 @@ class Rescue(Shelter):
                 self._names.add(self.store.name(key))
             else:
                 self._own.add(key)
-        self._load_instead(there)
+        self._recipes.load_idle(there)
 
     def failed(self, address: str, problem: str) -> None:
         """A worker that leaves could not store all it was asked for."""
@@ -105,41 +103,27 @@ class Rescue(Shelter):
         """A worker could not read a stored result, and will ask what to do now."""
         key = message.get("key") if isinstance(message, dict) else None
         try:
-            kept = self._replaced.pop(key, None)
+            task = compat.find_task(self._scheduler, key) if key in self._recipes else None
         except TypeError:  # no key at all
             return
-        if kept is None or self.store is None:
+        if task is None or self.store is None:
             return
         self._names.discard(self.store.name(key))
-        compat.give_recipe_back(self._scheduler, kept)
+        self._recipes.give_back(task)
         self._unreadable += 1
         if self._unreadable <= _SHOWN:
             self._tell("rescue", one_line(f"{key!r} is computed again: {message.get('why')}"))
 
     def forgotten(self, key: Hashable) -> None:
         """Dask forgot a task."""
-        self._replaced.pop(key, None)
+        self._recipes.forget(key)
         if key in self._own:
             self._own.discard(key)
             self._delete(key)
 
     def missing(self, keys: Iterable[Hashable]) -> list[Hashable]:
         """Those of the keys that have to be computed again if they are lost."""
-        return [key for key in keys if key not in self._replaced]
-
-    # deeds
-
-    def _load_instead(self, keys: list[Hashable]) -> None:
-        known: dict[Any, compat.Recipe] = {}
-        tasks = [compat.find_task(self._scheduler, key) for key in keys]
-        tasks = [task for task in tasks if task is not None and compat.can_be_replaced(task)]
-        fresh = [task for task in tasks if task.key not in self._replaced]
-        for task in fresh:
-            self._replaced[task.key] = compat.recipe(task, known)
-        unneeded: list[Any] = []
-        for task in fresh:
-            unneeded += compat.load_instead(self._scheduler, task, self._loader)
-        compat.forget_unneeded(self._scheduler, unneeded)
+        return [key for key in keys if key not in self._recipes]
 
     def _delete(self, key: Hashable) -> None:
         if self.store is not None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from dask_hpc.checkpoint.scheduler.context import NAME
 from dask_hpc.checkpoint.scheduler.controller import Controller
-from dask_hpc.checkpoint.scheduler.rescue import UNREADABLE, Rescue
+from dask_hpc.checkpoint.scheduler.rescue import Rescue
+from dask_hpc.checkpoint.worker.rescue import UNREADABLE
 from dask_hpc.cluster.scheduler.service import Context, Samples, Service
 
 logger = logging.getLogger(__name__)
