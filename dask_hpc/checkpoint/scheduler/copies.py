@@ -91,8 +91,8 @@ class CopyMaker:
         mine: set[Hashable] = set()
         later: dict[Hashable, int] = {}
         try:
-            while (some := self._next(todo)) is not None:
-                if some:
+            while batch := list(islice(todo, _AT_ONCE)):
+                if some := [order for order in batch if order is not None]:
                     if dealer is None:
                         await self._agents.come()
                         dealer = self._choice.dealer(item, keys)
@@ -114,28 +114,19 @@ class CopyMaker:
     async def drop(self, drops: Mapping[str, Iterable[str]]) -> None:
         """Agents need not keep these contents any longer, unless somebody needs them again by now."""
         for agent, contents in self._placement.to_drop(drops).items():
-            if agent in self._agents and (unneeded := self._placement.drops(agent, contents)):
-                await self._drop_from(agent, unneeded)
-
-    async def _drop_from(self, agent: str, contents: list[str]) -> None:
-        self._agents.promise(agent, 1.0)
-        try:
-            with suppress(OSError):
-                await self._scheduler.rpc(agent).hpc_agent_drop(contents=contents)
-        finally:
-            self._agents.promise(agent, -1.0)
-            self._placement.dropped(agent, contents)
+            if agent not in self._agents or not (unneeded := self._placement.drops(agent, contents)):
+                continue
+            self._agents.promise(agent, 1.0)
+            try:
+                with suppress(OSError):
+                    await self._scheduler.rpc(agent).hpc_agent_drop(contents=unneeded)
+            finally:
+                self._agents.promise(agent, -1.0)
+                self._placement.dropped(agent, unneeded)
 
     def close(self) -> None:
         """Nothing is kept in memory for this any longer."""
         compat.unpin_all(self._scheduler, _PINS)
-
-    # parcels
-
-    def _next(self, orders: Iterator[Order | None]) -> list[Order] | None:
-        """The next few; None if there are no more."""
-        found = list(islice(orders, _AT_ONCE))
-        return [order for order in found if order is not None] if found else None
 
     def _deal(self, orders: Iterable[Order], dealer: Dealer, made: Made) -> list[tuple[str, list[Order]]]:
         """What each agent is asked for, in parcels of a size that is handy."""
@@ -159,11 +150,8 @@ class CopyMaker:
 
     # the window
 
-    def _window(self) -> float:
-        return float(self._choice.rule.window)
-
     async def _make_room(self) -> None:
-        while self._in_flight >= self._window():
+        while self._in_flight >= self._choice.rule.window:
             self._has_left.clear()
             await self._has_left.wait()
 
@@ -174,19 +162,16 @@ class CopyMaker:
         if new := self._placement.sends(known):
             compat.pin(self._scheduler, new, _PINS)
 
-    def _leave(self, parcel: Sequence[Order]) -> None:
-        self._in_flight -= sum(order.nbytes for order in parcel)
-        if free := self._placement.sent(order.key for order in parcel):
-            compat.unpin(self._scheduler, free, _PINS)
-        self._has_left.set()
-
     # asking
 
     async def _send(self, agent: str, parcel: list[Order], dealer: Dealer, made: Made) -> None:
         try:
             await self._send_on(agent, parcel, dealer, made)
         finally:
-            self._leave(parcel)
+            self._in_flight -= sum(order.nbytes for order in parcel)
+            if free := self._placement.sent(order.key for order in parcel):
+                compat.unpin(self._scheduler, free, _PINS)
+            self._has_left.set()
 
     async def _send_on(self, agent: str, parcel: list[Order], dealer: Dealer, made: Made) -> None:
         """Ask an agent, and then others for what it did not take."""
