@@ -20,7 +20,7 @@ import numpy as np
 from dask_hpc import config
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.store.arrays import Chunks, place_of, stored_chunks
-from dask_hpc.checkpoint.store.cells import Reader, Spec
+from dask_hpc.checkpoint.store.cells import Reader
 from dask_hpc.checkpoint.store.files import Files, Missing
 from dask_hpc.checkpoint.store.items import ARRAYS, PARTS, RESULTS, block_specs, keys_of, rebuild
 from dask_hpc.checkpoint.store.manifest import Item, Manifest
@@ -38,18 +38,10 @@ from dask_hpc.planning.moves.redistribution import Blocks, redistribution
 class Wanted:
     """A chunk that somebody is to have: a block as it is stored, or made of pieces of several."""
 
-    spec: Spec | None = None
-    block: Mapping[str, Any] | None = None
+    #: as a ``Reader`` takes it
+    plain: Mapping[str, Any]
     #: the nodes that are to have it; none: any
     targets: tuple[str, ...] = ()
-    made_of: Mapping[str, Any] | None = None
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """As a ``Reader`` takes it."""
-        if self.made_of is not None:
-            return dict(self.made_of)
-        return {"spec": self.spec, "block": self.block}
 
 
 def check_dims(items: Iterable[Item], layout: Layout | None) -> None:
@@ -106,38 +98,32 @@ def _variable(
     new = tuple(tuple(int(size) for size in np.diff(one)) for one in plan.edges)
     if 0 in record["shape"]:
         return {}, new
-    return {
-        place_of(record, chunk.index): _chunk(record, chunk, wanted) for chunk in plan.chunks if chunk.pieces
-    }, new
-
-
-def _chunk(record: Mapping[str, Any], chunk: Any, wanted: Mapping[str, Wanted]) -> Wanted:
-    olds = [wanted[place_of(record, piece.old)] for piece in chunk.pieces]
-    if chunk.is_old:
-        return Wanted(olds[0].spec, olds[0].block, chunk.targets)
-    axes = range(len(chunk.index))
-    # Where the pieces of each old row, column and so on begin in the new chunk.
-    begins: list[dict[int, int]] = []
-    for axis in axes:
-        lengths = {piece.old[axis]: piece.spans[axis][1] - piece.spans[axis][0] for piece in chunk.pieces}
-        starts = [0, *accumulate(lengths[at] for at in sorted(lengths))]
-        begins.append(dict(zip(sorted(lengths), starts, strict=False)))
-    pieces, ends = [], [0] * len(chunk.index)
-    for piece, old in zip(chunk.pieces, olds, strict=True):
-        target = []
-        for axis, (begin, end) in enumerate(piece.spans):
-            at = begins[axis][piece.old[axis]]
-            target.append((at, at + end - begin))
-            ends[axis] = max(ends[axis], at + end - begin)
-        pieces.append((old.plain, piece.spans, target))
-    return Wanted(targets=chunk.targets, made_of={"shape": ends, "pieces": pieces})
+    found = {}
+    for chunk in plan.chunks:
+        if not chunk.pieces:
+            continue
+        olds = [wanted[place_of(record, piece.old)].plain for piece in chunk.pieces]
+        plain = olds[0]
+        if not chunk.is_old:
+            corner = [int(cuts[at]) for cuts, at in zip(plan.edges, chunk.index, strict=True)]
+            shape = [sizes[at] for sizes, at in zip(new, chunk.index, strict=True)]
+            pieces = []
+            for piece, old in zip(chunk.pieces, olds, strict=True):
+                target = [
+                    (cuts[at] + low - zero, cuts[at] + high - zero)
+                    for cuts, at, (low, high), zero in zip(edges, piece.old, piece.spans, corner, strict=True)
+                ]
+                pieces.append((old, piece.spans, target))
+            plain = {"shape": shape, "pieces": pieces}
+        found[place_of(record, chunk.index)] = Wanted(plain, chunk.targets)
+    return found, new
 
 
 def _in_order(wanted: Mapping[str, Wanted], nodes: Sequence[str]) -> dict[str, Wanted]:
     """Blocks as they are, as many on each node, neighbours together."""
     per_node = max(1, -(-len(wanted) // len(nodes)))
     return {
-        place: Wanted(one.spec, one.block, (nodes[number // per_node],))
+        place: Wanted(one.plain, (nodes[number // per_node],))
         for number, (place, one) in enumerate(wanted.items())
     }
 
@@ -413,7 +399,8 @@ def _wanted(label: str, item: Item) -> dict[str, Wanted]:
             raise LookupError("other blocks than described")
         for variable in item.meta["variables"] if item.kind in ARRAYS else ():
             list(unpack(variable["dims"]))
-        return {place: Wanted(spec, item.blocks[place].as_plain()) for place, spec in specs.items()}
+        blocks = {place: item.blocks[place].as_plain() for place in specs}
+        return {place: Wanted({"spec": spec, "block": blocks[place]}) for place, spec in specs.items()}
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError) as error:
         raise Damaged(f"item {label}: its description is damaged ({type(error).__name__})") from None
 

@@ -297,7 +297,7 @@ class Program(Series):
         """The store has it."""
         self.reached[STORE] = version.step
         if STORE in self.schedule.levels:
-            self.schedule.measured(STORE, seconds, version.nbytes or 1)
+            self.schedule.measured(STORE, seconds)
 
     async def _note(self, version: KeptVersion) -> None:
         """Leave a note on the store. That it cannot be is no news: the version itself is to come there."""

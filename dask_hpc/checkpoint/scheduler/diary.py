@@ -43,15 +43,6 @@ class Tally:
         self.moved += moved
         self.unchanged += nbytes - moved
 
-    def plus(self, other: "Tally") -> "Tally":
-        """Both together."""
-        return Tally(
-            self.copies + other.copies,
-            self.moved + other.moved,
-            self.unchanged + other.unchanged,
-            self.failed + other.failed,
-        )
-
     def said(self, seconds: float) -> str:
         """In words. ``seconds`` is how long it took."""
         took = f"in {show_duration(seconds)}"
@@ -62,25 +53,6 @@ class Tally:
             why, _ = self.failed.most_common(1)[0]
             parts.append(f"{_many(self.failed.total(), 'copy', 'copies')} not made: {why}")
         return "; ".join(parts)
-
-
-@dataclass(frozen=True)
-class LastCommit:
-    """One that has ended, by the process's clock."""
-
-    ended: float
-    seconds: float
-    moved: int
-    unchanged: int
-
-    def as_plain(self) -> dict[str, Any]:
-        """Without a clock: how long ago."""
-        return {
-            "ago": monotonic() - self.ended,
-            "seconds": self.seconds,
-            "moved": self.moved,
-            "unchanged": self.unchanged,
-        }
 
 
 @dataclass
@@ -119,8 +91,8 @@ class Diary:
         self._again: tuple[Tally, float, int] | None = None
         #: see ``as_plain``
         self.counts: Counter[str] = Counter()
-        #: the last one of each name
-        self.commits: dict[str, LastCommit] = {}
+        #: when the last one of each name ended, the newest last, and what is told of it
+        self._commits: dict[str, tuple[float, dict[str, Any]]] = {}
         #: what was not made of a name when it was last tried
         self._lacking: dict[str, Counter[str]] = {}
         self._recovery: _Recovery | None = None
@@ -131,7 +103,9 @@ class Diary:
         is_news = tally.copies or tally.failed != self._lacking.get(name, Counter())
         self._lacking[name] = tally.failed
         if is_news and (tally.copies or tally.failed):
-            self.commits[name] = LastCommit(monotonic(), seconds, tally.moved, tally.unchanged)
+            told = {"seconds": seconds, "moved": tally.moved, "unchanged": tally.unchanged}
+            self._commits.pop(name, None)
+            self._commits[name] = (monotonic(), told)
             self.counts["commits"] += 1
             self._count(tally)
             self._say("commit", f"{name}: {tally.said(seconds)}")
@@ -144,8 +118,12 @@ class Diary:
         if self._again is None:
             self._again = (Tally(), 0.0, 0)
             self._timer.set(_TOGETHER)  # of one death one line
-        before, took, blocks = self._again
-        self._again = (before.plus(tally), took + seconds, blocks + contents)
+        total, took, blocks = self._again
+        total.copies += tally.copies
+        total.moved += tally.moved
+        total.unchanged += tally.unchanged
+        total.failed += tally.failed
+        self._again = (total, took + seconds, blocks + contents)
 
     def _tell_of_copies(self) -> None:
         if self._again is not None:
@@ -189,13 +167,19 @@ class Diary:
             recovery.why = recovery.why or why
             self._settles(recovery, key)
 
+    def last_commit(self, name: str) -> dict[str, Any] | None:
+        """Of a name: how long ago, and what it took and moved."""
+        if name not in self._commits:
+            return None
+        ended, told = self._commits[name]
+        return {"ago": monotonic() - ended, **told}
+
     def as_plain(self) -> dict[str, Any]:
         """The last commit of all, and how often what happened: ``copies``, ``moved`` and ``unchanged``
         (bytes), ``failed`` (copies that were not made), ``recovered`` (results), ``unrecovered`` (results
         without an intact copy), ``damaged`` (copies that could not be read)."""
-        last = max(self.commits.values(), key=lambda one: one.ended, default=None)
         return {
-            "last_commit": None if last is None else last.as_plain(),
+            "last_commit": self.last_commit(next(reversed(self._commits), "")),
             "counts": {name: self.counts[name] for name in _COUNTS},
         }
 

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue, Dealer
+from dask_hpc.checkpoint.version import KeptVersion
 
 Drops = dict[str, list[str]]  # by content, the agents that need not keep it
 
@@ -41,13 +42,6 @@ class View(Protocol):
 
     def free_of(self, domains: Collection[str]) -> int:
         """In how many other failure domains there is an agent that may be asked."""
-
-
-class CopyWish(Protocol):
-    """Somebody wants a key to be on so many agents."""
-
-    @property
-    def copies(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -88,8 +82,8 @@ class CopyPlacement:
     def __init__(self, catalogue: Catalogue, view: View) -> None:
         self.catalogue = catalogue
         self._view = view
-        #: who wants which key to be copied
-        self.wishes: dict[Hashable, list[Any]] = {}
+        #: versions that want a key to be copied
+        self.wishes: dict[Hashable, list[KeptVersion]] = {}
         #: contents to be looked at; keys that were to be copied, and have no content yet
         self._doubtful: dict[str, None] = {}
         self.owed: dict[Hashable, None] = {}
@@ -109,8 +103,7 @@ class CopyPlacement:
 
     def wanted(self, key: Hashable) -> int:
         """On how many agents somebody wants a key to be."""
-        wishes: Iterable[CopyWish] = self.wishes.get(key, ())
-        return max((wish.copies for wish in wishes), default=0)
+        return max((wish.copies for wish in self.wishes.get(key, ())), default=0)
 
     # events
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from time import monotonic
 
@@ -14,24 +13,6 @@ _PER_BYTE: Mapping[str, float] = {PARTNER: 1e-9, DISK: 2e-9, STORE: 1e-8}
 _PER_COMMIT: Mapping[str, float] = {PARTNER: 0.05, DISK: 0.05, STORE: 0.2}
 #: weight of the newest measurement
 _NEWEST = 0.3
-
-
-@dataclass
-class _Measured:
-    """Of one level, moving averages over commits."""
-
-    seconds: float
-    nbytes: float
-
-    def add(self, seconds: float, nbytes: float) -> None:
-        self.seconds += _NEWEST * (seconds - self.seconds)
-        self.nbytes += _NEWEST * (nbytes - self.nbytes)
-
-
-@dataclass(frozen=True)
-class _Basis:
-    costs: tuple[Cost, ...]
-    nodes: int
 
 
 class FailureCounts:
@@ -73,32 +54,30 @@ class Schedule:
         self.every = every
         self.failures = failures
         self.planned: When | None = None
-        self._measured = {
-            level: _Measured(_PER_COMMIT[level] + nbytes * _PER_BYTE[level], nbytes) for level in levels
-        }
-        self._basis: _Basis | None = None
+        #: seconds of a commit to each level, a moving average
+        self._costs = {level: _PER_COMMIT[level] + nbytes * _PER_BYTE[level] for level in levels}
+        #: what the plan was made from
+        self._basis: tuple[tuple[Cost, ...], int] | None = None
         self._last: dict[str, float] = {}
         self._begun = monotonic()
         #: when the next commit to each level is due, by the process's clock
         self.due = dict.fromkeys(levels, monotonic())
 
-    def measured(self, level: str, seconds: float, nbytes: float) -> None:
-        """A commit that moved so many bytes."""
-        self._measured[level].add(seconds, nbytes)
+    def measured(self, level: str, seconds: float) -> None:
+        """A commit that moved something."""
+        self._costs[level] += _NEWEST * (seconds - self._costs[level])
 
     def cost(self, level: str) -> float:
         """Seconds of a commit to it."""
-        return self._measured[level].seconds
+        return self._costs[level]
 
     async def plan(self, nodes: int) -> When | None:
         """A new plan if what the last one was made from has changed."""
-        costs = tuple(
-            Cost(level, self._measured[level].seconds, self.failures.rate(level)) for level in self.levels
-        )
-        basis = self._basis
-        if basis is not None and not has_drifted(basis.costs, basis.nodes, costs, nodes):
+        rate = self.failures.rate
+        costs = tuple(Cost(level, self._costs[level], rate(level)) for level in self.levels)
+        if self._basis is not None and not has_drifted(*self._basis, costs, nodes):
             return None
-        self._basis = _Basis(costs, nodes)
+        self._basis = (costs, nodes)
         found = await asyncio.to_thread(when, self.every, costs, nodes)
         if self.planned is not None and found.every == self.planned.every:
             return None
@@ -125,10 +104,6 @@ class Schedule:
         now = monotonic()
         return {level: max(0.0, at - now) if at < inf else None for level, at in self.due.items()}
 
-    def next_due(self) -> float:
-        """By the process's clock; of any level."""
-        return min(self.due.values())
-
     def copies_due(self) -> float:
         """By the process's clock; of any level but the store."""
         return min(due for level, due in self.due.items() if level != STORE)
@@ -140,6 +115,5 @@ class Schedule:
         return self._begun + (self.planned.every[STORE] if self.planned is not None else inf)
 
     def next_due_in(self) -> float | None:
-        """Seconds from now; None: never."""
-        seconds = self.next_due() - monotonic()
-        return max(0.0, seconds) if seconds < inf else None
+        """Seconds from now to any level; None: never."""
+        return min((at for at in self.due_in().values() if at is not None), default=None)

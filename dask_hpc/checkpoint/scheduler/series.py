@@ -98,7 +98,7 @@ class Series(SeriesState):
         its = of.keys.values() if of is not None else ()
         made = await self._keeper.commit(self.name, wanted, its, like, is_for_wishes=not self.is_eager)
         if made.moved:
-            self.schedule.measured(PARTNER, made.seconds, made.moved)
+            self.schedule.measured(PARTNER, made.seconds)
         await self._keeper.set_apart(keys)
         return made
 
@@ -106,7 +106,7 @@ class Series(SeriesState):
         """Have agents write their copies to disk, too. Whether all are there; what cannot be is told once."""
         found = await self._disks.keep(keys)
         if found.nbytes:
-            self.schedule.measured(DISK, found.seconds, found.nbytes)
+            self.schedule.measured(DISK, found.seconds)
         is_whole = {self._context.catalogue.where(key)[0] for key in keys} <= found.there
         problem = "" if is_whole else found.problem
         if problem and not self.disk_problem:

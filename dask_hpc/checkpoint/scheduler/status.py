@@ -58,9 +58,8 @@ class Look:
         }
 
     def _protected(self, name: str) -> dict[str, Any]:
-        last = self._context.diary.commits.get(name)
         found = self._names[name].as_plain()
-        return {"next_due": None, **found, "last_commit": None if last is None else last.as_plain()}
+        return {"next_due": None, **found, "last_commit": self._context.diary.last_commit(name)}
 
     def _as_agents(self) -> list[dict[str, Any]]:
         node_of, facts = self._context.nodes.node_of, self._agents.facts()

@@ -208,7 +208,7 @@ class StoredName(Series):
         if self._coming is version:
             self._coming = None
         self._learn(manifest)
-        self.protected.schedule.measured(STORE, seconds, version.nbytes)
+        self.protected.schedule.measured(STORE, seconds)
         for (_, place), key in version.keys.items():
             if place in self.index:
                 self._context.get(Recipes).load_instead(key)
