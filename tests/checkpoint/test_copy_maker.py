@@ -1,6 +1,7 @@
 """Copies are made on real clusters: spread, within room, in a window, whatever agents answer."""
 
 import asyncio
+from dataclasses import replace
 from time import thread_time
 
 import numpy as np
@@ -10,7 +11,9 @@ from distributed.utils_test import async_poll_for, gen_cluster
 
 import dask_hpc
 from dask_hpc import dask as compat
+from dask_hpc.checkpoint.scheduler.agents import AgentChoice
 from dask_hpc.checkpoint.worker import agent as agents
+from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 
 cluster3 = gen_cluster(client=True, nthreads=[("", 1)] * 3)
 PINS = "dask-hpc-checkpoint"
@@ -81,12 +84,12 @@ async def test_an_agent_is_not_overfilled_and_what_has_no_room_comes_later(c, s,
 
 
 @cluster3
-async def test_no_more_than_a_window_is_pinned(c, s, a, b, d):
+async def test_no_more_than_a_window_is_pinned(c, s, a, b, d, monkeypatch):
     futures = await blocks_on(c, a, 40, nbytes=10_000)
     await dask_hpc.protect(futures[:1], name="y", client=c)
     await commit(c, "y")
     maker, most, enter = controller_of(s).maker, [], controller_of(s).maker._enter
-    maker._window = lambda: 50_000.0
+    monkeypatch.setattr(AgentChoice, "rule", replace(AgentRule(), window=50_000.0))
 
     def look(parcel):
         enter(parcel)

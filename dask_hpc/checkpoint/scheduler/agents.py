@@ -6,6 +6,7 @@ catalogue says an agent has, and what is on its way to it.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from dask_hpc.cluster.scheduler.service import context_of
 from dask_hpc.model.checkpoint import AgentNode, ItemAgents
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 
-_PATIENCE = 5.0  # seconds for agents to come
+_PATIENCE = 5.0  # seconds for agents to come, or to go
 _FIRST_PAUSE, _LAST_PAUSE = 0.5, 30.0  # seconds in which an agent that did not answer is not asked
 _MINUTE = 60.0
 
@@ -55,7 +56,7 @@ class Agents:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._known: dict[str, _Known] = {}
-        self._leaving: dict[str, int] = {}
+        self._leaving: Counter[str] = Counter()
         self._new_agent = asyncio.Event()
 
     def ready(self, address: str, facts: dict[str, Any]) -> None:
@@ -72,11 +73,8 @@ class Agents:
     def facts(self) -> dict[str, dict[str, Any]]:
         """All agents by address, with what each said last."""
         heard = dict(compat.metrics(self._context.scheduler, METRIC))
-        found = {}
-        for address, known in self._known.items():
-            said = heard.get(address)
-            found[address] = known.said | (said if isinstance(said, dict) else {})
-        return found
+        said = {address: one for address, one in heard.items() if isinstance(one, dict)}
+        return {address: known.said | said.get(address, {}) for address, known in self._known.items()}
 
     def __contains__(self, address: object) -> bool:
         return address in self._known
@@ -101,7 +99,7 @@ class Agents:
         known = self._known.get(address)
         if known is None or not compat.is_running(self._context.scheduler, address):
             return False
-        return not self._leaving.get(address) and known.silent_until <= monotonic()
+        return not self._leaving[address] and known.silent_until <= monotonic()
 
     def domain_of(self, address: str) -> str:
         """What fails together with a worker: its node; where there is but one, its process."""
@@ -114,12 +112,9 @@ class Agents:
 
     def able(self, watts: Mapping[str, float] | None = None) -> list[AgentNode]:
         """Those that may be asked to keep something now."""
-        found = []
-        for address, said in self.facts().items():
-            if self.is_able(address):
-                node = self._context.nodes.node_of(address)
-                found.append(self._as_node(address, said, (watts or {}).get(node, 0.0)))
-        return found
+        node_of, drawn = self._context.nodes.node_of, watts or {}
+        facts = [(address, said) for address, said in self.facts().items() if self.is_able(address)]
+        return [self._as_node(one, said, drawn.get(node_of(one), 0.0)) for one, said in facts]
 
     def _as_node(self, address: str, said: Mapping[str, Any], watts: float) -> AgentNode:
         known = self._known[address]
@@ -135,13 +130,13 @@ class Agents:
             address,
             budget,
             max(kept, booked),
-            traffic=_number(said, "traffic"),
-            link=_number(said, "link", inf),
-            commits=_number(said, "commits"),
+            traffic=_total(said, "traffic"),
+            link=_total(said, "link", default=inf),
+            commits=_total(said, "commits"),
             filling=_filling(known, max(kept, booked)),
             watts=watts,
             joined=int(monotonic() - known.since < _MINUTE and known.since < inf),
-            idle_for=_number(said, "idle_for"),
+            idle_for=_total(said, "idle_for"),
             domain=self.domain_of(address),
         )
 
@@ -180,15 +175,11 @@ class Agents:
     @contextmanager
     def without(self, addresses: Collection[str]) -> Iterator[None]:
         """Nothing new goes to these meanwhile."""
-        for address in addresses:
-            self._leaving[address] = self._leaving.get(address, 0) + 1
+        self._leaving.update(addresses)
         try:
             yield
         finally:
-            for address in addresses:
-                self._leaving[address] -= 1
-                if not self._leaving[address]:
-                    del self._leaving[address]
+            self._leaving -= Counter(addresses)
 
     async def come(self) -> None:
         """Until all running workers have an agent, for a few seconds at most."""
@@ -210,13 +201,9 @@ def _filling(known: _Known, kept: float) -> float:
     return rate
 
 
-def _number(said: Mapping[str, Any], name: str, default: float = 0.0) -> float:
-    found = said.get(name)
-    return float(found) if isinstance(found, int | float) else default
-
-
-def _total(said: Mapping[str, Any], *names: str) -> float:
-    return sum(_number(said, name) for name in names)
+def _total(said: Mapping[str, Any], *names: str, default: float = 0.0) -> float:
+    found = (said.get(name) for name in names)
+    return sum(float(one) if isinstance(one, int | float) else default for one in found)
 
 
 _SAMPLE = 2000  # keys that say on which nodes an item's data is
@@ -432,7 +419,6 @@ class Disks:
             await self._came.wait()
 
 
-_PATIENCE_OF_DEPLOYMENT = 5.0  # seconds that workers have to give back their agents
 #: by scheduler, what takes agents away
 _ENDING: WeakKeyDictionary[Any, "asyncio.Future[None]"] = WeakKeyDictionary()
 
@@ -447,11 +433,11 @@ async def send_agents(scheduler: Any, share: float, disk: str = "") -> None:
 
 def take_agents_away(scheduler: Any) -> None:
     """A moment later they are gone, with all they keep."""
-    ending = _ENDING[scheduler] = asyncio.ensure_future(_take_away(scheduler))
+
+    async def take_away() -> None:
+        with suppress(TimeoutError, OSError):  # a worker that does not answer, or has gone
+            async with asyncio.timeout(_PATIENCE):
+                await compat.remove_worker_plugin(scheduler, NAME)
+
+    ending = _ENDING[scheduler] = asyncio.ensure_future(take_away())
     ending.add_done_callback(lambda _: _ENDING.pop(scheduler, None))
-
-
-async def _take_away(scheduler: Any) -> None:
-    with suppress(TimeoutError, OSError):  # a worker that does not answer, or has gone
-        async with asyncio.timeout(_PATIENCE_OF_DEPLOYMENT):
-            await compat.remove_worker_plugin(scheduler, NAME)

@@ -97,7 +97,7 @@ class Controller(ControllerContext, SchedulerPlugin):
         self.protections = self.add(Protections(self))
         self.protected = self.protections.names
         self.commits = self.add(Commits(self))
-        self._look = Look(self)
+        self.status = Look(self).status
 
     def stop(self) -> None:
         """Leave the cluster without a trace. What workers have of ours goes a moment later."""
@@ -180,7 +180,7 @@ class Controller(ControllerContext, SchedulerPlugin):
         if not isinstance(msg, dict):
             return
         if topic in self.agents and msg.get("status") == "closing_gracefully":
-            self.do("a copy", self.drain([topic]))
+            self.do("a copy", self.keeper.drain([topic]))
         elif topic == SAYS:
             self.tell("agents", one_line(f"{msg['agent']} {msg['says']}"))
         elif topic == "all" and msg.get("action") == "remove-worker":
@@ -251,7 +251,7 @@ class Controller(ControllerContext, SchedulerPlugin):
             self.choice.forget(name)
             self.stored.close(name)
             await self.protections.unprotect(name)
-            self.stop_if_unused()
+            self._stop_if_unused()
 
     def protected_now(self, name: str) -> dict[str, Any]:
         """What is copied of a name; nothing if there is no such name."""
@@ -264,10 +264,6 @@ class Controller(ControllerContext, SchedulerPlugin):
             await protected.commit()
             await self.stored.now(protected)
         return self.protected_now(name)
-
-    async def drain(self, addresses: Iterable[str]) -> None:
-        """These workers are about to leave: others get as many copies of what they have."""
-        await self.keeper.drain(addresses)
 
     async def where(self, key: Hashable, worker: str) -> dict[str, Any]:
         """Content and agents of a key's block, those on the same node first; and how to read it from a
@@ -292,10 +288,6 @@ class Controller(ControllerContext, SchedulerPlugin):
         self.stored.cannot_be_read(key)
         return self.keeper.lapse(key)
 
-    def status(self) -> dict[str, Any]:
-        """What is protected, where the copies are, and what happened: see ``Look.status``."""
-        return self._look.status()
-
     def is_safe(self, key: Hashable) -> bool:
         """Whether a result is loaded from a copy if it is lost."""
         return key in self.recipes and (bool(self.catalogue.where(key)[1]) or key in self.stored)
@@ -305,11 +297,10 @@ class Controller(ControllerContext, SchedulerPlugin):
         told = await self.commits.close(name, forget)
         if forget:
             self.choice.forget(name)
-            self.stop_if_unused()
+            self._stop_if_unused()
         return told
 
-    def stop_if_unused(self) -> None:
-        """With the last that is protected we go."""
+    def _stop_if_unused(self) -> None:
         if not self.protected and not self.commits.series:
             self.stop()
 

@@ -91,8 +91,8 @@ class CopyMaker:
         mine: set[Hashable] = set()
         later: dict[Hashable, int] = {}
         try:
-            while batch := list(islice(todo, _AT_ONCE)):
-                if some := [order for order in batch if order is not None]:
+            while (some := self._next(todo)) is not None:
+                if some:
                     if dealer is None:
                         await self._agents.come()
                         dealer = self._choice.dealer(item, keys)
@@ -127,6 +127,11 @@ class CopyMaker:
     def close(self) -> None:
         """Nothing is kept in memory for this any longer."""
         compat.unpin_all(self._scheduler, _PINS)
+
+    def _next(self, orders: Iterator[Order | None]) -> list[Order] | None:
+        """The next few; None if there are no more."""
+        found = list(islice(orders, _AT_ONCE))
+        return [order for order in found if order is not None] if found else None
 
     def _deal(self, orders: Iterable[Order], dealer: Dealer, made: Made) -> list[tuple[str, list[Order]]]:
         """What each agent is asked for, in parcels of a size that is handy."""
@@ -168,10 +173,13 @@ class CopyMaker:
         try:
             await self._send_on(agent, parcel, dealer, made)
         finally:
-            self._in_flight -= sum(order.nbytes for order in parcel)
-            if free := self._placement.sent(order.key for order in parcel):
-                compat.unpin(self._scheduler, free, _PINS)
-            self._has_left.set()
+            self._leave(parcel)
+
+    def _leave(self, parcel: Sequence[Order]) -> None:
+        self._in_flight -= sum(order.nbytes for order in parcel)
+        if free := self._placement.sent(order.key for order in parcel):
+            compat.unpin(self._scheduler, free, _PINS)
+        self._has_left.set()
 
     async def _send_on(self, agent: str, parcel: list[Order], dealer: Dealer, made: Made) -> None:
         """Ask an agent, and then others for what it did not take."""

@@ -138,9 +138,8 @@ class CopyPlacement:
 
     def pay(self) -> None:
         """Owed keys were tried again: those that are copied or gone are owed no longer."""
-        for key in list(self.owed):
-            if self.catalogue.content_of.get(key) or not self._view.holders(key):
-                del self.owed[key]
+        is_left = (key for key in self.owed if self._view.holders(key))
+        self.owed = {key: None for key in is_left if not self.catalogue.content_of.get(key)}
 
     def release(self, key: Hashable) -> Drops:
         """Nobody wants it any longer. Copies that may go."""
@@ -289,11 +288,9 @@ class CopyPlacement:
 
     def sends(self, keys: Iterable[Hashable]) -> list[Hashable]:
         """These are in a message that goes out. Those that were in none."""
-        new = []
-        for key in keys:
-            self._sent[key] += 1
-            if self._sent[key] == 1:
-                new.append(key)
+        found = list(keys)
+        new = [key for key in dict.fromkeys(found) if not self._sent[key]]
+        self._sent.update(found)
         return new
 
     def sent(self, keys: Iterable[Hashable]) -> list[Hashable]:

@@ -55,8 +55,7 @@ class CheckpointService(Service):
         """The rescue store is opened."""
         if not self.context.is_dry and (directory := self.context.settings["rescue"]) is not None:
             self.shelter.open(directory)
-            if self.shelter.store is not None:
-                self.context.watch(self, self.shelter)
+            self.begin()
 
     def begin(self) -> None:
         """What loads from the store goes on to do so."""
@@ -91,7 +90,7 @@ class CheckpointService(Service):
     async def drain(self, addresses: Iterable[str]) -> None:
         """Others are given as many copies of protected results as these workers have."""
         if (controller := self._controller) is not None:
-            await controller.drain(addresses)
+            await controller.keeper.drain(addresses)
 
     def nodes_wanted(self) -> int:
         """As many as copies need."""
@@ -110,34 +109,25 @@ class CheckpointService(Service):
 
     def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
         """Of what is protected."""
-        found = status["checkpoint"]
-        return {} if found is None else _samples(found)
-
-
-def _samples(found: Mapping[str, Any]) -> dict[str, Samples]:
-    counts, last, agents = found["counts"], found["last_commit"], found["agents"]
-    keys, copied, nbytes = (
-        sum(one[name] for one in found["protected"]) for name in ("keys", "copied", "nbytes")
-    )
-    return {
-        "checkpoint_results": {"copied": copied, "not_copied": keys - copied},
-        "checkpoint_exposed": {"": found["exposed"]},
-        "checkpoint_bytes": {"": nbytes},
-        "checkpoint_copies": {name: level["copies"] for name, level in found["levels"].items()},
-        "checkpoint_copy_bytes": {name: level["nbytes"] for name, level in found["levels"].items()},
-        "checkpoint_commits": {"": counts["commits"]},
-        "checkpoint_commit_seconds": {} if last is None else {"": last["seconds"]},
-        "checkpoint_commit_age_seconds": {} if last is None else {"": last["ago"]},
-        "checkpoint_committed_bytes": {name: counts[name] for name in ("moved", "unchanged")},
-        "checkpoint_failed_copies": {"": counts["failed"]},
-        "checkpoint_recoveries": {"": counts["recoveries"]},
-        "checkpoint_recovered": {"": counts["recovered"]},
-        "checkpoint_unrecovered": {"": counts["unrecovered"]},
-        "checkpoint_damaged_copies": {"": counts["damaged"]},
-        "checkpoint_agents": {"": len(agents)},
-        "checkpoint_agent_bytes": {name: sum(agent[name] for agent in agents) for name in ("used", "budget")},
-        "checkpoint_store_waiting_bytes": {"": found["store"]["waiting"]},
-    }
+        if (found := status["checkpoint"]) is None:
+            return {}
+        counts, last, agents, levels = (found[one] for one in ("counts", "last_commit", "agents", "levels"))
+        names = ("keys", "copied", "nbytes")
+        keys, copied, nbytes = (sum(one[name] for one in found["protected"]) for name in names)
+        by_name = {"exposed": found["exposed"], "bytes": nbytes, "agents": len(agents)}
+        by_name |= {one: counts[one] for one in ("commits", "recoveries", "recovered", "unrecovered")}
+        by_name |= {"failed_copies": counts["failed"], "damaged_copies": counts["damaged"]}
+        by_name["store_waiting_bytes"] = found["store"]["waiting"]
+        if last is not None:
+            by_name |= {"commit_seconds": last["seconds"], "commit_age_seconds": last["ago"]}
+        used = {name: sum(agent[name] for agent in agents) for name in ("used", "budget")}
+        return {f"checkpoint_{name}": {"": value} for name, value in by_name.items()} | {
+            "checkpoint_results": {"copied": copied, "not_copied": keys - copied},
+            "checkpoint_copies": {name: level["copies"] for name, level in levels.items()},
+            "checkpoint_copy_bytes": {name: level["nbytes"] for name, level in levels.items()},
+            "checkpoint_committed_bytes": {name: counts[name] for name in ("moved", "unchanged")},
+            "checkpoint_agent_bytes": used,
+        }
 
 
 SERVICE = CheckpointService

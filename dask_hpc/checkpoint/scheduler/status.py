@@ -1,7 +1,7 @@
 """The status of checkpoints: what is protected, where the copies are, what agents and stores say."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from time import monotonic
 from typing import Any
 
@@ -95,7 +95,10 @@ class Look:
             for node in there:
                 kept.setdefault(node, Counter())[homes[0] if homes else ""] += found.nbytes
         return {
-            "nodes": [_node(node, own[node], kept.get(node, {})) for node in sorted(nodes)],
+            # What nobody holds now, of older versions, or lost a moment ago, is kept of the node "".
+            "nodes": [
+                {"name": node, "own": own[node], "kept": dict(kept.get(node, {}))} for node in sorted(nodes)
+            ],
             "exposed": exposed,
             "levels": {
                 "partner": {"copies": copies, "nbytes": total},
@@ -105,12 +108,6 @@ class Look:
                 },
             },
         }
-
-
-def _node(name: str, own: int, kept: Mapping[str, int]) -> dict[str, Any]:
-    """``kept`` is by the nodes that hold the results now; "" for what nobody holds: of older versions, or
-    lost a moment ago."""
-    return {"name": name, "own": own, "kept": dict(kept)}
 
 
 def _versions(series: Program) -> Iterator[dict[str, Any]]:
