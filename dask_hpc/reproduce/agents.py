@@ -8,8 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from dask_hpc.reproduce.band import Band, around, at_least, exactly, rounded
-from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, change, claim, direction, figure, mean
+from dask_hpc.reproduce.claim import (
+    Band,
+    Bench,
+    Claim,
+    Figure,
+    Outcome,
+    around,
+    at_least,
+    change,
+    claim,
+    direction,
+    exactly,
+    figure,
+    rounded,
+)
 from dask_hpc.simulator.checkpoint import (
     AgentRule,
     App,
@@ -65,23 +78,7 @@ def scaling(bench: Bench) -> Outcome:
     """
     columns = bench.columns(_scaling_row)
     claims = [*_dynamic(columns), *_gains(), *_break_even(), *_failures(), *_other()]
-    return Outcome(tuple(claims), _SCALING_ASSUMED, tuple(_scaling_beside(columns)))
-
-
-_SCALING_ASSUMED = (
-    "Rates, not given: 1 GB/s for an agent, from 0.7 s by two of them; 4 GB/s for the network, which four "
-    "are said to fill.",
-    "Heat: commits follow one another; a change of agents takes the 2.5 s of a successful probe, and the "
-    "first commit after it seven times as long as others (five to ten are said).",
-    "Noise, not given: 5 % of each transfer.",
-    "ls1 mardyn: an agent takes 10 GB/s and 18 us for each node, so that one of them takes 0.8 ms for one "
-    "node and 1.0 ms for twelve, as figure 9.4b shows. Synthetic, 2.3 GB: 1 GB/s for an agent.",
-    "Agents that are lost after 95 s: a commit takes 0.7 s to agents and 7 s past them, with 10 s between "
-    "two of 60, and 60 s between probes: none of it is given.",
-    "Launching agents takes 1 s, connecting an agent to a node 0.1 s: neither is given.",
-    "Not simulated, because it would only be what we put in: MPI-IO and SCR, push and pull, what the first "
-    "commit costs, direct writes, and what compression costs where it is not done by agents.",
-)
+    return Outcome(claims, _scaling_beside(columns))
 
 
 def _scaling_row(seed: int) -> dict[str, float]:
@@ -106,20 +103,20 @@ def _dynamic(columns: dict[str, np.ndarray]) -> list[Claim]:
     two, four = columns["2 agents"], columns["4 agents"]
     more = np.minimum(columns["6 agents"], columns["8 agents"])
     return [
-        claim("heat, 2 agents: a commit takes", 0.7, mean(two), rounded(0.7, 0.1), "s",
+        claim("heat, 2 agents: a commit takes", 0.7, two, rounded(0.7, 0.1), "s",
               "printed with one decimal; our rate was fitted to this"),
-        direction("3 agents are faster than 2 by", "faster", mean(100 * (1 - columns["3 agents"] / two)),
+        direction("3 agents are faster than 2 by", "faster", 100 * (1 - columns["3 agents"] / two),
                   at_least(0.0)),
-        claim("4 agents are faster than 2, times", 2, mean(two / four), around(2, 0.2), "",
+        claim("4 agents are faster than 2, times", 2, two / four, around(2, 0.2), "",
               "about twice: within a tenth; our network was fitted to this"),
-        claim("more agents than 4 bring no more than", "no gain", mean(100 * (1 - more / four)),
+        claim("more agents than 4 bring no more than", "no gain", 100 * (1 - more / four),
               around(0, 5), "%", _QUIET),
-        claim("commits that a probe which changes agents takes", 4, mean(columns["commits of a probe"]),
+        claim("commits that a probe which changes agents takes", 4, columns["commits of a probe"],
               rounded(4), "", "about four: whatever rounds to it; 2.5 s over 0.7 s make 3.6"),
-        claim("commits that a probe which changes nothing takes", 2, mean(_COSTS.probe / two), rounded(2), "",
+        claim("commits that a probe which changes nothing takes", 2, _COSTS.probe / two, rounded(2), "",
               "0.002 s is printed beside it, which we took; two of these commits take 1.4 s, two of ls1 "
               "mardyn's 0.002 s"),
-        claim("dynamic agents shorten a commit by up to", 80, mean(100 * (1 - four / two)), rounded(80, 10),
+        claim("dynamic agents shorten a commit by up to", 80, 100 * (1 - four / two), rounded(80, 10),
               "%", "of its summary; twice the rate, its own figure, makes 50 %"),
     ]  # fmt: skip
 
@@ -250,16 +247,15 @@ def _scaling_beside(columns: dict[str, np.ndarray]) -> list[Figure]:
     for where, how in words.items():
         base = columns[f"{where}: two agents for ever"]
         for name in _FINDERS:
-            one = mean(columns[f"{where}: {name}"])
-            figures.append(figure(f"{how}, 300 commits: standing still, {name}", one, "s"))
+            text = f"{how}, 300 commits: standing still, {name}"
+            figures.append(figure(text, columns[f"{where}: {name}"], "s"))
         for name in ("by the published rule", "by ours"):
-            changes = mean(columns[f"{where}: changes {name}"])
-            figures.append(figure(f"{how}: changes {name}", changes))
-        ours = change(columns[f"{where}: by ours"], base).negative
+            figures.append(figure(f"{how}: changes {name}", columns[f"{where}: changes {name}"]))
+        ours = -change(columns[f"{where}: by ours"], base)
         figures.append(figure(f"{how}: ours stands still less than two by", ours, "%"))
     for after in (0.6, 0.5, 0.35, 0.2):
         figures.append(
-            Figure(f"true break-even from 0.7 s to {after:g} s", break_even(2.5, 0.7, after), "commits")
+            figure(f"true break-even from 0.7 s to {after:g} s", break_even(2.5, 0.7, after), "commits")
         )
     return figures
 
@@ -302,25 +298,7 @@ def placement(bench: Bench) -> Outcome:
     """
     columns = bench.columns(_placement_row)
     claims = (*_placed(columns), *_spread(columns))
-    return Outcome(claims, (*_PLACEMENT_ASSUMED, _drawn(bench)), tuple(_placement_beside(columns)))
-
-
-_PLACEMENT_ASSUMED = (
-    "Link, not given: 11.5 GB/s, the most that is printed. 5 % of noise on each transfer.",
-    "Application A: 2 GB every 0.2 s, from which it follows that it fills most of a link.",
-    "Bandwidth and interval of a node: over 30 s. What an agent brought before it moved counts where it is "
-    "now, or all agents would run to a node that has just joined.",
-    "Nodes one by one: the second at 40 s, as is said; the others at 200 and 330 s. Applications at 0, 100, "
-    "180 and 280 s with 0.008, 1, 1.4 and 2.3 GB every 1, 2, 2 and 3 s: none of it is given. Every 20 s "
-    "they ask whether their agents should move.",
-)
-
-
-def _drawn(bench: Bench) -> str:
-    return (
-        f"The five others: {bench.seeds} draws of 1 to 8 GB every 1 to 5 s, one more every 20 s, the same "
-        "for every rule."
-    )
+    return Outcome(claims, _placement_beside(columns))
 
 
 def _placement_row(seed: int) -> dict[str, float]:
@@ -377,22 +355,22 @@ def _placed(columns: dict[str, np.ndarray]) -> list[Claim]:
     between = columns["interval: fluctuation"]
     read = "read off a plot for one draw of which nothing is given: within 1 GB/s"
     return [
-        claim("stacking: A gets at least", 3, mean(columns["stacking: least"]), rounded(3, 2), "GB/s", read),
-        claim("stacking: A gets at most", 11.5, mean(columns["stacking: most"]), rounded(11.5, 0.1), "GB/s",
+        claim("stacking: A gets at least", 3, columns["stacking: least"], rounded(3, 2), "GB/s", read),
+        claim("stacking: A gets at most", 11.5, columns["stacking: most"], rounded(11.5, 0.1), "GB/s",
               "printed with one decimal; our link was fitted to this"),
-        claim("bandwidth: A gets at least", 9.5, mean(columns["bandwidth: least"]), rounded(9.5, 2), "GB/s",
+        claim("bandwidth: A gets at least", 9.5, columns["bandwidth: least"], rounded(9.5, 2), "GB/s",
               f"{read}; our noise"),
-        claim("bandwidth: A gets at most", 11.5, mean(columns["bandwidth: most"]), rounded(11.5, 0.1), "GB/s",
+        claim("bandwidth: A gets at most", 11.5, columns["bandwidth: most"], rounded(11.5, 0.1), "GB/s",
               "printed with one decimal; our link was fitted to this"),
-        direction("bandwidth fluctuates less than stacking by", "least", mean(100 * (1 - apart / stacked)),
+        direction("bandwidth fluctuates less than stacking by", "least", 100 * (1 - apart / stacked),
                   at_least(0.0)),
-        direction("interval fluctuates less than stacking by", "between", mean(100 * (1 - between / stacked)),
+        direction("interval fluctuates less than stacking by", "between", 100 * (1 - between / stacked),
                   at_least(0.0)),
-        direction("bandwidth fluctuates less than interval by", "least", mean(100 * (1 - apart / between)),
+        direction("bandwidth fluctuates less than interval by", "least", 100 * (1 - apart / between),
                   at_least(0.0)),
-        claim("bandwidth: nodes with agents", 2, mean(columns["bandwidth: nodes"]), exactly(2), "nodes",
+        claim("bandwidth: nodes with agents", 2, columns["bandwidth: nodes"], exactly(2), "nodes",
               "said in words; of four nodes whose least busy one is taken, none stays without an agent"),
-        claim("interval: nodes with agents", 2, mean(columns["interval: nodes"]), exactly(2), "nodes",
+        claim("interval: nodes with agents", 2, columns["interval: nodes"], exactly(2), "nodes",
               "said in words, as of bandwidth"),
     ]  # fmt: skip
 
@@ -401,28 +379,24 @@ def _spread(columns: dict[str, np.ndarray]) -> list[Claim]:
     """Figure 9.10."""
     balanced = [
         claim(f"at {time:g} s the fullest and the emptiest node differ by", "balanced",
-              mean(columns[f"uneven at {time:g} s"]), (0.0, 1.0), "agents",
+              columns[f"uneven at {time:g} s"], (0.0, 1.0), "agents",
               "no number is printed: one agent at most")
         for time in _LOOKS[1:]
     ]  # fmt: skip
     return [
-        claim("at 150 s LULESH's agents are on nodes 1 and 2, in", 100, mean(100 * columns["as said"]),
+        claim("at 150 s LULESH's agents are on nodes 1 and 2, in", 100, 100 * columns["as said"],
               exactly(100), "%", "of all seeds; an event log of one run is quoted"),
         *balanced,
     ]  # fmt: skip
 
 
 def _placement_beside(columns: dict[str, np.ndarray]) -> list[Figure]:
-    figures = []
-    for name in _RULES:
-        one = mean(columns[f"{name}: mean"])
-        figures.append(figure(f"{name}: A gets on average", one, "GB/s"))
     gain = change(columns["bandwidth: mean"], columns["stacking: mean"])
-    figures.append(figure("bandwidth over stacking", gain, "%"))
-    nodes = mean(columns["pool: nodes"])
     asked = "nodes that a pool asks for by itself, busy from 10 % of a link"
-    figures.append(figure(asked, nodes, "nodes"))
-    for name, how in (("given", "nodes given one by one"), ("pool", "nodes as a pool asks for them")):
-        one = mean(columns[f"{name}: stall"])
-        figures.append(figure(f"{how}: all stand still for", one, "s"))
-    return figures
+    return [
+        *(figure(f"{name}: A gets on average", columns[f"{name}: mean"], "GB/s") for name in _RULES),
+        figure("bandwidth over stacking", gain, "%"),
+        figure(asked, columns["pool: nodes"], "nodes"),
+        figure("nodes given one by one: all stand still for", columns["given: stall"], "s"),
+        figure("nodes as a pool asks for them: all stand still for", columns["pool: stall"], "s"),
+    ]

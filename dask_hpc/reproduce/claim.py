@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite, nan
+from functools import partial
+from math import inf, isfinite, nan
 from typing import Any, TypeVar
 
 import numpy as np
 
 from dask_hpc.policy import Policy
-from dask_hpc.reproduce.band import Band
 from dask_hpc.simulator import Platform, Workload, study
 from dask_hpc.simulator.study import mean_and_half_width
+
+#: in which a figure of ours counts as reproduced: from how a source states its value
+Band = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,50 +61,68 @@ class Figure:
 class Outcome:
     """What came of one experiment."""
 
-    claims: tuple[Claim, ...]
+    claims: Sequence[Claim]
+    beside: Sequence[Figure] = ()
     #: what we put where the source is silent
-    assumptions: tuple[str, ...]
-    beside: tuple[Figure, ...] = ()
+    assumptions: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A mean, and half of its 95 % interval."""
-
-    mean: float
-    half_width: float = nan
-
-    @property
-    def negative(self) -> "Measured":
-        """A change as a reduction."""
-        return Measured(-self.mean, self.half_width)
+#: one value, or one for each seed: then what counts is their mean, with its interval
+Ours = float | np.ndarray
 
 
-def claim(
-    text: str,
-    published: float | str,
-    ours: float | Measured,
-    band: Band,
-    unit: str = "",
-    note: str = "",
-    scale: Callable[[float], float] = float,
-) -> Claim:
-    """A claim from what was measured; ``scale`` turns it into the published unit."""
-    if isinstance(ours, Measured):
-        half_width = abs(scale(ours.half_width))
-        return Claim(text, published, scale(ours.mean), *band, unit, half_width, note)
-    return Claim(text, published, scale(float(ours)), *band, unit, nan, note)
+def _mean(ours: Ours) -> tuple[float, float]:
+    """And half of its 95 % interval."""
+    return mean_and_half_width(ours) if isinstance(ours, np.ndarray) else (float(ours), nan)
 
 
-def figure(text: str, ours: Measured, unit: str = "", scale: float = 1.0) -> Figure:
+def claim(text: str, published: float | str, ours: Ours, band: Band, unit: str = "", note: str = "") -> Claim:
+    """A claim from what was measured, in the published unit."""
+    mean, half_width = _mean(ours)
+    return Claim(text, published, mean, *band, unit, half_width, note)
+
+
+def figure(text: str, ours: Ours, unit: str = "", note: str = "") -> Figure:
     """A figure of ours from what was measured."""
-    return Figure(text, ours.mean * scale, unit, ours.half_width * scale)
+    mean, half_width = _mean(ours)
+    return Figure(text, mean, unit, half_width, note)
 
 
-def direction(text: str, published: str, ours: Measured, band: Band, unit: str = "%") -> Claim:
+def direction(text: str, published: str, ours: Ours, band: Band, unit: str = "%") -> Claim:
     """A direction, and nothing more, is published: our whole interval must lie on that side."""
+    mean, half_width = _mean(ours)
     note = "a direction only: our whole interval must lie on that side"
-    return Claim(text, published, ours.mean, *band, unit, ours.half_width, note, direction=True)
+    return Claim(text, published, mean, *band, unit, half_width, note, direction=True)
+
+
+def change(ours: np.ndarray, baseline: np.ndarray) -> np.ndarray:
+    """The relative change against a baseline, in per cent, seed by seed."""
+    return 100.0 * (np.asarray(ours, float) / np.asarray(baseline, float) - 1.0)
+
+
+def rounded(value: float, unit: float = 1.0) -> Band:
+    """A printed figure: whatever rounds to it, ``unit`` being the worth of its last digit."""
+    return value - unit / 2, value + unit / 2
+
+
+def exactly(value: float) -> Band:
+    """A count, or a time in an example that gives every input."""
+    return value, value
+
+
+def around(value: float, by: float) -> Band:
+    """``by`` either way."""
+    return value - by, value + by
+
+
+def at_least(value: float) -> Band:
+    """A lower bound."""
+    return value, inf
+
+
+def at_most(value: float) -> Band:
+    """An upper bound."""
+    return -inf, value
 
 
 T = TypeVar("T")
@@ -154,30 +175,13 @@ class Bench:
 
     def each(self, function: Callable[..., T], arguments: Sequence[tuple[Any, ...]]) -> list[T]:
         """A pure function of each, for what ``study`` does not measure."""
-        if self.client is None:
-            found = []
-            for one in arguments:
-                found.append(function(*one))
-                self._one_more()
-            return found
-        futures = [self.client.submit(function, *one, pure=False) for one in arguments]
+        calls: Any = (partial(function, *one) for one in arguments)
+        if self.client is not None:
+            calls = [self.client.submit(function, *one, pure=False).result for one in arguments]
         answers = []
-        for future in futures:
-            answers.append(future.result())
-            self._one_more()
+        for call in calls:
+            answers.append(call())
+            self._done += 1
+            if self.progress is not None:
+                self.progress(self._done)
         return answers
-
-    def _one_more(self) -> None:
-        self._done += 1
-        if self.progress is not None:
-            self.progress(self._done)
-
-
-def mean(values: np.ndarray) -> Measured:
-    """Over the seeds."""
-    return Measured(*mean_and_half_width(np.asarray(values, float)))
-
-
-def change(ours: np.ndarray, baseline: np.ndarray) -> Measured:
-    """The relative change against a baseline, in per cent, seed by seed and then averaged."""
-    return mean(100.0 * (np.asarray(ours, float) / np.asarray(baseline, float) - 1.0))

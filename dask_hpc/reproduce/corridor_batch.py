@@ -3,18 +3,19 @@
 import numpy as np
 
 from dask_hpc.policy import Policy
-from dask_hpc.reproduce.band import around, exactly, rounded
 from dask_hpc.reproduce.claim import (
     Bench,
     Claim,
     Columns,
     Figure,
-    Measured,
     Outcome,
+    around,
+    change,
     claim,
     direction,
+    exactly,
     figure,
-    mean,
+    rounded,
 )
 from dask_hpc.simulator import Workload
 from dask_hpc.simulator.built_in import built_in
@@ -46,37 +47,11 @@ def run(bench: Bench) -> Outcome:
     for speedup in _OTHER_SPEEDUPS:
         other = bench.study(f"builtin:power-batch?speedup={speedup:g}", list(_SCHEDULERS))
         beside += _at(bench, speedup, other)
-    return Outcome(tuple(_claims(found)), (*_ASSUMPTIONS, _seeds(bench)), tuple(beside))
-
-
-_ASSUMPTIONS = (
-    "Scaling, not given: n ** 0.5. The corridor has so little energy that jobs which scale linearly would "
-    "need 15.4 min under any scheduler (see below), and with n ** 0.8 the published 14.00 would need nearly "
-    "every job on one node. What comes of other exponents is shown below.",
-    "Lengths, not given: drawn, from half to one and a half times a mean, so long that backfilling needs the "
-    "published 13.75 min in every order (as nearly as starts at passes allow). Time limits: exact.",
-    "Order and --nodes of each job, not given: drawn. Ten of each kind, 1 to 4 nodes.",
-    "When the corridor moves, given roughly: at 550 s, where the second is infeasible for scenario 2, and at "
-    "800 s.",
-    "Nodes: the 14 that the source derives its bounds with. Idle ones count, 71 W each.",
-    "Power of a job, which varied about the average: the average. Resizing, not given: takes no time.",
-    "Scheduler passes, not given: one every 10 s, and at once when the corridor moves. Violations: intervals "
-    "outside that last longer than that, from the first submission to the last end.",
-    "What the power-aware scheduler of the source knows of coming corridors, not given: 10 min ahead, within "
-    "which it holds jobs; what comes of nothing is shown below.",
-)
-
-
-def _seeds(bench: Bench) -> str:
-    return f"{bench.seeds} seeds draw order, sizes and lengths; schedulers are compared seed by seed."
-
-
-def _minutes(seconds: float) -> float:
-    return seconds / 60.0
+    return Outcome(_claims(found), beside)
 
 
 def _claims(found: Runs) -> list[Claim]:
-    violations = {policy: mean(columns["violations"]) for policy, columns in found.items()}
+    violations = {policy: columns["violations"] for policy, columns in found.items()}
     outside = {policy: columns["time_outside"] for policy, columns in found.items()}
     rows = [
         claim(f"{_SCHEDULERS[_STATIC]}: violations", 6, violations[_STATIC], (3, 12), "", _SINGLE),
@@ -84,62 +59,60 @@ def _claims(found: Runs) -> list[Claim]:
         claim(f"{_SCHEDULERS[_QUEUE]}: violations", 0, violations[_QUEUE], exactly(0), "",
               "none is none, in every order"),
         direction("seconds outside: running jobs only less backfilling", "less",
-                  mean(outside[_RUNNING] - outside[_STATIC]), (-np.inf, 0), "s"),
+                  outside[_RUNNING] - outside[_STATIC], (-np.inf, 0), "s"),
         direction("seconds outside: queue and running jobs less running jobs only", "less",
-                  mean(outside[_QUEUE] - outside[_RUNNING]), (-np.inf, 0), "s"),
+                  outside[_QUEUE] - outside[_RUNNING], (-np.inf, 0), "s"),
     ]  # fmt: skip
     for policy, minutes in ((_STATIC, 13.75), (_RUNNING, 14.25), (_QUEUE, 14.0)):
         note = "an input: the lengths are chosen for it" if policy == _STATIC else _QUARTERS
         band = around(minutes, 0.1) if policy == _STATIC else rounded(minutes, 0.25)
-        makespan = mean(found[policy]["makespan"])
-        rows.append(claim(f"{_SCHEDULERS[policy]}: makespan", minutes, makespan, band, "min", note, _minutes))
+        makespan = found[policy]["makespan"] / 60
+        rows.append(claim(f"{_SCHEDULERS[policy]}: makespan", minutes, makespan, band, "min", note))
     return rows
 
 
 def _ours(found: Runs, how: str) -> list[Figure]:
     """Violations, and the makespan against the one of backfilling that knows no corridor."""
-    violations = mean(found[_OURS]["violations"])
-    longer = mean(100 * (found[_OURS]["makespan"] / found[_STATIC]["makespan"] - 1))
-    makespan = mean(found[_OURS]["makespan"])
+    ours = found[_OURS]
+    longer = change(ours["makespan"], found[_STATIC]["makespan"])
     return [
-        figure(f"ours{how}: violations", violations),
-        Figure(f"ours{how}: seeds without any violation", _none(found[_OURS]), "%"),
-        Figure(f"ours{how}: makespan", makespan.mean / 60, "min", makespan.half_width / 60),
+        figure(f"ours{how}: violations", ours["violations"]),
+        figure(f"ours{how}: seeds without any violation", _none(ours), "%"),
+        figure(f"ours{how}: makespan", ours["makespan"] / 60, "min"),
         figure(f"ours{how}: makespan over backfilling without a corridor", longer, "%"),
     ]
 
 
 def _others(found: Runs) -> list[Figure]:
-    rows = [
-        (f"{_SCHEDULERS[policy]}: seeds without any violation", Measured(_none(found[policy])), "%")
+    figures = [
+        figure(f"{_SCHEDULERS[policy]}: seeds without any violation", _none(found[policy]), "%")
         for policy in (_STATIC, _RUNNING, _QUEUE)
     ]
     for policy, who in _SCHEDULERS.items():
-        rows.append((f"{who}: seconds outside", mean(found[policy]["time_outside"]), "s"))
-        rows.append((f"{who}: energy outside", mean(found[policy]["energy_outside"] / 1000), "kJ"))
-        rows.append((f"{who}: resizes", mean(found[policy]["resizes"]), ""))
-    return [figure(name, value, unit) for name, value, unit in rows]
+        figures += [
+            figure(f"{who}: seconds outside", found[policy]["time_outside"], "s"),
+            figure(f"{who}: energy outside", found[policy]["energy_outside"] / 1000, "kJ"),
+            figure(f"{who}: resizes", found[policy]["resizes"]),
+        ]
+    return figures
 
 
 def _blind(columns: Columns) -> list[Figure]:
     how = f"{_SCHEDULERS[_QUEUE]}, without looking ahead"
-    makespan, violations = mean(columns["makespan"] / 60), mean(columns["violations"])
     return [
-        figure(f"{how}: violations", violations),
-        figure(f"{how}: makespan", makespan, "min"),
+        figure(f"{how}: violations", columns["violations"]),
+        figure(f"{how}: makespan", columns["makespan"] / 60, "min"),
     ]
 
 
 def _at(bench: Bench, speedup: float, found: Runs) -> list[Figure]:
     how = f", speed-up n ** {speedup:g}"
-    queue = mean(found[_QUEUE]["makespan"] / 60)
-    least = mean(
-        np.array(
-            [
-                least_makespan(built_in("power-batch", seed=seed, speedup=speedup)) / 60
-                for seed in range(bench.seeds)
-            ]
-        )
+    queue = found[_QUEUE]["makespan"] / 60
+    least = np.array(
+        [
+            least_makespan(built_in("power-batch", seed=seed, speedup=speedup)) / 60
+            for seed in range(bench.seeds)
+        ]
     )
     return [
         *_ours(found, how),

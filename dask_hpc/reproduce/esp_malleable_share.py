@@ -2,20 +2,24 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from dask_hpc.model.job import ResizeCost
-from dask_hpc.reproduce.band import Band, around, at_least, at_most, exactly
 from dask_hpc.reproduce.claim import (
+    Band,
     Bench,
     Claim,
     Columns,
     Figure,
-    Measured,
     Outcome,
+    around,
+    at_least,
+    at_most,
     change,
     claim,
     direction,
+    exactly,
     figure,
-    mean,
 )
 from dask_hpc.simulator import Platform
 from dask_hpc.simulator.built_in import built_in
@@ -75,28 +79,7 @@ def run(bench: Bench) -> Outcome:
         for speedup in _OTHER_SPEEDUPS:
             found = bench.study(world.workload(1.0, speedup), [_OLDER, _BEST, _OURS], world.platform)
             beside += _gains(world, 1.0, base, found, (_OLDER, _BEST, _OURS), f", speed-up n ** {speedup:g}")
-    return Outcome(tuple(claims), (*_ASSUMPTIONS, _seeds(bench)), tuple(beside))
-
-
-_ASSUMPTIONS = (
-    "Machine: 32 nodes for jobs. The source names 34, of which its fractions are no whole numbers.",
-    f"Scaling, not given: speed-up nodes ** {_SPEEDUP:g} for every type; {_OTHER_SPEEDUPS[0]:g} and "
-    f"{_OTHER_SPEEDUPS[1]:g} for comparison. With 1 there is no communication, and performance-aware has "
-    "nothing to go by; below 1 a job that shrinks needs fewer node-seconds, which flatters whoever shrinks.",
-    "Idealised: exact time limits; starting, ending, resizing and deciding cost nothing.",
-    "Handicapped, for everybody: time limits of 2000 s, decisions every 60 s only, 30 s to launch and "
-    "30 s to clean up each job, 2 s of standing still per resize. The source gives none of these; the digest "
-    "found such a combination to make its gains possible.",
-    "Baseline: EASY backfilling without resizing, in place of Slurm's backfill with default parameters.",
-    "FPSMA shrinks for the first waiting job (PWMA), and jobs move as far as they can in one decision.",
-)
-
-
-def _seeds(bench: Bench) -> str:
-    return (
-        f"Order of submission and choice of malleable jobs, not given: {bench.seeds} seeds. Gains are "
-        "compared seed by seed with the baseline in the same order, then averaged."
-    )
+    return Outcome(claims, beside)
 
 
 def _least() -> float:
@@ -147,10 +130,10 @@ def _other_statements(world: _World, base: Columns, runs: Runs) -> list[Claim]:
         text = f"{world.name}, 50 % malleable: {name}, performance-aware against backfill"
         gain = change(runs[0.5][_BEST][metric], base[metric])
         claims.append(direction(text, "better", gain, better))
-    full = {policy: mean(100 * runs[1.0][policy]["utilisation"]) for policy in (_OLDER, _BEST)}
+    full = {policy: 100 * runs[1.0][policy]["utilisation"] for policy in (_OLDER, _BEST)}
     relative = change(runs[1.0][_BEST]["utilisation"], base["utilisation"])
     similar = change(runs[1.0][_BEST]["utilisation"], runs[1.0][_OLDER]["utilisation"])
-    highest = max(full.values(), key=lambda one: one.mean)
+    highest = max(full.values(), key=np.mean)
     up_to: Band = (25.0, 35.0)
     return [
         *claims,
@@ -164,19 +147,15 @@ def _other_statements(world: _World, base: Columns, runs: Runs) -> list[Claim]:
 
 
 def _baseline(world: _World, base: Columns) -> list[Figure]:
-    utilisation: Measured = mean(100 * base["utilisation"])
+    room = 100 * (_least() / base["makespan"] - 1)
     rows = (
-        ("makespan", mean(base["makespan"]), "s"),
-        ("makespan of a perfect packing with linear scaling against it", _room(base), "%"),
-        ("utilisation", utilisation, "%"),
-        ("mean wait", mean(base["mean_wait"]), "s"),
-        ("mean response", mean(base["mean_response"]), "s"),
+        ("makespan", base["makespan"], "s"),
+        ("makespan of a perfect packing with linear scaling against it", room, "%"),
+        ("utilisation", 100 * base["utilisation"], "%"),
+        ("mean wait", base["mean_wait"], "s"),
+        ("mean response", base["mean_response"], "s"),
     )
     return [figure(f"{world.name}: backfill, {name}", one, unit) for name, one, unit in rows]
-
-
-def _room(base: Columns) -> Measured:
-    return mean(100 * (_least() / base["makespan"] - 1))
 
 
 def _gains(

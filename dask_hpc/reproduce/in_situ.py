@@ -9,8 +9,19 @@ import pandas as pd
 
 from dask_hpc.model.in_situ import Analysis, EqualNodes, Mode, Partition, PartitionProblem, Simulation
 from dask_hpc.planning.in_situ.plan import partition
-from dask_hpc.reproduce.band import around, at_least, at_most, exactly
-from dask_hpc.reproduce.claim import Bench, Claim, Figure, Measured, Outcome, claim, direction, figure, mean
+from dask_hpc.reproduce.claim import (
+    Bench,
+    Claim,
+    Figure,
+    Outcome,
+    around,
+    at_least,
+    at_most,
+    claim,
+    direction,
+    exactly,
+    figure,
+)
 
 HEURISTICS = ("increasing-time", "decreasing-time", "increasing-peak", "decreasing-peak", "random")
 OPTIMAL, OURS = "enumerate", "exact"
@@ -26,18 +37,6 @@ T_SIM = 1000.0
 #: "close" and "far", in per cent: the source calls so much between two curves little (5.4)
 CLOSE = 10.0
 _LEAST, _MOST = 0.01, 0.1
-
-ASSUMPTIONS = (
-    f"t_sim, not given: {T_SIM:g} of the units of time that bandwidths are given in; others are beside. Only "
-    "its product with the bandwidth matters: ten times t_sim is ten times the bandwidth.",
-    f"Analysis times, whose two bounds are not given: uniform from {_LEAST:.0%} to {_MOST:.0%} of t_sim.",
-    "Peaks, whose distribution is not given: uniform numbers, scaled to their sum.",
-    "Memory loads, whose number is not given: " + ", ".join(f"{load:g}" for load in LOADS) + ".",
-    "Algorithm 1 is repaired: it remembers what it has reached, and the simulation gets at least the nodes "
-    "that its memory and that of the analyses in situ needs (without which no single move is viable below "
-    "1.33, and all orders are one). Both numbers are rounded up, each side keeps a node or a core.",
-    "Normalised: each sample's time over that of Algorithm 3 on the same sample, then averaged.",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +115,9 @@ def _figures(problem: PartitionProblem, found: Partition) -> list[float]:
     return [found.iteration, memory, work, *found.phases, float(is_mix)]
 
 
-def per_cent(ratios: np.ndarray) -> Measured:
+def per_cent(ratios: np.ndarray) -> np.ndarray:
     """How much more than one, over the samples (the last axis; others are averaged first)."""
-    return mean(100 * (by_sample(ratios) - 1))
+    return 100 * (by_sample(ratios) - 1)
 
 
 def by_sample(values: np.ndarray) -> np.ndarray:
@@ -151,9 +150,8 @@ def asynchronous(bench: Bench) -> Outcome:
     for bandwidth in BANDWIDTHS:
         claims += _times(found, bandwidth)
     claims += [*_memory(found), *_points(found), *_phases(found)]
-    samples = f"{bench.seeds} samples at each load, the same for every order and bandwidth."
     beside = (*_async_beside(found), *_helpers(found), *_async_sensitivity({**others, T_SIM: found}))
-    return Outcome(tuple(claims), (*ASSUMPTIONS, samples), beside)
+    return Outcome(claims, beside)
 
 
 def _times(found: Curves, bandwidth: float) -> list[Claim]:
@@ -175,12 +173,12 @@ def _times(found: Curves, bandwidth: float) -> list[Claim]:
     return [
         *ends,
         direction(f"{at}: between them it is slower, by more than at both ends by", "far from the optimum",
-                  mean(gap), at_least(0.0), "points"),
+                  gap, at_least(0.0), "points"),
         claim(f"{at}: orders are slower than the optimum, at their worst load by", "often far",
               per_cent(there), at_least(CLOSE), "%",
               "no number is printed: the mean over orders, more than the 10 % of 5.4"),
         direction(f"{at}: {_BOTH} are faster than each other order by", "the best two",
-                  mean(100 * (faster / slower - 1)), at_least(0.0)),
+                  100 * (faster / slower - 1), at_least(0.0)),
     ]  # fmt: skip
 
 
@@ -196,11 +194,11 @@ def _memory(found: Curves) -> list[Claim]:
         claim("bandwidths at which other orders are the best two", "none", float(others), exactly(0),
               f"of {len(BANDWIDTHS)}", "bandwidths do not influence the policy: by mean time over all loads"),
         direction(f"{_BOTH} are nearer to the optimum's in situ memory than the others by",
-                  "relatively close", mean(100 * (least - most)), at_least(0.0), "points"),
+                  "relatively close", 100 * (least - most), at_least(0.0), "points"),
         direction("INCREASING-PEAK has more in situ memory than DECREASING-TIME by", "more",
-                  mean(100 * (share[peak] - share[time])), at_least(0.0), "points"),
+                  100 * (share[peak] - share[time]), at_least(0.0), "points"),
         direction("DECREASING-TIME has more in situ work than INCREASING-PEAK by", "more",
-                  mean(100 * (work[time] - work[peak])), at_least(0.0), "points"),
+                  100 * (work[time] - work[peak]), at_least(0.0), "points"),
     ]  # fmt: skip
 
 
@@ -251,7 +249,7 @@ def _phases(found: Curves) -> list[Claim]:
         for text, order, phase, rows in cases
     ]  # fmt: skip
     return [
-        claim("optimum: part of the analyses in situ, part in transit", "often", mean(mix), at_least(50.0),
+        claim("optimum: part of the analyses in situ, part in transit", "often", mix, at_least(50.0),
               "%", "no number is printed: in half of all samples"),
         *longest,
     ]  # fmt: skip
@@ -285,7 +283,7 @@ def _helpers(found: Curves) -> list[Figure]:
     for order in (*BEST, OPTIMAL, OURS):
         times, inside = (found.of(field, order, BANDWIDTHS[0]) for field in ("time", "in_situ"))
         busy = inside / times
-        idle = mean(100 * (1 - by_sample(busy[busy.mean(axis=1) > 0])))
+        idle = 100 * (1 - by_sample(busy[busy.mean(axis=1) > 0]))
         text = f"b = {BANDWIDTHS[0]:.0%}: helper cores idle under {order}"
         figures.append(figure(text, idle, "%"))
     return figures
@@ -305,7 +303,7 @@ def _async_sensitivity(found: dict[float, Curves]) -> list[Figure]:
             figures.append(_figure(text, values[one.loads.index(_JUST_BELOW)]))
         for order in ("increasing-peak", "random"):
             text = f"t_sim = {t_sim:g}: {order.upper()}: loads at which in transit is not the longest"
-            figures.append(Figure(text, _not_longest(one, order, "in_transit", rows), f"of {len(rows)}"))
+            figures.append(figure(text, _not_longest(one, order, "in_transit", rows), f"of {len(rows)}"))
     return figures
 
 
@@ -323,7 +321,7 @@ def _share(found: Curves, field: str, order: str) -> np.ndarray:
     return np.asarray(mine / best)
 
 
-def _correlation(found: Curves, field: str) -> Measured:
+def _correlation(found: Curves, field: str) -> np.ndarray:
     """Spearman's, over all orders, loads and bandwidths of a sample, both over the optimum's."""
     shares, times = [], []
     for bandwidth in BANDWIDTHS:
@@ -338,7 +336,7 @@ def _correlation(found: Curves, field: str) -> Measured:
     for at in range(x.shape[1]):
         ranks = pd.DataFrame([x[known[:, at], at], y[known[:, at], at]]).rank(axis=1).to_numpy()
         each.append(np.corrcoef(ranks)[0, 1])
-    return mean(np.array(each))
+    return np.array(each)
 
 
 _SYNC_BANDWIDTHS = (0.25, 1.0)
@@ -362,16 +360,7 @@ def synchronous(bench: Bench) -> Outcome:
         for bandwidth in _SYNC_BANDWIDTHS
         for one in (*_optima(found, more, bandwidth), *_orders(found, bandwidth))
     ]
-    assumptions = (
-        *ASSUMPTIONS,
-        "Analyses that run in situ are added to the simulation: its work and its peak. Then no partition "
-        "takes longer than in async, as (S + A) / c <= max(S / (c - c*), A / c*): async cannot be faster.",
-        f"More cores per node, whose number is not given: {_MORE_CORES}, with the same work and bandwidth.",
-        f"{bench.seeds} samples at each load, the same for every order, bandwidth and mode.",
-    )
-    return Outcome(
-        tuple(claims), assumptions, (*_sync_beside(found), *_sync_sensitivity({**others, T_SIM: found}))
-    )
+    return Outcome(claims, [*_sync_beside(found), *_sync_sensitivity({**others, T_SIM: found})])
 
 
 def _optima(found: Curves, more: Curves, bandwidth: float) -> list[Claim]:
@@ -390,9 +379,9 @@ def _optima(found: Curves, more: Curves, bandwidth: float) -> list[Claim]:
         direction(f"{at}: the synchronous optimum is faster, over all loads, by", "outperforms",
                   per_cent(ratio), at_least(0.0)),
         claim(f"{at}: samples at loads above 1.33 in which the asynchronous optimum is faster", "can be",
-              mean(faster), at_least(1.0), "%", "no number is printed: in one of a hundred samples"),
+              faster, at_least(1.0), "%", "no number is printed: in one of a hundred samples"),
         direction(f"{at}: the two optima differ less with {_MORE_CORES} cores, by", "tends to reduce",
-                  mean(less), at_least(0.0), "points"),
+                  less, at_least(0.0), "points"),
     ]  # fmt: skip
 
 

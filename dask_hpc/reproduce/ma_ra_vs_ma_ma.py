@@ -5,8 +5,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_hpc.reproduce.band import around, at_least, exactly, rounded
-from dask_hpc.reproduce.claim import Bench, Claim, Figure, Measured, Outcome, claim, direction, figure, mean
+from dask_hpc.reproduce.claim import (
+    Bench,
+    Claim,
+    Figure,
+    Outcome,
+    around,
+    at_least,
+    claim,
+    direction,
+    exactly,
+    figure,
+    rounded,
+)
 from dask_hpc.simulator.checkpoint import (
     AgentRule,
     App,
@@ -60,22 +71,7 @@ def run(bench: Bench) -> Outcome:
     """
     columns = bench.columns(_one_seed)
     claims = (*_growing(columns), *_fixed(columns), *_pipelined(columns))
-    return Outcome(claims, _ASSUMPTIONS, tuple(_beside(columns)))
-
-
-_ASSUMPTIONS = (
-    f"Fitted: an agent takes {_AGENT / 1e9:.2f} GB/s, so that 16 on two nodes of 12.5 GB/s are as fast as "
-    "one (MA-MA almost constant); what is fixed takes 14 times as long as one part, so that 16 parts take "
-    "twice as long as one (MA-RA doubled). Rows about these two agree by construction.",
-    f"Fitted: {_COPY / _FIXED:.0%} of what is fixed goes with a node's part (a copy), so that MA-MA is 20 % "
-    "faster where the size is fixed; that row agrees by construction as well.",
-    "A first commit to new agents takes seven times as long on its way (five to ten are said).",
-    "Launching agents takes 1 s and 0.2 s for each, connecting an agent to a node 0.1 s; noise 5 %: none of "
-    "it is given.",
-    "Sizes: 0.48 GB of each node, which its tables have; 100,000 floats of each process would be 0.02 GB.",
-    "Pipelining: each read costs 10 us; the store takes 5 GB/s: neither is given.",
-    "Not simulated: IOR, of which nothing is given but the claim (at least, and elsewhere at most, 90 %).",
-)
+    return Outcome(claims, _beside(columns))
 
 
 def _play(
@@ -133,32 +129,32 @@ def _growing(columns: dict[str, np.ndarray]) -> list[Claim]:
     }
     better = [
         claim(f"{nodes} nodes: MA-RA takes longer than MA-MA by", 110 if nodes == 16 else 58,
-              mean(100 * (rigid[nodes] / ratio[nodes] - 1)), (57.5, 110.5), "%",
+              100 * (rigid[nodes] / ratio[nodes] - 1), (57.5, 110.5), "%",
               f"58 to 110 % at every change of size; {own[nodes]}")
         for nodes in _SIZES[1:]
     ]  # fmt: skip
     return [
         claim("bytes of a commit on 8 nodes", 3.48, 8 * _PART / 1e9, rounded(3.48, 0.01), "GB",
               "so in its table; 8 times 0.48 make 3.84, which it has elsewhere"),
-        claim("MA-RA: 16 nodes take longer than one, times", 2, mean(rigid[16] / rigid[1]), around(2, 0.2),
+        claim("MA-RA: 16 nodes take longer than one, times", 2, rigid[16] / rigid[1], around(2, 0.2),
               "", f"doubled: within a tenth; {fitted}"),
-        claim("MA-RA: 8 nodes are faster than 16 by", "hardly", mean(100 * (1 - rigid[8] / rigid[16])),
+        claim("MA-RA: 8 nodes are faster than 16 by", "hardly", 100 * (1 - rigid[8] / rigid[16]),
               (0.0, 10.0), "%", "no number is printed: within 10 %; half of what 16 nodes add goes"),
-        claim("MA-RA: 4 nodes are faster than 8 by", 36, mean(100 * (1 - rigid[4] / rigid[8])), around(36, 5),
+        claim("MA-RA: 4 nodes are faster than 8 by", 36, 100 * (1 - rigid[4] / rigid[8]), around(36, 5),
               "%", "about 36: within 5; 58 % over a constant MA-MA at 4 nodes and hardly less than 110 at 8 "
               "make 25 at most"),
         *[
             claim(f"MA-MA: {nodes} nodes over one", "almost constant",
-                  mean(100 * (ratio[nodes] / ratio[1] - 1)), around(0, 10), "%",
+                  100 * (ratio[nodes] / ratio[1] - 1), around(0, 10), "%",
                   f"no number is printed: within 10 %; {fitted}")
             for nodes in _SIZES[1:]
         ],
         *better,
         direction("growing to 16 nodes costs MA-MA more than MA-RA by", "much more",
-                  mean(columns["MA-MA growing resize"] - columns["MA-RA growing resize"]), at_least(0.0),
+                  columns["MA-MA growing resize"] - columns["MA-RA growing resize"], at_least(0.0),
                   "s"),
         direction("the first commit after that is faster with MA-MA by", "faster",
-                  mean(columns["MA-RA growing first"] - columns["MA-MA growing first"]), at_least(0.0), "s"),
+                  columns["MA-RA growing first"] - columns["MA-MA growing first"], at_least(0.0), "s"),
     ]  # fmt: skip
 
 
@@ -168,23 +164,23 @@ def _fixed(columns: dict[str, np.ndarray]) -> list[Claim]:
     before = columns["MA-RA fixed before"] - columns["MA-MA fixed before"]
     spreads = columns["MA-RA fixed 16 spread"] - columns["MA-MA fixed 16 spread"]
     return [
-        claim("fixed size: the two differ until commit 26 by", "equal", mean(before), exactly(0), "s",
+        claim("fixed size: the two differ until commit 26 by", "equal", before, exactly(0), "s",
               "as long as there is one node there is one agent"),
         *[
             direction(f"fixed size: commit 27 takes {name} longer than commit 28 by", "a spike",
-                      mean(columns[f"{name} fixed first"] - columns[f"{name} fixed second"]), at_least(0.0),
+                      columns[f"{name} fixed first"] - columns[f"{name} fixed second"], at_least(0.0),
                       "s")
             for name in _HOW
         ],
         *[
             direction(f"fixed size: 16 nodes are faster than one with {name} by", "faster",
-                      mean(100 * (1 - columns[f"{name} fixed 16"] / columns[f"{name} fixed 1"])),
+                      100 * (1 - columns[f"{name} fixed 16"] / columns[f"{name} fixed 1"]),
                       at_least(0.0))
             for name in _HOW
         ],
-        claim("fixed size: MA-MA is faster than MA-RA by up to", 20, mean(100 * (1 - ratio / rigid)),
+        claim("fixed size: MA-MA is faster than MA-RA by up to", 20, 100 * (1 - ratio / rigid),
               around(20, 5), "%", "printed as up to 20: within 5; fitted to this"),
-        direction("fixed size: MA-RA's commits spread more than MA-MA's by", "fluctuates", mean(spreads),
+        direction("fixed size: MA-RA's commits spread more than MA-MA's by", "fluctuates", spreads,
                   at_least(0.0), "s"),
         claim("fixed size: bytes of a process on one node over those on 16", 768, (1 / 48) / (1 / 768),
               exactly(768), "", "said of the size; 1/48 and 1/768 of it, its own figures, make 16"),
@@ -229,9 +225,9 @@ def _beside(columns: dict[str, np.ndarray]) -> list[Figure]:
     figures = []
     for size in ("growing", "fixed"):
         for name in _HOW:
-            one: Measured = mean(columns[f"{name} {size} all"] / 60)
+            one: np.ndarray = columns[f"{name} {size} all"] / 60
             figures.append(figure(f"{size} size, {_COMMITS} commits: standing still with {name}", one, "min"))
     for name in _HOW:
-        one = mean(columns[f"{name} growing resize"])
+        one = columns[f"{name} growing resize"]
         figures.append(figure(f"growing to 16 nodes with {name}", one, "s"))
     return figures

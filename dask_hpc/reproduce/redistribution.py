@@ -8,8 +8,7 @@ import numpy as np
 
 from dask_hpc.model.layout import Layout
 from dask_hpc.planning.moves.redistribution import Blocks, Index, RedistributionPlan, redistribution
-from dask_hpc.reproduce.band import around, exactly, rounded
-from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, claim, figure, mean
+from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, around, claim, exactly, figure, rounded
 from dask_hpc.simulator.network import NetworkFlow, ends
 from dask_hpc.strategies.checkpoint.agent_rule import shares
 
@@ -32,17 +31,7 @@ def run(bench: Bench) -> Outcome:
     takes, with fair shares of all links, ``simulator.network``'.
     """
     columns = bench.columns(_one_seed)
-    return Outcome((*_by_agents(columns), *_shape(), *_naive(columns)), _ASSUMPTIONS, tuple(_beside(columns)))
-
-
-_ASSUMPTIONS = (
-    "Links, not given: 12.5 GB/s for each node, of agents or of the job, in each direction.",
-    "One stream, of an agent or of the lead node: an eighth of that, so that 16 agents on two nodes do not "
-    "wait for each other. 5 % of noise on each stream.",
-    "Agents hold the array when the resize begins, as they do after a commit; starting them, probing and "
-    "registering memory is not counted, as the source's times have no part for it.",
-    "The lead node sends and receives one part after the other; its own part does not move.",
-)
+    return Outcome([*_by_agents(columns), *_shape(), *_naive(columns)], _beside(columns))
 
 
 def _times(transfers: Iterable[NetworkFlow]) -> dict[object, float]:
@@ -142,7 +131,7 @@ def _by_agents(columns: dict[str, np.ndarray]) -> list[Claim]:
                 "16 nodes served at once instead of one by one are 16 times as fast at most, and so is ours"
             )
         band = rounded(17) if agents == 16 else around(published, published / 10)
-        ours = mean(columns["1 agents"] / columns[f"{agents} agents"])
+        ours = columns["1 agents"] / columns[f"{agents} agents"]
         text = f"1 to 16 nodes: {agents} agents are faster than one, times"
         claims.append(claim(text, published, ours, band, "", note))
     return claims
@@ -171,8 +160,8 @@ def _shape() -> list[Claim]:
 
 def _naive(columns: dict[str, np.ndarray]) -> list[Claim]:
     """Figure 9.18; in words it is gather and scatter, in its title MPI-IO."""
-    grow = mean(columns["lead grows"] / columns["16 agents"])
-    shrink = mean(columns["lead shrinks"] / columns["8 agents shrink"])
+    grow = columns["lead grows"] / columns["16 agents"]
+    shrink = columns["lead shrinks"] / columns["8 agents shrink"]
     why = "one stream at a time, as fast as an agent's; as fast as a link it is beside these claims"
     return [
         claim("1 to 16 nodes: agents are faster than a lead node, times", 7, grow, rounded(7), "",
@@ -190,24 +179,24 @@ def _beside(columns: dict[str, np.ndarray]) -> list[Figure]:
         ("lead shrinks", "16 to 8 nodes through a lead node"),
         ("peers shrink", "16 to 8 nodes from peer to peer"),
     ):  # fmt: skip
-        one = mean(1000 * columns[name])
+        one = 1000 * columns[name]
         figures.append(figure(how, one, "ms"))
     to_agents = 1000 * _BYTES / _LINK
     figures.append(
-        Figure("what agents need before: the commit of one node, at the rate of its link", to_agents, "ms")
+        figure("what agents need before: the commit of one node, at the rate of its link", to_agents, "ms")
     )
     for before, after in ((1, 16), (16, 8)):
         fast = _lead(before, after, None, _LINK) / max(_agents(after, after, None))
         figures.append(
-            Figure(f"{before} to {after} nodes: agents over a lead node that fills its link", fast)
+            figure(f"{before} to {after} nodes: agents over a lead node that fills its link", fast)
         )
     for before, after in ((1, 16), (16, 8)):
         plan = _plan(before, after)
         figures += [
-            Figure(f"{before} to {after} nodes: bytes moved, our plan", 100 * plan.bytes_moved / _BYTES, "%"),
-            Figure(f"{before} to {after} nodes: bytes moved by rank", 100 * _by_rank(before, after), "%"),
+            figure(f"{before} to {after} nodes: bytes moved, our plan", 100 * plan.bytes_moved / _BYTES, "%"),
+            figure(f"{before} to {after} nodes: bytes moved by rank", 100 * _by_rank(before, after), "%"),
         ]
-    over, by_rank = mean(columns["over bound"]), mean(100 * columns["by rank"])
+    over, by_rank = columns["over bound"], 100 * columns["by rank"]
     figures += [
         figure("random sizes from 1 to 16: bytes moved over the lower bound", over),
         figure("random sizes from 1 to 16: by rank more moves by, of the array", by_rank, "%"),

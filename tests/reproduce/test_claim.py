@@ -1,9 +1,22 @@
 """When ours counts as reproduced."""
 
-from math import inf, nan
+from math import inf, isnan, nan
 
-from dask_hpc.reproduce.band import around, at_least, at_most, exactly, rounded
-from dask_hpc.reproduce.claim import Claim, Measured, claim, direction
+import numpy as np
+import pytest
+
+from dask_hpc.reproduce.claim import (
+    Claim,
+    around,
+    at_least,
+    at_most,
+    change,
+    claim,
+    direction,
+    exactly,
+    figure,
+    rounded,
+)
 
 
 def test_bands():
@@ -23,15 +36,16 @@ def test_reached_is_within_the_band_and_forgives_rounding_errors():
 
 
 def test_a_mean_counts_alone_but_a_direction_needs_the_whole_interval():
-    unsure = Measured(1.0, 2.0)
+    unsure, sure = np.array([0.0, 1.0, 2.0]), np.array([0.9, 1.0, 1.1])
     assert claim("c", 1, unsure, at_least(0)).reached
     assert not direction("c", "more", unsure, at_least(0)).reached
-    assert direction("c", "more", Measured(1.0, 0.5), at_least(0)).reached
-    assert direction("c", "less", Measured(-1.0, 0.5), at_most(0)).reached
-    assert direction("c", "more", Measured(1.0), at_least(0)).reached, "one seed has no interval"
+    assert direction("c", "more", sure, at_least(0)).reached
+    assert direction("c", "less", -sure, at_most(0)).reached
+    assert direction("c", "more", np.array([1.0]), at_least(0)).reached, "one seed has no interval"
 
 
-def test_scale_turns_mean_and_interval():
-    one = claim("c", 2, Measured(120.0, 60.0), exactly(2), "min", scale=lambda seconds: seconds / 60)
-    assert (one.ours, one.half_width) == (2.0, 1.0)
-    assert Measured(3.0, 1.0).negative == Measured(-3.0, 1.0)
+def test_what_has_a_value_for_each_seed_is_a_mean_with_its_interval():
+    for one in (claim("c", 2, np.array([1.0, 3.0]), exactly(2)), figure("f", np.array([1.0, 3.0]))):
+        assert one.ours == 2.0 and one.half_width == pytest.approx(12.706, rel=1e-4), "t of one degree"
+    assert isnan(claim("c", 2, 2, exactly(2)).half_width)
+    assert change(np.array([1.5, 1.0]), np.array([1.0, 2.0])) == pytest.approx([50, -50])

@@ -67,4 +67,4 @@ def test_only_the_product_of_time_and_bandwidth_matters():
 
 def test_per_cent_is_over_samples():
     one = per_cent(np.array([[1.1, 1.3], [1.3, 1.5]]))
-    assert one.mean == pytest.approx(30) and one.half_width > 0
+    assert one.mean() == pytest.approx(30) and one.std() > 0
