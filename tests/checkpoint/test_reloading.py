@@ -53,8 +53,10 @@ def test_the_last_worker_stores_and_the_next_loads(directory):
             source = c.submit(effect, 1, pure=False)
             futures = [c.submit(effect, i, source, key=("x", i)) for i in range(5)]
             await wait(futures)
+            key = source.key
             source.release()
             del source
+            await async_poll_for(lambda: not s.tasks[key].who_has, 10)
             await a.close(reason="signal-15")
             assert "0 of 5 results handed over, 5 stored (100 %" in told(s, "farewell")[-1]
             assert told(s, "lost") == [] and plugin_of(s).status.lost == 0

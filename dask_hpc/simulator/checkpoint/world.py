@@ -314,7 +314,7 @@ class World:
         self.settle()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Version:
     """One commit: its way to the agents on ``nodes``, what they keep of it, and its way to the store. It is
     handed over in so many ``parts``, some of each node."""
