@@ -137,9 +137,6 @@ class Steady(Execution):
 class Phased(Execution):
     """An application's tasks, one after the other, evaluated for the size at hand."""
 
-    __slots__ = ("_application", "_computed", "_extra", "_is_last", "_iterations", "_other", "_platform",
-                 "_rounds", "_steps")  # fmt: skip
-
     def __init__(self, application: Application, platform: Platform, done: float = 0.0) -> None:
         self._application = application
         self._platform = platform

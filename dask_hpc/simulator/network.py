@@ -5,6 +5,7 @@ on. That is what many streams over one network come to, and it needs no rates bu
 in time is written as processes: generators that yield seconds to wait, or a ``Signal`` to wait for.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -132,30 +133,24 @@ def fair_rates(flows: Sequence[NetworkFlow], links: Mapping[Hashable, float]) ->
     room = {link: links[link] for one in flows for link in one.links if link in links}
     rising = list(flows)
     while rising:
-        users: dict[Hashable, int] = {}
-        for one in rising:
-            for link in one.links:
-                if link in room:
-                    users[link] = users.get(link, 0) + 1
+        users = Counter(link for one in rising for link in one.links if link in room)
         share, tightest = min(
             ((room[link] / count, link) for link, count in users.items()),
             key=lambda entry: entry[0],
             default=(inf, None),
         )
         slowest = min(one.rate for one in rising)
+        level = min(slowest, share)
         if slowest <= share:
             settled = [one for one in rising if one.rate == slowest]
-            level = slowest
         else:
             settled = [one for one in rising if tightest in one.links]
-            level = share
         for one in settled:
             rates[one.name] = level
             for link in one.links:
                 if link in room:
                     room[link] = max(0.0, room[link] - level)
-        gone = {one.name for one in settled}
-        rising = [one for one in rising if one.name not in gone]
+        rising = [one for one in rising if one.name not in rates]
     return rates
 
 
@@ -165,8 +160,6 @@ class Network:
     def __init__(self, clock: Clock, links: Mapping[Hashable, float]) -> None:
         self._clock = clock
         self.links = dict(links)
-        #: bytes that each link has carried
-        self.carried: dict[Hashable, float] = {}
         self._flowing: dict[int, tuple[NetworkFlow, Signal]] = {}
         self._left: dict[int, float] = {}
         self._rates: dict[Hashable, float] = {}
@@ -189,9 +182,7 @@ class Network:
         """What is on this link breaks off."""
         self._move_on()
         for number in [n for n, (one, _) in self._flowing.items() if link in one.links]:
-            _, arrived = self._flowing.pop(number)
-            del self._left[number]
-            arrived.fire(broken=True)
+            self._end(number, broken=True)
         self._look_soon()
 
     def _move_on(self) -> None:
@@ -199,12 +190,8 @@ class Network:
         self._since = self._clock.now
         if passed <= 0:
             return
-        for number, (one, _) in self._flowing.items():
-            rate = self._rates.get(number, 0.0)
-            step = min(self._left[number], rate * passed)
-            self._left[number] -= step
-            for link in one.links:
-                self.carried[link] = self.carried.get(link, 0.0) + step
+        for number, left in self._left.items():
+            self._left[number] = left - min(left, self._rates.get(number, 0.0) * passed)
 
     def _look_soon(self) -> None:
         """Once in an instant, however many transfers begin and end in it."""
@@ -219,26 +206,20 @@ class Network:
             if self._left[number] <= _SMALL * one.nbytes:
                 self._end(number)
         self._rates = fair_rates([one for one, _ in self._flowing.values()], self.links)
-        self._version += 1
-        version = self._version
-        times = []
-        for number in list(self._flowing):
-            rate = self._rates[number]
-            if rate == inf:
-                self._end(number)
-            elif rate > 0:
-                times.append(self._left[number] / rate)
-        if times:
+        self._version = version = self._version + 1
+        for number in [number for number in self._flowing if self._rates[number] == inf]:
+            self._end(number)
+        times = (self._left[number] / self._rates[number] for number in self._flowing if self._rates[number])
+        soonest = min(times, default=inf)
+        if soonest < inf:
             # a step that is too small for the clock to show must still be one
-            time = max(self._clock.now + min(times), self._clock.now * (1 + 1e-15))
+            time = max(self._clock.now + soonest, self._clock.now * (1 + 1e-15))
             self._clock.at(time, lambda: self._look() if version == self._version else None)
 
-    def _end(self, number: int) -> None:
-        one, arrived = self._flowing.pop(number)
-        left = self._left.pop(number)
-        for link in one.links:
-            self.carried[link] = self.carried.get(link, 0.0) + left
-        arrived.fire()
+    def _end(self, number: int, *, broken: bool = False) -> None:
+        del self._left[number]
+        _, arrived = self._flowing.pop(number)
+        arrived.fire(broken=broken)
 
 
 def ends(flows: Sequence[NetworkFlow], links: Mapping[Hashable, float]) -> dict[Hashable, float]:

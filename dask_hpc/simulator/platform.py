@@ -2,11 +2,11 @@
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush, heapreplace
 from math import gamma, inf, log, nan
 from sys import float_info
-from typing import Any, NamedTuple
+from typing import Any
 
 from dask_hpc.model.errors import InputError, is_number, shown
 from dask_hpc.model.io import IoDemand
@@ -66,9 +66,6 @@ class Failures:
 
 class FileSystem:
     """Transfers in progress. Times must not go backwards."""
-
-    __slots__ = ("_clock", "_link", "_nodes", "_order", "_since", "_total", "transfers",
-                 "waited")  # fmt: skip
 
     def __init__(self, link: float, total: float) -> None:
         self._link, self._total = link, total
@@ -226,32 +223,19 @@ class Platform:
         return self.active_power > 0 or bool(self.metering and self.metering.types)
 
 
-class KnownMachine(NamedTuple):
-    """Nodes, and watts of one of them."""
-
-    nodes: int
-    idle: float
-    active: float
-
-
-MACHINES: Mapping[str, KnownMachine] = {
-    "supermuc-ng-partition": KnownMachine(16, 71.0, 250.0),
-    "supermuc-ng": KnownMachine(6336, 71.0, 250.0),
-    "frontier": KnownMachine(9472, 626.0, 2704.0),
-    "marconi100": KnownMachine(980, 612.0, 1836.0),
+#: all nodes of real machines, with their powers
+MACHINES: Mapping[str, Platform] = {
+    "supermuc-ng-partition": Platform(16, idle_power=71.0, active_power=250.0),
+    "supermuc-ng": Platform(6336, idle_power=71.0, active_power=250.0),
+    "frontier": Platform(9472, idle_power=626.0, active_power=2704.0),
+    "marconi100": Platform(980, idle_power=612.0, active_power=1836.0),
 }
 
 
-def known_machine(name: object) -> KnownMachine:
-    """By name."""
-    if not isinstance(name, str) or name not in MACHINES:
-        raise InputError(
-            "machine", f"no machine is named {shown(name)}{nearest(name, MACHINES)}", ", ".join(MACHINES)
-        )
-    return MACHINES[name]
-
-
-def platform_of(name: str, nodes: int | None = None) -> Platform:
+def platform_of(name: object, nodes: int | None = None) -> Platform:
     """All of a known machine, or so many nodes like its own."""
-    known = known_machine(name)
-    return Platform(nodes or known.nodes, idle_power=known.idle, active_power=known.active)
+    if not isinstance(name, str) or name not in MACHINES:
+        found = f"no machine is named {shown(name)}{nearest(name, MACHINES)}"
+        raise InputError("machine", found, ", ".join(MACHINES))
+    known = MACHINES[name]
+    return replace(known, nodes=nodes or known.nodes)

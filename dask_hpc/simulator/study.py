@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, isfinite, sqrt
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.built_in import with_seed
@@ -28,6 +28,7 @@ from dask_hpc.simulator.power import check_powers
 from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.result import METRICS, metrics
+from dask_hpc.simulator.values import insist
 from dask_hpc.simulator.workload import Workload, malleable_overlay, platform_for
 
 # Student's t for 95 %, by degrees of freedom 1 to 30; beyond, the normal value is near enough.
@@ -173,8 +174,7 @@ def study(
             _append(store, trial.key, found)
         if progress is not None:
             progress(len(done), len(trials))
-    rows = [{"policy": t.policy.name, "seed": t.seed, **done[t.key]} for t in trials]
-    return Study(pd.DataFrame(rows))
+    return _study((trial, done[trial.key]) for trial in trials)
 
 
 def futures(
@@ -192,19 +192,23 @@ def futures(
     draws how long jobs take, the same for all policies."""
     chosen = _variants(policies, sweep, seeds)
     trials = [Future(snapshot, policy, seed, horizon, platform) for policy in chosen for seed in range(seeds)]
-    rows: dict[int, dict[str, Any]] = {}
+    done: dict[int, dict[str, float]] = {}
     for trial, found in _run(trials, client):
-        rows[id(trial)] = {"policy": trial.policy.name, "seed": trial.seed, **found}
+        done[id(trial)] = found
         if progress is not None:
-            progress(len(rows), len(trials))
-    return Study(pd.DataFrame([rows[id(trial)] for trial in trials]))
+            progress(len(done), len(trials))
+    return _study((trial, done[id(trial)]) for trial in trials)
+
+
+def _study(runs: Iterable[tuple[Trial | Future, dict[str, float]]]) -> Study:
+    rows = [{"policy": trial.policy.name, "seed": trial.seed, **found} for trial, found in runs]
+    return Study(pd.DataFrame(rows))
 
 
 def _variants(
-    policies: Sequence[str | Path | Policy], sweep: Mapping[str, Sequence[Any]] | None, seeds: object
+    policies: Sequence[str | Path | Policy], sweep: Mapping[str, Sequence[Any]] | None, seeds: Any
 ) -> list[Policy]:
-    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
-        raise InputError("seeds", f"found {shown(seeds)}", "1 or more")
+    insist(type(seeds) is int and seeds >= 1, "seeds", seeds, "1 or more")
     return variants([Policy.load(policy) for policy in policies], sweep or {})
 
 

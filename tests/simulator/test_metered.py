@@ -206,7 +206,7 @@ def test_machines_by_name():
     assert platform_of("supermuc-ng-partition") == Platform(16, idle_power=71, active_power=250)
     assert platform_of("frontier", 100).nodes == 100
     for known in MACHINES.values():
-        assert 0 < known.idle < known.active < inf
+        assert 0 < known.idle_power < known.active_power < inf
     with pytest.raises(InputError, match="nearest: frontier"):
         platform_of("frontiers")
 

@@ -55,7 +55,7 @@ from dask_hpc.simulator.application import (
     quiet_runtime,
 )
 from dask_hpc.simulator.in_situ import Drift, Pipeline
-from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform, known_machine
+from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform, platform_of
 from dask_hpc.simulator.values import (
     Readers,
     as_it_is,
@@ -150,8 +150,9 @@ def read_platform(found: Any) -> Platform:
     """From a mapping; complaints name the key."""
     values = read_values(found, _PLATFORM, also=("resize", "failures", "power", "machine"))
     if found.get("machine") is not None:
-        known = known_machine(found["machine"])
-        values = {"nodes": known.nodes, "idle_power": known.idle, "active_power": known.active, **values}
+        known = platform_of(found["machine"])
+        powers = {"idle_power": known.idle_power, "active_power": known.active_power}
+        values = {"nodes": known.nodes, **powers, **values}
     if "nodes" not in values:
         raise InputError("nodes", "is missing")
     if found.get("resize") is not None:
