@@ -67,11 +67,12 @@ async def test_power_and_parts(c, s, *workers):
         assert found["power_now"]["upper"] == 1000.0
         assert sorted(found["nodes"]) == sorted(plugin_of(s).control.indices.nodes)
         assert found["holds"] == []
+        assert (await m.feed(parts=["quantum"]))["quantum"] is None  # of a service that is not here
         assert (await m.feed(power=10**9))["power"]["samples"] == []
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"story": -1}, {"story": "x"}, {"power": 1.5}, {"jobs": "all"}, {"parts": ["x"]}]
+    "wrong", [{"story": -1}, {"story": "x"}, {"power": 1.5}, {"jobs": "all"}, {"parts": [1]}]
 )
 def test_a_bad_look(wrong):
     @cluster2

@@ -118,6 +118,10 @@ async def test_exception_in_context_and_error_in_task(c, s, *workers):
         with pytest.raises(ZeroDivisionError):
             await f
         await until(s, "a", "done")
+        f.release()
+        await async_poll_for(lambda: f.key not in s.tasks, 10)
+        failed = live(s, "a")
+        assert not failed.failed and failed.failures == 1  # counted when Dask has forgotten it
         with pytest.raises(KeyError):
             async with dask_hpc.job("b", nodes=2):
                 g = c.submit(inc, 2)

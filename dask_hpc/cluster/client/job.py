@@ -3,7 +3,6 @@
 import asyncio
 from contextlib import AbstractContextManager, suppress
 from secrets import token_hex
-from types import TracebackType
 from typing import Any
 
 import dask
@@ -129,12 +128,7 @@ class JobContext:
             reason = "nothing of it has arrived yet, or it was done long ago"
             return {"id": job_id, "name": self._request["name"], "state": "unknown", "reason": reason}
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         job_id, clients = self._leave()
         for client in clients:
             if client.asynchronous:  # called on its event loop: nothing here may wait
@@ -146,12 +140,7 @@ class JobContext:
     async def __aenter__(self) -> "JobContext":
         return self.__enter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         job_id, clients = self._leave()
         for client in clients:
             if client.asynchronous:

@@ -36,29 +36,12 @@ class Calls:
 
     def by_name(self, of_others: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
         """The calls by the names they are called by, with those of others and of services."""
-        calls: dict[str, Callable[..., Any]] = {
-            "hpc_status": self.status,
-            "hpc_story": self.story,
-            "hpc_story_since": self.story_since,
-            "hpc_feed": self.feed,
-            "hpc_snapshot": self.snapshot,
-            "hpc_script": self.script,
-            "hpc_preview": self.preview,
-            "hpc_replay": self.replay,
-            "hpc_set": self.set,
-            "hpc_hold": self.hold,
-            "hpc_release": self.release,
-            "hpc_job": self.job,
-            "hpc_results": self.results,
-            "hpc_keep_back": self.keep_back,
-            "hpc_request": self.request,
-            "hpc_cancel": self.cancel,
-            "hpc_size": self.size,
-            "hpc_rank": self.rank,
-            "hpc_told": self.told,
-            "hpc_close": self.close,
-        }
-        calls |= of_others
+        ours: tuple[Callable[..., Any], ...] = (
+            self.status, self.story, self.story_since, self.feed, self.snapshot, self.script, self.preview,
+            self.replay, self.set, self.hold, self.release, self.job, self.results, self.keep_back,
+            self.request, self.cancel, self.size, self.rank, self.told, self.close,
+        )  # fmt: skip
+        calls = {f"hpc_{call.__name__}": call for call in ours} | dict(of_others)
         for service in self._context.services:
             calls |= service.calls()
         return {name: _strict(name, call) for name, call in calls.items()}

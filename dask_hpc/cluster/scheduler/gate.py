@@ -11,11 +11,11 @@ runs on those of the named workers that the job holds; if it holds none of them,
 (outside the allotment), or anywhere in the allotment with ``allow_other_workers=True``.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.jobs import LiveJob, Work
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.scheduler.waves import Waves
 
@@ -26,6 +26,7 @@ class Gate:
     def __init__(self, context: Context) -> None:
         self._scheduler = context.scheduler
         self._nodes = context.nodes
+        self._jobs = context.jobs
         self.owner = context.owner
         self.waves = Waves(context)
         #: tasks that left their job: to be nudged when Dask is not in the middle of something
@@ -59,6 +60,50 @@ class Gate:
             return False
         return self.take_over(foreign, job)
 
+    def task_moves(self, key: Hashable, job: LiveJob, start: str, finish: str) -> Work | None:
+        """A task of a job changed its state. What it was a part of, if nobody waits for it any more."""
+        if key in job.passed and finish != "processing":
+            self.waves.root_ends(key, job)
+        if start == "no-worker":
+            job.held.pop(key, None)
+            job.ready.discard(key)
+        if finish in compat.UNFINISHED:
+            job.failed.discard(key)
+            if key not in job.unfinished:
+                job.owe(key, compat.prefix(compat.find_task(self._scheduler, key)))
+            if finish == "no-worker":
+                task = compat.find_task(self._scheduler, key)
+                if job.wave and compat.restriction(task) is job.wave:
+                    self.waves.root_waits(key, task, job)
+                elif not self.waves.queue.keeps(key):
+                    job.held[key] = None
+            return None
+        if finish == "erred":
+            job.failed.add(key)
+        work = job.settle(key)
+        if finish == "forgotten":
+            del self.owner[key]
+            self._drop(key, job)
+            job.forget(key)
+        return work
+
+    def tasks_vanish(self) -> None:
+        """Dask cleared all its tasks."""
+        for job in set(self.owner.values()):
+            for key in list(job.unfinished):
+                job.settle(key)
+            self._forget_tasks(job)
+            job.held.clear()
+        self.owner.clear()
+
+    def held_back(self) -> Iterator[Hashable]:
+        """Tasks that only the gate keeps from running, or that wait for a slot."""
+        for job in self._jobs.values():
+            if job.state == "waiting":
+                yield from job.held
+            yield from job.ready
+        yield from self.waves.queue.waiting()
+
     def take_over(self, keys: Iterable[Hashable], job: LiveJob | None) -> bool:
         """Move tasks of waiting jobs, and what these need, to a running job or out of all jobs."""
         found = {}
@@ -84,12 +129,15 @@ class Gate:
         return bool(found)
 
     def let_go(self, keys: Iterable[Hashable], job: LiveJob) -> None:
-        """These tasks of the job are needed by others only: they leave it."""
+        """These tasks of the job are needed by others only: they leave it, and take along what they need."""
+        needs: list[Hashable] = []
         for key in keys:
             task = compat.find_task(self._scheduler, key)
             if task is not None and self.owner.get(key) is job:
                 self._disown(key, task)
                 self._freed[key] = None
+                needs.extend(compat.dependencies(task))
+        self.take_over(needs, None)
 
     def open(self, job: LiveJob, addresses: Iterable[str]) -> None:
         """The job starts on these workers, or goes on there; its tasks are nudged."""
@@ -153,18 +201,22 @@ class Gate:
 
     def lift(self, job: LiveJob) -> None:
         """The job is over. What is ever computed again of it may run anywhere."""
-        self.waves.forget(job)
         job.confined = False
         job.gate.clear()
         job.wave.clear()
-        job.ready.clear()
-        job.passed.clear()
         self.waves.hold(job, ())
         for key, wishes in job.wishes.items():
             compat.give_back(compat.find_task(self._scheduler, key), wishes)
+        self._forget_tasks(job)
+        job.producers.clear()
+
+    def _forget_tasks(self, job: LiveJob) -> None:
+        """None of its tasks waits for anything of ours."""
+        self.waves.forget(job)
+        job.ready.clear()
+        job.passed.clear()
         job.wishes.clear()
         job.needs.clear()
-        job.producers.clear()
 
     def lift_all(self) -> None:
         """No trace of any job is left, and everything runs as in plain Dask."""
@@ -190,12 +242,6 @@ class Gate:
         if self._freed:
             freed, self._freed = self._freed, {}
             compat.nudge(self._scheduler, freed, "hpc-freed", plainly=True)
-
-    def forget(self, key: Hashable, job: LiveJob) -> None:
-        """Dask forgot a task."""
-        del self.owner[key]
-        self._drop(key, job)
-        job.wishes.pop(key, None)
 
     def _adopt(self, key: Hashable, task: Any, job: LiveJob, is_root: compat.RootRule) -> None:
         self.owner[key] = job

@@ -217,38 +217,6 @@ State = Literal["waiting", "running", "done"]
 class LiveJob:
     """Mutable; owned by the control loop. Its gate set is shared by all its tasks."""
 
-    __slots__ = (
-        "arrival",
-        "clients",
-        "closed",
-        "confined",
-        "ended",
-        "failed",
-        "gate",
-        "held",
-        "helpers",
-        "is_cancelled",
-        "kept_back",
-        "layout",
-        "model",
-        "moving",
-        "name",
-        "needs",
-        "nodes",
-        "passed",
-        "performance",
-        "producers",
-        "ready",
-        "reason",
-        "script",
-        "started",
-        "state",
-        "unfinished",
-        "wave",
-        "wishes",
-        "workers",
-    )
-
     def __init__(self, name: str, model: Job, arrival: int, layout: str = "") -> None:
         self.name = name
         self.model = model
@@ -278,8 +246,10 @@ class LiveJob:
         self.helpers: set[str] = set()
         #: whether somebody cancelled it: what still arrives of it is cancelled, too
         self.is_cancelled = False
-        #: its tasks that raised, or need one that did, and were not tried again
+        #: its tasks that raised, or need one that did, and were not tried again; of those that Dask has
+        #: forgotten, how many that were
         self.failed: set[Hashable] = set()
+        self._failed_before = 0
         #: why somebody wants it not to start, if so
         self.kept_back = ""
         #: id of the job of the script it belongs to; that of a script's own job is its own
@@ -323,6 +293,18 @@ class LiveJob:
         if work is not None:
             work.left -= 1
         return work
+
+    def forget(self, key: Hashable) -> None:
+        """Dask forgot a task of it."""
+        self.wishes.pop(key, None)
+        if key in self.failed:
+            self.failed.discard(key)
+            self._failed_before += 1
+
+    @property
+    def failures(self) -> int:
+        """How many of its tasks failed."""
+        return len(self.failed) + self._failed_before
 
     @property
     def is_over(self) -> bool:

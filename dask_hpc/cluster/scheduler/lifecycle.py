@@ -279,7 +279,7 @@ class Lifecycle:
             return ""
         if job.is_over:
             left = "its tasks are done" if job.state == "running" else "no task of it is left"
-            failed = f", {len(job.failed)} of them failed" if job.failed else ""
+            failed = f", {job.failures} of them failed" if job.failures else ""
             return f"its context is closed and {left}{failed}"
         if job.gives_way and not job.unfinished and job.state == "running":
             others = any(not other.kept_back for other in self._context.waiting_jobs())

@@ -83,38 +83,17 @@ class ControlLoop:
         self, key: Any, job: LiveJob, start: str, finish: str, startstops: Any = None, nbytes: int = 0
     ) -> None:
         """A task of a job changed its state. ``startstops``: when its worker did what for it."""
-        if key in job.passed and finish != "processing":
-            self.gate.waves.root_ends(key, job)
-        if start == "no-worker":
-            job.held.pop(key, None)
-            job.ready.discard(key)
-        if finish == "erred":
-            job.failed.add(key)
+        work = self.gate.task_moves(key, job, start, finish)
         if finish in compat.UNFINISHED:
-            job.failed.discard(key)
-            if key not in job.unfinished:
-                job.owe(key, compat.prefix(compat.find_task(self._scheduler, key)))
-            if finish == "no-worker":
-                self._task_waits(key, job)
             return
-        work = job.settle(key)
         if finish == "memory" and work and startstops:
             self.measurements.worked[job] = None
             if job.performance.add(work, startstops, nbytes):
                 self._context.wake()
-        if finish == "forgotten":
-            self.gate.forget(key, job)
         may_end = job.closed or job.gives_way or job.state == "waiting"
         if not job.unfinished and job.state != "done" and may_end:
             self.lifecycle.may_be_over((job,))
             self._context.wake()
-
-    def _task_waits(self, key: Any, job: LiveJob) -> None:
-        task = compat.find_task(self._scheduler, key)
-        if job.wave and compat.restriction(task) is job.wave:
-            self.gate.waves.root_waits(key, task, job)
-        elif not self.gate.waves.queue.keeps(key):
-            job.held[key] = None
 
     def context_closes(self, job_id: str) -> None:
         """The client left a job's context."""
@@ -178,18 +157,9 @@ class ControlLoop:
 
     def tasks_vanish(self) -> None:
         """Dask cleared all its tasks (``client.restart()``)."""
-        self._context.owner.clear()
+        self.gate.tasks_vanish()
         self._context.each("tasks_vanish", lambda service: service.tasks_vanish())
         self.holds.tasks_vanish()
-        for job in self.jobs.values():
-            for key in list(job.unfinished):
-                job.settle(key)
-            job.held.clear()
-            job.ready.clear()
-            job.passed.clear()
-            self.gate.waves.forget(job)
-            job.wishes.clear()
-            job.needs.clear()
         self.lifecycle.may_be_over(self.jobs.values())
         self._context.wake()
 
@@ -319,11 +289,7 @@ class ControlLoop:
     def held_by_waiting(self) -> Iterator[Any]:
         """Keys of the tasks that only our gate or a hold keeps from running, or that wait for a slot."""
         yield from self.holds.stuck
-        for job in self.jobs.values():
-            if job.state == "waiting":
-                yield from job.held
-            yield from job.ready
-        yield from self.gate.waves.queue.waiting()
+        yield from self.gate.held_back()
 
     async def settle(self) -> None:
         """The scheduler closes: nothing of ours goes on."""

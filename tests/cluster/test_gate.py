@@ -1,0 +1,238 @@
+"""Who may run where, in whatever order things happen: the gate on Dask's own state of tasks."""
+
+from collections import Counter
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from pure_scheduler import PureScheduler
+
+from dask_hpc.cluster.scheduler.gate import Gate
+from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.dask import GATE
+from dask_hpc.model.job import Job
+
+ADDRESSES = [f"tcp://{name}:1" for name in "abcde"]
+
+
+def some_of(addresses):
+    """Some of them, and often all."""
+    return st.one_of(st.just(addresses), st.lists(st.sampled_from(addresses), min_size=1, unique=True))
+
+
+class Body:
+    """What the gate needs of a context, and nothing else."""
+
+    def __init__(self, scheduler):
+        self.scheduler = scheduler
+        self.nodes = scheduler.workers
+        self.owner, self.jobs = {}, {}
+
+    def count_error(self, where, error):
+        raise error
+
+
+class AnyOrder(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.s = PureScheduler(self.moved)
+        self.body = Body(self.s)
+        self.gate = Gate(self.body)
+        self.ran = Counter()
+        #: tasks whose results, or those of whose workers, were lost, and those that nobody wanted any more
+        self.lost, self.unwanted = set(), set()
+        self.number = 0
+        for address in ADDRESSES[:3]:
+            self.join(address)
+
+    # what the body does when it hears of something
+
+    def moved(self, key, start, finish):
+        job = self.body.owner.get(key)
+        if finish == "processing":
+            task = self.s.tasks[key]
+            if job is not None:
+                assert job.state == "running", f"{key!r} starts, and its job is {job.state}"
+                assert not job.confined or task.processing_on.address in job.workers, f"{key!r} is outside"
+        elif (start, finish) == ("processing", "memory"):
+            self.ran[key] += 1
+        if job is not None:
+            self.gate.task_moves(key, job, start, finish)
+
+    def join(self, address):
+        worker = self.s.join(address)
+        for job in self.running():
+            if not job.confined:
+                self.gate.confine(job)
+        self.s.use(worker)
+
+    def decide(self):
+        self.gate.nudge_freed()
+        jobs = self.running()
+        holds_all = len(jobs) == 1 and len(jobs[0].workers) == len(self.s.workers)
+        if holds_all and jobs[0].confined and not jobs[0].wishes:
+            self.gate.move(jobs[0], jobs[0].workers)
+
+    def running(self):
+        return [job for job in self.body.jobs.values() if job.state == "running"]
+
+    def waiting(self):
+        return [job for job in self.body.jobs.values() if job.state == "waiting"]
+
+    def idle(self):
+        held = {address for job in self.running() for address in job.workers}
+        return sorted(set(self.s.workers) - held)
+
+    def requeue(self, job):
+        job.state = "waiting"
+        self.gate.shut(job)
+
+    def start(self, job, addresses):
+        job.state = "running"
+        self.gate.open(job, addresses)
+        self.gate.take_over(job.needs, job)
+
+    # what happens
+
+    @rule(number=st.sampled_from(range(len(ADDRESSES))))
+    def worker_joins(self, number):
+        if ADDRESSES[number] not in self.s.workers:
+            self.join(ADDRESSES[number])
+
+    @precondition(lambda self: len(self.s.workers) > 1)
+    @rule(data=st.data())
+    def worker_leaves(self, data):
+        address = data.draw(st.sampled_from(sorted(self.s.workers)))
+        worker = self.s.workers[address]
+        self.lost.update(task.key for task in (*worker.processing, *worker.has_what))
+        self.s.leave(address)
+        for job in self.running():
+            if address in job.workers:
+                self.gate.cut(job, address)
+                if not job.workers:
+                    self.requeue(job)
+
+    @rule(data=st.data(), count=st.integers(1, 20), joined=st.booleans(), named=st.integers(0, 7))
+    def graph_arrives(self, data, count, joined, named):
+        there = [job for job in self.body.jobs.values() if job.state != "done"]
+        open_jobs = [None, "new", "new", *there, *there]
+        job = data.draw(st.sampled_from(open_jobs))
+        if job == "new":
+            name = f"job-{len(self.body.jobs)}"
+            job = self.body.jobs[name] = LiveJob(name, Job(id=name, nodes=1), len(self.body.jobs))
+        self.number += 1
+        old = sorted(self.s.tasks) if joined else []
+        needs = data.draw(st.lists(st.sampled_from(old), max_size=3, unique=True)) if old else []
+        where = {data.draw(st.sampled_from(sorted(self.s.workers)))} if named == 7 else set()
+        tasks = self.s.make([(f"r{self.number}", i) for i in range(count)], needs, where)
+        tasks += self.s.make([(f"s{self.number}", 0)], [task.key for task in tasks])
+        if self.gate.submit([*needs, *(task.key for task in tasks)], job):
+            self.gate.nudge_freed()
+        again = [self.s.tasks[key] for key in needs if self.s.tasks[key].state == "released"]
+        self.s.schedule([*again, *tasks])
+
+    @precondition(lambda self: self.waiting() and self.idle())
+    @rule(data=st.data())
+    def job_starts(self, data):
+        job = data.draw(st.sampled_from(self.waiting()))
+        self.start(job, data.draw(some_of(self.idle())))
+        self.decide()
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data())
+    def job_is_resized(self, data):
+        job = data.draw(st.sampled_from(self.running()))
+        free = sorted({*self.idle(), *job.workers})
+        addresses = data.draw(some_of(free))
+        (self.gate.open if job.workers < set(addresses) else self.gate.move)(job, addresses)
+        self.decide()
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data())
+    def job_waits_again(self, data):
+        self.requeue(data.draw(st.sampled_from(self.running())))
+
+    @precondition(lambda self: self.body.jobs)
+    @rule(data=st.data(), cancelled=st.integers(0, 3))
+    def job_is_over(self, data, cancelled):
+        job = data.draw(st.sampled_from(list(self.body.jobs.values())))
+        if job.state != "done" and (not job.unfinished or cancelled == 3):
+            self.gate.let_go(list(job.unfinished), job)
+            self.gate.lift(job)
+            job.state = "done"
+            self.decide()
+
+    @precondition(lambda self: any(worker.processing for worker in self.s.workers.values()))
+    @rule(data=st.data(), most=st.integers(1, 6))
+    def tasks_end(self, data, most):
+        for _ in range(most):
+            if busy := [task for worker in self.s.workers.values() for task in worker.processing]:
+                self.s.finish(data.draw(st.sampled_from(sorted(busy, key=lambda task: task.key))))
+
+    @precondition(lambda self: self.s.tasks)
+    @rule(data=st.data())
+    def task_is_released(self, data):
+        key = data.draw(st.sampled_from(sorted(self.s.tasks)))
+        self.unwanted.add(key)
+        self.s.release(self.s.tasks[key])
+
+    @rule()
+    def turn_ends(self):
+        self.s.loop.end()
+        self.decide()
+
+    # what is always so
+
+    @invariant()
+    def sets_say_who_may_run(self):
+        for job in self.body.jobs.values():
+            if job.state == "waiting":
+                assert GATE in job.gate and job.confined
+            elif job.state == "running":
+                assert job.gate == (job.workers if job.confined else set())
+            else:
+                assert not job.gate and not job.wave and not job.wishes and not job.ready
+            assert not job.passed.intersection(job.ready)
+            for key in job.ready:
+                task = self.s.tasks[key]
+                assert task.state == "no-worker" and task.worker_restrictions is job.wave
+            for key in job.passed:
+                assert self.s.tasks[key].worker_restrictions is job.gate
+        for key, task in self.s.tasks.items():
+            if key not in self.body.owner and task.worker_restrictions:
+                assert GATE not in task.worker_restrictions, f"{key!r} waits for a job it is not of"
+
+    @invariant()
+    def nobody_who_may_run_waits_for_a_job_that_waits(self):
+        for key, task in self.s.tasks.items():
+            job = self.body.owner.get(key)
+            if task.state == "waiting" and (job is None or job.state == "running"):
+                owners = [self.body.owner.get(need.key) for need in task.waiting_on]
+                assert not any(owner is not None and owner.state == "waiting" for owner in owners)
+
+    def teardown(self):
+        """When every job has had its turn, all that somebody waits for has run, and once."""
+        for number in range(len(ADDRESSES)):  # who was named by the user may be gone
+            self.worker_joins(number)
+        for _ in range(1000):
+            if self.idle() and (waiting := self.waiting()):
+                self.start(min(waiting, key=lambda job: job.arrival), self.idle()[:1])
+            self.turn_ends()
+            busy = [task for worker in self.s.workers.values() for task in worker.processing]
+            for task in busy:
+                if task.state == "processing":
+                    self.s.finish(task)
+            for job in self.running():
+                if not job.unfinished:
+                    job.state = "done"
+                    self.gate.lift(job)
+            if not busy and not self.running() and not self.waiting() and not self.s.loop.calls:
+                break
+        left = [key for key, task in self.s.tasks.items() if task.state not in ("memory", "released")]
+        assert not left, f"waits for ever: {left}"
+        again = {key for key, times in self.ran.items() if times > 1}
+        assert again <= self.lost | self.unwanted, f"ran twice: {sorted(again - self.lost - self.unwanted)}"
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
