@@ -4,9 +4,7 @@ import asyncio
 import os
 import pickle
 import socket
-import threading
-from collections.abc import Coroutine, Iterable
-from concurrent.futures import Future
+from collections.abc import Iterable
 from contextlib import suppress
 from math import inf
 from secrets import token_hex
@@ -19,6 +17,7 @@ from distributed import Client, Security
 from distributed.comm import CommClosedError, connect
 from distributed.core import ConnectionPool, rpc
 from distributed.protocol import to_serialize
+from distributed.utils import LoopRunner
 
 from dask_hpc.bridge.grid import StreamGrid, check_name, check_step, seconds, stride_before
 from dask_hpc.bridge.scheduler import BridgePlugin
@@ -65,37 +64,6 @@ class KeptSteps:
         with self._lock:
             found = self._steps.get(step, {}).get((variable, index))
             return None if found is None else found.copy()
-
-
-class EventLoop:
-    """Runs coroutines until it is stopped."""
-
-    def __init__(self, name: str) -> None:
-        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        self._loop = self._runner.get_loop()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def start(self, work: Coroutine[Any, Any, Any]) -> "Future[Any]":
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        future = self.start(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def stop(self) -> None:
-        """Cancel what is under way, and end the thread."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-
-    def _run(self) -> None:
-        with self._runner:  # cancels what is left
-            self._loop.run_forever()
 
 
 _SLICE = 30.0  # seconds for which a worker is asked at most whether there is room, before it is asked again
@@ -181,9 +149,10 @@ class Bridge:
         self._is_closed = False
         #: what could be measured of it
         self.messages = {"scheduler": 0, "workers": 0}
-        self._loop = EventLoop(f"dask-hpc-bridge-{name}")
+        self._loop = LoopRunner()  # a thread that sends, beside the simulation
+        self._loop.start()
         try:
-            self._loop.run(self._connect())
+            self._loop.run_sync(self._connect)
         except BaseException:
             self._loop.stop()
             raise
@@ -230,7 +199,8 @@ class Bridge:
                 f"found {found.dtype} {found.shape}",
                 f"{np.dtype(self._grid.dtype)} {self._grid.block_shape(where)}",
             )
-        putting = self._loop.start(self._put(variable, found, where, number))
+        work, loop = self._put(variable, found, where, number), self._loop.loop.asyncio_loop
+        putting = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             self._kept.add(variable, number, where, found)  # meanwhile it is sent
             is_taken = bool(putting.result())
@@ -257,7 +227,7 @@ class Bridge:
         if not self._is_closed:
             self._is_closed = True
             with suppress(OSError, TimeoutError):
-                self._loop.run(self._disconnect())
+                self._loop.run_sync(self._disconnect)
             self._loop.stop()
 
     def __enter__(self) -> "Bridge":

@@ -36,6 +36,8 @@ _FOLLOW = 1.0  # seconds between two looks at what is followed
 _AT_LEAST = 5.0  # seconds after which there is a decision in any case: some wait for their time to come
 #: what else of a view a decision may turn on
 _TURNS_ON = ("doubt", "outside_nodes", "outside_wanted", "held", "holdable", "levers", "releasable")
+#: of a view, what is shown as it is
+_SHOWN = ("watts", "uncertainty", "source", "doubt", "held", "threads", "cap", "released")
 _MOST = 2_000  # samples in one answer: who is far behind asks again
 #: running jobs that metrics tell apart by name: each one is a time series
 _MOST_JOBS = 50
@@ -138,7 +140,6 @@ class PowerService(Service):
             self.source = None
         if follow and self.source is None:
             self.source = CorridorSource(context, follow, min(_FOLLOW, interval))
-            self.source.look()
         if self.sight is None:
             self._watch()
         else:
@@ -435,10 +436,7 @@ class PowerService(Service):
             "time": indices.now,
             "is_watched": self.sight is not None,
             "meter": meter if isinstance(meter, str) else next(iter(meter)),
-            "watts": view.watts,
-            "uncertainty": view.uncertainty,
-            "source": view.source,
-            "doubt": view.doubt,
+            **{name: getattr(view, name) for name in _SHOWN},
             "corridor": {
                 "lower": lower,
                 "upper": None if upper == inf else upper,
@@ -469,10 +467,6 @@ class PowerService(Service):
                 "per_node": list(view.outside),
             },
             "levers": sorted(view.levers),
-            "held": view.held,
-            "threads": view.threads,
-            "cap": view.cap,
-            "released": view.released,
         }
 
     def _job(self, job_id: str, per_node: PowerRange) -> dict[str, Any]:

@@ -19,7 +19,7 @@ def held_up(block):
 
 async def cut_off(bridge):
     """The producer is gone without a word, as a killed process is."""
-    bridge._loop.run(abort(bridge))
+    bridge._loop.run_sync(abort, bridge)
     bridge._is_closed = True
     await asyncio.to_thread(bridge._loop.stop)
 

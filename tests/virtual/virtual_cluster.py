@@ -73,7 +73,7 @@ _MEMORY = 2**30  # bytes of a worker
 _HEARTBEAT = 2.0  # seconds, as of a larger cluster: heartbeats are most of the messages otherwise
 _CLOSE = 60.0  # virtual seconds that closing everything may take
 #: of our package: they call one function that may block, and end
-_SHORT_THREADS = ("dask-hpc-aside", "dask-hpc-store")
+_SHORT_THREADS = ("dask-hpc-store",)
 
 
 class Record(SchedulerPlugin):

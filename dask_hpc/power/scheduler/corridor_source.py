@@ -5,9 +5,8 @@ whole and told once: a file that is half written, damaged or gone, a signal that
 the corridor stays what it was; until there was a first one, it is what the policy's parameters say.
 """
 
+import asyncio
 import os
-import threading
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from math import isclose
@@ -16,27 +15,11 @@ from stat import S_ISREG
 from time import time
 from typing import Any
 
-from dask_hpc.cluster.scheduler.service import Context, Timer
+from dask_hpc.cluster.scheduler.service import Context
+from dask_hpc.cluster.worker.farewell import in_thread
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.power import PREFIX, Corridor, CorridorSignal
 from dask_hpc.model.units import parse_duration
-
-
-def aside(loop: Any, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
-    """Call ``work`` in a thread that keeps no process alive, then ``done`` on the loop with what it answered,
-    or with its error."""
-
-    def run() -> None:
-        found, problem = None, None
-        try:
-            found = work()
-        except Exception as error:
-            problem = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.add_callback(done, found, problem)
-
-    threading.Thread(target=run, name="dask-hpc-aside", daemon=True).start()
-
 
 _LIMIT = 1_000_000  # bytes of a file
 _NEWS = 0.01  # a share by which a bound changes
@@ -118,7 +101,6 @@ class CorridorSource:
         self.follow = follow
         self._context = context
         self._every = every
-        self._timer = Timer(context, "a look at the corridor", self.look)
         #: what was followed last; None until something usable was found
         self.corridor: Corridor | None = None
         self._told: Corridor | None = None
@@ -126,28 +108,27 @@ class CorridorSource:
         self.refused = 0
         #: why it cannot be used now, if so
         self.problem = ""
-        self._is_over = False
         name = follow.removeprefix(PREFIX)
         self._followed: FollowedFile | FollowedSignal = (
             FollowedFile(follow, time() - context.clock()) if name == follow else FollowedSignal(name)
         )
-
-    def look(self) -> None:
-        """Begin to look; the next look comes some time after the answer, so one that stalls is the last."""
-        if not self._is_over:
-            aside(self._context.scheduler.loop, self._followed.look, self._seen)
+        self._following = context.start("a look at the corridor", self._follow())
 
     def close(self) -> None:
-        self._is_over = True
-        self._timer.stop()
+        self._following.cancel()
 
-    def _seen(self, found: Corridor | None, problem: Exception | None) -> None:
-        if self._is_over:
-            return
-        self._timer.set(self._every)
-        if problem is not None:
-            self._refuse(problem)
-            return
+    async def _follow(self) -> None:
+        """Each look comes some time after the answer to the one before, so one that stalls is the last."""
+        while True:
+            try:
+                found = await in_thread(self._followed.look)
+            except Exception as error:
+                self._refuse(error)
+            else:
+                self._see(found)
+            await asyncio.sleep(self._every)
+
+    def _see(self, found: Corridor | None) -> None:
         was_refused, self.problem = bool(self.problem), ""
         words = ""
         if found is not None and found != self.corridor:

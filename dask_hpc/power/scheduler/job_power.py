@@ -11,9 +11,9 @@ from time import time
 from typing import Any
 
 from dask_hpc.cluster.scheduler.service import Context
+from dask_hpc.cluster.worker.farewell import in_thread
 from dask_hpc.model.errors import InputError, is_number, one_line, shown
 from dask_hpc.model.power import PowerRange
-from dask_hpc.power.scheduler.corridor_source import aside
 from dask_hpc.power.scheduler.sight import Levels
 
 _FORMAT = "dask-hpc power history 1"
@@ -170,9 +170,9 @@ class JobPowers:
     def __init__(self, context: Context, path: Path | None) -> None:
         self._context = context
         self.history = PowerHistory(path)
-        self._writing: asyncio.Future[None] | None = None
+        self._writing: asyncio.Task[None] | None = None
         if path is not None:
-            aside(context.scheduler.loop, self.history.read, self._read)
+            context.start("what jobs drew", self._learn(in_thread(self.history.read)))
 
     def now(self, levels: Levels, idle: float, active: PowerRange) -> dict[str, PowerRange]:
         """Of the jobs that run or wait. Nothing known of one that waits: the worst that is possible."""
@@ -200,26 +200,25 @@ class JobPowers:
             if job is not None and seen is not None:
                 self.history.note(job.name, len(level.nodes), seen, time())
         if self.history.is_due and self._writing is None:
-            self._writing = asyncio.get_running_loop().create_future()
-            aside(self._context.scheduler.loop, self.history.write, self._written)
+            self._writing = self._context.start("what jobs drew", self._wrote(in_thread(self.history.write)))
 
     async def settle(self) -> None:
         """What was to be remembered is, if the disk answers in time."""
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=_PATIENCE)
 
-    def _read(self, found: Any, problem: Exception | None) -> None:
-        if problem is not None:
+    async def _learn(self, reading: asyncio.Future[Any]) -> None:
+        try:
+            self.history.learn(await reading)
+        except Exception as problem:
             self._context.tell("warning", one_line(f"{problem}; goes without a history of power"))
-        else:
-            self.history.learn(found)
 
-    def _written(self, found: Any, problem: Exception | None) -> None:
-        assert self._writing is not None
-        if not self._writing.done():
-            self._writing.set_result(None)
-        self._writing = None
-        if problem is not None:
+    async def _wrote(self, writing: asyncio.Future[Any]) -> None:
+        try:
+            await writing
+        except Exception as problem:
             words = f"{self.history.path}: cannot be written: {problem}; power is not remembered"
             self._context.tell("warning", one_line(words))
             self.history.path = None
+        finally:
+            self._writing = None
