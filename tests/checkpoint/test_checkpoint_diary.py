@@ -40,8 +40,9 @@ def test_a_commit_is_one_line_and_one_that_found_nothing_to_do_is_none(diary, to
         tally.copied(2_000_000, 2_000_000)
     tally.copied(1_000_000, 0)
     tally.failed["b: full"] += 2
-    diary.committed("u", tally, 0.5)
-    diary.committed("u", Tally(), 0.1)
+    tally.seconds = 0.5
+    diary.committed("u", tally)
+    diary.committed("u", Tally())
     (line,) = told
     said = "u: 4 copies, 6 MB moved, in 0.5 s; 1 MB unchanged; 2 copies not made: b: full"
     assert line == ("commit", said)
@@ -54,7 +55,7 @@ def test_a_commit_is_one_line_and_one_that_found_nothing_to_do_is_none(diary, to
 def test_copies_that_find_no_room_again_and_again_are_told_once(diary, told):
     full, worse = Tally(failed=Counter({"no agent has room": 2})), Tally(failed=Counter({"dead": 1}))
     for tally in (full, full, full, worse, full, Tally(), full):
-        diary.committed("u", tally, 0.1)
+        diary.committed("u", tally)
     assert [line.partition("not made: ")[2] for _, line in told] == [
         "no agent has room", "dead", "no agent has room", "no agent has room"
     ]  # fmt: skip
@@ -100,12 +101,12 @@ def test_outside_of_a_recovery_bad_copies_are_told_at_once(diary, told):
 
 
 def test_copies_that_are_made_again_one_after_the_other_are_one_event_of_agents(diary, told, waiting):
-    diary.copied_again(3, Tally(), 0.1)
+    diary.copied_again(Tally())
     assert not waiting
-    diary.copied_again(3, Tally(copies=2, moved=10), 0.1)
-    diary.copied_again(1, Tally(copies=1, moved=5), 0.2)
+    diary.copied_again(Tally(copies=2, moved=10, seconds=0.1))
+    diary.copied_again(Tally(copies=1, moved=5, seconds=0.2))
     assert not told and len(waiting) == 1
     waiting.pop()()
-    assert told == [("agents", "4 blocks had too few copies; made again: 3 copies, 15 B moved, in 0.3 s")]
-    diary.copied_again(1, Tally(copies=1), 0.1)
+    assert told == [("agents", "some blocks had too few copies; made again: 3 copies, 15 B moved, in 0.3 s")]
+    diary.copied_again(Tally(copies=1, seconds=0.1))
     assert len(waiting) == 1 and diary.as_plain()["counts"]["copies"] == 4

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from time import monotonic
 from typing import Any
@@ -415,8 +415,8 @@ class Checkpoint:
             self.due.plan(every, told["stats"]["why"])
         if (last := told["stats"]["complete"]) is not None:
             self.due.took(last["seconds"])
-        if told["stats"]["store_problem"]:
-            self._warn(f"the store cannot be used, commits stay in memory: {told['stats']['store_problem']}")
+        if told["stats"]["problem"]:
+            self._warn(f"the store cannot be used, commits stay in memory: {told['stats']['problem']}")
         self._number = told["number"]
 
     def _save_here(self) -> None:
@@ -441,34 +441,30 @@ class Checkpoint:
             self._warn(f"iteration {self.step} is in memory only: {version['problem']}")
 
     async def _stats(self) -> CommitStats:
-        told = self._last
-        if self._client is not None and told is None:
-            told = await self._client.scheduler.hpc_checkpoint_stats(name=self.name)
-        told = told or {}
-        versions = dict(told.get("versions", {}))
-        if self._client is None and self._committed >= 0:
-            versions = {STORE: self._committed}
         now, notes, stalls = monotonic(), [], self._stalls
+        told = self._last
+        if self._client is None:
+            stored = {STORE: self._committed} if self._committed >= 0 else {}
+            told = {"commits": len(stalls), "seconds": sum(stalls), "versions": stored}
+        elif told is None:
+            told = await self._client.scheduler.hpc_checkpoint_stats(name=self.name)
         if STORE not in self.levels:
             notes.append("no store: versions end with the cluster")
         if told.get("disk_problem"):
             notes.append(f"not all copies are on disk: {told['disk_problem']}")
-        return CommitStats(
-            name=self.name,
-            step=self.step,
-            commits=told.get("commits", len(stalls)),
-            seconds=told.get("seconds", sum(stalls)),
-            **{one: told.get(one, 0) for one in ("failed", "superseded", "moved", "unchanged")},
-            stall=sum(stalls),
-            worst_stall=max(stalls, default=0.0),
-            versions=versions,
-            next_due=self.due.next(now),
-            problem=told.get("store_problem", ""),
-            due=self.due.by_level(now, self.levels, told.get("due_in", {})),
-            why=told.get("why") or self.due.why,
-            direct=told.get("direct", ""),
-            notes=notes,
-        )
+        names = {one.name for one in fields(CommitStats)}
+        known = {name: value for name, value in told.items() if name in names}
+        more: dict[str, Any] = {
+            "name": self.name,
+            "step": self.step,
+            "stall": sum(stalls),
+            "worst_stall": max(stalls, default=0.0),
+            "next_due": self.due.next(now),
+            "due": self.due.by_level(now, self.levels, told.get("due_in", {})),
+            "why": told.get("why") or self.due.why,
+            "notes": notes,
+        }
+        return CommitStats(**known | more)
 
     async def _close(self) -> None:
         if self._client is not None and self._last is None:

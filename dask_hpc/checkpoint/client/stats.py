@@ -16,15 +16,15 @@ class CommitStats:
     name: str
     step: int
     commits: int
-    failed: int
-    superseded: int
     seconds: float
-    moved: int
-    unchanged: int
     stall: float
     worst_stall: float
-    versions: dict[str, int]
     next_due: str
+    versions: dict[str, int]
+    failed: int = 0
+    superseded: int = 0
+    moved: int = 0
+    unchanged: int = 0
     #: what is wrong with the store, if anything is
     problem: str = ""
     #: by level, when the next commit is due, and why so

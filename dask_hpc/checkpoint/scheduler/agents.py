@@ -252,17 +252,17 @@ class AgentChoice:
         self._had[item] = count
         return Dealer(nodes, self.rule.slots(count, able, nbytes / count, domains))
 
-    def committed(self, item: str, tally: Tally, seconds: float) -> None:
+    def committed(self, item: str, tally: Tally) -> None:
         """A commit of an item is over."""
         known = self.known.get(item)
         if known is None or tally.moved < _LEAST or not tally.copies or tally.failed:
             return
         usual = self._usual.setdefault(item, float(tally.moved))
         most = max(1, len(self._agents.able()))
-        now = self.rule.committed(known, self._had[item], seconds * usual / tally.moved, most, inf)
+        now = self.rule.committed(known, self._had[item], tally.seconds * usual / tally.moved, most, inf)
         self.known[item] = now
         if now.agents != known.agents:
-            took = f"{tally.moved / 1e6:.3g} MB took {seconds:.3g} s"
+            took = f"{tally.moved / 1e6:.3g} MB took {tally.seconds:.3g} s"
             self._context.tell("agents", f"{item}: {now.agents} agents instead of {known.agents}: {took}")
 
     def forget(self, item: str) -> None:

@@ -178,7 +178,7 @@ class Program(Series):
             "name": self.name,
             **{one: getattr(self, one) for one in ("commits", "failed", "superseded", "seconds", "moved")},
             "unchanged": self.unchanged,
-            "store_problem": self.store_problem,
+            "problem": self.store_problem,
             "versions": self.reached,
             **self.plain_plan(),
             "due_in": {} if self.schedule.planned is None else self.schedule.due_in(),

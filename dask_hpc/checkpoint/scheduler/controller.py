@@ -262,7 +262,8 @@ class Controller(ControllerContext, SchedulerPlugin):
         """Copy what has become ready since the last time. Answers when the copies are there."""
         if (protected := self.protected.get(name)) is not None:
             await protected.commit()
-            await self.stored.now(protected)
+            if name in self.stored.names:
+                await self.stored.names[name].now()
         return self.protected_now(name)
 
     async def where(self, key: Hashable, worker: str) -> dict[str, Any]:

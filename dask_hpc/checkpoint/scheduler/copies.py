@@ -35,9 +35,8 @@ _PINS = "dask-hpc-checkpoint"
 
 @dataclass
 class Made(Tally):
-    """What came of orders, and how long it took."""
+    """What came of orders."""
 
-    seconds: float = 0.0
     #: blocks for which there was no agent
     left: list[Order] = field(default_factory=list)
     #: whether only keys that somebody wishes to be copied matter
@@ -352,8 +351,8 @@ class CopyKeeper:
         """Have copies made of what of an item is in memory: see ``CopyMaker.make``. Of wishes, what nobody
         took is tried again later."""
         made = await self._maker.make(self._placement.orders(wanted, like), item, keys, is_for_wishes)
-        self._choice.committed(item, made, made.seconds)
-        self._context.diary.committed(item, made, made.seconds)
+        self._choice.committed(item, made)
+        self._context.diary.committed(item, made)
         if is_for_wishes:
             self.look_at([order.content for order in made.left if order.content])
             if owed := [order.key for order in made.left if order.key is not None and not order.content]:
@@ -440,7 +439,7 @@ class CopyKeeper:
                 made = await self._make(steps.orders)
                 missing += len(made.left)
                 if made.copies:
-                    self._context.diary.copied_again(made.copies, made, made.seconds)
+                    self._context.diary.copied_again(made)
             await self._follow(steps)
             await asyncio.sleep(0)
             begun = perf_counter()

@@ -36,6 +36,8 @@ class Tally:
     unchanged: int = 0
     #: why there is no copy, and how often
     failed: Counter[str] = field(default_factory=Counter)
+    #: how long it took
+    seconds: float = 0.0
 
     def copied(self, nbytes: int, moved: int) -> None:
         """An agent has one copy more."""
@@ -43,9 +45,16 @@ class Tally:
         self.moved += moved
         self.unchanged += nbytes - moved
 
-    def said(self, seconds: float) -> str:
-        """In words. ``seconds`` is how long it took."""
-        took = f"in {show_duration(seconds)}"
+    def add(self, other: "Tally") -> None:
+        """That, too."""
+        self.copies += other.copies
+        self.moved += other.moved
+        self.unchanged += other.unchanged
+        self.failed += other.failed
+        self.seconds += other.seconds
+
+    def __str__(self) -> str:
+        took = f"in {show_duration(self.seconds)}"
         parts = [f"{_many(self.copies, 'copy', 'copies')}, {show_large(self.moved, 'B')} moved, {took}"]
         if self.unchanged:
             parts.append(f"{show_large(self.unchanged, 'B')} unchanged")
@@ -87,8 +96,8 @@ class Diary:
     def __init__(self, context: Guard) -> None:
         self._context = context
         self._timer = Timer(context, "the story of copies", self._tell_of_copies)
-        #: copies that were made again lately, the seconds of it, and of how many blocks
-        self._again: tuple[Tally, float, int] | None = None
+        #: copies that were made again lately
+        self._again: Tally | None = None
         #: see ``as_plain``
         self.counts: Counter[str] = Counter()
         #: when the last one of each name ended, the newest last, and what is told of it
@@ -97,39 +106,33 @@ class Diary:
         self._lacking: dict[str, Counter[str]] = {}
         self._recovery: _Recovery | None = None
 
-    def committed(self, name: str, tally: Tally, seconds: float) -> None:
+    def committed(self, name: str, tally: Tally) -> None:
         """All that was ready of a name is copied, if there was anything to be copied. Another try that comes
         to nothing for the same reasons is none."""
         is_news = tally.copies or tally.failed != self._lacking.get(name, Counter())
         self._lacking[name] = tally.failed
         if is_news and (tally.copies or tally.failed):
-            told = {"seconds": seconds, "moved": tally.moved, "unchanged": tally.unchanged}
+            told = {"seconds": tally.seconds, "moved": tally.moved, "unchanged": tally.unchanged}
             self._commits.pop(name, None)
             self._commits[name] = (monotonic(), told)
             self.counts["commits"] += 1
             self._count(tally)
-            self._say("commit", f"{name}: {tally.said(seconds)}")
+            self._say("commit", f"{name}: {tally}")
 
-    def copied_again(self, contents: int, tally: Tally, seconds: float) -> None:
+    def copied_again(self, tally: Tally) -> None:
         """Copies that were lost were made again, as far as there is anything to make them from."""
         self._count(tally)
         if not tally.copies and not tally.failed:
             return
         if self._again is None:
-            self._again = (Tally(), 0.0, 0)
+            self._again = Tally()
             self._timer.set(_TOGETHER)  # of one death one line
-        total, took, blocks = self._again
-        total.copies += tally.copies
-        total.moved += tally.moved
-        total.unchanged += tally.unchanged
-        total.failed += tally.failed
-        self._again = (total, took + seconds, blocks + contents)
+        self._again.add(tally)
 
     def _tell_of_copies(self) -> None:
-        if self._again is not None:
-            (tally, seconds, contents), self._again = self._again, None
-            blocks = _many(contents, "block", "blocks")
-            self._say("agents", f"{blocks} had too few copies; made again: {tally.said(seconds)}")
+        tally, self._again = self._again, None
+        if tally is not None:
+            self._say("agents", f"some blocks had too few copies; made again: {tally}")
 
     def moves(self, key: Hashable, start: str, finish: str) -> None:
         """A result that is loaded from a copy when it is lost changes its state."""

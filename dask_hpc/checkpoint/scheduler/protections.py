@@ -159,7 +159,8 @@ class Protected(Series):
                 if is_whole:
                     self.follow(self.copied(version))
         await self.plan()
-        self._stored.copied(self)
+        if (stored := self._stored.names.get(self.name)) is not None:
+            stored.look()
         if self.target is version and not version.awaited:
             self._set_timer(_AGAIN)  # somebody had no room, or died
         elif self.pending and self.target is None and schedule.copies_due() > monotonic():

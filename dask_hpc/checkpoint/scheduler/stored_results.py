@@ -249,16 +249,6 @@ class StoredResults:
         if any(name.index for name in self.names.values()):
             self._recipes.load_stored([key for key in keys if is_content_key(key) and key in self])
 
-    def copied(self, protected: Series) -> None:
-        """A name was copied."""
-        if (name := self.names.get(protected.name)) is not None:
-            name.look()
-
-    async def now(self, protected: Series) -> None:
-        """Write what is not stored yet. Returns when it is there, or cannot be."""
-        if (name := self.names.get(protected.name)) is not None:
-            await name.now()
-
     def cannot_be_read(self, key: Hashable) -> None:
         """What is stored of a key is damaged, gone, or out of reach."""
         place = stored_place(key, self._run)
