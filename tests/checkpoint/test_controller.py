@@ -120,7 +120,7 @@ async def test_what_agents_forget_is_copied_again_and_what_nobody_needs_is_dropp
     futures = await protected(c, a)
     agent = b.plugins[AGENT]
     some = list(controller_of(s).catalogue.on(b.address))[:2]
-    agent.kept.drop_all(some)
+    agent.kept.drop(*some)
     agent.kept.add(d.plugins[AGENT].kept.get(next(iter(controller_of(s).catalogue.on(d.address)))))
     agreeing = controller_of(s).keeper
     for _ in range(2):
