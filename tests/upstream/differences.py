@@ -1,7 +1,7 @@
 """What is not as in plain Dask with us preloaded, and why that is better for a user.
 
-By the name of the test in distributed's own suite that says what Dask does. Everything else there is wanted to
-hold with us, too.
+By the name of the test in distributed's own suite that says what Dask does. Everything else there is wanted
+to hold with us, too.
 """
 
 _CLOSES = (

@@ -112,7 +112,7 @@ class CorridorSource:
         self._followed: FollowedFile | FollowedSignal = (
             FollowedFile(follow, time() - context.clock()) if name == follow else FollowedSignal(name)
         )
-        self._following = context.start("a look at the corridor", self._follow())
+        self._following = context.do("a look at the corridor", self._follow())
 
     def close(self) -> None:
         self._following.cancel()

@@ -172,7 +172,7 @@ class JobPowers:
         self.history = PowerHistory(path)
         self._writing: asyncio.Task[None] | None = None
         if path is not None:
-            context.start("what jobs drew", self._learn(in_thread(self.history.read)))
+            context.do("what jobs drew", self._learn(in_thread(self.history.read)))
 
     def now(self, levels: Levels, idle: float, active: PowerRange) -> dict[str, PowerRange]:
         """Of the jobs that run or wait. Nothing known of one that waits: the worst that is possible."""
@@ -200,7 +200,7 @@ class JobPowers:
             if job is not None and seen is not None:
                 self.history.note(job.name, len(level.nodes), seen, time())
         if self.history.is_due and self._writing is None:
-            self._writing = self._context.start("what jobs drew", self._wrote(in_thread(self.history.write)))
+            self._writing = self._context.do("what jobs drew", self._wrote(in_thread(self.history.write)))
 
     async def settle(self) -> None:
         """What was to be remembered is, if the disk answers in time."""
