@@ -1,7 +1,7 @@
 """The answer of a simulation: metrics, jobs, trace and story."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from math import inf, isfinite, nan
 from typing import Any
@@ -156,7 +156,10 @@ def course_of(result: "Result") -> dict[str, Any]:
     jobs = result.jobs
     end = float(max(jobs["end"].max(), jobs["submit"].max())) if len(jobs) else 0.0
     held = [] if result.record.allotments is None else result.held
-    names = sorted({node for one in held for node in one.nodes}, key=_natural)
+    names = sorted(
+        {node for one in held for node in one.nodes},
+        key=lambda name: (int("".join(filter(str.isdigit, name)) or 0), name),
+    )
     power = result.power if result.has_power else None
     curve = () if power is None else zip(power.time, power.watts, power.lower, power.upper, strict=True)
     samples = [
@@ -177,31 +180,19 @@ def course_of(result: "Result") -> dict[str, Any]:
     )
 
 
-def _natural(name: str) -> tuple[int, str]:
-    digits = "".join(filter(str.isdigit, name))
-    return int(digits or 0), name
-
-
 def _job(row: Any) -> dict[str, Any]:
     started = None if row.start != row.start else float(row.start)
     return {
-        "id": str(row.id),
-        "name": str(row.id),
+        **dict.fromkeys(("id", "name"), str(row.id)),
         "state": "done" if row.state == "completed" else str(row.state),
         "kind": "rigid",
-        "asks": int(row.nodes),
-        "min_nodes": int(row.nodes),
-        "max_nodes": int(row.nodes),
-        "nodes": int(row.nodes),
+        **dict.fromkeys(("asks", "min_nodes", "max_nodes", "nodes"), int(row.nodes)),
         "submitted": float(row.submit),
         "started": started,
         "ended": None if row.end != row.end else float(row.end),
-        "progress": None,
-        "expected_end": None,
-        "compute": 0.0,
-        "transfer": 0.0,
         "reason": f"{row.state}; waited {row.wait:.0f} s" if started is not None else str(row.state),
-        "waiting_because": None,
+        **dict.fromkeys(("compute", "transfer"), 0.0),
+        **dict.fromkeys(("progress", "expected_end", "waiting_because")),
     }
 
 
@@ -378,8 +369,7 @@ class Result:
 
     def __getstate__(self) -> dict[str, Any]:
         # Cached frames are made again on demand.
-        fields = ("workload", "platform", "policy", "story", "record", "notes")
-        return {name: self.__dict__[name] for name in fields}
+        return {field.name: self.__dict__[field.name] for field in fields(self)}
 
 
 def shown_metric(name: str, value: float) -> str:

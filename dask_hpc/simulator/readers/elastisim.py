@@ -29,6 +29,7 @@ from dask_hpc.simulator.values import (
     Readers,
     as_it_is,
     flag,
+    insist,
     list_of,
     number,
     read_json,
@@ -40,22 +41,18 @@ from dask_hpc.simulator.workload import Arrival, Workload
 
 def _amount(value: Any) -> float:
     """Of seconds."""
-    found = number(value)
-    if not 0 <= found <= 1e300:
-        raise InputError("", f"found {shown(value)}", "a number, 0 or more")
-    return found
+    insist(0 <= number(value) <= 1e300, "", value, "a number, 0 or more")
+    return float(value)
 
 
 def _name(value: Any) -> str:
-    if not isinstance(value, str):
-        raise InputError("", f"found {shown(value)}", "a name")
-    return value
+    insist(isinstance(value, str), "", value, "a name")
+    return str(value)
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError("", f"found {shown(value)}", "a mapping")
-    return value
+    insist(isinstance(value, dict), "", value, "a mapping")
+    return dict(value)
 
 
 def _priority(value: Any) -> float:
@@ -115,8 +112,7 @@ def load_elastisim(path: str | Path, *, start: str = "min") -> Workload:
 
     ``start`` ("min" or "max") is the start size of jobs that do not say which they prefer.
     """
-    if start not in ("min", "max"):
-        raise InputError("start", f"found {shown(start)}", "min, max")
+    insist(start in ("min", "max"), "start", start, "min, max")
     path, machine, notes = Path(path), None, Notes()
     found = read_json(path)
     if isinstance(found, dict) and "jobs" not in found and any(key in _CONFIGURATION for key in found):
@@ -155,8 +151,8 @@ def _beside(path: Path, name: Any, where: str) -> Path:
 
     ElastiSim takes names from the folder in which it is run, which is usually the file's own or one above.
     """
-    if not isinstance(name, str) or not name or "\0" in name:
-        raise InputError(where, f"found {shown(name)}", "the name of a file")
+    fits = isinstance(name, str) and bool(name) and "\0" not in name
+    insist(fits, where, name, "the name of a file")
     for folder in path.absolute().parents:
         try:
             if (folder / name).is_file():
@@ -179,8 +175,7 @@ class _Jobs:
 
     def read(self, found: Any) -> list[Arrival]:
         jobs = read_values(found, {"jobs": as_it_is}, needed=("jobs",))["jobs"]
-        if not isinstance(jobs, list) or not jobs:
-            raise InputError("jobs", f"found {shown(jobs)}", "a list of jobs")
+        insist(isinstance(jobs, list) and len(jobs) > 0, "jobs", jobs, "a list of jobs")
         arrivals = []
         for index, one in enumerate(jobs):
             with within(f"jobs[{index}]"):
@@ -190,8 +185,7 @@ class _Jobs:
         return arrivals
 
     def _arrival(self, found: Any, index: int) -> Arrival:
-        if not isinstance(found, dict):
-            raise InputError("", f"found {shown(found)}", "a job")
+        insist(isinstance(found, dict), "", found, "a job")
         kind = str(found.get("type")).lower()
         if kind not in _KINDS:
             hint = nearest(kind, _KINDS) if "type" in found else ""

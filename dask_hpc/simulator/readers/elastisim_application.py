@@ -24,7 +24,7 @@ from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.simulator.amount import Arguments, Expression, Fixed
 from dask_hpc.simulator.application import MOST_ITERATIONS, Amount, Application, Phase, Task
 from dask_hpc.simulator.readers.elastisim_platform import ElastisimPlatform
-from dask_hpc.simulator.values import Notes, Readers, as_it_is, flag, read_values
+from dask_hpc.simulator.values import Notes, Readers, as_it_is, flag, insist, read_values
 
 
 def _between_all_gpus(nodes: int, payload: float, gpus: int) -> float:
@@ -95,8 +95,8 @@ def explicit(value: Any, length: int | None, where: str) -> list[float]:
         found = f"{len(value)} numbers" if isinstance(value, list) else shown(value)
         raise InputError(where, f"found {found}", f"a list of {length} numbers")
     for at, one in enumerate(value):
-        if isinstance(one, bool) or not isinstance(one, int | float) or not 0 <= one <= 1e300:
-            raise InputError(f"{where}[{at}]", f"found {shown(one)}", "a number, 0 or more")
+        fits = isinstance(one, int | float) and not isinstance(one, bool) and 0 <= one <= 1e300
+        insist(fits, f"{where}[{at}]", one, "a number, 0 or more")
     return [float(one) for one in value]
 
 
@@ -160,8 +160,7 @@ class ElastisimJob:
         once = {name: self._one_time(values[key], key) for key, name in _ONCE.items() if key in values}
         if once.get("on_expansion"):
             self.notes.add("on_expansion runs on all nodes of a job, not only on its new ones")
-        if not isinstance(values["phases"], list):
-            raise InputError("phases", f"found {shown(values['phases'])}", "a list of phases")
+        insist(isinstance(values["phases"], list), "phases", values["phases"], "a list of phases")
         read = [self._phase(one, f"phases[{at}]") for at, one in enumerate(values["phases"])]
         return Application(tuple(phase for phase in read if phase.iterations), **once)
 
@@ -198,15 +197,13 @@ class ElastisimJob:
             return self.arguments.amount(values[key], self.sizes, least=least)
 
     def _tasks(self, found: Any, where: str) -> tuple[Task, ...]:
-        if not isinstance(found, list):
-            raise InputError(where, f"found {shown(found)}", "a list of tasks")
+        insist(isinstance(found, list), where, found, "a list of tasks")
         if where.count("tasks[") > _DEEPEST:
             raise InputError(where[:60] + "...", "nested too deeply", f"{_DEEPEST} sequences in each other")
         return tuple(task for at, one in enumerate(found) for task in self._task(one, f"{where}[{at}]"))
 
     def _task(self, found: Any, where: str) -> tuple[Task, ...]:
-        if not isinstance(found, dict):
-            raise InputError(where, f"found {shown(found)}", "a task")
+        insist(isinstance(found, dict), where, found, "a task")
         kind = str(found.get("type")).lower()
         if kind not in _TASKS:
             hint = nearest(kind, _TASKS) if "type" in found else ""

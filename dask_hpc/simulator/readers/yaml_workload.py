@@ -28,7 +28,7 @@ are numbers, quantities or formulas in the job's arguments.
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -36,7 +36,6 @@ from pathlib import Path
 from typing import Any
 
 from dask_hpc.model.errors import InputError, shown, within
-from dask_hpc.model.io import IoDemand
 from dask_hpc.model.job import Job, ResizeCost
 from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
@@ -60,6 +59,7 @@ from dask_hpc.simulator.values import (
     Readers,
     as_it_is,
     flag,
+    insist,
     list_of,
     number,
     read_file,
@@ -103,11 +103,9 @@ _bytes_per_second, _operations_per_second = partial(_rate, unit="B"), partial(_r
 
 def _failure(found: Any) -> tuple[float, int]:
     """``[1 h, 3]``: when which node (counted from 0) fails."""
-    if not isinstance(found, list) or len(found) != 2:
-        raise InputError("", f"found {shown(found)}", "[time, node]")
+    insist(isinstance(found, list) and len(found) == 2, "", found, "[time, node]")
     time, node = parse_duration(found[0]), _count(found[1])
-    if not 0 <= time < inf:
-        raise InputError("", f"found {shown(found[0])}", "0 s or more")
+    insist(0 <= time < inf, "", found[0], "0 s or more")
     return time, node
 
 
@@ -187,8 +185,7 @@ _PHASE = ("iterations", "scheduling_point", "request", "tasks", *TASK_KINDS)
 
 def _arguments(found: Any) -> Arguments:
     """Named numbers and formulas; units of any kind may be used in them."""
-    if not isinstance(found, dict):
-        raise InputError("arguments", f"found {shown(found)}", "a mapping of names to numbers or formulas")
+    insist(isinstance(found, dict), "arguments", found, "a mapping of names to numbers or formulas")
     expressions = {}
     for name, value in found.items():
         if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
@@ -251,8 +248,7 @@ class _Phases:
         return Phase(tasks, int(count), point, request)
 
     def _tasks(self, found: Any, where: str) -> tuple[Task, ...]:
-        if not isinstance(found, list) or not found:
-            raise InputError(where, f"found {shown(found)}", "a list of tasks")
+        insist(isinstance(found, list) and len(found) > 0, where, found, "a list of tasks")
         return tuple(self._task(one, f"{where}[{at}]") for at, one in enumerate(found))
 
     def _task(self, found: Any, where: str) -> Task:
@@ -284,62 +280,62 @@ def _pipeline(found: Any) -> Pipeline:
     needed = ("iterations", "cores", "simulation", "analyses")
     values = read_values(found, _PIPELINE, needed=needed, also=("simulation", "analyses", "drift"))
     analyses, drifts = found["analyses"], found.get("drift", [])
-    if not isinstance(analyses, list) or len(analyses) > _MOST_ANALYSES:
-        raise InputError("analyses", f"found {shown(analyses)}", "a list of {name: NAME, time: T}")
-    if not isinstance(drifts, list):
-        raise InputError("drift", f"found {shown(drifts)}", "a list of {part: NAME, start: I, times: K}")
-    return Pipeline(
-        simulation=read_simulation(found["simulation"]),
-        analyses=tuple(read_analysis(one, number) for number, one in enumerate(analyses, 1)),
-        drifts=tuple(
-            Drift(**read_values(one, _DRIFT, f"drift[{at}]", needed=("part", "start", "times")))
-            for at, one in enumerate(drifts)
-        ),
-        **values,
+    fits = isinstance(analyses, list) and len(analyses) <= _MOST_ANALYSES
+    insist(fits, "analyses", analyses, "a list of {name: NAME, time: T}")
+    insist(isinstance(drifts, list), "drift", drifts, "a list of {part: NAME, start: I, times: K}")
+    values["drifts"] = tuple(
+        Drift(**read_values(one, _DRIFT, f"drift[{at}]", needed=("part", "start", "times")))
+        for at, one in enumerate(drifts)
     )
+    values["analyses"] = tuple(read_analysis(one, number) for number, one in enumerate(analyses, 1))
+    return Pipeline(simulation=read_simulation(found["simulation"]), **values)
 
 
-_SPEEDUPS = ("linear", "amdahl", "power_law", "tabulated", "interpolated", "runtimes")
 _MOST_POINTS = 100_000
+
+
+def _points(value: Any, read: Callable[[Any], float]) -> dict[int, float]:
+    """``{1: 100 s, 4: 30 s}``: of sizes, in their order."""
+    fits = isinstance(value, dict) and 0 < len(value) <= _MOST_POINTS
+    insist(fits, "", value, "a mapping of nodes to numbers")
+    insist(all(type(size) is int for size in value), "", value, "whole numbers of nodes")
+    return {size: read(value[size]) for size in sorted(value)}
+
+
+_SPEEDUPS: Readers = {
+    "linear": lambda value: Linear(),
+    "amdahl": lambda value: Amdahl(number(value)),
+    "power_law": lambda value: PowerLaw(number(value)),
+    "tabulated": lambda value: Tabulated(tuple(_points(value, number).items())),
+    "interpolated": lambda value: Interpolated(tuple(_points(value, number).items())),
+    "runtimes": lambda value: from_runtimes(_points(value, parse_duration)),
+}
 
 
 def _speedup(value: Any) -> Speedup:
     """``linear``, or a mapping of one model's name to its parameter."""
     if value == "linear":
         return Linear()
-    if not isinstance(value, dict) or len(value) != 1:
-        raise InputError(
-            "", f"found {shown(value)}", f"one of {', '.join(_SPEEDUPS)}, such as power_law: 0.8"
-        )
+    fits = isinstance(value, dict) and len(value) == 1
+    insist(fits, "", value, f"one of {', '.join(_SPEEDUPS)}, such as power_law: 0.8")
     ((name, parameter),) = value.items()
-    if name not in _SPEEDUPS[1:]:
+    if name == "linear" or name not in _SPEEDUPS:
         raise InputError(shown(name), f"unknown speed-up{nearest(name, _SPEEDUPS)}", ", ".join(_SPEEDUPS))
-    with within(str(name)):
-        if name in ("amdahl", "power_law"):
-            return (Amdahl if name == "amdahl" else PowerLaw)(number(parameter))
-        if not isinstance(parameter, dict) or not 0 < len(parameter) <= _MOST_POINTS:
-            raise InputError("", f"found {shown(parameter)}", "a mapping of nodes to numbers")
-        if not all(type(size) is int for size in parameter):
-            raise InputError("", f"found {shown(parameter)}", "whole numbers of nodes")
-        if name == "runtimes":
-            return from_runtimes({size: parse_duration(parameter[size]) for size in sorted(parameter)})
-        points = tuple((size, number(parameter[size])) for size in sorted(parameter))
-        return Tabulated(points) if name == "tabulated" else Interpolated(points)
+    with within(name):
+        speedup: Speedup = _SPEEDUPS[name](parameter)
+    return speedup
 
 
 def _requests(value: Any) -> tuple[tuple[float, int], ...]:
     """``{30 %: 8, 0.8: 2}``: at which share of its work it asks for how many nodes."""
-    if not isinstance(value, dict) or len(value) > _MOST_POINTS:
-        raise InputError("", f"found {shown(value)}", "a mapping of shares of the work to nodes")
+    fits = isinstance(value, dict) and len(value) <= _MOST_POINTS
+    insist(fits, "", value, "a mapping of shares of the work to nodes")
     requests = []
     for key, nodes in value.items():
-        try:
-            done = share(key)
-        except InputError:
-            done = -1.0
-        if not 0 <= done <= 1:
-            raise InputError(shown(key), "is no share of the work", "0 to 1, or 0 % to 100 %")
         with within(shown(key)):
+            done = share(key)
+            if not 0 <= done <= 1:
+                raise InputError("", "is no share of the work", "0 to 1, or 0 % to 100 %")
             requests.append((done, _size(nodes)))
     return tuple(sorted(requests))
 
@@ -372,14 +368,11 @@ _TRUTHS: Readers = {
 _PARTS = ("io_intensity", "pipeline", *_APPLICATION)
 
 
-def _io_intensity(value: Any, machine: Platform) -> IoDemand:
-    """``{compute: 200 Tflop, data: 10 GiB}``: totals of the whole run."""
-    check_keys(value, ("compute", "data"), "")
-    totals = {}
-    for key, units in (("compute", _OPERATIONS), ("data", UNITS["B"])):
-        with within(key):
-            totals[key] = Expression.parse(value.get(key, 0), units).at({})
-    return machine.io_demand(**totals)
+#: totals of the whole run
+_TOTALS: Readers = {
+    "compute": lambda value: Expression.parse(value, _OPERATIONS).at({}),
+    "data": lambda value: Expression.parse(value, UNITS["B"]).at({}),
+}
 
 
 def _job(found: Any, index: int, machine: int | None, platform: Platform | None) -> Arrival:
@@ -390,11 +383,11 @@ def _job(found: Any, index: int, machine: int | None, platform: Platform | None)
         raise InputError("runtime", "is missing")
     values.setdefault("id", str(index + 1))
     values["submitted"] = values.pop("submit", 0.0)
-    if not 0 <= values["submitted"] < inf:
-        raise InputError("submit", f"found {shown(found['submit'])}", "0 s or more")
+    insist(0 <= values["submitted"] < inf, "submit", found.get("submit"), "0 s or more")
     if "io_intensity" in found:
         with within("io_intensity"):
-            values["io_intensity"] = _io_intensity(found["io_intensity"], platform or Platform(1))
+            totals = {"compute": 0.0, "data": 0.0, **read_values(found["io_intensity"], _TOTALS)}
+            values["io_intensity"] = (platform or Platform(1)).io_demand(**totals)
     job = Job(**values)
     _check(job, truth, found, machine)
     if job.speedup is not None:
@@ -415,10 +408,9 @@ def _job(found: Any, index: int, machine: int | None, platform: Platform | None)
 
 
 def _check(job: Job, truth: Mapping[str, Any], found: Mapping[str, Any], machine: int | None) -> None:
-    if not 0 <= truth.get("data", 0.0) < inf:
-        raise InputError("data", f"found {shown(found['data'])}", "0 B or more")
-    if not truth.get("cancelled", inf) >= job.submitted:
-        raise InputError("cancelled", f"found {shown(found['cancelled'])}", "not before it is submitted")
+    insist(0 <= truth.get("data", 0.0) < inf, "data", found.get("data"), "0 B or more")
+    is_later = truth.get("cancelled", inf) >= job.submitted
+    insist(is_later, "cancelled", found.get("cancelled"), "not before it is submitted")
     others = [key for key in ("runtime", "checkpoint", *_APPLICATION) if key in found]
     if "pipeline" in found and others:
         raise InputError(others[0], "the job has a pipeline", "either of them")
@@ -444,7 +436,7 @@ def read_yaml_workload(path: Path) -> Workload:
 
 def _workload(found: Any, name: str) -> Workload:
     values = read_values(found, {"nodes": _size, "platform": as_it_is, "jobs": as_it_is})
-    nodes, platform, jobs = (values.get(key) for key in ("nodes", "platform", "jobs"))
+    nodes, platform, jobs = values.get("nodes"), values.get("platform"), values.get("jobs", ())
     if platform is not None:
         with within("platform"):
             if isinstance(platform, dict) and nodes is not None:
@@ -454,8 +446,7 @@ def _workload(found: Any, name: str) -> Workload:
                 platform = {**platform, "nodes": nodes}
             platform = read_platform(platform)
         nodes = platform.nodes
-    if not isinstance(jobs, list) or not jobs:
-        raise InputError("jobs", f"found {shown(jobs)}", "a list of jobs")
+    insist(isinstance(jobs, list) and len(jobs) > 0, "jobs", found.get("jobs"), "a list of jobs")
     arrivals: dict[str, Arrival] = {}
     for index, one in enumerate(jobs):
         with within(f"jobs[{index}]"):
