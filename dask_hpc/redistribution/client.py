@@ -323,15 +323,12 @@ def _redistribution(obj: Any, nodes: Any, workers: Any, layout: Any, client: Cli
 def _read(nodes: Any, workers: Any, layout: Any) -> Wish:
     if nodes is not None and workers is not None:
         raise InputError("redistribute", "found nodes and workers", "one of them")
-    if nodes is not None and (isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1):
+    if nodes is not None and (type(nodes) is not int or nodes < 1):
         raise InputError("redistribute: nodes", f"found {shown(nodes)}", "a whole number, 1 or more")
     if isinstance(workers, str | int):
         workers = [workers]
-    if workers is not None and (
-        not isinstance(workers, Sequence)
-        or not workers
-        or not all(type(one) in (str, int) for one in workers)
-    ):
+    are_named = isinstance(workers, Sequence) and workers and {str, int}.issuperset(map(type, workers))
+    if workers is not None and not are_named:
         raise InputError("redistribute: workers", f"found {shown(workers)}", "names or addresses of workers")
     try:
         found = Layout.read(layout)

@@ -64,7 +64,6 @@ def why_not(error: Exception, path: str) -> str:
 
 
 _AT_ONCE = 0.01  # seconds; two looks that are closer give the answer of the first
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Busy(NamedTuple):
@@ -106,28 +105,17 @@ class Processors:
 
 def _own_seconds() -> float:
     """Processor time of this process and of its children, those included that have ended."""
-    own = os.times()
-    seconds = own.user + own.system + own.children_user + own.children_system
-    waiting = _children(os.getpid())
+    seconds, waiting = 0.0, [os.getpid()]
     while waiting:
         pid = waiting.pop()
-        with suppress(OSError, ValueError, IndexError):  # it has just ended
-            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-                fields = file.read().rpartition(")")[2].split()
-            seconds += sum(map(int, fields[11:15])) / _TICKS
-            waiting += _children(pid)
+        with suppress(psutil.Error):  # it has just ended
+            seconds += sum(psutil.Process(pid).cpu_times()[:4])
+        with suppress(OSError):  # the kernel may not list children
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                path = f"/proc/{pid}/task/{thread}/children"
+                with suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+                    waiting += map(int, file.read().split())
     return seconds
-
-
-def _children(pid: int) -> list[int]:
-    """Process ids of the children. None where the kernel does not list them."""
-    found: list[int] = []
-    with suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            path = f"/proc/{pid}/task/{thread}/children"
-            with suppress(OSError, ValueError), open(path, encoding="ascii") as file:
-                found += map(int, file.read().split())
-    return found
 
 
 _TOO_SOON = 0.01  # seconds; the counters themselves move every millisecond
