@@ -8,12 +8,10 @@ and variable (``worker.py``).
 Installed by the first producer or consumer, and gone with the last: tasks that still wait then fail.
 """
 
-import asyncio
-import logging
 from collections.abc import Callable, Hashable, Iterable
-from functools import wraps
 from math import inf
 from secrets import token_hex
+from sys import maxsize
 from typing import Any
 
 from distributed import Status
@@ -25,44 +23,31 @@ from dask_hpc import dask as compat
 from dask_hpc.bridge.grid import Asked, StreamGrid, asked_by, check_name, is_external, key_of
 from dask_hpc.bridge.stream import BridgeStream, Producer
 from dask_hpc.bridge.worker import NAME, Mailbox
-from dask_hpc.cluster.scheduler.service import Service, Timer, context_of
+from dask_hpc.cluster.scheduler.service import Guard, Service, Timer, context_of, guarded
 from dask_hpc.model.errors import InputError, shown
-
-logger = logging.getLogger(__name__)
 
 _SEEN = ("no-worker", "memory")
 LINGER = 0.1  # seconds until a worker tells of blocks whose neighbours are late
 
 
-def guarded(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """Our errors stay ours: they are logged, counted and told."""
-
-    @wraps(hook)
-    def safe(self: "BridgePlugin", *args: Any, **kwargs: Any) -> Any:
-        try:
-            return hook(self, *args, **kwargs)
-        except Exception as error:
-            self.count_error(hook.__name__, error)
-
-    return safe
-
-
-class BridgePlugin(SchedulerPlugin):
-    """All streams of a cluster."""
+class BridgePlugin(Guard, SchedulerPlugin):
+    """All streams of a cluster. It never gives up: who waits for its blocks has nobody else."""
 
     name = NAME
     idempotent = True
+    concern = "bridge: "
+    most_errors = maxsize
 
     def __init__(self, linger: float = LINGER) -> None:
         self._linger = linger
 
     def start(self, scheduler: Any) -> None:
         """Nothing here waits: two that come at once find one plugin."""
-        self.scheduler = scheduler
+        Guard.__init__(self, scheduler)  # not before: it travels as plain data
+        self.is_on = True
         self.streams: dict[str, BridgeStream] = {}
         #: workers that have a mailbox
         self._ready: set[str] = set()
-        self.errors = 0
         self._gate = {compat.GATE}
         self._to_look_at: dict[Hashable, None] = {}
         self._clock = Timer(self, "waiting for blocks", self._restart_clock)
@@ -78,8 +63,7 @@ class BridgePlugin(SchedulerPlugin):
         }
         compat.add_calls(scheduler, self._calls)
         mailbox = compat.pickled(Mailbox(self._mailbox, self._linger))
-        self._work: set[asyncio.Task[Any]] = set()
-        self._start_work(compat.add_worker_plugin(scheduler, self._mailbox, mailbox))
+        self.do("telling workers", compat.add_worker_plugin(scheduler, self._mailbox, mailbox))
 
     # hooks
 
@@ -147,7 +131,7 @@ class BridgePlugin(SchedulerPlugin):
 
     async def close(self) -> None:
         self._stop_clocks()
-        for work in self._work:
+        for work in self._tasks:
             work.cancel()
 
     # what workers say
@@ -247,7 +231,7 @@ class BridgePlugin(SchedulerPlugin):
         way.start(comm)
         way.send({"op": "hello", "stream": stream.id, "over": list(stream.skipped().items()),
                   "strides": stream.strides, "workers": stream.workers})  # fmt: skip
-        self._tell("bridge", f"{name}: producer {rank} connects")
+        self.tell("bridge", f"{name}: producer {rank} connects")
         try:
             while True:
                 for message in await comm.read():
@@ -272,12 +256,12 @@ class BridgePlugin(SchedulerPlugin):
         if self.streams.get(stream.name) is not stream:
             return
         if producer.has_ended:
-            self._tell("bridge", f"{stream.name}: producer {producer.rank} has ended")
+            self.tell("bridge", f"{stream.name}: producer {producer.rank} has ended")
             if stream.has_ended:
-                self._start_work(self._hear_all(stream))
+                self.do("telling workers", self._hear_all(stream))
         else:
             after = stream.grid.lost_after
-            self._tell(
+            self.tell(
                 "bridge", f"{stream.name}: producer {producer.rank} is gone; it may return in {after:g} s"
             )
             if after < inf:
@@ -285,7 +269,7 @@ class BridgePlugin(SchedulerPlugin):
         self._perhaps_close(stream)
 
     def _is_late(self, stream: BridgeStream, rank: Any) -> None:
-        self._start_work(self._hear_all(stream, lost=stream.producers[rank]))
+        self.do("telling workers", self._hear_all(stream, lost=stream.producers[rank]))
 
     async def _hear_all(self, stream: BridgeStream, lost: Producer | None = None) -> None:
         """All blocks that workers have are known here: now a producer counts as lost, or the stream as
@@ -296,7 +280,7 @@ class BridgePlugin(SchedulerPlugin):
             stream.is_complete = stream.has_ended
         elif not lost.is_connected:
             lost.is_lost = True
-            self._tell("bridge", f"{stream.name}: producer {lost.rank} did not return")
+            self.tell("bridge", f"{stream.name}: producer {lost.rank} did not return")
         self._look(list(self._waiting))
 
     def _give_up(self, stream: BridgeStream, step: int, why: str) -> None:
@@ -305,7 +289,7 @@ class BridgePlugin(SchedulerPlugin):
             return
         if stream.grid.when_slow == "subsample" and stream.thin_out(step):
             why += f"; from now on only every {stream.stride}th step comes"
-        self._tell("bridge", f"{stream.name}: step {step} is dropped: {why}")
+        self.tell("bridge", f"{stream.name}: step {step} is dropped: {why}")
         for worker in self._ready:
             self._tell_worker(worker, stream, over=[[step, why]])
         self._tell_producers(stream, {"op": "over", "over": [[step, why]], "strides": stream.strides})
@@ -344,7 +328,7 @@ class BridgePlugin(SchedulerPlugin):
             self._tell_worker(worker, stream, expected=expected.get(worker, 0))
         self._tell_producers(stream, {"op": "workers", "workers": workers})
         if before:
-            self._tell("bridge", f"{stream.name}: blocks go to {len(workers)} workers from now on")
+            self.tell("bridge", f"{stream.name}: blocks go to {len(workers)} workers from now on")
 
     def _tell_worker(self, worker: str, stream: BridgeStream, **news: Any) -> None:
         what = {"op": self._mailbox, "stream": stream.id, "most_steps": stream.grid.most_steps}
@@ -408,7 +392,7 @@ class BridgePlugin(SchedulerPlugin):
             producer.late.stop()
         for worker in self._ready:
             self._tell_worker(worker, stream, closed=True)
-        self._tell("bridge", f"{stream.name} is closed: nobody uses it any more")
+        self.tell("bridge", f"{stream.name} is closed: nobody uses it any more")
         self._look(list(self._waiting))
         if not self.streams:
             self._remove()
@@ -421,7 +405,7 @@ class BridgePlugin(SchedulerPlugin):
             self.scheduler.worker_send(worker, {"op": self._mailbox, "stream": "", "closed": True})
         if self.scheduler.plugins.get(NAME) is self:
             self.scheduler.remove_plugin(NAME)
-        self._start_work(compat.remove_worker_plugin(self.scheduler, self._mailbox))
+        self.do("telling workers", compat.remove_worker_plugin(self.scheduler, self._mailbox))
 
     def _start_clock(self) -> None:
         """Dask would fail tasks that wait for workers for too long; ours wait for producers."""
@@ -440,24 +424,8 @@ class BridgePlugin(SchedulerPlugin):
             for producer in stream.producers.values():
                 producer.late.stop()
 
-    def _start_work(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._work.add(task)
-        task.add_done_callback(self._work_is_done)
-
-    def _work_is_done(self, task: "asyncio.Task[Any]") -> None:
-        self._work.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.count_error("telling workers", error)
-
-    # what is told
-
-    def count_error(self, where: str, error: BaseException) -> None:
-        self.errors += 1
-        logger.error("dask-hpc: error of a bridge in %s", where, exc_info=error)
-        self._tell("error", f"bridge: in {where}: {type(error).__name__}: {error}")
-
-    def _tell(self, decision: str, reason: str) -> None:
+    def tell(self, decision: str, reason: str) -> None:
+        """Add to the story, if the cluster has one."""
         if (context := context_of(self.scheduler)) is not None:
             context.tell(decision, reason)
 

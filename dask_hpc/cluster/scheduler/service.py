@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial, wraps
 from math import inf
 from time import monotonic
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.request import NAME
@@ -298,19 +298,10 @@ class Managed:
     context: Context
 
 
-class Timed(Protocol):
-    """Who has timers: a context, or a scheduler plugin of a cluster that may have none."""
-
-    scheduler: Any
-
-    def count_error(self, where: str, error: Exception) -> None:
-        """One more error of ours."""
-
-
 class Timer:
     """Calls a function later, once. An error of it is counted. The last time that is set is the one."""
 
-    def __init__(self, context: Timed, where: str, act: Callable[[], None]) -> None:
+    def __init__(self, context: Guard, where: str, act: Callable[[], None]) -> None:
         self._context = context
         self._where = where
         self._act = act
