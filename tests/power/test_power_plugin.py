@@ -27,12 +27,12 @@ def poll(until, seconds=10):
         time.sleep(0.01)
 
 
-def start(where, work):
+def do(where, work):
     return asyncio.ensure_future(work)
 
 
 def sampling(s, *given):
-    metering: WorkerSetting = worker_meters(SimpleNamespace(scheduler=s, start=start))
+    metering: WorkerSetting = worker_meters(SimpleNamespace(scheduler=s, do=do))
     metering.set(given)
     return metering
 
