@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise, product
 from math import inf, isinf, prod, sqrt
 from typing import Any
@@ -53,14 +54,10 @@ def best_pattern(levels: Sequence[Level], run: float = inf) -> Pattern | None:
     if not rate:
         return None
 
-    known: dict[_Choice, float] = {}
-
+    @cache
     def worth(choice: _Choice) -> float:
-        if choice not in known:
-            pattern = choice.pattern(run)
-            long = pattern.commits > _LONGEST
-            known[choice] = 0.0 if long else efficiency(levels, pattern, run)
-        return known[choice]
+        pattern = choice.pattern(run)
+        return 0.0 if pattern.commits > _LONGEST else efficiency(levels, pattern, run)
 
     starts = _from_grid(levels, run, rate)
     found = max((_improved(start, worth) for start in starts), key=worth)
@@ -76,8 +73,7 @@ def _from_grid(levels: Sequence[Level], run: float, rate: float) -> list[_Choice
         if prod(count + 1 for count in counts) <= _LONGEST
     ]
     table = np.array(combinations, float).reshape(len(combinations), len(levels) - 1)
-    commits = np.prod(table + 1, axis=1)
-    columns = [column[:, None] for column in table.T]
+    commits, columns = np.prod(table + 1, axis=1), [column[:, None] for column in table.T]
     if isinf(run):
         shortest = max(min(level.commit for level in levels), 1e-6 / rate)
         middle = sqrt(2 * shortest / rate)
