@@ -26,7 +26,7 @@ async def start(c, *workers):
     """The service, until all workers have agents."""
     await c.register_plugin(Controller(), name=NAME)
     await async_poll_for(
-        lambda: all(AGENT in w.plugins and agent_of(w).kept.shelf is not None for w in workers), 10
+        lambda: all(AGENT in w.plugins and agent_of(w).kept.shelf.folder for w in workers), 10
     )
     return [agent_of(worker) for worker in workers]
 

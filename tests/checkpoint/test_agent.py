@@ -11,6 +11,7 @@ from small_agents import PART, agent_of, agents3, little_parts, results, start, 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.worker.agent import METRIC, SAYS
 from dask_hpc.checkpoint.worker.block import Block
+from dask_hpc.checkpoint.worker.kept import Shelf
 from dask_hpc.model.checkpoint import AgentNode
 
 SIZES = [0, 1, 700, 400, PART, PART + 1, 5 * PART + 7, 30]
@@ -275,7 +276,7 @@ async def test_the_service_ends_and_leaves_nothing(c, s, a, b, d):
 async def test_where_no_folder_can_be_made(c, s, a, b, d):
     agent, *_ = await start(c, a, b, d)
     agent._disk = "/proc/none"
-    agent.kept.shelf = None
+    agent.kept.shelf = Shelf()
     await agent._begin()
     await async_poll_for(lambda: s.get_events(SAYS), 5)
     assert "keeps no copies on disk" in s.get_events(SAYS)[0][1]["says"]

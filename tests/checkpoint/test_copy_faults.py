@@ -224,7 +224,7 @@ def test_the_next_worker_of_the_node_has_the_copies_on_disk(client, cluster):
 
 def has_agent(dask_worker):
     agent = dask_worker.plugins.get("dask-hpc-agent")
-    return agent is not None and agent.kept.shelf is not None
+    return agent is not None and agent.kept.shelf.folder
 
 
 def test_arming_is_for_one_worker(client):

@@ -13,6 +13,7 @@ import dask_hpc
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.agents import AgentChoice
 from dask_hpc.checkpoint.worker import agent as agents
+from dask_hpc.checkpoint.worker.kept import Shelf
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 
 cluster3 = gen_cluster(client=True, nthreads=[("", 1)] * 3)
@@ -68,7 +69,7 @@ async def test_an_agent_is_not_overfilled_and_what_has_no_room_comes_later(c, s,
     await dask_hpc.protect(small, name="small", client=c)
     await commit(c, "small")
     for worker in (b, d):
-        agent_of(worker).kept.budget, agent_of(worker).kept.shelf = 10_500, None
+        agent_of(worker).kept.budget, agent_of(worker).kept.shelf = 10_500, Shelf()
         await worker.heartbeat()
     futures = await blocks_on(c, a, 30)
     await dask_hpc.protect(futures, name="x", client=c)

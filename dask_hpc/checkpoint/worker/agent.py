@@ -147,9 +147,9 @@ class Agent(WorkerPlugin):
             "budget": min(self.kept.budget, self.kept.allowed),
             "used": self.kept.nbytes,
             "copies": len(self.kept),
-            "disk_budget": shelf.budget if shelf is not None else 0,
+            "disk_budget": shelf.budget,
             "disk_used": self.kept.on_disk,
-            "disk_copies": len(shelf.contents()) if shelf is not None else 0,
+            "disk_copies": len(shelf.contents()),
             "held": self.giver.held,
             "idle_for": 0.0 if len(self.kept) else monotonic() - self._idle_since,
             "trouble": self.kept.trouble,
@@ -312,10 +312,10 @@ class Agent(WorkerPlugin):
     async def drop(self, contents: list[str]) -> None:
         """Nobody needs these copies any longer."""
         had = len(self.kept)
-        if self.kept.shelf is None:
-            self.kept.drop(*contents)
-        else:
+        if self.kept.shelf.folder:
             await asyncio.to_thread(self.kept.drop, *contents)
+        else:
+            self.kept.drop(*contents)
         if had and not len(self.kept):
             self._idle_since = monotonic()
 

@@ -46,9 +46,10 @@ class Filed(Block):
 
 
 class Shelf:
-    """The files of copies. ``budget`` is in bytes. May be used by several threads, of which one writes."""
+    """The files of copies; without a folder there are none. ``budget`` is in bytes. May be used by several
+    threads, of which one writes."""
 
-    def __init__(self, folder: str, budget: float) -> None:
+    def __init__(self, folder: str = "", budget: float = 0.0) -> None:
         self.folder = folder
         self.budget = budget
         self._files = Files(folder, lasting=False)
@@ -132,7 +133,7 @@ class KeptCopies:
 
     def __init__(self, budget: float, shelf: Shelf | None = None) -> None:
         self.budget = self.allowed = budget
-        self.shelf = shelf
+        self.shelf = shelf or Shelf()
         #: why the disk took no copy the last time, if so
         self.trouble = ""
         self.nbytes = 0
@@ -144,28 +145,27 @@ class KeptCopies:
         self._written = ""
 
     def __contains__(self, content: object) -> bool:
-        return content in self._blocks or (self.shelf is not None and content in self.shelf)
+        return content in self._blocks or content in self.shelf
 
     def __len__(self) -> int:
         return len(self.contents())
 
     @property
     def on_disk(self) -> int:
-        return self.shelf.nbytes if self.shelf is not None else 0
+        return self.shelf.nbytes
 
     def contents(self) -> list[str]:
         with self._lock:
-            return list(dict.fromkeys([*self._blocks, *(self.shelf.contents() if self.shelf else ())]))
+            return list(dict.fromkeys([*self._blocks, *self.shelf.contents()]))
 
     @contextmanager
     def room(self, nbytes: int) -> Iterator[None]:
         """Room for a block that is on its way, in memory or on disk. Raises ``Full``."""
         with self._lock:
             place = int(self.nbytes + self._coming[0] + nbytes > self.allowed)
-            on_disk = 0.0 if self.shelf is None else self.shelf.budget
-            if place and self.on_disk + self._coming[1] + nbytes > on_disk:
+            if place and self.on_disk + self._coming[1] + nbytes > self.shelf.budget:
                 taken = f"{self.nbytes} of {self.allowed:.0f} are taken"
-                disk = f", {self.on_disk} of {on_disk:.0f} on disk" if self.shelf is not None else ""
+                disk = f", {self.on_disk} of {self.shelf.budget:.0f} on disk" if self.shelf.folder else ""
                 raise Full(f"{nbytes} bytes do not fit: {taken}{disk}")
             self._coming[place] += nbytes
         try:
@@ -192,8 +192,6 @@ class KeptCopies:
         with self._lock:
             if content in self._blocks:
                 return self._blocks[content]
-        if self.shelf is None:
-            raise KeyError(content)
         return self.shelf.get(content)
 
     def intact(self, content: str) -> Block:
@@ -211,7 +209,7 @@ class KeptCopies:
         """Have no more in memory than is allowed now; whether that was possible."""
         while self.nbytes > self.allowed:
             with self._lock:
-                on_disk = [one for one in self._blocks if self.shelf is not None and one in self.shelf]
+                on_disk = [one for one in self._blocks if one in self.shelf]
                 among = on_disk or list(self._blocks)
                 if not among:
                     break
@@ -227,8 +225,7 @@ class KeptCopies:
                 self._forget(content)
                 if self._written == content:
                     self._written = ""
-            if self.shelf is not None:
-                self.shelf.drop(content)
+            self.shelf.drop(content)
 
     def _forget(self, content: str) -> None:
         with self._lock:
@@ -237,7 +234,7 @@ class KeptCopies:
 
     def _to_disk(self, block: Block) -> bool:
         """Write a file; whether it is there, or nobody wants it any longer."""
-        if self.shelf is None:
+        if not self.shelf.folder:
             return False
         with self._pen:
             self._written = block.content
