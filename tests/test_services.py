@@ -1,9 +1,15 @@
 """A service's package can be taken away: everything else is imported, and jobs run."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import dask_hpc.cluster.scheduler
+
+ROOMS = ["power", "checkpoint", "in_situ", "bridge", "lanes", "redistribution", "view"]
 
 PROGRAM = """
 import sys
@@ -24,11 +30,16 @@ print("ran")
 """
 
 
-@pytest.mark.parametrize(
-    "room", ["power", "checkpoint", "in_situ", "bridge", "lanes", "redistribution", "view"]
-)
+@pytest.mark.parametrize("room", ROOMS)
 def test_a_job_runs_without_a_service(room):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(room=room)], capture_output=True, text=True, timeout=60
     )
     assert done.stdout.endswith("ran\n"), done.stderr[-2000:]
+
+
+def test_the_core_names_no_service():
+    name = re.compile(rf"\b({'|'.join(ROOMS)})\b")
+    files = Path(dask_hpc.cluster.scheduler.__file__).parent.glob("*.py")
+    lines = [f"{file.name}: {line}" for file in files for line in file.read_text().splitlines()]
+    assert [line for line in lines if name.search(line)] == []

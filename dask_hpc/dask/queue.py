@@ -167,24 +167,25 @@ _QUEUE_EXIT = "stimulus_queue_slots_maybe_opened"
 
 class QueueExit:
     """Where Dask lets tasks out of its queue: called whenever slots of workers may have opened, and all that
-    follows from that has been done. ``before`` and ``afterwards`` are called then, too; they must not
-    raise."""
+    follows from that has been done. What stands there must not raise."""
 
-    def __init__(
-        self, scheduler: Any, afterwards: Callable[[], None], before: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, scheduler: Any) -> None:
         self._plain = getattr(scheduler, _QUEUE_EXIT)
-        self._before = before
-        self._afterwards = afterwards
         #: whether nothing leaves the queue, which does not look at restrictions
         self.is_shut = False
         self._put_back = put(vars(scheduler), _QUEUE_EXIT, self)
 
     def __call__(self, *, stimulus_id: str) -> None:
         if not self.is_shut:
-            self._before()
+            self.before_queue()
             self._plain(stimulus_id=stimulus_id)
-        self._afterwards()
+        self.after_queue()
+
+    def before_queue(self) -> None:
+        """Slots may have opened, and Dask's queue has not gone on yet."""
+
+    def after_queue(self) -> None:
+        """It has, if it could."""
 
     def open(self) -> None:
         """Dask's queue goes on, if it was shut."""

@@ -215,16 +215,18 @@ def _pin(worker: Any) -> str:
     return "a task on it has left the thread pool" if worker.long_running else ""
 
 
-def unwilling(scheduler: Any) -> dict[str, str]:
-    """The workers that a plugin does not want to lose now, as Dask's shuffles while they run: by whom."""
+def unwilling(scheduler: Any, addresses: Iterable[str] | None = None) -> dict[str, str]:
+    """The workers, of these or of all, that a plugin does not want to lose now, as Dask's shuffles while they
+    run: by whom."""
     found: dict[str, str] = {}
-    everybody = list(scheduler.workers.values())
+    workers = scheduler.workers
+    everybody = list(workers.values() if addresses is None else map(workers.__getitem__, addresses))
     for name, plugin in list(scheduler.plugins.items()):
         try:
             free = {worker.address for worker in plugin.valid_workers_downscaling(scheduler, everybody)}
         except Exception:  # a plugin that cannot say
             continue
-        found |= {worker.address: str(name) for worker in everybody if worker.address not in free}
+        found = {worker.address: str(name) for worker in everybody if worker.address not in free} | found
     return found
 
 

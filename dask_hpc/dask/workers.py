@@ -12,7 +12,7 @@ from distributed.shuffle._core import ShuffleId, barrier_key
 from distributed.stealing import WorkStealing
 from distributed.worker_state_machine import UnpauseEvent
 
-from dask_hpc.dask.scheduler import expected_seconds, put
+from dask_hpc.dask.scheduler import expected_seconds, put, unwilling
 from dask_hpc.dask.tasks import Wishes, wished_addresses
 
 logger = logging.getLogger(__name__)
@@ -137,14 +137,7 @@ def keep_out_of_shuffles(scheduler: Any, held: Callable[[], Iterable[str]]) -> C
 
 def veto(scheduler: Any, address: str) -> str | None:
     """The plugin that does not want to lose this worker now, as Dask's shuffles while they use it."""
-    worker = scheduler.workers[address]
-    for name, plugin in scheduler.plugins.items():
-        try:
-            if worker not in plugin.valid_workers_downscaling(scheduler, [worker]):
-                return str(name)
-        except Exception:  # a plugin that cannot say
-            continue
-    return None
+    return unwilling(scheduler, [address]).get(address)
 
 
 def permitted(scheduler: Any, task: Any, among: set[str]) -> set[str]:

@@ -83,6 +83,14 @@ class PureScheduler(SchedulerState):
                 gone[task.key] = "released"
         self.transitions(gone, "test")
 
+    def pause(self, address, is_paused=True):
+        worker = self.workers[address]
+        worker.status = Status.paused if is_paused else Status.running
+        (self.running.discard if is_paused else self.running.add)(worker)
+        self.check_idle_saturated(worker)
+        if not is_paused:
+            self.use(worker)
+
     def slots_open(self):
         self.stimulus_queue_slots_maybe_opened(stimulus_id="test")
 
@@ -105,7 +113,7 @@ class PureScheduler(SchedulerState):
         self.transitions({task.key: "waiting" for task in reversed(tasks)}, "test")
         self.slots_open()
 
-    def finish(self, task):
+    def finish(self, task, nbytes=1):
         worker = task.processing_on
         recommendations, _, _ = self._transition(
             task.key,
@@ -113,7 +121,7 @@ class PureScheduler(SchedulerState):
             "test",
             worker=worker.address,
             type=b"",
-            nbytes=1,
+            nbytes=nbytes,
             typename="int",
             startstops=[],
         )

@@ -425,7 +425,7 @@ async def test_a_passing_error_does_no_harm(c, s, *workers):
 
 def is_shut(s):
     """Whether nothing leaves Dask's queue."""
-    return plugin_of(s).control.gate.waves._exit.is_shut
+    return plugin_of(s).control.gate.waves.is_shut
 
 
 def is_free(s, job):

@@ -455,7 +455,8 @@ async def test_slots_are_dasks(c, s, a, b):
 @two
 async def test_nothing_leaves_the_queue_but_by_its_exit(c, s, a, b):
     called = []
-    exit = compat.QueueExit(s, lambda: called.append(1))
+    exit = compat.QueueExit(s)
+    exit.after_queue = lambda: called.append(1)
     futures = c.map(blocked, ["go"] * 20, range(20), key=[("q", i) for i in range(20)])
     await async_poll_for(lambda: len(s.queued) == 16, 10)
     exit.is_shut = True
@@ -481,7 +482,8 @@ async def test_nothing_leaves_the_queue_but_by_its_exit(c, s, a, b):
 @one
 async def test_reads_go_before_the_queue_does(c, s, a):
     left = []
-    exit = compat.QueueExit(s, lambda: None, lambda: left.append(len(s.queued)))
+    exit = compat.QueueExit(s)
+    exit.before_queue = lambda: left.append(len(s.queued))
     futures = c.map(blocked, ["go"] * 9, range(9), key=[("q", i) for i in range(9)])
     await async_poll_for(lambda: len(s.queued) == 7, 10)
     left.clear()
@@ -495,7 +497,8 @@ async def test_reads_go_before_the_queue_does(c, s, a):
 @one
 async def test_a_task_that_secedes_opens_the_queue(c, s, a):
     called = []
-    exit = compat.QueueExit(s, lambda: called.append(len(s.workers[a.address].long_running)))
+    exit = compat.QueueExit(s)
+    exit.after_queue = lambda: called.append(len(s.workers[a.address].long_running))
 
     def outer():
         secede()

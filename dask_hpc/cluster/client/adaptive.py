@@ -5,6 +5,7 @@ import logging
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import timedelta
 from math import inf
 from secrets import token_hex
@@ -15,7 +16,7 @@ from distributed import Client
 from distributed.deploy import Adaptive
 
 from dask_hpc import dask as compat
-from dask_hpc.cluster.client.batch_jobs import TOLD, BatchJobs, exec_workers, of_process
+from dask_hpc.cluster.client.batch_jobs import TOLD, BatchJobs, JobState, exec_workers, of_process
 from dask_hpc.cluster.client.manager import prepare
 from dask_hpc.cluster.units import Facts, UnitFacts, UnitLayout, is_closing, members
 from dask_hpc.model.errors import InputError, shown
@@ -415,17 +416,13 @@ class HPCAdaptive(Adaptive):
         layout = self._layout
         units = []
         for name, spec in list(cluster.worker_spec.items()):
-            found = states.get(name)
-            known: dict[str, Any] = {"state": "queued"}
-            if found is not None:
-                known = {"state": found.state, "why": found.why, "left": found.left}
-                known["running_for"] = found.running_for
-            elif name in lossless.opened and name not in cluster.workers:
-                known = {"state": "gone", "why": "Dask gave it up"}
-            if found is not None and not _is_started(cluster.workers.get(name)):
-                known = {"state": "gone", "why": f"could not be started: {lossless.trouble}"}
-            refused = lossless.refused.get(name)
-            refused_ago = inf if refused is None else now - refused
+            found, unit = states.get(name, JobState("queued")), cluster.workers.get(name)
+            if name not in states and name in lossless.opened and unit is None:
+                found = JobState("gone", "Dask gave it up")
+            elif name in states and unit is not None and unit.status.name in ("created", "failed"):
+                found = JobState("gone", f"could not be started: {lossless.trouble}")
+            refused_ago = now - lossless.refused.get(name, -inf)
+            known = asdict(found)
             units.append(self._unit(name, spec, ages.get(name, 0.0), refused_ago=refused_ago, **known))
         for name in list(lossless.leaving):
             units.append(self._unit(name, lossless.spec(name), ages.get(name, 0.0), is_leaving=True))
@@ -457,10 +454,6 @@ class HPCAdaptive(Adaptive):
             set_as_default=False,
         ) as client:
             await client.register_plugin(plugin)
-
-
-def _is_started(unit: Any) -> bool:
-    return unit is None or unit.status.name not in ("created", "failed")
 
 
 def _plain(value: Any) -> Any:

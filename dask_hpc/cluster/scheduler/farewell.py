@@ -247,12 +247,10 @@ class Farewells:
             task = compat.find_task(self._scheduler, key)
             if task is not None and key not in found:
                 needs = tuple(compat.dependencies(task))
-                found[key] = RecomputeCost(self._seconds(task), compat.size(task), needs)
+                seconds = compat.average_duration(self._scheduler, compat.prefix(task)) or 0.0
+                found[key] = RecomputeCost(seconds, compat.size(task), needs)
                 todo += [n for n in needs if not compat.holders(compat.find_task(self._scheduler, n))]
         return found
-
-    def _seconds(self, task: Any) -> float:
-        return compat.average_duration(self._scheduler, compat.prefix(task)) or 0.0
 
     def _status(self, address: str) -> str | None:
         return compat.worker_status(self._scheduler, address)

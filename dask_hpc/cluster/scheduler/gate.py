@@ -300,7 +300,8 @@ class DryGate(Gate):
     def submit(self, keys: Iterable[Hashable], job: LiveJob | None) -> bool:
         """New tasks belong to the job; nothing else follows from that."""
         for key in keys:
-            if job is not None and key not in self.owner and compat.is_new(self._find(key)):
+            task = compat.find_task(self._scheduler, key)
+            if job is not None and key not in self.owner and compat.is_new(task):
                 self.owner[key] = job
         return False
 
@@ -318,16 +319,10 @@ class DryGate(Gate):
         """Only noted."""
         job.workers = set(addresses)
 
-    def move(self, job: LiveJob, addresses: Iterable[str]) -> None:
-        """Only noted."""
-        job.workers = set(addresses)
+    move = open
 
     def confine(self, job: LiveJob) -> None:
         """Nothing."""
-
-    def extend(self, job: LiveJob, addresses: Iterable[str]) -> None:
-        """Only noted."""
-        job.workers.update(addresses)
 
     def shut(self, job: LiveJob) -> None:
         """Only noted."""
@@ -337,6 +332,3 @@ class DryGate(Gate):
         """Nothing is restricted, so nothing is to be lifted."""
         self.owner.clear()
         self.waves.close()
-
-    def _find(self, key: Hashable) -> Any:
-        return compat.find_task(self._scheduler, key)

@@ -40,7 +40,8 @@ class Holds:
         #: what held workers last said of themselves
         self._said: dict[str, str] = {}
         self._paused_themselves: set[str] = set()
-        self._coming_back: set[str] = set()
+        #: those that were told to run, and have not said yet that they do
+        self.coming_back: set[str] = set()
         #: held workers that work on for a plugin's sake
         self._lent: set[str] = set()
         #: tasks restricted by the user that may not have run yet
@@ -131,13 +132,9 @@ class Holds:
     def bring_back(self, address: str) -> None:
         """Dask could not let a worker go after all, and tells it to be again what Dask thinks it was: if it
         is held, paused, by us. It is to run."""
-        self._coming_back.add(address)
+        self.coming_back.add(address)
         if address in self.reasons:
             compat.tell_worker_status(self._scheduler, address, "running")
-
-    def is_coming_back(self, address: str) -> bool:
-        """Whether it has not said yet that it runs."""
-        return address in self._coming_back
 
     def close(self) -> None:
         """Everybody works again, and nothing of ours is left."""
@@ -185,7 +182,7 @@ class Holds:
         self._said.pop(address, None)
         self._lent.discard(address)
         self._paused_themselves.discard(address)
-        self._coming_back.discard(address)
+        self.coming_back.discard(address)
 
     def nodes(self, nodes: Nodes, besides: Collection[str]) -> set[str]:
         """The nodes on which no worker may start anything, for other reasons than these."""
@@ -226,7 +223,7 @@ class Holds:
     def _worker_says(self, address: str, status: str) -> str:
         """A worker reports its status. What Dask is to hear: a held worker stays paused."""
         if status == "running":
-            self._coming_back.discard(address)
+            self.coming_back.discard(address)
         if status == "paused":
             self._paused_themselves.add(address)
             self._look_later(0)

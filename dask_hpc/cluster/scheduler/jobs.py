@@ -2,6 +2,7 @@
 
 from asyncio import Lock
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any, Literal
@@ -18,43 +19,36 @@ ENOUGH_DONE = 0.05
 _OFF = 0.1
 
 
+@dataclass(slots=True)
 class Work:
     """Tasks of one prefix in one job: how many are left, how many are done, and their compute seconds."""
 
-    __slots__ = ("done", "left", "prefix", "seconds")
-
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
-        self.left = 0
-        self.done = 0
-        self.seconds = 0.0
+    prefix: str
+    left: int = 0
+    done: int = 0
+    seconds: float = 0.0
 
 
+@dataclass(slots=True)
 class Performance:
     """Of one job. Seconds are sums over all tasks; transfers may overlap with computing."""
 
-    __slots__ = (
-        "_compute_before", "_noted", "_since", "_tasks_before", "_telling", "_transfer_before",
-        "compute", "disk", "nbytes", "tasks", "transfer", "works",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        #: by prefix of the task names
-        self.works: dict[str, Work] = {}
-        self.compute = 0.0
-        self.transfer = 0.0
-        self.disk = 0.0
-        #: results, and their bytes
-        self.tasks = 0
-        self.nbytes = 0
-        # at how many results somebody should look
-        self._telling = ENOUGH
-        # what there was when the job came to its present size, and when that was
-        self._since = 0.0
-        self._tasks_before = 0
-        self._compute_before = 0.0
-        self._transfer_before = 0.0
-        self._noted = 0
+    #: by prefix of the task names
+    works: dict[str, Work] = field(default_factory=dict)
+    compute: float = 0.0
+    transfer: float = 0.0
+    disk: float = 0.0
+    #: results, and their bytes
+    tasks: int = 0
+    nbytes: int = 0
+    # at how many results somebody should look
+    _telling: int = ENOUGH
+    # what there was when the job came to its present size, and when that was
+    _since: float = 0.0
+    _tasks_before: int = 0
+    _compute_before: float = 0.0
+    _transfer_before: float = 0.0
+    _noted: int = 0
 
     def work(self, prefix: str) -> Work:
         """The tasks of that prefix."""

@@ -28,6 +28,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -117,7 +118,9 @@ class Leaving:
             busy = {self._departures[address] for address in todo if address in self._departures}
             mine = [address for address in todo if address not in self._departures]
             if mine:
-                busy.add(self._depart(_Departure(mine, mates, how, budget)))
+                leaving = asyncio.ensure_future(self._bring_out(_Departure(mine, mates, how, budget)))
+                self._departures.update(dict.fromkeys(mine, leaving))  # goes on even if the caller goes away
+                busy.add(leaving)
             await asyncio.wait(busy)
             for departure in busy:
                 answer.update(departure.result())
@@ -133,12 +136,6 @@ class Leaving:
         if isinstance(given, str):
             given = [given]
         return list(compat.named_workers(self._scheduler, given).values())
-
-    def _depart(self, departure: "_Departure") -> asyncio.Future[dict[str, Any]]:
-        """Start to bring them out. Goes on even if the caller goes away."""
-        future = asyncio.ensure_future(self._bring_out(departure))
-        self._departures.update(dict.fromkeys(departure.batch, future))
-        return future
 
     async def _bring_out(self, departure: "_Departure") -> dict[str, Any]:
         left: dict[str, Any] = {}
@@ -174,9 +171,6 @@ class Leaving:
             return []
         return [address for address in departure.ready if compat.worker_status(self._scheduler, address)]
 
-    def _staying(self) -> set[str]:
-        return compat.running_workers(self._scheduler) - self._departures.keys()
-
     async def _hold_and_wait(self, departure: "_Departure") -> None:
         """Parts 1 to 3. The budget of each worker begins when it is held."""
         clock = asyncio.get_running_loop().time
@@ -189,7 +183,8 @@ class Leaving:
                     self._refuse(departure, address, "actors live there, which cannot be moved")
             free = [a for a in departure.ready if a in there and a not in held]
             free = [a for a in free if not self._is_needed(departure, a)]
-            if now - since < departure.budget and self._is_heard():
+            is_heard = any(service.hears_who_leaves() for service in self._context.services)
+            if now - since < departure.budget and is_heard:
                 free = [a for a in free if self._holds.is_needed([a]) is None]
             # One that is on its way out already, but still here, is given nothing anyway.
             stays = [a for a in free if compat.worker_status(self._scheduler, a) in ("running", "paused")]
@@ -205,9 +200,6 @@ class Leaving:
             ):
                 return
             await asyncio.sleep(LOOK)
-
-    def _is_heard(self) -> bool:
-        return any(service.hears_who_leaves() for service in self._context.services)
 
     def _is_busy(self, address: str) -> bool:
         return self._holds.is_lent(address) or bool(compat.processing(self._scheduler, address))
@@ -255,7 +247,7 @@ class Leaving:
         """
         is_known = False
         while there := self._on_the_way(departure):
-            staying = self._staying()
+            staying = compat.running_workers(self._scheduler) - self._departures.keys()
             plan = evacuate(
                 with_neighbours(self._scheduler, blocks_on(self._scheduler, there), staying),
                 self._departures.keys(),
@@ -298,15 +290,12 @@ class Leaving:
             if address not in left and compat.worker_status(self._scheduler, address):
                 departure.refused[address] = "Dask found nobody to take its data"
                 self._holds.bring_back(address)
-        await self._until_back(departure.refused)
-        return left
-
-    async def _until_back(self, addresses: Iterable[str]) -> None:
-        """A worker that is told to run when it closes already would close twice, and Dask's second close
-        hinders the first. So nobody hears that it stays before it says that it runs."""
+        # A worker that is told to run when it closes already would close twice, and Dask's second close
+        # hinders the first. So nobody hears that it stays before it says that it runs.
         limit = monotonic() + _ANSWER
-        while monotonic() < limit and any(map(self._holds.is_coming_back, addresses)):
+        while monotonic() < limit and not self._holds.coming_back.isdisjoint(departure.refused):
             await asyncio.sleep(LOOK)
+        return left
 
     def _report(self, departure: "_Departure", left: Iterable[str]) -> None:
         for address in left:
@@ -327,22 +316,20 @@ async def drain(context: Context, addresses: Collection[str]) -> None:
         await service.drain(addresses)
 
 
+@dataclass
 class _Departure:
     """Workers that leave together."""
 
-    def __init__(
-        self, batch: list[str], mates: dict[str, list[str]], how: dict[str, Any], budget: float
-    ) -> None:
-        self.batch = batch
-        #: by worker, those of the same batch job, itself included: they leave together or not at all
-        self.mates = mates
-        #: what Dask is told
-        self.how = how
-        self.budget = budget
-        #: those that stay after all, and why
-        self.refused: dict[str, str] = {}
-        #: those of which the story says that they have to wait
-        self.told: set[str] = set()
+    batch: list[str]
+    #: by worker, those of the same batch job, itself included: they leave together or not at all
+    mates: dict[str, list[str]]
+    #: what Dask is told
+    how: dict[str, Any]
+    budget: float
+    #: those that stay after all, and why
+    refused: dict[str, str] = field(default_factory=dict)
+    #: those of which the story says that they have to wait
+    told: set[str] = field(default_factory=set)
 
     @property
     def ready(self) -> list[str]:

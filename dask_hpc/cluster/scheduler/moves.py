@@ -104,11 +104,17 @@ async def carry_out(
 
     May be cancelled at any time: then each key is where a copy is.
     """
-    carrying = _Carrying(scheduler, moves, is_copy, done)
+    carrying = _Carrying(scheduler, moves, is_copy)
     clock = asyncio.get_running_loop().time
     since = clock()
     try:
-        while carrying.step(started := clock()):
+        while True:
+            before = len(carrying.done)
+            is_busy = carrying.step(started := clock())
+            for move in carrying.done[before:]:
+                done(move)
+            if not is_busy:
+                break
             # However many there are, nine tenths of the scheduler's time are for others.
             await asyncio.sleep(max(LOOK, 9 * (clock() - started)))
     finally:
@@ -174,12 +180,9 @@ class _Copy:
 class _Carrying:
     """The moves of one plan. ``step`` looks at what arrived, drops old copies and asks for new ones."""
 
-    def __init__(
-        self, scheduler: Any, moves: Iterable[Move], is_copy: bool, hears: Callable[[Move], None]
-    ) -> None:
+    def __init__(self, scheduler: Any, moves: Iterable[Move], is_copy: bool) -> None:
         self._scheduler = scheduler
         self._is_copy = is_copy
-        self._hears = hears
         self._coming = _coming.setdefault(scheduler, Counter())
         self._queues: dict[tuple[str, str], deque[Move]] = {}
         #: bytes that workers of this plan have still to give, and what they have now beyond what they had
@@ -235,7 +238,6 @@ class _Carrying:
                 self.done.append(self._end(key))
                 self._gained[move.target] += move.nbytes  # which ``_end`` took back
                 self._gained[move.source] -= self._given(move)
-                self._hears(move)
             elif not compat.is_running(self._scheduler, move.target):
                 self._fail(_NOBODY, self._end(key))
             elif now > copy.deadline:

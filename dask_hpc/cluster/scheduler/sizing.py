@@ -190,7 +190,7 @@ class Sizing:
 
         for load in loads:
             count(holders.get(load.address), load.work, load.tasks)
-        for number, sample in (self._queued(), self._unplaced(owner)):
+        for number, sample in (compat.queued(self._scheduler, _SAMPLE), self._unplaced(owner)):
             for task in sample:
                 share = number / len(sample)
                 seconds = compat.expected_seconds(self._scheduler, task) * share
@@ -202,9 +202,6 @@ class Sizing:
         waiting = (job for job in self._context.waiting_jobs() if not job.blocking)
         needs += [JobNeed(job.model.nodes, job.model.nodes) for job in waiting]
         return work, tasks, tuple(needs)
-
-    def _queued(self) -> tuple[float, list[Any]]:
-        return compat.queued(self._scheduler, _SAMPLE)
 
     def _unplaced(self, owner: Mapping[Hashable, LiveJob]) -> tuple[float, list[Any]]:
         """Tasks that a new unit could run: not those of waiting jobs, which ask for nodes, nor those that

@@ -80,6 +80,7 @@ class Status:
         for key in read.keys() - known:  # of a service that is not here, perhaps
             read_number(key, read[key])
         first, rows = context.story.since(story)
+        newer = (j for j in context.jobs.values() if j.state != "done" or (j.ended or 0.0) >= jobs)
         return {
             "time": context.clock(),
             "policy": context.policy.name,
@@ -94,13 +95,9 @@ class Status:
                 "rows": [context.story.row(happening) for happening in rows[:_MOST]],
             },
             **{key: service.feed(read.get(key, 0)) for key, service in known.items()},
-            "jobs": None if jobs is None else [self.of_job(job) for job in self._newer(jobs)],
+            "jobs": None if jobs is None else [self.of_job(job) for job in newer],
             **dict(self._parts(parts)),
         }
-
-    def _newer(self, since: float) -> Iterator[LiveJob]:
-        jobs = self._context.jobs.values()
-        return (job for job in jobs if job.state != "done" or (job.ended or 0.0) >= since)
 
     def _parts(self, parts: Any) -> Iterator[tuple[str, Any]]:
         of_services = {name: one for one in self._context.services for name in one.parts}
@@ -118,7 +115,9 @@ class Status:
 
     def of_job(self, job: LiveJob) -> dict[str, Any]:
         """One job: what it asked for, what it has, what it did, and why it waits if it does."""
-        model = job.model
+        model, running = job.model, self._context.indices.running.get(job.id)
+        # Others get the nodes that it leaves when its tasks there have ended.
+        gives_up = list(running.nodes[running.target :]) if running and running.target is not None else []
         return {
             "id": job.id,
             "name": job.name,
@@ -130,7 +129,7 @@ class Status:
             "max_nodes": model.max_nodes,
             "walltime": None if model.walltime == inf else model.walltime,
             "nodes": list(job.nodes),
-            "gives_up": self._gives_up(job),
+            "gives_up": gives_up,
             "requested": self._context.indices.requests.get(job.id),
             "submitted": model.submitted,
             "started": job.started,
@@ -143,11 +142,6 @@ class Status:
             "reason": job.reason,
             "waiting_because": self._waiting_because(job) if job.state == "waiting" else None,
         }
-
-    def _gives_up(self, job: LiveJob) -> list[str]:
-        """Those of its nodes that it leaves: others get them when its tasks there have ended."""
-        running = self._context.indices.running.get(job.id)
-        return [] if running is None or running.target is None else list(running.nodes[running.target :])
 
     def _performance(self, job: LiveJob) -> dict[str, Any]:
         """Seconds are sums over its tasks; ``mtct`` and ``expected_end`` are what the policy goes by."""

@@ -30,12 +30,13 @@ from dask_hpc.cluster.scheduler.service import Context, TaskQueue
 _PORTION = 500  # tasks moved in one turn of the event loop
 
 
-class Waves:
+class Waves(compat.QueueExit):
     """Lets root tasks pass, and what a service keeps back beside them."""
 
     def __init__(self, context: Context) -> None:
+        super().__init__(context.scheduler)
         self._context = context
-        self._scheduler = scheduler = context.scheduler
+        self._scheduler = context.scheduler
         self._owner = context.owner
         #: the tasks that a service keeps back
         self.queue = TaskQueue()
@@ -50,8 +51,7 @@ class Waves:
         self._is_scheduled = False
         self._is_working = False
         self._is_closed = False
-        self._exit = compat.QueueExit(scheduler, self._slots_open, self._before_queue)
-        self._end_sparing = compat.spare_gated(scheduler, self._waiting)
+        self._end_sparing = compat.spare_gated(self._scheduler, self._waiting)
 
     # what happens
 
@@ -105,7 +105,7 @@ class Waves:
         if queued:
             queued.reverse()
             self._to_take_back[job] = queued
-            self._exit.is_shut = True
+            self.is_shut = True
             self.wake()
 
     def close(self) -> list[Hashable]:
@@ -114,7 +114,7 @@ class Waves:
         self.pending.clear()
         self._to_take_back.clear()
         self._end_sparing()
-        self._exit.remove()
+        self.remove()
         return list(self.queue.close())
 
     def _waiting(self) -> int:
@@ -135,13 +135,13 @@ class Waves:
         if not self._is_closed:
             self._work()
 
-    def _slots_open(self) -> None:
+    def after_queue(self) -> None:
         """Somewhere a worker may be able to take one more task."""
         if self.pending or self.queue.has_news or self.queue.wants_slots:
             self._work()
 
-    def _before_queue(self) -> None:
-        """The same, and Dask's queue has not gone on yet: what goes first, goes."""
+    def before_queue(self) -> None:
+        """What goes before Dask's queue, goes."""
         if self.queue.wants_slots and not self._is_working and self._scheduler.queued:
             self._is_working = True
             try:
@@ -247,4 +247,4 @@ class Waves:
         if self._to_take_back:
             self.wake()
         else:
-            self._exit.open()
+            self.open()

@@ -1,0 +1,155 @@
+"""What moves first, in whatever order things happen: the moves of a plan on Dask's own state of tasks."""
+
+from collections import defaultdict
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from pure_scheduler import PureScheduler
+
+from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler import moves
+from dask_hpc.planning.moves.leaving import Move
+
+ADDRESSES = [f"tcp://{name}:1" for name in "abcd"]
+
+
+class Replicas(PureScheduler):
+    """Notes who was asked to fetch what, and drops copies as Dask does: at once."""
+
+    def __init__(self):
+        super().__init__(lambda key, start, finish: None)
+        self.stream_comms = self.workers
+        self.asked = defaultdict(set)
+
+    def request_acquire_replicas(self, address, keys, *, stimulus_id):
+        self.asked[address].update(keys)
+
+    def request_remove_replicas(self, address, keys, *, stimulus_id):
+        for key in keys:
+            task = self.tasks[key]
+            assert len(task.who_has) > 1, f"the last copy of {key!r} is dropped"
+            assert not compat.is_used_on(task, address), f"{key!r} is used on {address}"
+            self.remove_replica(task, self.workers[address])
+
+    def arrive(self, address, key):
+        """What was asked for, if anybody still has it."""
+        task = self.tasks.get(key)
+        worker = self.workers[address]
+        if task is not None and task.who_has and worker not in task.who_has and address != self.deaf:
+            self.add_replica(task, worker)
+
+
+class Moving(RuleBasedStateMachine):
+    @initialize(data=st.data(), count=st.integers(1, 8))
+    def plan(self, data, count):
+        self.s, self.now, self.number = Replicas(), 0.0, 0
+        #: who never fetches what it was asked for
+        self.s.deaf = data.draw(st.sampled_from([None, None, *ADDRESSES]))
+        for address in ADDRESSES:
+            self.s.use(self.s.join(address))
+        found = []
+        for number in range(count):
+            source, target = data.draw(st.one_of(st.just(ADDRESSES), st.permutations(ADDRESSES)))[:2]
+            (task,) = self.s.make([("x", number)], workers=[source])
+            self.s.schedule([task])
+            self.s.finish(task, nbytes=data.draw(st.sampled_from([1, moves.WINDOW // 3, 2 * moves.WINDOW])))
+            found.append(Move(task.key, task.nbytes, source, target))
+        self.moves = {move.key: move for move in found}
+        self.carrying = moves._Carrying(self.s, found, False)
+        self.is_busy = True
+
+    def look(self):
+        before = len(self.carrying.done)
+        self.is_busy = self.carrying.step(self.now)
+        for move in self.carrying.done[before:]:
+            assert move.target in compat.holders(self.s.tasks[move.key])
+
+    @rule(seconds=st.sampled_from([0.02, 0.02, 1.0, 3.0, 60.0]))
+    def time_passes(self, seconds):
+        self.now += seconds
+        self.look()
+
+    def to_come(self):
+        return sorted((address, key) for address, keys in self.s.asked.items() for key in keys)
+
+    @precondition(lambda self: self.to_come())
+    @rule(data=st.data())
+    def copy_arrives(self, data):
+        address, key = data.draw(st.sampled_from(self.to_come()))
+        self.s.asked[address].discard(key)
+        self.s.arrive(address, key)
+
+    @precondition(lambda self: len(self.s.workers) > 1)
+    @rule(data=st.data())
+    def worker_leaves(self, data):
+        address = data.draw(st.sampled_from(sorted(self.s.workers)))
+        self.s.asked.pop(address, None)
+        self.s.leave(address)
+
+    @rule(data=st.data(), is_paused=st.booleans())
+    def worker_pauses_or_goes_on(self, data, is_paused):
+        self.s.pause(data.draw(st.sampled_from(sorted(self.s.workers))), is_paused)
+
+    @rule(data=st.data())
+    def somebody_releases_a_result(self, data):
+        key = data.draw(st.sampled_from(sorted(self.moves)))
+        if key in self.s.tasks:
+            self.s.release(self.s.tasks[key])
+
+    @rule(data=st.data())
+    def a_task_uses_a_result(self, data):
+        key = data.draw(st.sampled_from(sorted(self.moves)))
+        task = self.s.tasks.get(key)
+        if task is not None and task.who_has:
+            self.number += 1
+            where = data.draw(st.sampled_from(sorted(compat.holders(task))))
+            self.s.schedule(self.s.make([("uses", self.number)], [key], workers=[where]))
+
+    @rule()
+    def tasks_end(self):
+        for worker in list(self.s.workers.values()):
+            for task in list(worker.processing):
+                self.s.finish(task)
+
+    @rule(data=st.data())
+    def dask_drops_a_copy(self, data):
+        task = self.s.tasks.get(data.draw(st.sampled_from(sorted(self.moves))))
+        if task is not None and len(task.who_has or ()) > 1:
+            address = data.draw(st.sampled_from(sorted(compat.holders(task))))
+            if not compat.is_used_on(task, address):
+                self.s.request_remove_replicas(address, [task.key], stimulus_id="dask")
+
+    @invariant()
+    def bytes_on_their_way_are_bounded(self):
+        if not hasattr(self, "carrying"):
+            return
+        on_the_way = [one.move for one in self.carrying._under_way.values() if not one.is_there]
+        for address in ADDRESSES:
+            for end, account in (("source", self.carrying._sent), ("target", self.carrying._received)):
+                sizes = [move.nbytes for move in on_the_way if getattr(move, end) == address]
+                assert account[address] == sum(sizes)
+                assert len(sizes) <= 1 or sum(sizes) <= moves.WINDOW
+
+    def teardown(self):
+        """In the end each move is done, or it is said why not; nothing is on its way."""
+        if not hasattr(self, "carrying"):
+            return
+        for _ in range(200):
+            self.tasks_end()
+            for address, key in self.to_come():
+                self.s.asked[address].discard(key)
+                self.s.arrive(address, key)
+            self.now += 1.0
+            self.look()
+            if not self.is_busy:
+                break
+        assert not self.is_busy
+        assert not any(self.carrying._sent.values()) and not any(self.carrying._received.values())
+        assert not any(moves._coming[self.s].values())
+        told = [*self.carrying.done, *(move for left in self.carrying.failed.values() for move in left)]
+        assert len(told) == len({move.key for move in told})
+
+
+TestMoving = Moving.TestCase
+TestMoving.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
