@@ -9,7 +9,7 @@ from distributed.utils_test import gen_cluster
 
 import dask_hpc
 from dask_hpc.checkpoint.worker.agent import NAME as AGENT
-from dask_hpc.checkpoint.worker.transfer import link_of
+from dask_hpc.checkpoint.worker.agent import link_of
 
 NAME = "dask-hpc-checkpoint"
 cluster4 = gen_cluster(client=True, nthreads=[("", 1)] * 4)

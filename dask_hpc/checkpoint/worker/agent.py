@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from contextlib import suppress
 from math import inf
 from time import monotonic
@@ -237,17 +237,17 @@ class Agent(WorkerPlugin):
 
     async def _fetch(
         self,
-        wanted: Iterable[tuple[int, dict[str, Any]]],
+        wanted: Iterable[tuple[int, Wanted]],
         into: list[Any],
-        then: Callable[[Any], Any] | None = None,
+        then: Callable[[Block], Awaitable[Answer]] | None = None,
         room: Any = None,
     ) -> None:
         """Fetch blocks, and put each (or what it becomes) into its place."""
-        by_source: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+        by_source: dict[str, list[tuple[int, Wanted]]] = {}
         for place, what in wanted:
             by_source.setdefault(what["source"], []).append((place, what))
 
-        async def from_one(source: str, theirs: list[tuple[int, dict[str, Any]]]) -> None:
+        async def from_one(source: str, theirs: list[tuple[int, Wanted]]) -> None:
             async def found(number: int, block: Found) -> None:
                 into[theirs[number][0]] = await then(block) if then and isinstance(block, Block) else block
 
@@ -263,10 +263,8 @@ class Agent(WorkerPlugin):
         if by_source:
             await together([from_one(*one) for one in by_source.items()])
 
-    async def _keep(self, block: Any) -> dict[str, Any]:
+    async def _keep(self, block: Block) -> Answer:
         """Keep a block that has come; what to answer to who wanted that."""
-        if isinstance(block, Exception):
-            return _answer(block)
         try:
             if block.nbytes <= self.kept.allowed - self.kept.nbytes:
                 self.kept.add(block)
@@ -327,8 +325,7 @@ class Agent(WorkerPlugin):
         async with self._calls_at_once:
             try:
                 if content:
-                    block = await asyncio.to_thread(self.kept.intact, content)
-                    value = await asyncio.to_thread(block.value)
+                    value = await asyncio.to_thread(lambda: self.kept.intact(content).value())
                 else:
                     value = self._worker.data[key]
                 return {"result": await asyncio.to_thread(lambda: pickle.loads(call)(value))}
