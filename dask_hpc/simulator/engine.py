@@ -59,6 +59,8 @@ class Engine:
         self.file_system = FileSystem(self.platform.link, self.platform.file_system)
         self._services = tuple(services)
         self._followers = tuple(one for one in services if one.follows_decisions)
+        # every job that starts asks them: those that never have an answer are not asked
+        self._escorts = tuple(one for one in services if type(one).accompany is not MachineService.accompany)
         for service in services:
             service.join(self)
         self._observe(Indices(self.platform.node_list(), policy.queue))
@@ -91,7 +93,8 @@ class Engine:
         """Play the whole workload, or up to a time; answers the number of jobs seen."""
         stream = iter(arrivals)
         arrival = next(stream, None)
-        events, indices, file_system = self._events, self.indices, self.file_system
+        submitted = inf if arrival is None else arrival.job.submitted
+        live, events, indices, file_system = self._live, self._events, self.indices, self.file_system
         transfers = file_system.transfers
         only_ticks = self.platform.only_ticks
         if self.platform.failures is not None:
@@ -99,14 +102,14 @@ class Engine:
             self._next_failure()
         for service in self._services:
             service.begin()
-        seen = len(self._live)
+        seen = len(live)
         rounds = 0
-        while arrival is not None or self._live:
+        while live or submitted < inf:
             now = events[0][0] if events else inf
             if transfers and file_system.next_end < now:
                 now = file_system.next_end
-            if arrival is not None and arrival.job.submitted < now:
-                now = arrival.job.submitted
+            if submitted < now:
+                now = submitted
             if now == inf or now > until:  # inf: who waits now waits for ever
                 break
             if now < indices.now:
@@ -119,11 +122,13 @@ class Engine:
                 _, _, _, call, what, version = heappop(events)
                 if version is None or what.version == version:
                     call(what, now)
-            while arrival is not None and arrival.job.submitted == now:
+            while submitted == now:
+                assert arrival is not None
                 self._news = True
                 self._submit(arrival, seen)
                 seen += 1
                 arrival = next(stream, None)
+                submitted = inf if arrival is None else arrival.job.submitted
             if self._is_due or (self._news and not only_ticks):
                 self._decide()
             while self._at_point:
@@ -135,7 +140,7 @@ class Engine:
         if self.record is not None:
             self.record.transfer = file_system.mean_transfer
         for service in self._services:
-            service.end(indices.now if until == inf or not self._live else until)
+            service.end(indices.now if until == inf or not live else until)
         return seen
 
     def take_over(
@@ -345,7 +350,7 @@ class Engine:
             self.record.started(life.row, now, running.nodes)
         companion = life.companion
         if companion is None:
-            for service in self._services:
+            for service in self._escorts:
                 found = service.accompany(life)
                 if found is not None:
                     life.companion = companion = found

@@ -289,16 +289,16 @@ class Result:
         """
         jobs = self.jobs.astype({"id": str, "state": str})
         columns = {name: ("job", jobs[name].to_numpy()) for name in ("submit", "start", "end", "nodes")}
-        time, busy, waiting = _steps(self.record)
+        steps = _steps(self.record)
         units = {"units": "s"}
         trace = xr.Dataset(
             {
                 **columns,
                 "state": ("job", jobs["state"].to_numpy(dtype="U")),
-                "busy_nodes": ("time", busy),
-                "waiting_jobs": ("time", waiting),
+                "busy_nodes": ("time", steps["busy"].to_numpy()),
+                "waiting_jobs": ("time", steps["waiting"].to_numpy()),
             },
-            coords={"job": jobs["id"].to_numpy(dtype="U"), "time": ("time", time, units)},
+            coords={"job": jobs["id"].to_numpy(dtype="U"), "time": ("time", steps.index.to_numpy(), units)},
             attrs={"workload": self.workload, "nodes": self.nodes, "policy": self.policy.to_yaml()},
         )
         for name in ("submit", "start", "end"):
@@ -390,22 +390,18 @@ def shown_metric(name: str, value: float) -> str:
     return f"{value:.2f}" + (f" {unit}" if unit else "")
 
 
-def _steps(record: Record) -> tuple[Any, Any, Any]:
-    """Times of change, and after each the busy nodes and the waiting jobs."""
+def _steps(record: Record) -> pd.DataFrame:
+    """By times of change: the busy nodes and the waiting jobs after each."""
     start, end, submit = (np.array(c) for c in (record.start, record.end, record.submit))
-    states = np.frombuffer(record.state, np.uint8)
-    nodes = np.array(record.nodes, dtype=np.int64)
-    waited = states != STATES.index("rejected")
+    waited = np.frombuffer(record.state, np.uint8) != STATES.index("rejected")
     left = np.where(np.isnan(start), end, start)  # a job that is cancelled leaves the queue as well
-    waiting = [(submit[waited], 1), (left[waited & ~np.isnan(left)], -1)]
-    busy = _busy_changes(record, start, end, nodes)
-    times = np.concatenate([t for t, _ in waiting] + [busy[0]])
-    time, where = np.unique(times, return_inverse=True)
-    queue, held = np.zeros(len(time), np.int64), np.zeros(len(time), np.int64)
-    changes = np.concatenate([np.full(len(t), change) for t, change in waiting])
-    np.add.at(queue, where[: len(changes)], changes)
-    np.add.at(held, where[len(changes) :], busy[1])
-    return time, held.cumsum(), queue.cumsum()
+    time, busy = _busy_changes(record, start, end, np.array(record.nodes, dtype=np.int64))
+    changes = (
+        {"time": submit[waited], "waiting": 1, "busy": 0},
+        {"time": left[waited & ~np.isnan(left)], "waiting": -1, "busy": 0},
+        {"time": time, "waiting": 0, "busy": busy},
+    )
+    return pd.concat(pd.DataFrame(one) for one in changes).groupby("time").sum().cumsum()
 
 
 def _busy_changes(record: Record, start: Any, end: Any, nodes: Any) -> tuple[Any, Any]:
