@@ -70,6 +70,10 @@ class StreamShelf:
         #: reads blocks from files
         self.reading: asyncio.Task[None] | None = None
 
+    def find(self, variable: str, step: int, index: Any) -> PutBlock | None:
+        """A block, if it is here."""
+        return self.steps.get(step, {}).get((variable, tuple(index)))
+
     def is_consumed(self, step: int) -> bool:
         """Whether nobody waits for the blocks of this step any more."""
         return all(block.state == CONSUMED for block in self.steps[step].values())
@@ -188,10 +192,10 @@ class Mailbox(WorkerPlugin):
     ) -> dict[str, Any]:
         """A block comes. The same one again changes nothing. Whether there is room for one more step; and
         why this step is over, if it is."""
-        shelf, where = self._shelf(stream_id, most_steps), (variable, tuple(index))
+        shelf = self._shelf(stream_id, most_steps)
         if step in shelf.over:
             return {"room": shelf.has_room(), "over": shelf.over[step]}
-        if where not in shelf.steps.get(step, {}):
+        if shelf.find(variable, step, index) is None:
             path = ""
             if spill:
                 self._files += 1
@@ -203,7 +207,7 @@ class Mailbox(WorkerPlugin):
                 block = None
             if step not in shelf.steps:
                 shelf.make_room()
-            shelf.steps.setdefault(step, {})[where] = PutBlock(block, path, rank)
+            shelf.steps.setdefault(step, {})[variable, tuple(index)] = PutBlock(block, path, rank)
             self._note(stream_id, shelf, variable, step, (tuple(index), rank, bool(path)))
             self._read_files(stream_id, shelf)
         return {"room": shelf.has_room(), "over": ""}
@@ -290,7 +294,7 @@ class Mailbox(WorkerPlugin):
                 if other == step:
                     del shelf.untold[variable, other]
         for step, variable, index in had or ():
-            block = shelf.steps.get(step, {}).get((variable, tuple(index)))
+            block = shelf.find(variable, step, index)
             if block is not None and block.state == THERE:
                 block.state = CONSUMED
         while len(shelf.over) > _REMEMBERED:
@@ -315,7 +319,7 @@ class Mailbox(WorkerPlugin):
         what = f"step {step} of {variable} from bridge {stream.rpartition('.')[0]}"
         if shelf is None:
             raise LookupError(f"{what} is not there: the bridge is closed")
-        block = shelf.steps.get(step, {}).get((variable, index))
+        block = shelf.find(variable, step, index)
         if block is None:
             why = shelf.over.get(step, "it has been consumed and its room was needed")
             raise LookupError(f"{what} is not there: {why}")
@@ -327,7 +331,7 @@ class Mailbox(WorkerPlugin):
         shelf = None if asked is None else self.shelves.get(asked.stream)
         if asked is None or shelf is None:
             return
-        block = shelf.steps.get(asked.step, {}).get((asked.variable, asked.block))
+        block = shelf.find(asked.variable, asked.step, asked.block)
         if block is not None and block.state == TAKEN:
             block.state = CONSUMED if start == "memory" else THERE
             self._change(asked.stream, shelf)

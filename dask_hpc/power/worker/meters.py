@@ -57,20 +57,16 @@ class Rapl(SensorKind):
             if not self._zones and not self._gone:
                 return [self._nothing(why_not(error, self._place))]
         for name in self._zones.keys() - names:
-            self._lose(name)
+            zone = self._zones.pop(name)
+            if zone is not None and not zone.within and not self._twin(zone):  # else it is not missed
+                gone = SensorRow("rapl", zone.sensor, zone.covers, problem="it has disappeared")
+                self._gone[zone.sensor] = gone
         rows = [row for name in sorted(names, key=_order) if (row := self._zone(name, now, use))]
         return rows + list(self._gone.values()) or [self._nothing(f"no zone with a counter in {self._place}")]
 
     def _nothing(self, problem: str) -> SensorRow:
         fix = "modprobe intel_rapl_msr (Intel, AMD); virtual machines rarely have it"
         return SensorRow("rapl", "", "processor", problem=problem, fix=fix)
-
-    def _lose(self, name: str) -> None:
-        zone = self._zones.pop(name)
-        if zone is not None and not zone.within and not self._twin(zone):  # else it is not missed
-            self._gone[zone.sensor] = SensorRow(
-                "rapl", zone.sensor, zone.covers, problem="it has disappeared"
-            )
 
     def _zone(self, name: str, now: float, use: float) -> SensorRow | None:
         path = os.path.join(self._place, name, "energy_uj")
@@ -318,14 +314,12 @@ class Nvml(SensorKind):
         self._nothing: list[SensorRow] = []
 
     def sense(self, now: float, use: float) -> list[SensorRow]:
-        if self._nvml is None:
-            if now < self._next:
-                return self._nothing
+        if self._nvml is None and now >= self._next:
             problem, fix = self._open()
-            if problem:
-                self._next = now + _NVML_AGAIN
-                self._nothing = [SensorRow("nvml", "", "gpu", problem=problem, fix=fix)]
-                return self._nothing
+            self._next = now + _NVML_AGAIN
+            self._nothing = [SensorRow("nvml", "", "gpu", problem=problem, fix=fix)]
+        if self._nvml is None:
+            return self._nothing
         return [gpu.sense(self._nvml, now) for gpu in self._gpus]
 
     def close(self) -> None:
@@ -342,14 +336,14 @@ class Nvml(SensorKind):
             nvml.nvmlInit()
         except nvml.NVMLError as error:
             return f"no GPU of NVIDIA's, or no driver ({str(error).lower()})", ""
+        handles, problem = [], "no GPU"
         try:
             handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
         except nvml.NVMLError as error:
-            nvml.nvmlShutdown()
-            return str(error), ""
+            problem = str(error)
         if not handles:
             nvml.nvmlShutdown()
-            return "no GPU", ""
+            return problem, ""
         self._nvml = nvml
         self._gpus = [_Gpu(index, handle) for index, handle in enumerate(handles)]
         return "", ""
