@@ -176,7 +176,9 @@ class Lanes(TaskQueue):
         if key in lane.in_flight and (finish in _OVER or (start in _FLIES and finish not in _FLIES)):
             address = lane.arrives(key, finish == "memory", monotonic()).address
             if address is not None:
-                self._reads_on -= Counter([address])
+                self._reads_on[address] -= 1
+                if not self._reads_on[address]:
+                    del self._reads_on[address]
             if (task := compat.find_task(self._scheduler, key)) is not None:
                 compat.restrict(task, self._shut)
             self.has_news = True

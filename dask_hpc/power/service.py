@@ -105,8 +105,14 @@ class PowerService(Service):
         self._adjust()
 
     def release(self) -> None:
-        """Watch no more. ``settle`` waits for what that takes."""
-        self._watch_no_more()
+        """Watch no more, and leave nothing behind. ``settle`` waits for what that takes."""
+        self._stop()
+        if self.sight is not None:
+            levels = self.sight.levels
+            self.sight = self.source = None
+            self.context.indices.power = None
+            self._meters.set(None)
+            self.jobs.note_ended(levels, {})
 
     async def settle(self) -> None:
         """Workers have heard of it, and what is to be remembered of jobs is."""
@@ -132,7 +138,7 @@ class PowerService(Service):
         context = self.context
         strategy, interval = context.policy.power, context.settings["power-interval"]
         if strategy is None and not context.settings["power-watch"]:
-            self._watch_no_more()
+            self.release()
             return
         follow = "" if strategy is None else strategy.follow
         if self.source is not None and self.source.follow != follow:
@@ -156,22 +162,12 @@ class PowerService(Service):
         meter = meter_of(settings)
         self.sight = Sight(context, meter)
         path = settings["power-history"]
-        is_real = isinstance(meter, WorkerMeter)
         if path == "default":  # what was made up says nothing about real jobs
-            path = default_path() if is_real else None
+            path = default_path() if isinstance(meter, WorkerMeter) else None
         self.jobs = JobPowers(context, None if path is None else Path(path))
         if isinstance(meter, WorkerMeter):
             self._meters.set((meter.interval, meter.measured, settings["power-meter"] == "auto"))
         self._look_in(0.0)
-
-    def _watch_no_more(self) -> None:
-        self._stop()
-        if self.sight is not None:
-            levels = self.sight.levels
-            self.sight = self.source = None
-            self.context.indices.power = None
-            self._meters.set(None)
-            self.jobs.note_ended(levels, {})
 
     def _stop(self) -> None:
         self._timer.stop()
