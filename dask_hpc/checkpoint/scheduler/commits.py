@@ -8,9 +8,10 @@ copy", so the graph of a program does not grow with its iterations.
 
 import asyncio
 import json
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf
 from time import monotonic, time
 from typing import Any
@@ -29,64 +30,6 @@ from dask_hpc.strategies.checkpoint.when import Every
 _LOOK, _LOOKS = 5.0, 6  # seconds between looks whether a result that does not come is lost, and how many
 
 
-@dataclass(eq=False)
-class _Wait:
-    missing: set[Hashable]
-    event: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-class AwaitedResults:
-    """All that somebody waits for. Hears of every task's moves, so a look here costs next to nothing."""
-
-    def __init__(self, scheduler: Any) -> None:
-        self._scheduler = scheduler
-        self._waits: dict[Hashable, list[_Wait]] = {}
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._waits
-
-    def moves(self, key: Hashable, finish: str) -> None:
-        """A task changed its state."""
-        for wait in self._waits.get(key, ()):
-            if finish == "memory":
-                wait.missing.discard(key)
-            if not wait.missing or finish in ("erred", "forgotten"):
-                wait.event.set()
-
-    async def problem(self, keys: Collection[Hashable]) -> str:
-        """Until all are in memory: nothing. Or why they will not be."""
-        tasks = {key: compat.find_task(self._scheduler, key) for key in keys}
-        wait = _Wait({key for key, task in tasks.items() if task is None or not compat.holders(task)})
-        awaited = list(wait.missing)
-        for key in awaited:
-            self._waits.setdefault(key, []).append(wait)
-        looks = dict.fromkeys(awaited, 0)
-        try:
-            while wait.missing:
-                gone = []
-                for key in wait.missing:
-                    task = compat.find_task(self._scheduler, key)
-                    if task is not None and task.state == "erred":
-                        return f"{key!r} failed"
-                    if task is None or (task.state == "released" and not compat.has_recipe(task)):
-                        gone.append(key)
-                wait.event.clear()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK):
-                        await wait.event.wait()
-                        continue
-                for key in gone:  # its graph may come after the commit does, but not that late
-                    looks[key] += 1
-                    if looks[key] >= _LOOKS:
-                        return f"{key!r} is lost"
-        finally:
-            for key in awaited:
-                self._waits[key].remove(wait)
-                if not self._waits[key]:
-                    del self._waits[key]
-        return ""
-
-
 _NO_COPY = "no copy on another node"
 _TRIES = 3  # at copying what agents did not take
 
@@ -94,9 +37,13 @@ _TRIES = 3  # at copying what agents did not take
 class Program(Series):
     """The versions that a program commits under a name, and how it wants them to be kept."""
 
-    def __init__(self, context: ControllerContext, name: str, awaiting: AwaitedResults) -> None:
+    def __init__(
+        self, context: ControllerContext, name: str, awaiting: dict[Hashable, list[KeptVersion]]
+    ) -> None:
         super().__init__(context, name, is_eager=True)
+        #: of all programs, the versions that wait for a result; and whether there is news for ours
         self._awaiting = awaiting
+        self._moved = asyncio.Event()
         self.client = ""
         #: results whose graph has not come yet, and the versions that they are to be pinned for
         self._unknown: dict[Hashable, list[KeptVersion]] = {}
@@ -255,7 +202,7 @@ class Program(Series):
         missing: list[Hashable] = keys
         is_direct, why = self._is_direct, self._why_direct
         for _ in range(_TRIES):  # who had results or took copies may die meanwhile
-            problem = await self._awaiting.problem(keys)
+            problem = await self._problem(version, keys)
             for key in keys:
                 self._unknown.pop(key, None)
             if problem:
@@ -283,6 +230,44 @@ class Program(Series):
             self._has(version, PARTNER)
         self.commits += 1
         self.seconds += version.seconds
+        return ""
+
+    def moves(self, version: KeptVersion, key: Hashable, finish: str) -> None:
+        """A task of which a version awaits the result changed its state."""
+        if finish == "memory":
+            version.awaited.discard(key)
+        if not version.awaited or finish in ("erred", "forgotten"):
+            self._moved.set()
+
+    async def _problem(self, version: KeptVersion, keys: Iterable[Hashable]) -> str:
+        """Until all are in memory: nothing. Or why they will not be."""
+        tasks = {key: compat.find_task(self._context.scheduler, key) for key in keys}
+        version.awaited = {key for key, task in tasks.items() if task is None or not compat.holders(task)}
+        awaited, looks = list(version.awaited), Counter[Hashable]()
+        for key in awaited:
+            self._awaiting.setdefault(key, []).append(version)
+        try:
+            while version.awaited:
+                gone = []
+                for key in version.awaited:
+                    task = compat.find_task(self._context.scheduler, key)
+                    if task is not None and task.state == "erred":
+                        return f"{key!r} failed"
+                    if task is None or (task.state == "released" and not compat.has_recipe(task)):
+                        gone.append(key)
+                self._moved.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK):
+                        await self._moved.wait()
+                        continue
+                looks.update(gone)  # its graph may come after the commit does, but not that late
+                if lost := [key for key in gone if looks[key] >= _LOOKS]:
+                    return f"{lost[0]!r} is lost"
+        finally:
+            for key in awaited:
+                self._awaiting[key].remove(version)
+                if not self._awaiting[key]:
+                    del self._awaiting[key]
         return ""
 
     def _is_due(self, level: str) -> bool:
@@ -344,7 +329,13 @@ class Commits:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self.series: dict[str, Program] = {}
-        self.awaiting = AwaitedResults(context.scheduler)
+        #: versions that wait for a result, by its key
+        self.awaiting: dict[Hashable, list[KeptVersion]] = {}
+
+    def moves(self, key: Hashable, finish: str) -> None:
+        """A task that somebody waits for changed its state."""
+        for version in self.awaiting[key]:
+            version.series.moves(version, key, finish)
 
     async def open(self, name: str, client: str) -> dict[str, Any]:
         """A program begins or goes on. Answers what is in memory, if anything."""

@@ -148,7 +148,7 @@ class Controller(ControllerContext, SchedulerPlugin):
         if key in self.recipes or key in self.protections or key in self.catalogue.content_of:
             self._task_moves(key, start, finish)
         if key in self.commits.awaiting:
-            self.commits.awaiting.moves(key, finish)
+            self.commits.moves(key, finish)
 
     @guarded
     def update_graph(self, scheduler: Any, *, tasks: Iterable[Hashable], **kwargs: Any) -> None:
