@@ -236,21 +236,29 @@ class AgentChoice:
     def dealer(self, item: str, keys: Iterable[Hashable]) -> Dealer:
         """How blocks of an item, which has these keys, are dealt now; those of no item go to all agents by
         turns."""
-        able = self._agents.able(self._watts())
-        nodes = self.rule.order(able)
+        managed, rule = context_of(self._context.scheduler), self.rule
+        # Somebody may read what nodes draw; not every rule wants to know.
+        able = self._agents.able(managed.node_watts() if managed and rule.rank == "power" else {})
+        nodes = rule.order(able)
         if not item or not able:
             return Dealer(nodes)
-        some = list(islice(keys, _SAMPLE))
-        domains, nbytes = self._data(some)
+        domains: set[str] = set()
+        nbytes, some = 0, list(islice(keys, _SAMPLE))
+        for key in some:
+            if (task := compat.find_task(self._context.scheduler, key)) is not None:
+                nbytes += compat.size(task)
+                domains.update(map(self._agents.domain_of, compat.holders(task)))
+        # It is on the nodes of its job, if it is one's, else on those that hold it.
+        job = next((managed.owner[key] for key in some if key in managed.owner), None) if managed else None
+        size = len(job.nodes if job else ()) or len(domains) or 1
         known = self.known.get(item)
-        size = self._size(some, domains)
-        now = self.rule.first(size, len(able)) if known is None else self.rule.resized(known, size)
+        now = rule.first(size, len(able)) if known is None else rule.resized(known, size)
         if known is not None and now.agents != known.agents:
             self._context.tell("agents", f"{item}: {now.agents} agents, as its data is on {size} nodes now")
         self.known[item] = now
         count = max(1, min(now.agents, len(able)))
         self._had[item] = count
-        return Dealer(nodes, self.rule.slots(count, able, nbytes / count, domains))
+        return Dealer(nodes, rule.slots(count, able, nbytes / count, domains))
 
     def committed(self, item: str, tally: Tally) -> None:
         """A commit of an item is over."""
@@ -269,29 +277,6 @@ class AgentChoice:
         """It is protected no longer."""
         for known in (self.known, self._had, self._usual):
             known.pop(item, None)
-
-    def _data(self, keys: Collection[Hashable]) -> tuple[set[str], float]:
-        """The failure domains in which these results are, and their bytes."""
-        domains: set[str] = set()
-        nbytes = 0
-        for key in keys:
-            task = compat.find_task(self._context.scheduler, key)
-            if task is not None:
-                nbytes += compat.size(task)
-                domains.update(map(self._agents.domain_of, compat.holders(task)))
-        return domains, float(nbytes)
-
-    def _size(self, keys: Iterable[Hashable], domains: Collection[str]) -> int:
-        """On how many nodes an item is: those of its job, if it is one's, else those that hold it."""
-        managed = context_of(self._context.scheduler)
-        owner = {} if managed is None else managed.owner
-        job = next((owner[key] for key in keys if key in owner), None)
-        return len(getattr(job, "nodes", ())) or len(domains) or 1
-
-    def _watts(self) -> dict[str, float]:
-        """By node, if somebody reads it and the rule wants to know."""
-        managed = context_of(self._context.scheduler)
-        return managed.node_watts() if managed is not None and self.rule.rank == "power" else {}
 
     # how many nodes
 

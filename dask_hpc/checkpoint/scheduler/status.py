@@ -37,33 +37,29 @@ class Look:
         ``agents``: what each said last. ``versions``: the newest of each checkpoint, with the levels that
         have it. ``store``: bytes on their way there, and what is wrong with it. ``counts``: see
         ``Diary.as_plain``. Times are seconds ago, and from now."""
-        return {
-            "protected": [self._protected(name) for name in self._names],
-            **self._places(),
-            "agents": self._as_agents(),
-            "versions": [row for one in self._context.get(Commits).series.values() for row in _versions(one)],
-            "store": self._store(),
-            **self._context.diary.as_plain(),
-            "errors": self._context.errors,
-        }
-
-    def _store(self) -> dict[str, Any]:
-        names = self._context.get(Commits).series, self._context.get(StoredResults).names
-        series: list[Series] = [one for by_name in names for one in by_name.values()]
+        context, diary = self._context, self._context.diary
+        programs, stored = context.get(Commits).series.values(), context.get(StoredResults).names.values()
+        series: list[Series] = [*programs, *stored]
         coming = [version for one in series for version in {one.writing, one.to_write} - {None}]
         return {
-            "waiting": sum(version.nbytes for version in coming if version is not None),
-            "written": self._context.get(StoreWriter).written,
-            "problem": next((one.store_problem for one in series if one.store_problem), ""),
+            "protected": [
+                {"next_due": None, **found.as_plain(), "last_commit": diary.last_commit(name)}
+                for name, found in self._names.items()
+            ],
+            **self._places(),
+            "agents": [
+                {"address": address, "node": context.nodes.node_of(address), **said}
+                for address, said in self._agents.facts().items()
+            ],
+            "versions": [row for one in programs for row in _versions(one)],
+            "store": {
+                "waiting": sum(version.nbytes for version in coming if version is not None),
+                "written": context.get(StoreWriter).written,
+                "problem": next((one.store_problem for one in series if one.store_problem), ""),
+            },
+            **diary.as_plain(),
+            "errors": context.errors,
         }
-
-    def _protected(self, name: str) -> dict[str, Any]:
-        found = self._names[name].as_plain()
-        return {"next_due": None, **found, "last_commit": self._context.diary.last_commit(name)}
-
-    def _as_agents(self) -> list[dict[str, Any]]:
-        node_of, facts = self._context.nodes.node_of, self._agents.facts()
-        return [{"address": address, "node": node_of(address), **said} for address, said in facts.items()]
 
     def _places(self) -> dict[str, Any]:
         began = monotonic()
