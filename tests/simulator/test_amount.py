@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc import InputError
-from dask_hpc.simulator.amount import Arguments, BySize, Expression, Fixed
+from dask_hpc.simulator.application import Arguments, BySize, Expression, Fixed
 
 
 def arguments(**found):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc import InputError
-from dask_hpc.simulator.amount import Fixed
+from dask_hpc.simulator.application import Fixed
 from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.readers.elastisim import load_elastisim
 from dask_hpc.simulator.readers.elastisim_application import Derived, busiest_link

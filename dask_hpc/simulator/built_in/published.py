@@ -12,8 +12,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.speedup import Constraint, Linear, Speedup
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.amount import Fixed, Split
-from dask_hpc.simulator.application import Application, Phase, Task, io_demand, quiet_runtime
+from dask_hpc.simulator.application import Application, Fixed, Phase, Split, Task, io_demand, quiet_runtime
 from dask_hpc.simulator.built_in.ours import Exponent, Share, Walltime, by_type, scaling, walltime_of
 from dask_hpc.simulator.engine import Engine
 from dask_hpc.simulator.platform import Metering, Platform

@@ -21,8 +21,16 @@ from typing import Any
 
 from dask_hpc.model.errors import InputError, shown, within
 from dask_hpc.model.safe_yaml import nearest
-from dask_hpc.simulator.amount import Arguments, Expression, Fixed
-from dask_hpc.simulator.application import MOST_ITERATIONS, Amount, Application, Phase, Task
+from dask_hpc.simulator.application import (
+    MOST_ITERATIONS,
+    Amount,
+    Application,
+    Arguments,
+    Expression,
+    Fixed,
+    Phase,
+    Task,
+)
 from dask_hpc.simulator.readers.elastisim_platform import ElastisimPlatform
 from dask_hpc.simulator.values import Notes, Readers, as_it_is, flag, insist, read_values
 

@@ -42,12 +42,14 @@ from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
 from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Speedup, Tabulated, from_runtimes
 from dask_hpc.model.units import UNITS, parse_duration, parse_quantity
 from dask_hpc.planning.in_situ.plan import read_analysis, read_simulation
-from dask_hpc.simulator.amount import Arguments, Expression, Fixed
 from dask_hpc.simulator.application import (
     MOST_ITERATIONS,
     TASK_KINDS,
     Amount,
     Application,
+    Arguments,
+    Expression,
+    Fixed,
     Phase,
     Task,
     io_demand,
