@@ -169,15 +169,9 @@ class Redistribution:
         node_of = dict(found["nodes"]) if named is None else {}
         workers: dict[str, list[str]] = {}
         for address in found["pool"] if named is None else found["able"]:
-            there = workers.setdefault(node_of.get(address, address), [])
-            if address not in there:
-                there.append(address)
-        return Holding(
-            dict(zip(keys, found["holders"], strict=True)),
-            node_of,
-            workers,
-            found["asked"],
-        )
+            workers.setdefault(node_of.get(address, address), []).append(address)
+        holders = dict(zip(keys, found["holders"], strict=True))
+        return Holding(holders, node_of, workers, found["asked"])
 
     async def _carry(self, run: str, seen: Holding, progress: Progress | None) -> None:
         total = self._now.bytes_moved + sum(
