@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import fsum, inf
 from typing import Any
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import insist, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,8 @@ class Level:
     def __post_init__(self) -> None:
         for name in ("commit", "restart", "failures"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < inf:
-                raise InputError(
-                    f"level {shown(self.name)}: {name}", f"found {shown(value)}", "0 or more, and finite"
-                )
+            fine = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < inf
+            insist(fine, f"level {shown(self.name)}: {name}", value, "0 or more, and finite")
 
 
 def failure_rate(levels: Sequence[Level]) -> float:

@@ -6,11 +6,11 @@ transit. Ours: a share of an analysis may not spread over cores, and it need not
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import inf
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict, cast
 
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import InputError, insist, is_number, shown
 
 #: analyses of an iteration run beside the next one ("async"), or the simulation waits for those in situ
 Mode = Literal["async", "sync"]
@@ -30,12 +30,11 @@ class EqualNodes:
     def __post_init__(self) -> None:
         for name in ("count", "cores"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"nodes.{name}", f"found {shown(value)}", "a whole number from 1")
+            fine = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            insist(fine, f"nodes.{name}", value, "a whole number from 1")
         for name in ("memory", "bandwidth"):
             value = getattr(self, name)
-            if not is_number(value, 0, inf) or value == 0:
-                raise InputError(f"nodes.{name}", f"found {shown(value)}", "more than 0")
+            insist(is_number(value, 0, inf) and value != 0, f"nodes.{name}", value, "more than 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +62,10 @@ class Analysis:
     serial: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
-            raise InputError("analyses.name", f"found {shown(self.name)}", "a name")
-        _check_costs(self, f"analysis {self.name}", ("time", "memory"))
-        if self.moved is not None:
-            _check_costs(self, f"analysis {self.name}", ("moved",))
+        fine = isinstance(self.name, str) and self.name != "" and self.name.isprintable()
+        insist(fine, "analyses.name", self.name, "a name")
+        costs = ("time", "memory") if self.moved is None else ("time", "memory", "moved")
+        _check_costs(self, f"analysis {self.name}", costs)
 
     @property
     def volume(self) -> float:
@@ -85,8 +83,7 @@ class PartitionProblem:
     mode: Mode = "async"
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise InputError("mode", f"found {shown(self.mode)}", ", ".join(MODES))
+        insist(self.mode in MODES, "mode", self.mode, ", ".join(MODES))
         names = [one.name for one in self.analyses]
         if twice := {name for name in names if names.count(name) > 1}:
             raise InputError("analyses", f"found {shown(min(twice))} more than once", "each name once")
@@ -126,12 +123,8 @@ class Partition:
 
     def runs_like(self, other: "Partition | None") -> bool:
         """Whether nothing would be done differently."""
-        return other is not None and (self.mode, self.nodes, self.helper_cores, {*self.in_situ}) == (
-            other.mode,
-            other.nodes,
-            other.helper_cores,
-            {*other.in_situ},
-        )
+        mine, its = ((p.mode, p.nodes, p.helper_cores, {*p.in_situ}) for p in (self, other or self))
+        return other is not None and mine == its
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +151,8 @@ class PipelineView:
 def _check_costs(one: Any, where: str, names: tuple[str, ...]) -> None:
     for name in names:
         value = getattr(one, name)
-        if not is_number(value, 0, inf) or value == inf:
-            raise InputError(f"{where}.{name}", f"found {shown(value)}", "0 or more")
-    if not is_number(one.serial, 0, 1):
-        raise InputError(f"{where}.serial", f"found {shown(one.serial)}", "0 to 1")
+        insist(is_number(value, 0, inf) and value != inf, f"{where}.{name}", value, "0 or more")
+    insist(is_number(one.serial, 0, 1), f"{where}.serial", one.serial, "0 to 1")
 
 
 class PartitionStatus(TypedDict):
@@ -231,16 +222,10 @@ class SkippedStatus(TypedDict):
 
 def tell_partition(partition: Partition) -> PartitionStatus:
     """A partition as plain data."""
-    return {
-        "mode": partition.mode,
-        "nodes": partition.nodes,
-        "helper_cores": partition.helper_cores,
-        "in_situ": list(partition.in_situ),
-        "in_transit": list(partition.in_transit),
-        "planned": partition.phases._asdict(),
-        "expected": partition.iteration,
-        "warning": partition.warning,
-    }
+    told: Any = asdict(partition)
+    told |= {"in_situ": [*partition.in_situ], "in_transit": [*partition.in_transit]}
+    told |= {"planned": told.pop("phases")._asdict(), "expected": partition.iteration}
+    return cast(PartitionStatus, told)
 
 
 def hear_partition(told: Mapping[str, Any]) -> Partition:

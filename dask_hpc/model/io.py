@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import inf
 
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import insist, is_number
 from dask_hpc.model.speedup import Speedup
 
 
@@ -86,12 +86,10 @@ class IoDemand:
     file_system: float = inf
 
     def __post_init__(self) -> None:
-        for name in ("compute", "data"):
-            if not is_number(getattr(self, name), 0, inf) or getattr(self, name) == inf:
-                raise InputError(f"io_intensity.{name}", f"found {shown(getattr(self, name))}", "0 or more")
-        for name in ("speed", "link", "file_system"):
-            if not is_number(getattr(self, name), 0, inf) or getattr(self, name) == 0:
-                raise InputError(f"io_intensity.{name}", f"found {shown(getattr(self, name))}", "more than 0")
+        for name in ("compute", "data", "speed", "link", "file_system"):
+            value, may_be_zero = getattr(self, name), name in ("compute", "data")
+            fine = is_number(value, 0, inf) and value != (inf if may_be_zero else 0)
+            insist(fine, f"io_intensity.{name}", value, "0 or more" if may_be_zero else "more than 0")
 
     def intensity(self, nodes: int) -> float:
         """The share of its time that the job spends reading and writing when it has the file system

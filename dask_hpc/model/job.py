@@ -1,12 +1,13 @@
 """A job: a named piece of work with a size range."""
 
 from ast import literal_eval
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf, isfinite, isnan
 from typing import Any, Literal, get_args
 
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import InputError, insist, is_number, shown, within
 from dask_hpc.model.io import IoDemand
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.speedup import CONSTRAINTS, Constraint, Speedup, is_legal
@@ -15,7 +16,7 @@ Kind = Literal["rigid", "moldable", "malleable", "evolving"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-#: said one by one only when something is wrong: a replay makes a million jobs
+#: asked one by one only when something is wrong: a replay makes a million jobs
 _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("id", lambda v: type(v) is str and v != "", "a name"),
     ("walltime", lambda v: v > 0, "more than 0 s"),
@@ -55,7 +56,7 @@ class Job:
 
     def __post_init__(self) -> None:
         if type(self.nodes) is not int or self.nodes < 1:
-            raise InputError(self._where("nodes"), f"found {shown(self.nodes)}", "a whole number >= 1")
+            self._insist(False, "nodes", "a whole number >= 1")
         if not self.min_nodes and not self.max_nodes and self.kind == "rigid" and self.constraint == "any":
             object.__setattr__(self, "min_nodes", self.nodes)
             object.__setattr__(self, "max_nodes", self.nodes)
@@ -74,58 +75,42 @@ class Job:
         if not fine or type(self.id) is not str or type(self.user) is not str or not self.id:
             self._complain()
         if self.power is not None and type(self.power) is not PowerRange:
-            try:
+            with within(self._where("power")):
                 object.__setattr__(self, "power", PowerRange.read(self.power))
-            except InputError as error:
-                raise error.at(self._where("power")) from None
-        if self.speedup is not None and not isinstance(self.speedup, Speedup):
-            raise InputError(self._where("speedup"), f"found {shown(self.speedup)}", "a speed-up model")
-        if self.io_intensity is not None and not isinstance(self.io_intensity, IoDemand):
-            raise InputError(self._where("io_intensity"), f"found {shown(self.io_intensity)}", "an IoDemand")
+        if self.speedup is not None:
+            self._insist(isinstance(self.speedup, Speedup), "speedup", "a speed-up model")
+        if self.io_intensity is not None:
+            self._insist(isinstance(self.io_intensity, IoDemand), "io_intensity", "an IoDemand")
 
     def _where(self, field: str) -> str:
         return f"job {shown(self.id)}: {field}"
 
+    def _insist(self, is_fine: bool, field: str, allowed: str) -> None:
+        insist(is_fine, self._where(field), getattr(self, field), allowed)
+
     def _check_range(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError(self._where("kind"), f"found {shown(self.kind)}", ", ".join(KINDS))
-        if self.constraint not in CONSTRAINTS:
-            raise InputError(
-                self._where("constraint"), f"found {shown(self.constraint)}", ", ".join(CONSTRAINTS)
-            )
+        self._insist(self.kind in KINDS, "kind", ", ".join(KINDS))
+        self._insist(self.constraint in CONSTRAINTS, "constraint", ", ".join(CONSTRAINTS))
         for field in ("min_nodes", "max_nodes"):
             if getattr(self, field) in (0, None):
                 object.__setattr__(self, field, self.nodes)
-            if type(getattr(self, field)) is not int:
-                raise InputError(
-                    self._where(field),
-                    f"found {shown(getattr(self, field))}",
-                    "a whole number >= 1",
-                )
-        if not 1 <= self.min_nodes <= self.nodes:
-            allowed = f"1 to nodes={self.nodes}"
-            raise InputError(self._where("min_nodes"), f"found {shown(self.min_nodes)}", allowed)
-        if self.max_nodes < self.nodes:
-            allowed = f"nodes={self.nodes} or more"
-            raise InputError(self._where("max_nodes"), f"found {shown(self.max_nodes)}", allowed)
+            self._insist(type(getattr(self, field)) is int, field, "a whole number >= 1")
+        self._insist(1 <= self.min_nodes <= self.nodes, "min_nodes", f"1 to nodes={self.nodes}")
+        self._insist(self.max_nodes >= self.nodes, "max_nodes", f"nodes={self.nodes} or more")
         if self.kind == "rigid" and self.min_nodes != self.max_nodes:
             raise InputError(
                 self._where("kind"),
                 f"a rigid job has one size, found {self.min_nodes} to {self.max_nodes}",
                 "moldable, malleable or evolving for a range",
             )
-        if not is_legal(self.constraint, self.nodes):
-            raise InputError(self._where("nodes"), f"found {self.nodes}", f"a size that is {self.constraint}")
+        self._insist(is_legal(self.constraint, self.nodes), "nodes", f"a size that is {self.constraint}")
 
     def _complain(self) -> None:
         for field, check, allowed in _CHECKS:
-            value = getattr(self, field)
-            try:
-                fine = check(value)
-            except (ArithmeticError, TypeError, ValueError):
-                fine = False
-            if not fine:
-                raise InputError(self._where(field), f"found {shown(value)}", allowed)
+            fine = False
+            with suppress(ArithmeticError, TypeError, ValueError):
+                fine = check(getattr(self, field))
+            self._insist(fine, field, allowed)
 
     @property
     def resizable(self) -> bool:
@@ -157,8 +142,8 @@ def runs(numbers: Iterable[int]) -> list[list[int]]:
 
 Rule = Literal["constant", "size", "rank", "default", "joining", "volatile"]
 _ALLOWED = "constant, size, rank, default:VALUE, joining:VALUE, or a function of the number of nodes"
-_RULES: Mapping[str, Rule] = {"constant": "constant", "size": "size", "rank": "rank"}
-_VALUED: Mapping[str, Rule] = {"default": "default", "joining": "joining"}
+_RULES: tuple[Rule, ...] = ("constant", "size", "rank")
+_VALUED: tuple[Rule, ...] = ("default", "joining")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +165,9 @@ class OnResize:
             return cls("volatile", call=found)
         if isinstance(found, str):
             word, colon, text = found.partition(":")
-            if not colon and word in _RULES:
-                return cls(_RULES[word])
-            if colon and word in _VALUED:
-                return cls(_VALUED[word], _literal(text))
+            for rule in _VALUED if colon else _RULES:
+                if word == rule:
+                    return cls(rule, _literal(text) if colon else None)
         raise InputError(where, f"found {shown(found)}", _ALLOWED)
 
     def values(self, stored: Any, before: Sequence[str], after: Sequence[str]) -> dict[str, Any]:
@@ -230,11 +214,10 @@ class ResizeCost:
     bandwidth: float = inf
 
     def __post_init__(self) -> None:
-        for name in ("fixed", "per_process"):
-            if not is_number(getattr(self, name), 0, inf):
-                raise InputError(name, f"found {shown(getattr(self, name))}", "0 s or more")
-        if not (is_number(self.bandwidth, 0, inf) and self.bandwidth > 0):
-            raise InputError("bandwidth", f"found {shown(self.bandwidth)}", "more than 0 B/s")
+        for name, value in (("fixed", self.fixed), ("per_process", self.per_process)):
+            insist(is_number(value, 0, inf), name, value, "0 s or more")
+        fine = is_number(self.bandwidth, 0, inf) and self.bandwidth > 0
+        insist(fine, "bandwidth", self.bandwidth, "more than 0 B/s")
 
     def seconds(self, before: int, after: int, moved_bytes: float = 0.0) -> float:
         """Cost of going from ``before`` to ``after`` processes."""

@@ -7,7 +7,7 @@ from math import inf
 from sys import float_info
 from typing import Any, Self
 
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import InputError, insist, is_number, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,7 @@ class Node:
     active_power: float = 0.0
 
     def __post_init__(self) -> None:
-        if type(self.name) is not str or not self.name:
-            raise InputError("node", f"found {shown(self.name)}", "a name")
+        insist(type(self.name) is str and self.name != "", "node", self.name, "a name")
         if not (
             is_number(self.idle_power, 0, inf)
             and is_number(self.active_power, self.idle_power, float_info.max)

@@ -5,12 +5,13 @@ sliders.
 """
 
 import dataclasses
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from math import inf, isinf
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, insist, shown
 from dask_hpc.model.power import Corridor
 from dask_hpc.model.units import UNITS, parse_quantity, write_quantity
 
@@ -66,43 +67,38 @@ class Declared:
     def read(self, value: object) -> Any:
         """The typed value of what a person wrote, or an ``InputError``."""
         if self.choices:
-            if not isinstance(value, str) or value not in self.choices:
-                raise InputError("", f"found {shown(value)}", self.bounds)
+            insist(isinstance(value, str) and value in self.choices, "", value, self.bounds)
             return value
         if self.parameter.none is not None and isinstance(value, str) and value.lower() == "none":
             return self.parameter.none
         if self.type is Corridor:
             return _schedule(value)
         if self.type is str:
-            if not isinstance(value, str) or not value.isprintable() or len(value) > _LONGEST:
-                raise InputError("", f"found {shown(value)}", self.bounds)
+            fine = isinstance(value, str) and value.isprintable() and len(value) <= _LONGEST
+            insist(fine, "", value, self.bounds)
             return value
         if self.type is bool:
             if isinstance(value, str) and value.lower() in ("true", "false", "yes", "no"):
                 return value.lower() in ("true", "yes")
-            if not isinstance(value, bool):
-                raise InputError("", f"found {shown(value)}", self.bounds)
+            insist(isinstance(value, bool), "", value, self.bounds)
             return value
         number = self._number(value)
-        if not self.parameter.low <= number <= self.parameter.high:  # not-a-number fails this, too
-            raise InputError("", f"found {shown(value)}", self.bounds)
+        # not-a-number fails this, too
+        insist(self.parameter.low <= number <= self.parameter.high, "", value, self.bounds)
         return number
 
     def _number(self, value: object) -> Any:
         if self.parameter.unit in UNITS:
             return parse_quantity(value, self.parameter.unit)
         if isinstance(value, str):
-            try:
+            with suppress(ValueError):
                 value = self.type(value)
-            except ValueError:
-                raise InputError("", f"found {shown(value)}", self.bounds) from None
         whole = self.type is int
-        if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-            raise InputError("", f"found {shown(value)}", ("whole, " if whole else "") + self.bounds)
-        try:
+        fine = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        insist(fine, "", value, ("whole, " if whole else "") + self.bounds)
+        with suppress(OverflowError):
             return self.type(value)
-        except OverflowError:
-            raise InputError("", f"found {shown(value)}", self.bounds) from None
+        raise InputError("", f"found {shown(value)}", self.bounds)
 
     def write(self, value: Any) -> Any:
         """The value as a policy file says it; ``read`` gives it back exactly."""

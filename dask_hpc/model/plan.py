@@ -124,19 +124,9 @@ class Plan:
     @property
     def jobs(self) -> list[str]:
         """The jobs it speaks of."""
-        return [
-            *(one.job for one in self.interrupts),
-            *(one.job for one in self.resizes),
-            *(one.job for one in self.starts),
-        ]
+        all_: chain[Interrupt | Resize | Start] = chain(self.interrupts, self.resizes, self.starts)
+        return [one.job for one in all_]
 
     def __bool__(self) -> bool:
-        return bool(
-            self.starts
-            or self.resizes
-            or self.interrupts
-            or self.hold
-            or self.cap
-            or self.release
-            or self.verdict
-        )
+        levers = self.hold or self.cap or self.release or self.verdict
+        return bool(self.starts or self.resizes or self.interrupts or levers)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import inf, isfinite
 from typing import Any, Literal, NamedTuple, get_args
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, insist, shown, within
 from dask_hpc.model.safe_yaml import check_keys, read_yaml
 from dask_hpc.model.units import parse_duration, parse_quantity, show_bounds, write_quantity
 
@@ -134,14 +134,8 @@ class Corridor:
         for time, lower, upper in steps:
             if not isfinite(time):
                 raise InputError("corridor", f"found the time {shown(time)}", "finite times")
-            if not 0 <= lower <= upper:
-                raise InputError(
-                    f"corridor at {time:g} s",
-                    f"found {shown((lower, upper))}",
-                    "0 <= lower <= upper",
-                )
-        if any(a[0] >= b[0] for a, b in pairwise(steps)):
-            raise InputError("corridor", f"found {shown(steps)}", "rising times")
+            insist(0 <= lower <= upper, f"corridor at {time:g} s", (lower, upper), "0 <= lower <= upper")
+        insist(all(a[0] < b[0] for a, b in pairwise(steps)), "corridor", steps, "rising times")
 
     @classmethod
     def constant(cls, lower: float = 0.0, upper: float = inf) -> "Corridor":
@@ -171,10 +165,8 @@ class Corridor:
             check_keys(step, ("at", "lower", "upper"), where)
             if "at" not in step or len(step) < 2:
                 raise InputError(where, f"found {shown(step)}", "{at: TIME, lower: ..., upper: ...}")
-            try:
+            with within(f"{where}: at"):
                 time = seconds(step["at"])
-            except InputError as error:
-                raise error.at(f"{where}: at") from None
             steps.append((time, *_bounds(step, where)))
         return cls(tuple(steps))
 
@@ -188,13 +180,10 @@ class Corridor:
 
     def written(self) -> Any:
         """Plain data that ``read`` reads back to an equal corridor."""
+        units = {"at": "s", "lower": "W", "upper": "W"}
         steps = [
-            {
-                "at": write_quantity(time, "s"),
-                "lower": write_quantity(lower, "W"),
-                "upper": write_quantity(upper, "W"),
-            }
-            for time, lower, upper in self.steps
+            {key: write_quantity(value, units[key]) for key, value in zip(units, step, strict=True)}
+            for step in self.steps
         ]
         if len(steps) == 1 and self.steps[0][0] == 0:
             del steps[0]["at"]
@@ -218,10 +207,8 @@ def _bounds(found: dict[str, Any], where: str) -> tuple[float, float]:
     for key, otherwise in (("lower", 0.0), ("upper", inf)):
         value = found.get(key)
         is_said = value is not None and not (isinstance(value, str) and value.strip().lower() == "none")
-        try:
+        with within(f"{where}: {key}"):
             bounds.append(parse_quantity(value, "W") if is_said else otherwise)
-        except InputError as error:
-            raise error.at(f"{where}: {key}") from None
     return bounds[0], bounds[1]
 
 

@@ -39,23 +39,8 @@ class Running(NamedTuple):
 class Indices:
     """Mutable; owned by one body. Strategies see it through a ``Snapshot``."""
 
-    __slots__ = (
-        "by_end",
-        "failed",
-        "idle",
-        "mtct",
-        "nodes",
-        "now",
-        "overhead",
-        "power",
-        "progress",
-        "requests",
-        "resizable",
-        "revision",
-        "running",
-        "waiting",
-        "withheld",
-    )
+    __slots__ = ("by_end", "failed", "idle", "mtct", "nodes", "now", "overhead", "power", "progress",
+                 "requests", "resizable", "revision", "running", "waiting", "withheld")  # fmt: skip
 
     def __init__(self, nodes: Iterable[Node] = (), order: Ranking | None = None, now: float = 0.0) -> None:
         self.now = now
@@ -170,9 +155,8 @@ class Indices:
         holder = next((r for r in self.running.values() if name in r.nodes), None)
         if holder is None:  # it was withheld
             return None
-        left = tuple(n for n in holder.nodes if n != name)
-        smaller = holder._replace(nodes=left)
-        if left:
+        smaller = holder._replace(nodes=tuple(n for n in holder.nodes if n != name))
+        if smaller.nodes:
             self._put(holder, smaller)
         else:
             self._forget(holder.job.id)
@@ -223,13 +207,9 @@ class Indices:
     def copy(self) -> "Indices":
         """An independent copy; everything immutable is shared."""
         twin = Indices.__new__(Indices)
-        twin.now, twin.revision, twin.overhead = self.now, self.revision, self.overhead
-        twin.nodes, twin.idle, twin.failed = dict(self.nodes), list(self.idle), self.failed
-        twin.waiting, twin.withheld = self.waiting.copy(), set(self.withheld)
-        twin.running, twin.by_end = dict(self.running), list(self.by_end)
-        twin.resizable, twin.mtct = dict(self.resizable), dict(self.mtct)
-        twin.progress, twin.requests = dict(self.progress), dict(self.requests)
-        twin.power = self.power
+        for name in Indices.__slots__:
+            value = getattr(self, name)
+            setattr(twin, name, value.copy() if isinstance(value, dict | list | set | Waiting) else value)
         return twin
 
     def _take(self, nodes: int, job_id: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import inf, isqrt
 from typing import Literal, get_args
 
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import InputError, insist, is_number, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,7 @@ class Amdahl(Speedup):
     serial: float
 
     def __post_init__(self) -> None:
-        if not is_number(self.serial, 0, 1):
-            raise InputError("serial", f"found {shown(self.serial)}", "0 to 1")
+        insist(is_number(self.serial, 0, 1), "serial", self.serial, "0 to 1")
 
     def factor(self, nodes: int) -> float:
         return 1.0 / (self.serial + (1.0 - self.serial) / nodes)
@@ -68,24 +67,10 @@ class PowerLaw(Speedup):
     exponent: float
 
     def __post_init__(self) -> None:
-        if not is_number(self.exponent, 0, 1.5):
-            raise InputError("exponent", f"found {shown(self.exponent)}", "0 to 1.5")
+        insist(is_number(self.exponent, 0, 1.5), "exponent", self.exponent, "0 to 1.5")
 
     def factor(self, nodes: int) -> float:
         return float(nodes**self.exponent)
-
-
-def _checked(points: tuple[tuple[int, float], ...]) -> None:
-    try:
-        sizes = [size for size, _ in points]
-        begins = bool(sizes) and sizes[0] == 1 and points[0][1] == 1.0
-        rises = all(a < b for a, b in pairwise(sizes)) and all(0 < factor < inf for _, factor in points)
-    except (TypeError, ValueError):
-        raise InputError("points", f"found {shown(points)}", "pairs of (nodes, factor)") from None
-    if not begins:
-        raise InputError("points", f"found {shown(points)}", "a table that starts with (1, 1.0)")
-    if not rises:
-        raise InputError("points", f"found {shown(points)}", "rising sizes, positive factors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +80,14 @@ class Tabulated(Speedup):
     points: tuple[tuple[int, float], ...]
 
     def __post_init__(self) -> None:
-        _checked(self.points)
+        try:
+            sizes = [size for size, _ in self.points]
+            begins = bool(sizes) and sizes[0] == 1 and self.points[0][1] == 1.0
+            rises = all(a < b for a, b in pairwise(sizes)) and all(0 < one < inf for _, one in self.points)
+        except (TypeError, ValueError):
+            raise InputError("points", f"found {shown(self.points)}", "pairs of (nodes, factor)") from None
+        insist(begins, "points", self.points, "a table that starts with (1, 1.0)")
+        insist(rises, "points", self.points, "rising sizes, positive factors")
 
     def factor(self, nodes: int) -> float:
         at = bisect_left(self.points, (nodes + 1,)) - 1
@@ -103,13 +95,8 @@ class Tabulated(Speedup):
 
 
 @dataclass(frozen=True, slots=True)
-class Interpolated(Speedup):
+class Interpolated(Tabulated):
     """Measured factors with straight lines between them, flat beyond the last."""
-
-    points: tuple[tuple[int, float], ...]
-
-    def __post_init__(self) -> None:
-        _checked(self.points)
 
     def factor(self, nodes: int) -> float:
         at = bisect_left(self.points, (nodes,))
@@ -127,8 +114,8 @@ def from_runtimes(runtimes: Mapping[int, float]) -> Interpolated:
     if 1 not in runtimes:
         raise InputError("runtimes", f"found sizes {shown(sorted(runtimes))}", "a table with size 1")
     for size, seconds in runtimes.items():
-        if not (is_number(seconds, 0, inf) and 0 < seconds < inf):
-            raise InputError(f"runtime on {shown(size)} nodes", f"found {shown(seconds)}", "more than 0 s")
+        fine = is_number(seconds, 0, inf) and 0 < seconds < inf
+        insist(fine, f"runtime on {shown(size)} nodes", seconds, "more than 0 s")
     return Interpolated(tuple((n, runtimes[1] / runtimes[n]) for n in sorted(runtimes)))
 
 

@@ -132,34 +132,30 @@ def explain(snapshot: Snapshot, plan: Plan, rules: Mapping[str, str]) -> dict[st
     """
     machine = _machine(snapshot)
     power = _power(snapshot, plan) if plan.for_power else {}
-    found = {}
+    found: dict[str, Explanation] = {}
     not_started = tuple(_not_started(snapshot, plan)) if plan.starts else ()
     not_resized = tuple(_not_resized(snapshot, plan)) if plan.resizes else ()
+
+    def add(job_id: str, rule: str, inputs: dict[str, Any], rejected: tuple[str, ...] = ()) -> None:
+        inputs = machine | inputs
+        if job_id in plan.for_power:
+            rule, inputs = "power", inputs | power
+        found[job_id] = Explanation(rules[rule], inputs, rejected)
+
     for start in plan.starts:
         job = snapshot.waiting[start.job]
         walltime = None if job.walltime == inf else job.walltime
-        inputs = machine | {"asks": job.nodes, "walltime": walltime, "waited": plan.time - job.submitted}
-        rule = "start"
-        if start.job in plan.for_power:
-            rule, inputs = "power", inputs | power
-        found[start.job] = Explanation(rules[rule], inputs, not_started)
+        inputs = {"asks": job.nodes, "walltime": walltime, "waited": plan.time - job.submitted}
+        add(job.id, "start", inputs, not_started)
     for resize in plan.resizes:
         running = snapshot.running[resize.job]
-        inputs = machine | {
-            "from": len(running.nodes),
-            "to": resize.nodes,
-            "min": running.job.min_nodes,
-            "max": running.job.max_nodes,
-        }
-        if resize.job in snapshot.mtct:
-            inputs["mtct"] = snapshot.mtct[resize.job]
-        rule = "request" if resize.job in snapshot.requests else "resize"
-        if resize.job in plan.for_power:
-            rule, inputs = "power", inputs | power
-        found[resize.job] = Explanation(rules[rule], inputs, not_resized)
+        job = running.job
+        inputs = {"from": len(running.nodes), "to": resize.nodes, "min": job.min_nodes, "max": job.max_nodes}
+        if job.id in snapshot.mtct:
+            inputs["mtct"] = snapshot.mtct[job.id]
+        add(job.id, "request" if job.id in snapshot.requests else "resize", inputs, not_resized)
     for interrupt in plan.interrupts:
-        inputs = machine | {"from": len(snapshot.running[interrupt.job].nodes)}
-        found[interrupt.job] = Explanation(rules["interrupt"], inputs, ())
+        add(interrupt.job, "interrupt", {"from": len(snapshot.running[interrupt.job].nodes)})
     return found
 
 
@@ -238,11 +234,8 @@ def _not_resized(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     resized = {resize.job for resize in plan.resizes}
     others = (running for running in snapshot.resizable if running.job.id not in resized)
     for running in islice(others, _MOST):
-        job = running.job
-        yield (
-            f"resize {job.id} instead: stays at {count_nodes(len(running.nodes))} "
-            f"of {job.min_nodes} to {job.max_nodes}"
-        )
+        job, size = running.job, count_nodes(len(running.nodes))
+        yield f"resize {job.id} instead: stays at {size} of {job.min_nodes} to {job.max_nodes}"
 
 
 #: what a policy decides for jobs; all else in a story brings its explanation along, or is an event
@@ -288,16 +281,8 @@ class Story:
 
     def row(self, happening: Happening) -> tuple[Any, ...]:
         """For who reads on: time, decision, job, nodes, reason, whether it was for the sake of power."""
-        why = self.explanation(happening)
-        found = happening
-        return (
-            found.time,
-            found.decision,
-            found.job,
-            found.nodes,
-            found.reason,
-            bool(why and why.is_for_power),
-        )
+        why, one = self.explanation(happening), happening
+        return one.time, one.decision, one.job, one.nodes, one.reason, bool(why and why.is_for_power)
 
     def explanation(self, happening: Happening) -> Explanation | None:
         """Why that decision and not another; None of an event, or if it is forgotten."""

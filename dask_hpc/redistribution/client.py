@@ -11,8 +11,8 @@ from distributed import Client, default_client, futures_of
 
 from dask_hpc import config
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.layout import Layout
 from dask_hpc.model.units import count_nodes, show_large
+from dask_hpc.planning.moves.layout import Layout
 from dask_hpc.planning.moves.redistribution import Blocks, JointPlan, joint_redistribution
 from dask_hpc.planning.moves.spread import within_nodes
 from dask_hpc.redistribution import arrays

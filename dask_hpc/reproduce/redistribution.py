@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dask_hpc.model.layout import Layout
+from dask_hpc.planning.moves.layout import Layout
 from dask_hpc.planning.moves.redistribution import Blocks, Index, RedistributionPlan, redistribution
 from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, around, claim, exactly, figure, rounded
 from dask_hpc.simulator.network import NetworkFlow, ends

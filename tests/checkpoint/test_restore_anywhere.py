@@ -23,7 +23,7 @@ from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import describe, rebuild
 from dask_hpc.checkpoint.store.seal import Services
 from dask_hpc.checkpoint.store.versions import Versions
-from dask_hpc.model.layout import Layout
+from dask_hpc.planning.moves.layout import Layout
 
 LAYOUTS = ["block", "cyclic", "block-cyclic:2", "replicated", {"x": "block"}, {"x": "block", "y": "cyclic"}]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.layout import Layout
+from dask_hpc.planning.moves.layout import Layout
 from dask_hpc.planning.moves.redistribution import Blocks, joint_redistribution, redistribution
 
 NODES = [f"n{number}" for number in range(9)]

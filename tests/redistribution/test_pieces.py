@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.model.layout import Layout
+from dask_hpc.planning.moves.layout import Layout
 from dask_hpc.planning.moves.redistribution import Blocks, joint_redistribution
 from dask_hpc.planning.moves.spread import within_nodes
 from dask_hpc.redistribution.carrier import cut_out, join

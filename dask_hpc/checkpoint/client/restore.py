@@ -29,8 +29,8 @@ from dask_hpc.checkpoint.store.value import Opaque, Unknown, unpack
 from dask_hpc.checkpoint.store.versions import Versions
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import OnResize
-from dask_hpc.model.layout import Layout
 from dask_hpc.model.node import Nodes
+from dask_hpc.planning.moves.layout import Layout
 from dask_hpc.planning.moves.redistribution import Blocks, redistribution
 
 

@@ -23,8 +23,8 @@ from math import prod
 import numpy as np
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.layout import DimLayout, Layout
 from dask_hpc.planning.moves.assignment import heaviest
+from dask_hpc.planning.moves.layout import DimLayout, Layout
 
 #: from and to, in elements of one dimension
 Span = tuple[int, int]

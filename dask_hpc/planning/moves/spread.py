@@ -13,8 +13,8 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from dask_hpc.model.layout import DimLayout
 from dask_hpc.planning.moves.assignment import heaviest
+from dask_hpc.planning.moves.layout import DimLayout
 from dask_hpc.planning.moves.leaving import MovableBlock, Move, MovePlan, in_rows
 from dask_hpc.planning.moves.redistribution import Blocks, Index, JointPlan, NewChunk, Span, overlaps
 
