@@ -137,15 +137,15 @@ def _by_neighbours(
     rows: list[tuple[str, list[MovableBlock]]], gone: frozenset[str], room: dict[str, int]
 ) -> dict[Hashable, str]:
     targets: dict[Hashable, str] = {}
-    roomiest = _Roomiest(room)
     for name, row in rows:
         if name:
             _place_row(row, gone, room, targets)
-            roomiest.look_again()
-        elif gone.issuperset(row[0].holders) and row[0].holders:
-            worker = roomiest.take(row[0].nbytes)
+    roomiest = _Roomiest(room)
+    for name, (block, *_) in rows:
+        if not name and gone.issuperset(block.holders) and block.holders:
+            worker = roomiest.take(block.nbytes)
             if worker is not None:
-                targets[row[0].key] = worker
+                targets[block.key] = worker
     return targets
 
 
@@ -154,18 +154,11 @@ class _Roomiest:
 
     def __init__(self, room: dict[str, int]) -> None:
         self._room = room
-        self.look_again()
-
-    def look_again(self) -> None:
-        """Others took room."""
-        self._is_fresh = False
+        self._heap = [(-free, worker) for worker, free in room.items()]
+        heapify(self._heap)
 
     def take(self, nbytes: int) -> str | None:
         """Room for a block where most is left; None if there is not enough."""
-        if not self._is_fresh:
-            self._heap = [(-free, worker) for worker, free in self._room.items()]
-            heapify(self._heap)
-            self._is_fresh = True
         if not self._heap or -self._heap[0][0] < nbytes:
             return None
         free, worker = heappop(self._heap)
@@ -237,15 +230,11 @@ def _poorest_with_room(
     found = None
     while poorest and found is None:
         held, worker = heappop(poorest)
-        if room[worker] < least:
-            continue
         if held != have[worker]:
             heappush(poorest, (have[worker], worker))
-        elif room[worker] < nbytes:
+        elif room[worker] >= least:
             tried.append((held, worker))
-        else:
-            found = worker
-            tried.append((held, worker))
+            found = worker if room[worker] >= nbytes else None
     for entry in tried:
         heappush(poorest, entry)
     return found
@@ -345,16 +334,14 @@ def worth_first(held: Iterable[Hashable], recipes: Mapping[Hashable, RecomputeCo
 
 def dearest_that_fit(blocks: Iterable[MovableBlock], rooms: Mapping[str, int]) -> MovePlan:
     """Places for as many of these as fit, those first in the list first, each where most room is."""
-    roomiest = [(-room, worker) for worker, room in rooms.items()]
-    heapify(roomiest)
+    roomiest = _Roomiest(dict(rooms))
     moves, unplaced = [], []
     for block in blocks:
-        if roomiest and block.nbytes <= -roomiest[0][0]:
-            room, worker = heappop(roomiest)
-            heappush(roomiest, (room + block.nbytes, worker))
-            moves.append(Move(block.key, block.nbytes, min(block.holders), worker))
-        else:
+        worker = roomiest.take(block.nbytes)
+        if worker is None:
             unplaced.append(block)
+        else:
+            moves.append(Move(block.key, block.nbytes, min(block.holders), worker))
     return MovePlan(
         tuple(moves), tuple(unplaced), "no room" if unplaced else "", sum(m.nbytes for m in moves)
     )

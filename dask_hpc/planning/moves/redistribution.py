@@ -23,11 +23,25 @@ from math import prod
 import numpy as np
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.planning.moves.assignment import heaviest
 from dask_hpc.planning.moves.layout import DimLayout, Layout
 
 #: from and to, in elements of one dimension
 Span = tuple[int, int]
+
+
+def heaviest(weights: Mapping[tuple[str, int], float], names: Sequence[str], count: int) -> list[str]:
+    """Which name gets each of ``count`` things, such that the sum of weights is as large as it can be.
+    There are at least as many names."""
+    # Not above: it is two thirds of what a scheduler or a client would wait for when it loads us.
+    from scipy.optimize import linear_sum_assignment
+
+    rows = {name: number for number, name in enumerate(names)}
+    table = np.zeros((len(names), count))
+    for (name, thing), weight in weights.items():
+        if name in rows:
+            table[rows[name], thing] = weight
+    chosen = sorted(zip(*reversed(linear_sum_assignment(table, maximize=True)), strict=True))
+    return [names[row] for _, row in chosen]
 
 
 def distinct(edges: Sequence[int]) -> tuple[int, ...]:
@@ -109,6 +123,11 @@ class NewChunk:
     targets: tuple[str, ...]
     #: in the order of the old chunks
     pieces: tuple[Piece, ...]
+
+    @property
+    def nbytes(self) -> float:
+        """Of all its pieces."""
+        return sum(piece.nbytes for piece in self.pieces)
 
     @property
     def is_old(self) -> bool:
@@ -249,13 +268,13 @@ def _least_moved(cut: _Cut, nodes: Sequence[str]) -> float:
     return max(0.0, cut.nbytes - sum(cut.stays[node, part] for part, node in enumerate(nodes)))
 
 
-def _by_size(arrays: Sequence[Blocks]) -> list[Blocks]:
+def _largest_first(arrays: Sequence[Blocks]) -> list[Blocks]:
     return sorted(arrays, key=lambda blocks: -blocks.total)
 
 
 def _divided(arrays: Sequence[Blocks], layout: Layout) -> dict[str, DimLayout]:
     """The divided dimensions by name, each of them once."""
-    largest, *others = _by_size(arrays)
+    largest, *others = _largest_first(arrays)
     dims = list(dict.fromkeys((*largest.dims, *(dim for blocks in others for dim in blocks.dims))))
     # A layout of one word looks at the largest array only.
     edges = [distinct(largest.edges[largest.dims.index(dim)]) if dim in largest.dims else () for dim in dims]
@@ -267,7 +286,7 @@ def _units(
 ) -> tuple[Sequence[int], list[int]]:
     """How a dimension is divided in all arrays: edges, and the part of each piece between two of them. Taken
     from edges that all arrays have, if these do, else from those of the largest."""
-    edges = [distinct(one.edges[one.dims.index(name)]) for one in _by_size(arrays) if name in one.dims]
+    edges = [distinct(one.edges[one.dims.index(name)]) for one in _largest_first(arrays) if name in one.dims]
     common = sorted(set(edges[0]).intersection(*edges)) if edges[0][-1] else edges[0]
     units, owners = dim.parts_of(common, parts)
     is_enough = len(common) > parts if dim.kind == "cyclic" else set(units) <= set(common)
@@ -288,15 +307,10 @@ def _way(
         for (name, dim), parts in zip(divided.items(), grid, strict=True)
     }
     cuts = [_cut(blocks, divided, grid, units) for blocks in arrays]
-    row = {node: number for number, node in enumerate(pool)}
-    weights = np.zeros((len(pool), wanted))
+    stays: Counter[tuple[str, int]] = Counter()
     for cut in cuts:
-        for (node, part), nbytes in cut.stays.items():
-            if node in row:
-                weights[row[node], part] += nbytes
-    rows, columns = heaviest(weights)
-    node_of = {int(part): pool[number] for number, part in zip(rows, columns, strict=True)}
-    return _Way(grid, cuts, tuple(node_of[part] for part in range(wanted)))
+        stays.update(cut.stays)
+    return _Way(grid, cuts, tuple(heaviest(stays, pool, wanted)))
 
 
 def _cut(
@@ -406,7 +420,7 @@ def _sourced(
     blocks: Blocks,
     edges: tuple[tuple[int, ...], ...],
     nodes: tuple[str, ...],
-    wanted: Sequence[tuple[Index, tuple[str, ...], list[tuple[Index, tuple[Span, ...], float]]]],
+    wanted: Sequence[tuple[Index, tuple[str, ...], _MadeOf]],
     lower_bound: float,
 ) -> RedistributionPlan:
     """The plan, with a source for each piece: its target if that has it, else whoever sent least so far."""

@@ -11,12 +11,17 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
 
-import numpy as np
-
-from dask_hpc.planning.moves.assignment import heaviest
 from dask_hpc.planning.moves.layout import DimLayout
 from dask_hpc.planning.moves.leaving import MovableBlock, Move, MovePlan, in_rows
-from dask_hpc.planning.moves.redistribution import Blocks, Index, JointPlan, NewChunk, Span, overlaps
+from dask_hpc.planning.moves.redistribution import (
+    Blocks,
+    Index,
+    JointPlan,
+    NewChunk,
+    Span,
+    heaviest,
+    overlaps,
+)
 
 #: a collection with fewer blocks per worker is left alone
 LEAST_BLOCKS = 2
@@ -25,9 +30,6 @@ _WORTH = 3.0
 _ROUNDS = 4  # of improvement, as long as more than _ENOUGH of all bytes is gained
 _ENOUGH = 0.005
 _POSITIONS = 50  # of a cut that are looked at, on either side of where it would be if all were exactly even
-_EXACT = (
-    128  # workers: up to here the assignment is the best there is (0.2 s); beyond, the largest part first
-)
 
 
 def spread(blocks: Iterable[MovableBlock], rooms: Mapping[str, int], tolerance: float = 0.2) -> MovePlan:
@@ -79,16 +81,15 @@ class _Layout:
         self.workers = workers
         self.ends = [0, *accumulate(block.nbytes for block in row)]
         self.share = self.ends[-1] / len(workers)
-        number = {worker: i for i, worker in enumerate(workers)}
         #: (index, bytes, worker) of all copies in order
-        self.copies: list[tuple[int, int, int]] = []
+        self.copies: list[tuple[int, int, str]] = []
         #: one place for each block; if it has several, the one that makes the layout more even
         self.places: list[str] = []
         self.held = dict.fromkeys(workers, 0)
         choices = []
         for index, block in enumerate(row):
-            has = [worker for worker in block.holders if worker in number]
-            self.copies.extend((index, block.nbytes, number[worker]) for worker in has)
+            has = [worker for worker in block.holders if worker in self.held]
+            self.copies.extend((index, block.nbytes, worker) for worker in has)
             self.places.append(has[0])
             if len(has) == 1:
                 self.held[has[0]] += block.nbytes
@@ -110,13 +111,13 @@ class _Layout:
     @cached_property
     def lower_bound(self) -> int:
         """Bytes that go to somebody, or from somebody, in any plan after which all is even."""
-        copies, only = [0] * len(self.workers), [0] * len(self.workers)
+        copies, only = dict.fromkeys(self.workers, 0), dict.fromkeys(self.workers, 0)
         for index, nbytes, worker in self.copies:
             copies[worker] += nbytes
             if len(self.row[index].holders) == 1:
                 only[worker] += nbytes
-        lacking = sum(max(0.0, self.share - self.trigger - held) for held in copies)
-        surplus = sum(max(0.0, held - self.share - self.trigger) for held in only)
+        lacking = sum(max(0.0, self.share - self.trigger - held) for held in copies.values())
+        surplus = sum(max(0.0, held - self.share - self.trigger) for held in only.values())
         return int(max(lacking, surplus))
 
     def moves(self) -> list[tuple[MovableBlock, str, str]]:
@@ -160,18 +161,18 @@ class _Layout:
 
     def _contiguous(self) -> list[str]:
         """For each block the worker that should have it: one segment for each worker."""
-        at: list[list[int]] = [[] for _ in self.workers]
-        sums: list[list[int]] = [[0] for _ in self.workers]
+        at: dict[str, list[int]] = {worker: [] for worker in self.workers}
+        sums = {worker: [0] for worker in self.workers}
         for index, nbytes, worker in self.copies:
             at[worker].append(index)
             sums[worker].append(sums[worker][-1] + nbytes)
 
-        def in_place(worker: int) -> Callable[[int], int]:
+        def in_place(worker: str) -> Callable[[int], int]:
             """How many bytes before a position the worker has already."""
             indices, kept = at[worker], sums[worker]
             return lambda position: kept[bisect_left(indices, position)]
 
-        cuts, order, stays = self.cuts, list(range(len(self.workers))), -1
+        cuts, order, stays = self.cuts, self.workers, -1
         for _ in range(_ROUNDS):
             new_order = self._best_order(cuts)
             new_cuts, new_stays = self._best_cuts([in_place(worker) for worker in new_order])
@@ -181,18 +182,17 @@ class _Layout:
             if gain <= _ENOUGH * self.ends[-1]:
                 break
         lengths = [b - a for a, b in pairwise(cuts)]
-        return [self.workers[i] for i, length in zip(order, lengths, strict=True) for _ in range(length)]
+        return [worker for worker, length in zip(order, lengths, strict=True) for _ in range(length)]
 
-    def _best_order(self, cuts: list[int]) -> list[int]:
+    def _best_order(self, cuts: list[int]) -> list[str]:
         """The worker of each segment, so that most bytes stay."""
-        count = len(self.workers)
-        overlap: dict[tuple[int, int], int] = defaultdict(int)
+        stays: dict[tuple[str, int], int] = defaultdict(int)
         segment = 0
         for index, nbytes, worker in self.copies:
             while index >= cuts[segment + 1]:
                 segment += 1
-            overlap[segment, worker] += nbytes
-        return (assign_best if count <= _EXACT else assign_largest_first)(overlap, count)
+            stays[worker, segment] += nbytes
+        return heaviest(stays, self.workers, len(self.workers))
 
     def _best_cuts(self, in_place: list[Callable[[int], int]]) -> tuple[list[int], int]:
         """Where to cut if the order of the workers is given, and the bytes that stay then.
@@ -255,60 +255,6 @@ class _Layout:
         return targets
 
 
-def assign_largest_first(overlap: Mapping[tuple[int, int], int], count: int) -> list[int]:
-    """A worker for each segment: the pairs with the largest overlap first; at least half of the best."""
-    taken: dict[int, int] = {}
-    free = set(range(count))
-    for segment, worker in sorted(sorted(overlap), key=overlap.__getitem__, reverse=True):
-        if segment not in taken and worker in free:
-            taken[segment] = worker
-            free.discard(worker)
-    rest = iter(sorted(free))
-    return [taken[segment] if segment in taken else next(rest) for segment in range(count)]
-
-
-def assign_best(overlap: Mapping[tuple[int, int], int], count: int) -> list[int]:
-    """A worker for each segment so that the sum of overlaps is the largest there is.
-
-    The Hungarian method with potentials, one shortest augmenting path per segment. Ours, since it is the only
-    thing we would need SciPy for.
-    """
-    cost = np.zeros((count, count), dtype=np.int64)
-    for pair, nbytes in overlap.items():
-        cost[pair] = -nbytes
-    far = np.iinfo(np.int64).max // 4
-    of_segment = np.zeros(count, dtype=np.int64)
-    of_worker = np.zeros(count + 1, dtype=np.int64)
-    owner = np.full(count + 1, -1)  # the segment of each worker; the last column is where a path begins
-    for segment in range(count):
-        owner[count] = segment
-        worker = count
-        nearest = np.full(count, far)
-        before = np.full(count, count)
-        done = np.zeros(count + 1, dtype=bool)
-        while owner[worker] >= 0:
-            done[worker] = True
-            row = owner[worker]
-            open_ = ~done[:count]
-            reduced = cost[row] - of_segment[row] - of_worker[:count]
-            shorter = open_ & (reduced < nearest)
-            nearest[shorter] = reduced[shorter]
-            before[shorter] = worker
-            following = int(np.argmin(np.where(open_, nearest, far)))
-            step = nearest[following]
-            of_segment[owner[done]] += step
-            of_worker[done] -= step
-            nearest[open_] -= step
-            worker = following
-        while worker != count:
-            owner[worker] = owner[before[worker]]
-            worker = int(before[worker])
-    found = [0] * count
-    for worker in range(count):
-        found[int(owner[worker])] = worker
-    return found
-
-
 #: beyond an even share of its node by so much, a worker keeps no more chunks only because it has them
 _LEAN = 0.2
 
@@ -322,7 +268,7 @@ def within_nodes(
     for one in plan.arrays:
         for chunk in one.chunks:
             for node in chunk.targets:
-                on_node[node] += _nbytes(chunk)  # type: ignore[assignment]
+                on_node[node] += chunk.nbytes  # type: ignore[assignment]
     load: Counter[str] = Counter()
     found = []
     for blocks, one in zip(arrays, plan.arrays, strict=True):
@@ -337,7 +283,7 @@ def within_nodes(
 
 
 def _worker(chunk: NewChunk, blocks: Blocks, workers: Sequence[str], share: float, load: Counter[str]) -> str:
-    nbytes = _nbytes(chunk)
+    nbytes = chunk.nbytes
     held: Counter[str] = Counter()
     for piece in chunk.pieces:
         for worker in blocks.holders.get(piece.old, ()):
@@ -348,10 +294,6 @@ def _worker(chunk: NewChunk, blocks: Blocks, workers: Sequence[str], share: floa
     chosen = best if is_fair else by_load[0]
     load[chosen] += nbytes  # type: ignore[assignment]
     return chosen
-
-
-def _nbytes(chunk: NewChunk) -> float:
-    return sum(piece.nbytes for piece in chunk.pieces)
 
 
 def lay_out(blocks: Iterable[MovableBlock], layout: str, rooms: Mapping[str, int]) -> MovePlan:
@@ -371,9 +313,7 @@ def lay_out(blocks: Iterable[MovableBlock], layout: str, rooms: Mapping[str, int
     for block, part in parts:
         for worker in block.holders:
             stays[worker, part] += block.nbytes
-    weights = np.array([[stays[worker, part] for part in range(len(workers))] for worker in workers])
-    rows, columns = heaviest(weights)
-    worker_of = {int(part): workers[number] for number, part in zip(rows, columns, strict=True)}
+    worker_of = heaviest(stays, workers, len(workers))
     moves: list[Move] = []
     unplaced: list[MovableBlock] = []
     places: dict[Hashable, str] = {}
@@ -389,7 +329,9 @@ def lay_out(blocks: Iterable[MovableBlock], layout: str, rooms: Mapping[str, int
         room[target] -= block.nbytes
         places[block.key] = target
         moves.append(Move(block.key, block.nbytes, min(block.holders), target))
-    least = sum(block.nbytes for block, _ in parts) - int(weights[rows, columns].sum())
+    least = sum(block.nbytes for block, _ in parts) - sum(
+        stays[worker, part] for part, worker in enumerate(worker_of)
+    )
     reason = f"{layout} on {len(workers)} workers"
     if unplaced:
         reason += f"; {len(unplaced)} blocks have no room there"
