@@ -7,7 +7,7 @@ from dask_hpc.model.errors import InputError
 from dask_hpc.model.io import IoDemand
 from dask_hpc.model.job import Job
 from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.strategies.io.io_aware import IoAware, IoAwareQueue, IoBalance, choices, running_balance
+from dask_hpc.strategies.io.io_aware import IoAware, IoAwareQueue, IoBalance, choices
 
 
 def demand(intensity):
@@ -32,7 +32,9 @@ def vector(nodes=80):
 def test_intensities():
     snapshot = Snapshot(vector())
     table = choices(snapshot, None, True)
-    balance = IoBalance(*running_balance(snapshot), table.preferred_load.sum(), table.preferred_nodes.sum())
+    balance = IoBalance(
+        *table.of_running(snapshot).running, table.preferred_load.sum(), table.preferred_nodes.sum()
+    )
     assert balance.system() == pytest.approx(0.5)
     assert balance.workload(None) == pytest.approx(0.30)
     assert balance.workload(40) == pytest.approx(0.60)

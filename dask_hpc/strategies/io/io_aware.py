@@ -41,6 +41,56 @@ class Choices:
     balanced: int = -1
     running: tuple[float, int] = (0.0, 0)
 
+    @classmethod
+    def of(cls, jobs: Sequence[Job], every_size: bool) -> "Choices":
+        """A new table, of no snapshot yet."""
+        rows = [sizes(job) if every_size else (job.nodes,) for job in jobs]
+        flat: Iterable[float] = (load(job, n) for job, ns in zip(jobs, rows, strict=True) for n in ns)
+        return cls(
+            -1,
+            None,
+            [job.id for job in jobs],
+            np.array([len(ns) for ns in rows], dtype=np.int64),
+            np.array([n for ns in rows for n in ns], dtype=np.int64),
+            np.fromiter(flat, float),
+            np.array([job.nodes for job in jobs], dtype=np.int64),
+            np.array([load(job, job.nodes) for job in jobs], dtype=float),
+        )
+
+    def at(self, revision: int, last: Key | None) -> "Choices":
+        """The same of another snapshot; what ran, and who could not start, is to be found anew."""
+        return replace(self, revision=revision, last=last, settled=-1, balanced=-1, running=(0.0, 0))
+
+    def kept(self, stay: Any) -> "Choices":
+        """With some of the jobs only."""
+        rows = np.repeat(stay, self.counts)
+        return replace(
+            self,
+            ids=[job_id for job_id, stays in zip(self.ids, stay, strict=True) if stays],
+            counts=self.counts[stay],
+            nodes=self.nodes[rows],
+            load=self.load[rows],
+            preferred_nodes=self.preferred_nodes[stay],
+            preferred_load=self.preferred_load[stay],
+        )
+
+    def followed_by(self, new: "Choices") -> "Choices":
+        """With these jobs behind its own."""
+        columns = ("counts", "nodes", "load", "preferred_nodes", "preferred_load")
+        joined = {name: np.concatenate((getattr(self, name), getattr(new, name))) for name in columns}
+        return replace(self, ids=self.ids + new.ids, **joined)
+
+    def of_running(self, snapshot: Snapshot) -> "Choices":
+        """With what runs now, each job at the size it has or is on its way to."""
+        if self.balanced == snapshot.revision:
+            return self
+        total, nodes = 0.0, 0
+        for running in snapshot.running.values():
+            size = running.target or len(running.nodes)
+            total += load(running.job, size)
+            nodes += size
+        return replace(self, balanced=snapshot.revision, running=(total, nodes))
+
 
 @dataclass(frozen=True, slots=True)
 class IoBalance:
@@ -94,94 +144,25 @@ def loads(job: Job) -> tuple[tuple[int, float], ...]:
     return tuple((nodes, load(job, nodes)) for nodes in sizes(job))
 
 
-def balanced(table: Choices, snapshot: Snapshot) -> Choices:
-    """The table with what runs now; nothing to do unless that has changed."""
-    if table.balanced == snapshot.revision:
-        return table
-    return replace(table, balanced=snapshot.revision, running=running_balance(snapshot))
-
-
-def running_balance(snapshot: Snapshot) -> tuple[float, int]:
-    """Load and nodes of what runs, each job at the size it has or is on its way to."""
-    total, nodes = 0.0, 0
-    for running in snapshot.running.values():
-        size = running.target or len(running.nodes)
-        total += load(running.job, size)
-        nodes += size
-    return total, nodes
-
-
 def choices(snapshot: Snapshot, known: Choices | None, every_size: bool) -> Choices:
     """The table for this snapshot, made from that of the last decision where the queue is the same."""
     waiting, revision, last = snapshot.waiting, snapshot.revision, snapshot.waiting.last_key
     if known is not None and known.last == last:
         if known.revision == revision and len(known.ids) == len(waiting):
             return known
-        if known.ids == (ids := [job.id for job in waiting]):
-            return _replaced(known, revision, last, ids)
+        if known.ids == [job.id for job in waiting]:
+            return known.at(revision, last)
     jobs = list(waiting)
-    if known is None:
-        return _table(jobs, revision, last, every_size)
-    stay = np.fromiter((job_id in waiting for job_id in known.ids), bool, len(known.ids))
-    survivors = [job_id for job_id, stays in zip(known.ids, stay, strict=True) if stays]
-    if any(job.id != job_id for job, job_id in zip(jobs, survivors, strict=False)):
-        return _table(jobs, revision, last, every_size)  # somebody stands ahead of known jobs
-    rows = np.repeat(stay, known.counts)
-    new = _table(jobs[len(survivors) :], revision, last, every_size)
-    return Choices(
-        revision,
-        last,
-        survivors + new.ids,
-        np.concatenate((known.counts[stay], new.counts)),
-        np.concatenate((known.nodes[rows], new.nodes)),
-        np.concatenate((known.load[rows], new.load)),
-        np.concatenate((known.preferred_nodes[stay], new.preferred_nodes)),
-        np.concatenate((known.preferred_load[stay], new.preferred_load)),
-    )
-
-
-def without(table: Choices, place: int) -> Choices:
-    """The table without the job at this place of the queue, which is about to start."""
-    first = int(table.counts[:place].sum())
-    rows = slice(first, first + int(table.counts[place]))
-    return Choices(
-        table.revision + 1,
-        table.last,
-        table.ids[:place] + table.ids[place + 1 :],
-        np.delete(table.counts, place),
-        np.delete(table.nodes, rows),
-        np.delete(table.load, rows),
-        np.delete(table.preferred_nodes, place),
-        np.delete(table.preferred_load, place),
-    )
-
-
-def _replaced(known: Choices, revision: int, last: Key | None, ids: list[str]) -> Choices:
-    return Choices(
-        revision,
-        last,
-        ids,
-        known.counts,
-        known.nodes,
-        known.load,
-        known.preferred_nodes,
-        known.preferred_load,
-    )
-
-
-def _table(jobs: Sequence[Job], revision: int, last: Key | None, every_size: bool) -> Choices:
-    rows = [sizes(job) if every_size else (job.nodes,) for job in jobs]
-    flat: Iterable[float] = (load(job, n) for job, ns in zip(jobs, rows, strict=True) for n in ns)
-    return Choices(
-        revision,
-        last,
-        [job.id for job in jobs],
-        np.array([len(ns) for ns in rows], dtype=np.int64),
-        np.array([n for ns in rows for n in ns], dtype=np.int64),
-        np.fromiter(flat, float),
-        np.array([job.nodes for job in jobs], dtype=np.int64),
-        np.array([load(job, job.nodes) for job in jobs], dtype=float),
-    )
+    table = known
+    if table is not None:
+        table = table.kept(np.fromiter((job_id in waiting for job_id in table.ids), bool, len(table.ids)))
+        if any(job.id != job_id for job, job_id in zip(jobs, table.ids, strict=False)):
+            table = None  # somebody stands ahead of known jobs
+    if table is None:
+        table = Choices.of(jobs, every_size)
+    else:
+        table = table.followed_by(Choices.of(jobs[len(table.ids) :], every_size))
+    return table.at(revision, last)
 
 
 Denominator = Annotated[
@@ -231,7 +212,7 @@ class IoAwareQueue(QueueStrategy):
         if table.settled == snapshot.revision:
             return starts, table
         cluster = snapshot.size if self.denominator == "cluster" else None
-        table = balanced(table, snapshot)
+        table = table.of_running(snapshot)
         running_load, running_nodes = table.running
         while idle and table.ids:
             balance = IoBalance(
@@ -250,7 +231,7 @@ class IoAwareQueue(QueueStrategy):
             running_load += float(table.load[row])
             running_nodes += nodes
             idle -= nodes
-            table = without(table, place)
+            table = table.kept(np.arange(len(table.ids)) != place).at(table.revision + 1, table.last)
         return starts, replace(table, settled=table.revision)
 
     def _best(self, table: Choices, balance: IoBalance, idle: int, cluster: int | None) -> int | None:
@@ -298,7 +279,7 @@ class IoAware(MalleabilityStrategy):
         jobs = malleable(snapshot)
         if not jobs:
             return (), memory
-        table = balanced(choices(snapshot, memory, False), snapshot)
+        table = choices(snapshot, memory, False).of_running(snapshot)
         waiting_load = float(table.preferred_load.sum())
         waiting_nodes = int(table.preferred_nodes.sum())
         total, allotted = table.running
