@@ -117,6 +117,11 @@ class Job:
         """Whether its size may change while it runs."""
         return self.kind in ("malleable", "evolving")
 
+    @property
+    def moldable(self) -> bool:
+        """Whether it may start on another size than its own, if a policy likes."""
+        return self.kind in ("moldable", "malleable")
+
     def walltime_on(self, nodes: int) -> float:
         """The walltime, which was meant for the start size, on another number of nodes."""
         return self.walltime if nodes == self.nodes else self.walltime * stretch(self, self.nodes, nodes)

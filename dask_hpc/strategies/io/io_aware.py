@@ -76,8 +76,10 @@ class Choices:
 
     def followed_by(self, new: "Choices") -> "Choices":
         """With these jobs behind its own."""
-        columns = ("counts", "nodes", "load", "preferred_nodes", "preferred_load")
-        joined = {name: np.concatenate((getattr(self, name), getattr(new, name))) for name in columns}
+        joined: dict[str, Any] = {
+            name: np.concatenate((getattr(self, name), getattr(new, name)))
+            for name in ("counts", "nodes", "load", "preferred_nodes", "preferred_load")
+        }
         return replace(self, ids=self.ids + new.ids, **joined)
 
     def of_running(self, snapshot: Snapshot) -> "Choices":

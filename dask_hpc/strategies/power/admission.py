@@ -1,6 +1,6 @@
 """Starts and resizes are let through as far as they fit into the corridor, and booked at once."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import islice
@@ -19,11 +19,12 @@ from dask_hpc.strategies.power.repair import Anchor
 from dask_hpc.strategies.strategy import Resizes, Starts
 
 _One = TypeVar("_One", Start, Resize)
+_HYSTERESIS = 1.2  # how many times more a watt must be worth to the job that waits
 
 
 def smallest_start(job: Job) -> int:
     """The fewest nodes it can start on."""
-    if job.kind in ("rigid", "evolving"):
+    if not job.moldable:
         return job.nodes
     return smallest_legal(job.constraint, job.min_nodes, job.nodes) or job.nodes
 
@@ -61,8 +62,10 @@ class Admission:
 
     def take_starts(self, starts: Starts) -> None:
         """In their order: those that fit, and those that can start smaller."""
-        for start in self._undecided(starts):
-            self.start(self.snapshot.waiting[start.job], start.nodes, start)
+        started = self.started
+        for start in starts:
+            if start.job not in started:
+                self.start(self.snapshot.waiting[start.job], start.nodes, start)
 
     def pass_by(self) -> None:
         """Who could not start below the bound even if nobody else worked is in nobody's way. The queue,
@@ -73,8 +76,9 @@ class Admission:
         if not too_large:
             return
         reason = f"{too_large[0]} would exceed the bound of power even alone, and is passed by"
-        for job in self._unstarted(job for job in waiting if job.id not in too_large):
-            if not self.start(job, job.nodes, Start(job.id, job.nodes, reason)):
+        not_now = {*too_large, *self.started}
+        for job in waiting:
+            if job.id not in not_now and not self.start(job, job.nodes, Start(job.id, job.nodes, reason)):
                 return
 
     def is_too_large(self, job: Job) -> bool:
@@ -82,24 +86,25 @@ class Admission:
         least = smallest_start(job)
         return least <= self.snapshot.size and self.balance.alone(job.id, least) > self.bounds.ceiling + TINY
 
-    def _unstarted(self, jobs: Iterable[Job]) -> list[Job]:
-        started = {start.job for start in self.starts}
-        return [job for job in jobs if job.id not in started]
-
-    def _undecided(self, starts: Starts) -> Starts:
+    @property
+    def started(self) -> set[str]:
         """Nobody starts twice."""
-        started = {start.job for start in self.starts}
-        return [start for start in starts if start.job not in started] if started else starts
+        return {start.job for start in self.starts}
+
+    @property
+    def waiting(self) -> Iterator[Job]:
+        """Those who go on to wait so far."""
+        started = self.started
+        return (job for job in self.snapshot.waiting if job.id not in started)
 
     def start(self, job: Job, nodes: int, start: Start) -> bool:
         """Start it on so many nodes, or fewer if that fits and it can."""
         high = largest_legal(job.constraint, smallest_start(job), min(nodes, self.idle)) or 0
-        if job.kind in ("rigid", "evolving") and high < nodes:
-            high = 0
-        if high and job.kind in ("rigid", "evolving"):
-            size = high if self.balance.fits(job.id, 0, high, self.bounds.ceiling) else 0
-        else:
+        if job.moldable:
             size = self.balance.largest(job, 0, high, self.bounds.ceiling)
+        else:
+            high = high if high >= nodes else 0
+            size = high if high and self.balance.fits(job.id, 0, high, self.bounds.ceiling) else 0
         if size and not (self.anchor.may_start(job, size) and self.coming.admits(job, size)):
             size = self._sooner(job, size)
         if not size:
@@ -118,7 +123,7 @@ class Admission:
 
     def _sooner(self, job: Job, size: int) -> int:
         """The fewest nodes more with which it is over before a bound is in its way; 0 if there are none."""
-        if job.kind in ("rigid", "evolving"):
+        if not job.moldable:
             return 0
         most = self.balance.largest(job, 0, min(self.idle, job.max_nodes), self.bounds.ceiling)
         larger = smallest_legal(job.constraint, size + 1, most)
@@ -133,9 +138,7 @@ class Admission:
         shared equally among them."""
         picked: list[Job] = []
         idle = self.idle
-        started = {start.job for start in self.starts}
-        waiting = (job for job in self.snapshot.waiting if job.id not in started)
-        for job in islice(waiting, candidates):
+        for job in islice(self.waiting, candidates):
             least = smallest_start(job)
             if least <= idle:
                 fits = self.balance.fits(job.id, 0, least, self.bounds.ceiling)
@@ -152,7 +155,7 @@ class Admission:
             for job in picked:
                 size = sizes[job.id]
                 high = int(min(limit, size + idle, job.max_nodes))
-                if high > size and job.kind not in ("rigid", "evolving"):
+                if high > size and job.moldable:
                     sizes[job.id] = self.balance.largest(job, size, high, self.bounds.ceiling)
                     self.balance.book(job.id, size, sizes[job.id])
                     idle -= sizes[job.id] - size
@@ -224,84 +227,72 @@ class Admission:
         more = f"{count_nodes(one.nodes - size)} less than that, to stay below {watts}"
         return replace(one, nodes=size, reason=f"{one.reason}; {more}")
 
-
-_HYSTERESIS = 1.2  # how many times more a watt must be worth to the job that waits
-
-
-def make_room(
-    snapshot: Snapshot, balance: Balance, bounds: PowerBounds, job: Job, nodes: int, resting: Container[str]
-) -> list[Resize]:
-    """Shrinks that free the power for a job on so many nodes; none if there is no need, or if those
-    watts are worth as much where they are. Worth is speed: idle nodes that cannot be powered are no room,
-    but a strategy that looks at nodes takes them for some, and lets the first jobs keep all the power."""
-    idle = balance.view.idle
-    watts = nodes * (balance.at_worst(job.id).most - idle)
-    need = balance.peak + watts - bounds.ceiling
-    if need <= TINY or watts <= 0:
-        return []
-    worth = scaling(job).factor(nodes) / watts / _HYSTERESIS
-    sizes: dict[str, int] = {}
-    heap: list[tuple[float, int, int, Job, float]] = []
-
-    def offer(giver: Job, size: int, order: int) -> None:
-        smaller = next_legal_down(giver.constraint, size, giver.min_nodes)
-        if smaller is None:
-            return
-        saved = (size - smaller) * (balance.at_worst(giver.id).most - idle)
-        if saved > 0:
-            curve = scaling(giver, size, snapshot.mtct.get(giver.id))
-            loss = (curve.factor(size) - curve.factor(smaller)) / saved
-            heappush(heap, (loss, order, smaller, giver, saved))
-
-    for order, running in enumerate(malleable(snapshot)):
-        if running.job.id not in resting and snapshot.now > running.started:
-            offer(running.job, len(running.nodes), -order)  # of equals, the youngest gives first
-    freed = 0.0
-    while freed < need - TINY:
-        if not heap or heap[0][0] >= worth:
+    def make_room(self, job: Job, nodes: int) -> list[Resize]:
+        """Shrinks that free the power for a job on so many nodes; none if there is no need, or if those
+        watts are worth as much where they are. Worth is speed: idle nodes that cannot be powered are no room,
+        but a strategy that looks at nodes takes them for some, and lets the first jobs keep all the power."""
+        balance, bounds, running = self.balance, self.bounds, self.snapshot.running
+        watts = self._watts(job, nodes)
+        need = balance.peak + watts - bounds.ceiling
+        if need <= TINY or watts <= 0:
             return []
-        _, order, smaller, giver, saved = heappop(heap)
-        sizes[giver.id] = smaller
-        freed += saved
-        offer(giver, smaller, order)
-    if balance.planned.least - freed + watts < bounds.floor - TINY:
-        return []
-    return [
-        Resize(giver, size, f"power: worth more to job {job.id}: {count_nodes(held - size)}")
-        for giver, size in sizes.items()
-        if (held := len(snapshot.running[giver].nodes))
-    ]
+        worth = scaling(job).factor(nodes) / watts / _HYSTERESIS
+        sizes: dict[str, int] = {}
+        heap: list[tuple[float, int, int, Job, float]] = []
 
+        def offer(giver: Job, size: int, order: int) -> None:
+            smaller = next_legal_down(giver.constraint, size, giver.min_nodes)
+            if smaller is not None and (saved := self._watts(giver, size - smaller)) > 0:
+                heappush(heap, (self._speed(giver, size, smaller) / saved, order, smaller, giver, saved))
 
-def use_up(
-    snapshot: Snapshot, balance: Balance, bounds: PowerBounds, nodes: int, resting: Container[str]
-) -> list[Resize]:
-    """Growths into idle nodes on which nobody may start, watt by watt where it brings most speed."""
-    idle = balance.view.idle
-    room = bounds.ceiling - balance.peak
-    sizes: dict[str, int] = {}
-    heap: list[tuple[float, int, int, int, float, Job]] = []
+        for order, one in enumerate(malleable(self.snapshot)):
+            if one.job.id not in self.resting and self.snapshot.now > one.started:
+                offer(one.job, len(one.nodes), -order)  # of equals, the youngest gives first
+        freed = 0.0
+        while freed < need - TINY:
+            if not heap or heap[0][0] >= worth:
+                return []
+            _, order, smaller, giver, saved = heappop(heap)
+            sizes[giver.id] = smaller
+            freed += saved
+            offer(giver, smaller, order)
+        if balance.planned.least - freed + watts < bounds.floor - TINY:
+            return []
+        why = f"power: worth more to job {job.id}"
+        return [
+            Resize(one, size, f"{why}: {count_nodes(len(running[one].nodes) - size)}")
+            for one, size in sizes.items()
+        ]
 
-    def offer(taker: Job, size: int, order: int) -> None:
-        larger = smallest_legal(taker.constraint, size + 1, taker.max_nodes)
-        if larger is None:
-            return
-        watts = (larger - size) * (balance.at_worst(taker.id).most - idle)
-        curve = scaling(taker, size, snapshot.mtct.get(taker.id))
-        gain = curve.factor(larger) - curve.factor(size)
-        if gain > 0:
-            heappush(heap, (-gain / max(watts, TINY), order, larger, larger - size, watts, taker))
+    def use_up(self) -> list[Resize]:
+        """Growths into idle nodes on which nobody may start, watt by watt where it brings most speed."""
+        nodes, room = self.idle, self.bounds.ceiling - self.balance.peak
+        sizes: dict[str, int] = {}
+        heap: list[tuple[float, int, int, int, float, Job]] = []
 
-    for order, running in enumerate(malleable(snapshot)):
-        if running.job.id not in resting and running.job.walltime < inf:
-            offer(running.job, len(running.nodes), order)
-    while heap:
-        _, order, larger, more, watts, taker = heappop(heap)
-        if more <= nodes and watts <= room + TINY:
-            nodes, room = nodes - more, room - watts
-            sizes[taker.id] = larger
-            offer(taker, larger, order)
-    return [
-        Resize(taker, size, "power: takes idle nodes on which nobody may start now")
-        for taker, size in sizes.items()
-    ]
+        def offer(taker: Job, size: int, order: int) -> None:
+            larger = smallest_legal(taker.constraint, size + 1, taker.max_nodes)
+            if larger is not None and (gain := self._speed(taker, size, larger)) > 0:
+                watts = self._watts(taker, larger - size)
+                heappush(heap, (-gain / max(watts, TINY), order, larger, larger - size, watts, taker))
+
+        for order, running in enumerate(malleable(self.snapshot)):
+            if running.job.id not in self.resting and running.job.walltime < inf:
+                offer(running.job, len(running.nodes), order)
+        while heap:
+            _, order, larger, more, watts, taker = heappop(heap)
+            if more <= nodes and watts <= room + TINY:
+                nodes, room = nodes - more, room - watts
+                sizes[taker.id] = larger
+                offer(taker, larger, order)
+        reason = "power: takes idle nodes on which nobody may start now"
+        return [Resize(taker, size, reason) for taker, size in sizes.items()]
+
+    def _watts(self, job: Job, nodes: int) -> float:
+        """What so many nodes draw more with this job than idle."""
+        return nodes * (self.balance.at_worst(job.id).most - self.balance.view.idle)
+
+    def _speed(self, job: Job, size: int, other: int) -> float:
+        """How much faster it is on the larger of two sizes, the first of which is the one that it has."""
+        curve = scaling(job, size, self.snapshot.mtct.get(job.id))
+        return curve.factor(max(size, other)) - curve.factor(min(size, other))

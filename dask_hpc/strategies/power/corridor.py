@@ -16,9 +16,9 @@ from dask_hpc.model.units import count_nodes, show_large, write_quantity
 from dask_hpc.planning.corridor import Distribution, reachable, what_would_help
 from dask_hpc.planning.corridor.problem import distribution
 from dask_hpc.strategies.malleability.grow_shrink import malleable
-from dask_hpc.strategies.power.admission import Admission, make_room, smallest_start, use_up
+from dask_hpc.strategies.power.admission import Admission, smallest_start
 from dask_hpc.strategies.power.balance import Balance, Coming, PowerBounds, Side, common
-from dask_hpc.strategies.power.levers import Levers, pulled_since
+from dask_hpc.strategies.power.levers import Levers
 from dask_hpc.strategies.power.memory import Memory, Seen, Told, learn
 from dask_hpc.strategies.power.repair import Anchor, Repair
 from dask_hpc.strategies.strategy import Powered, PowerStrategy, Resizes, Starts
@@ -160,7 +160,7 @@ class Decision:
         self.strategy, self.snapshot, self.view, self.bounds = strategy, snapshot, view, bounds
         now = self.now = snapshot.now
         dwell = strategy.dwell
-        pulled = pulled_since(memory.pulled, now, dwell)
+        pulled = {lever: when for lever, when in memory.pulled.items() if now - when <= dwell}
         cut = memory.cut if pulled.keys() & {"cap", "release"} else 0.0
         learned = memory.learned
         self.balance = balance = Balance.of(
@@ -241,17 +241,11 @@ class Decision:
         admission, job = self.admission, self.admission.held
         if job is not None and not self.strategy.redistribute:
             nodes = smallest_start(job)
-            for resize in make_room(
-                self.snapshot, self.balance, admission.bounds, job, nodes, self.memory.gave
-            ):
+            for resize in admission.make_room(job, nodes):
                 admission.resize(resize)
-            if not admission.resizes:
-                for resize in use_up(
-                    self.snapshot, self.balance, admission.bounds, admission.idle, self.memory.gave
-                ):
-                    admission.grow(
-                        self.anchor.limit(self.snapshot.running[resize.job], resize), self.strategy.hysteresis
-                    )
+            for resize in () if admission.resizes else admission.use_up():
+                resize = self.anchor.limit(self.snapshot.running[resize.job], resize)
+                admission.grow(resize, self.strategy.hysteresis)
         if not admission.resizes and (sizes := self.anchor.shift(admission.bounds)):
             self._carry_out(sizes, "")
 
@@ -334,11 +328,10 @@ class Decision:
 
     def _candidates(self) -> list[Job]:
         """The waiting jobs that the program may start."""
-        strategy, snapshot = self.strategy, self.snapshot
+        strategy = self.strategy
         if strategy.scope == "running":
             return []
-        started = {start.job for start in self.admission.starts}
-        waiting = (job for job in snapshot.waiting if job.id not in started)
+        waiting = self.admission.waiting
         if strategy.favour_elastic:
             waiting = (job for job in waiting if job.kind == "malleable")
         return list(islice(waiting, strategy.candidates))

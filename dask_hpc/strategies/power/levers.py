@@ -5,7 +5,6 @@ cannot be interrupted. Threads and caps are finer than a node; like releases the
 sizes are inside. What was pulled is given back when there is room again, one dwell later at the earliest.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, floor, inf
 
@@ -157,8 +156,3 @@ class Levers:
             return None
         self.pulled["release undone"] = self.now
         return Release(view.released - back, f"power: there is room for {count_nodes(back, 'idle')} again")
-
-
-def pulled_since(pulled: Mapping[str, float], now: float, dwell: float) -> dict[str, float]:
-    """Those that still rest."""
-    return {lever: when for lever, when in pulled.items() if now - when <= dwell}

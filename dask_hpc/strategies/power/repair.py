@@ -171,7 +171,7 @@ class Anchor:
         self.needed = max(when, *ends)
 
     def _bears(self, job: Job, base: float) -> bool:
-        most = job.nodes if job.kind in ("rigid", "evolving") else min(job.max_nodes, self._balance.size)
+        most = min(job.max_nodes, self._balance.size) if job.moldable else job.nodes
         power = self._balance.per_node(job.id).least - self._balance.view.idle
         return base + most * power >= self._lower - TINY
 

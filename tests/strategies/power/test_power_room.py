@@ -8,45 +8,48 @@ from dask_hpc.model.plan import Resize, Start
 from dask_hpc.model.power import Corridor
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.speedup import Linear, PowerLaw
-from dask_hpc.strategies.power.admission import make_room, use_up
-from dask_hpc.strategies.power.balance import Balance, PowerBounds
+from dask_hpc.strategies.power.admission import Admission
+from dask_hpc.strategies.power.balance import Balance, Coming, PowerBounds
 from dask_hpc.strategies.power.corridor import PowerCorridor
 from dask_hpc.strategies.power.repair import Anchor
 
 ROOT = PowerLaw(0.5)  # the next node of a job brings less and less
 
 
-def of(indices):
-    snapshot = Snapshot(indices)
-    return snapshot, Balance.of(snapshot, snapshot.power)
+def admission(indices, lower, upper, resting=(), idle=0):
+    snapshot, corridor = Snapshot(indices), Corridor.constant(lower, upper)
+    balance = Balance.of(snapshot, snapshot.power)
+    coming = Coming(snapshot, balance, corridor, 0.0, 0.0)
+    anchor = Anchor(snapshot, balance, corridor, 0.0, 0)
+    found = Admission(snapshot, balance, PowerBounds(lower, upper), coming, anchor, resting=resting)
+    found.idle = idle
+    return found
 
 
 def test_a_job_that_waits_for_power_gets_the_watts_that_bring_least():
     waiting = job("w", 1, speedup=ROOT)
     indices = machine(running=[job("a", 4, speedup=ROOT), job("b", 2, speedup=ROOT)], waiting=[waiting])
     # 6 x 100 + 2 x 10 W: another node would make 710
-    found = make_room(*of(indices), PowerBounds(0, 620), waiting, 1, ())
+    found = admission(indices, 0, 620).make_room(waiting, 1)
     assert sizes(found) == {"a": 3}
     assert found[0].reason == "power: worth more to job w: 1 node"
-    assert make_room(*of(indices), PowerBounds(0, 710), waiting, 1, ()) == [], "there is power enough"
-    assert sizes(make_room(*of(indices), PowerBounds(0, 620), waiting, 1, ("a",))) == {"b": 1}, "a rests"
+    assert admission(indices, 0, 710).make_room(waiting, 1) == [], "there is power enough"
+    assert sizes(admission(indices, 0, 620, ("a",)).make_room(waiting, 1)) == {"b": 1}, "a rests"
 
 
 def test_nobody_gives_what_is_worth_as_much_where_it_is():
     waiting = job("w", 1, speedup=Linear())
     indices = machine(running=[job("a", 4, speedup=Linear())], waiting=[waiting])
-    assert make_room(*of(indices), PowerBounds(0, 440), waiting, 1, ()) == []
+    assert admission(indices, 0, 440).make_room(waiting, 1) == []
     rigid_only = machine(running=[rigid("r", 4)], waiting=[waiting])
-    assert make_room(*of(rigid_only), PowerBounds(0, 440), waiting, 1, ()) == []
+    assert admission(rigid_only, 0, 440).make_room(waiting, 1) == []
 
 
 def test_no_room_is_made_at_the_expense_of_the_lower_bound():
     waiting = job("w", 1, speedup=ROOT, power=(30, 40))
     running = [job("a", 8, speedup=ROOT)]
-    assert make_room(*of(machine(running=running, waiting=[waiting])), PowerBounds(700, 800), waiting, 1, ())
-    assert not make_room(
-        *of(machine(running=running, waiting=[waiting])), PowerBounds(750, 800), waiting, 1, ()
-    )
+    assert admission(machine(running=running, waiting=[waiting]), 700, 800).make_room(waiting, 1)
+    assert not admission(machine(running=running, waiting=[waiting]), 750, 800).make_room(waiting, 1)
 
 
 def test_idle_nodes_go_where_a_watt_brings_most():
@@ -54,11 +57,11 @@ def test_idle_nodes_go_where_a_watt_brings_most():
     dear = job("dear", 1, speedup=ROOT, walltime=500.0)
     indices = machine(running=[cheap, dear])
     # 150 + 60 W; a node more is 40 W or 90 W
-    found = sizes(use_up(*of(indices), PowerBounds(0, 210 + 2 * 40), 6, ()))
+    found = sizes(admission(indices, 0, 210 + 2 * 40, idle=6).use_up())
     assert found == {"cheap": 3}
-    found = sizes(use_up(*of(indices), PowerBounds(0, 10_000), 3, ()))
+    found = sizes(admission(indices, 0, 10_000, idle=3).use_up())
     assert found == {"cheap": 4}
-    assert use_up(*of(indices), PowerBounds(0, 211), 6, ()) == []
+    assert admission(indices, 0, 211, idle=6).use_up() == []
 
 
 def test_the_decision_makes_room_only_where_nothing_else_is_to_be_done():
@@ -75,7 +78,8 @@ def test_the_decision_makes_room_only_where_nothing_else_is_to_be_done():
 
 
 def anchor_of(indices, corridor, until=1000.0):
-    snapshot, balance = of(indices)
+    snapshot = Snapshot(indices)
+    balance = Balance.of(snapshot, snapshot.power)
     return Anchor(snapshot, balance, corridor, until, 16)
 
 
