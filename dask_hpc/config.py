@@ -8,7 +8,7 @@ from typing import Any
 import dask.config
 import yaml
 
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import insist, is_number, within
 from dask_hpc.model.units import parse_quantity
 
 FILE = Path(__file__).with_name("hpc.yaml")
@@ -25,17 +25,33 @@ DEFAULTS: dict[str, Any] = yaml.safe_load(FILE.read_text())
 dask.config.update_defaults(DEFAULTS)
 
 
+Reader = Callable[[Any], Any]
+
+
+def _if(is_fine: bool, value: Any, allowed: str) -> Any:
+    insist(is_fine, "", value, allowed)
+    return value
+
+
 def _word(value: Any, allowed: str) -> Any:
     return _if(isinstance(value, str) and value != "", value, allowed)
 
 
+def _word_of(*words: str) -> Reader:
+    return lambda value: _if(isinstance(value, str) and value in words, value, ", ".join(words))
+
+
+def _quantity(unit: str, is_fine: Callable[[float], bool], allowed: str) -> Reader:
+    def read(value: Any) -> float:
+        found = parse_quantity(value, unit)
+        _if(is_fine(found), found, allowed)
+        return found
+
+    return read
+
+
 def _count(value: Any) -> Any:
     return _if(type(value) is int and value >= 1, value, "a whole number >= 1")
-
-
-def _seconds(value: Any) -> Any:
-    seconds = parse_quantity(value, "s")
-    return _if(seconds >= 0, seconds, "0 s or more")
 
 
 def _yes_or_no(value: Any) -> Any:
@@ -63,18 +79,8 @@ def _lanes(value: Any) -> Any:
     return _if(fine, dict(value) if fine else value, allowed)
 
 
-def _short(value: Any) -> Any:
-    seconds = parse_quantity(value, "s")
-    return _if(0 < seconds <= 3600, seconds, "more than 0 s, up to 1 h")
-
-
 def _directory(value: Any) -> Any:
     return None if value is None else str(Path(_word(value, "a directory, or null")).expanduser())
-
-
-def _interval(value: Any) -> Any:
-    seconds = parse_quantity(value, "s")
-    return _if(0.05 <= seconds <= 60, seconds, "50 ms to 1 min")
 
 
 #: what a simulated meter can be told, and in which unit; "" is a plain number
@@ -100,26 +106,15 @@ def _model(value: Any) -> Any:
     if value is None:
         return None
     allowed = "null, or {idle: WATTS, busy: WATTS}, 0 < idle <= busy"
-    if not isinstance(value, Mapping) or set(value) != {"idle", "busy"}:
-        raise InputError("", f"found {shown(value)}", allowed)
+    _if(isinstance(value, Mapping) and set(value) == {"idle", "busy"}, value, allowed)
     idle, busy = (parse_quantity(value[key], "W") for key in ("idle", "busy"))
     return _if(0 < idle <= busy <= 1e6, {"idle": idle, "busy": busy}, allowed)
 
 
-def _word_of(*words: str) -> Callable[[Any], Any]:
-    return lambda value: _if(isinstance(value, str) and value in words, value, ", ".join(words))
-
-
-def _rate(value: Any) -> Any:
-    rate = None if value is None else parse_quantity(value, "B/s")
-    return _if(rate is None or rate > 0, rate, "more than 0 B/s, or null")
-
-
 def _levels(value: Any) -> Any:
     fine = isinstance(value, list | tuple) and value and all(one in LEVELS for one in value)
-    return _if(
-        bool(fine) and len(set(value)) == len(value), tuple(value) if fine else value, ", ".join(LEVELS)
-    )
+    _if(bool(fine) and len(set(value)) == len(value), value, ", ".join(LEVELS))
+    return tuple(value)
 
 
 def _mtbf(value: Any) -> Any:
@@ -139,24 +134,17 @@ def _checkpoint(value: Any) -> Any:
     known = set(_CHECKPOINT)
     _if(isinstance(value, Mapping) and set(value) <= known, value, "some of " + ", ".join(_CHECKPOINT))
     given = DEFAULTS["hpc"]["checkpoint"] | dict(value)
-    return {key: _read_by(_CHECKPOINT[key], given[key], key) for key in _CHECKPOINT}
+    return {key: _read(_CHECKPOINT, key, given[key], key) for key in _CHECKPOINT}
 
 
-def _read_by(reader: Callable[[Any], Any], value: object, where: str) -> Any:
-    try:
-        return reader(value)
-    except InputError as error:
-        raise error.at(where) from None
+def _read(readers: Mapping[str, Reader], key: str, value: object, where: str) -> Any:
+    with within(where):
+        return readers[key](value)
 
 
-def _if(is_fine: bool, value: Any, allowed: str) -> Any:
-    if not is_fine:
-        raise InputError("", f"found {shown(value)}", allowed)
-    return value
-
-
+_rate = _quantity("B/s", lambda rate: rate > 0, "more than 0 B/s, or null")
 #: of every key under ``hpc.checkpoint``
-_CHECKPOINT: dict[str, Callable[[Any], Any]] = {
+_CHECKPOINT: Mapping[str, Reader] = {
     "store": lambda value: None if value is None else _word(value, "a directory or a URL, or null"),
     "key": lambda value: _if(
         value is None or (isinstance(value, str) and value.partition(":")[0] in ("file", "env")),
@@ -167,26 +155,26 @@ _CHECKPOINT: dict[str, Callable[[Any], Any]] = {
     "compress": _word_of("auto", "always", "never"),
     "levels": _levels,
     "memory": lambda value: _if(is_number(value, 0.01, 0.9), value, "0.01 to 0.9 of the memory limit"),
-    "bandwidth": _rate,
+    "bandwidth": lambda value: None if value is None else _rate(value),
     "writers": _count,
     "disk": _directory,
     "mtbf": _mtbf,
 }
 #: of every key under ``hpc``: from what a person may write to what we use, or an ``InputError``
-_READERS: dict[str, Callable[[Any], Any]] = {
+_READERS: Mapping[str, Reader] = {
     "policy": lambda value: _word(value, "the name or path of a policy"),
     "node": lambda value: _if(value in NODE_MODES, value, ", ".join(NODE_MODES)),
     "story-length": _count,
     "max-errors": _count,
     "dry-run": _yes_or_no,
     "fair-shares": _shares,
-    "drain": _seconds,
+    "drain": _quantity("s", lambda seconds: seconds >= 0, "0 s or more"),
     "spread": _yes_or_no,
-    "farewell": _short,
+    "farewell": _quantity("s", lambda seconds: 0 < seconds <= 3600, "more than 0 s, up to 1 h"),
     "io-lanes": _lanes,
     "rescue": _directory,
     "power-watch": _yes_or_no,
-    "power-interval": _interval,
+    "power-interval": _quantity("s", lambda seconds: 0.05 <= seconds <= 60, "50 ms to 1 min"),
     "power-meter": _meter,
     "power-model": _model,
     "power-history": _history,
@@ -215,16 +203,11 @@ def checkpoint() -> dict[str, Any]:
 
 def live_setting(key: object, value: object) -> Any:
     """A new value for a key of ``LIVE``, checked as in the configuration."""
-    if not isinstance(key, str) or key not in LIVE:
-        raise InputError("settings", f"found {shown(key)}", ", ".join(LIVE))
-    return _read(key, value, f"settings.{key}")
+    insist(isinstance(key, str) and key in LIVE, "settings", key, ", ".join(LIVE))
+    return _read(_READERS, str(key), value, f"settings.{key}")
 
 
 def _configured(key: str) -> Any:
     # The default again: a program may have cleared Dask's configuration, as its own tests do.
     value = dask.config.get(f"hpc.{key}", default=DEFAULTS["hpc"][key])
-    return _read(key, value, f"configuration hpc.{key}")
-
-
-def _read(key: str, value: object, where: str) -> Any:
-    return _read_by(_READERS[key], value, where)
+    return _read(_READERS, key, value, f"configuration hpc.{key}")

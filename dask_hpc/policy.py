@@ -1,13 +1,14 @@
 """A policy: strategies chosen for each concern plus their parameters, written as one YAML file."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from dask_hpc.model.errors import InputError, one_line, shown
+from dask_hpc.model.errors import InputError, insist, one_line, shown, within
 from dask_hpc.model.parameter import Declared, declared
 from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
@@ -123,8 +124,7 @@ class Policy:
         words = {}
         for key in ("summary", "source"):
             words[key] = found.get(key, "")
-            if not isinstance(words[key], str):
-                raise InputError(key, f"found {shown(words[key])}", "text")
+            insist(isinstance(words[key], str), key, words[key], "text")
         chosen = {concern: _strategy(concern, found.get(concern)) for concern in CONCERNS}
         return cls(name=name, origin=origin, **words, **chosen)
 
@@ -137,7 +137,8 @@ class Policy:
         for path in sorted(changes, key=lambda path: not path.endswith(".strategy")):
             concern, dot, key = path.partition(".")
             if concern not in CONCERNS or not dot:
-                known = self._paths()
+                known = [f"{concern}.strategy" for concern in CONCERNS]
+                known += [path for path, _, _ in self.parameters()]
                 raise InputError(path, f"unknown key{nearest(path, known)}", ", ".join(known))
             if key == "strategy":
                 found[concern] = {"strategy": changes[path]}
@@ -262,16 +263,9 @@ class Policy:
     def rules(self) -> dict[str, str]:
         """Which strategy is behind each kind of decision, for explanations."""
         names = {concern: getattr(getattr(self, concern), "name", "none") for concern in CONCERNS}
-        return {
-            "start": f"queue: {names['queue']}",
-            "resize": f"malleability: {names['malleability']}",
-            "request": "a job asked for another size",
-            "interrupt": f"failure: {names['failure']}",
-            "power": f"power: {names['power']}",
-            "placement": f"placement: {names['placement']}",
-            "io": f"io: {names['io']}",
-            "checkpoint": f"checkpoint: {names['checkpoint']}",
-        }
+        by = {concern: f"{concern}: {name}" for concern, name in names.items()}
+        decided = {"start": by["queue"], "resize": by["malleability"], "interrupt": by["failure"]}
+        return by | decided | {"request": "a job asked for another size"}
 
     def _decide_all(self, snapshot: Snapshot, memory: Any) -> tuple[Plan | None, Any]:
         before = memory if isinstance(memory, Remembered) else Remembered(memory, None, None, None)
@@ -320,10 +314,6 @@ class Policy:
         """Whether a queue strategy says everything there is to say, the first time it is asked."""
         return self.malleability is None and self.failure is None and self.power is None
 
-    def _paths(self) -> list[str]:
-        strategies_ = [f"{concern}.strategy" for concern in CONCERNS]
-        return strategies_ + [path for path, _, _ in self.parameters()]
-
 
 def parameters_of(concern: str) -> set[str]:
     """Names of the parameters that strategies of a concern have."""
@@ -346,11 +336,9 @@ def _find(name_or_path: str) -> Path:
         return known[name_or_path]
     path = Path(name_or_path)
     looks_like_path = path.suffix in (".yaml", ".yml") or len(path.parts) > 1
-    try:
+    with suppress(OSError, ValueError):
         if path.is_file() or (looks_like_path and path.exists()):
             return path
-    except (OSError, ValueError):
-        pass
     if looks_like_path:
         raise InputError("", "no such file", file=one_line(name_or_path))
     raise InputError(
@@ -361,12 +349,10 @@ def _find(name_or_path: str) -> Path:
 
 def _strategy(concern: str, found: Any) -> Any:
     optional = concern not in ("queue", "size")
-    if found is None and concern == "size":
-        return Demand()
-    if found is None and optional:
-        return None
-    if not isinstance(found, dict) or "strategy" not in found:
-        raise InputError(concern, f"found {shown(found)}", f"{concern}: {{strategy: NAME, ...}}")
+    if found is None and concern != "queue":
+        return None if optional else Demand()
+    fine = isinstance(found, dict) and "strategy" in found
+    insist(fine, concern, found, f"{concern}: {{strategy: NAME, ...}}")
     name = found["strategy"]
     known = strategies(concern)
     if optional and name == "none":
@@ -374,21 +360,16 @@ def _strategy(concern: str, found: Any) -> Any:
         return None
     if not isinstance(name, str) or name not in known:
         names = [*known, *(["none"] if optional else [])]
-        raise InputError(
-            f"{concern}.strategy",
-            f"found {shown(name)}{nearest(name, names)}",
-            ", ".join(names),
-        )
+        unknown = f"found {shown(name)}{nearest(name, names)}"
+        raise InputError(f"{concern}.strategy", unknown, ", ".join(names))
     cls: Any = known[name]
     parameters = declared(cls)
     check_keys(found, ("strategy", *(one.name for one in parameters)), concern)
     values = {}
     for one in parameters:
         if one.name in found:
-            try:
+            with within(f"{concern}.{one.name}"):
                 values[one.name] = one.read(found[one.name])
-            except InputError as error:
-                raise error.at(f"{concern}.{one.name}") from None
     try:
         return cls(**values)
     except InputError as error:  # each is fine, but not together

@@ -1,11 +1,12 @@
 """A corridor's plan for a list of jobs: what ``dask-hpc plan corridor`` prints, for programs."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from math import inf
 from typing import Any
 
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import InputError, insist, is_number, shown, within
 from dask_hpc.model.job import KINDS, Kind
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.safe_yaml import check_keys
@@ -51,10 +52,8 @@ class CorridorJob:
             if found.get(key) in (None, ""):
                 raise InputError(f"{where}: {key}", "is missing", "id, nodes (0 if it waits) and power")
         nodes, least, most = (_count(found, key, where) for key in ("nodes", "min_nodes", "max_nodes"))
-        try:
+        with within(f"{where}: power"):
             power = PowerRange.read(found["power"])
-        except InputError as error:
-            raise error.at(f"{where}: power") from None
         least, most = least or nodes or most, most or nodes or least
         if not most:
             raise InputError(f"{where}: max_nodes", "is missing", "the nodes that a job that waits can use")
@@ -64,18 +63,10 @@ class CorridorJob:
         constraint: Any = found.get("constraint") or "any"
         kind: Any = found.get("kind") or None
         for key, value, allowed in (("constraint", constraint, CONSTRAINTS), ("kind", kind, (None, *KINDS))):
-            if value not in allowed:
-                words = ", ".join(word for word in allowed if word)
-                raise InputError(f"{where}: {key}", f"found {shown(value)}", words)
-        job = cls(
-            id=name,
-            nodes=nodes,
-            power=power,
-            min_nodes=least,
-            max_nodes=most,
-            constraint=constraint,
-            kind=kind or ("malleable" if least < most else "rigid"),
-        )
+            insist(value in allowed, f"{where}: {key}", value, ", ".join(word for word in allowed if word))
+        kind = kind or ("malleable" if least < most else "rigid")
+        sizes = {"nodes": nodes, "min_nodes": least, "max_nodes": most}
+        job = cls(id=name, power=power, constraint=constraint, kind=kind, **sizes)
         if not nodes and len(job.sizes()) == 1:
             raise InputError(where, f"no size from {least} to {most} is {constraint}", "a wider range")
         return job
@@ -90,10 +81,8 @@ class CorridorJob:
 
 def _count(found: Mapping[str, Any], key: str, where: str) -> int:
     value = found.get(key) or 0
-    if isinstance(value, bool) or not is_number(value, 0, _MOST_NODES) or value != int(value):
-        raise InputError(
-            f"{where}: {key}", f"found {shown(value)}", f"a whole number from 0 to {_MOST_NODES}"
-        )
+    fine = not isinstance(value, bool) and is_number(value, 0, _MOST_NODES) and value == int(value)
+    insist(fine, f"{where}: {key}", value, f"a whole number from 0 to {_MOST_NODES}")
     return int(value)
 
 
@@ -175,13 +164,12 @@ def plan_corridor(
     started. The optimum has power inside, then fewest idle nodes, then fewest changed nodes, then the
     largest distance from both bounds; if power cannot be inside, it is as near as can be.
     """
-    if not isinstance(nodes, int) or isinstance(nodes, bool) or not 1 <= nodes <= _MOST_NODES:
-        raise InputError("nodes", f"found {shown(nodes)}", f"a whole number from 1 to {_MOST_NODES}")
+    fine = isinstance(nodes, int) and not isinstance(nodes, bool) and 1 <= nodes <= _MOST_NODES
+    insist(fine, "nodes", nodes, f"a whole number from 1 to {_MOST_NODES}")
     read = [CorridorJob.read(job, f"job {number}") for number, job in enumerate(jobs, 1)]
     now = {job.id: job.nodes for job in read}
     if len(now) < len(read):
-        seen = [job.id for job in read]
-        twice = next(name for name in seen if seen.count(name) > 1)
+        twice = Counter(job.id for job in read).most_common(1)[0][0]
         raise InputError(f"job {shown(twice)}: id", "is said twice", "each job once")
     if sum(now.values()) > nodes:
         raise InputError("nodes", f"found {nodes}, but jobs hold {sum(now.values())}", "as many or more")
@@ -224,10 +212,7 @@ def plan_corridor(
 
 
 def _quantity(where: str, value: float | str, unit: str) -> float:
-    try:
+    with within(where):
         found = parse_quantity(value, unit)
-    except InputError as error:
-        raise error.at(where) from None
-    if not found >= 0:
-        raise InputError(where, f"found {shown(value)}", "0 or more")
+    insist(found >= 0, where, value, "0 or more")
     return found

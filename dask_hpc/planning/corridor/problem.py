@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import inf, isfinite, isnan
+from math import inf, isnan
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, insist
 from dask_hpc.model.power import UNKNOWN, PowerRange
 from dask_hpc.model.speedup import Constraint, is_legal
 from dask_hpc.model.units import count_nodes
@@ -80,10 +80,8 @@ class CorridorProblem:
             raise InputError(
                 "corridor", f"found {self.lower:g} to {self.upper:g} W", "a lower bound, then an upper"
             )
-        if not (isfinite(self.idle) and self.idle >= 0):
-            raise InputError("idle", f"found {shown(self.idle)}", "watts of an idle node, 0 or more")
-        if not (isfinite(self.margin) and self.margin >= 0):
-            raise InputError("margin", f"found {shown(self.margin)}", "watts, 0 or more")
+        insist(0 <= self.idle < inf, "idle", self.idle, "watts of an idle node, 0 or more")
+        insist(0 <= self.margin < inf, "margin", self.margin, "watts, 0 or more")
         need = 0
         for part in self.parts:
             if not part.sizes:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import insist, is_number
 from dask_hpc.model.power import PowerRange
 from dask_hpc.planning.forecast.models import MODELS, Array, LinearModel, Unfit, fit, season_length
 
@@ -159,17 +159,14 @@ class Forecaster:
         _check("horizon", horizon, 1, 1000)
         _check("window", window, 2 * (horizon + LEAST_ERRORS), 100_000)
         _check("budget", budget, 1, 100_000)
-        if season is not None and not is_number(season, 2, window / 2):
-            raise InputError("season", f"found {shown(season)}", f"from 2 to {window // 2} periods")
-        if not 0 < level < 1:
-            raise InputError("level", f"found {shown(level)}", "a share between 0 and 1")
-        if not 0 < period < inf:
-            raise InputError("period", f"found {shown(period)}", "seconds above 0")
+        fine = season is None or is_number(season, 2, window / 2)
+        insist(fine, "season", season, f"from 2 to {window // 2} periods")
+        insist(0 < level < 1, "level", level, "a share between 0 and 1")
+        insist(0 < period < inf, "period", period, "seconds above 0")
         # The last value needs nothing and cannot fail.
         self.models = tuple(dict.fromkeys(("last value", *models)))
         for name in self.models:
-            if name not in MODELS:
-                raise InputError("models", f"found {shown(name)}", ", ".join(MODELS))
+            insist(name in MODELS, "models", name, ", ".join(MODELS))
         self.horizon, self.period, self.level, self.window = horizon, period, level, window
         self._season, self._budget = season, budget
         self._start_over()
@@ -231,10 +228,8 @@ class Forecaster:
         for name in self.models:
             known = self._records.get(name)
             try:
-                if known is None and past:
-                    model = fit(name, values[:-past], self.season, self._budget)
-                else:
-                    model = fit(name, values, self.season, self._budget)
+                older = values[:-past] if known is None and past else values
+                model = fit(name, older, self.season, self._budget)
             except Unfit as error:
                 self._drop(name, str(error))
                 continue
@@ -353,6 +348,5 @@ def forecast(samples: Iterable[tuple[float, float]], horizon: int = 30, **parame
 
 
 def _check(name: str, value: Any, least: int, most: int) -> None:
-    """Complain of a parameter that is no integer in its range."""
-    if not isinstance(value, int) or not least <= value <= most:
-        raise InputError(name, f"found {shown(value)}", f"an integer from {least} to {most}")
+    fine = isinstance(value, int) and least <= value <= most
+    insist(fine, name, value, f"an integer from {least} to {most}")

@@ -54,17 +54,17 @@ class LinearModel:
         return rows
 
 
-def last_value(values: Array) -> LinearModel:
+def last_value(values: Array, season: float | None = None, steps: int = 0) -> LinearModel:
     """All stays as it is."""
     one = np.ones(1)
     return LinearModel(np.ones((1, 1)), one, one, values[-1:].copy())
 
 
-def seasonal_naive(values: Array, season: int) -> LinearModel:
+def seasonal_naive(values: Array, season: float | None, steps: int = 0) -> LinearModel:
     """All is as it was one season ago."""
-    gain = np.zeros(season)
-    gain[-1] = 1.0
-    return LinearModel(shift(season), first(season), gain, values[-season:].copy())
+    assert season is not None
+    size = round(season)
+    return LinearModel(shift(size), first(size), first(size)[::-1], values[-size:].copy())
 
 
 def shift(size: int) -> Array:
@@ -74,9 +74,7 @@ def shift(size: int) -> Array:
 
 def first(size: int) -> Array:
     """The row that reads the first of a ring."""
-    row = np.zeros(size)
-    row[0] = 1.0
-    return row
+    return np.eye(size)[0]
 
 
 def side_by_side(*parts: Array) -> Array:
@@ -255,15 +253,6 @@ def _maximise(model: Any, steps: int) -> Any:
     return fitted
 
 
-def _last(values: Array, season: float | None, steps: int) -> LinearModel:
-    return last_value(values)
-
-
-def _seasonal(values: Array, season: float | None, steps: int) -> LinearModel:
-    assert season is not None
-    return seasonal_naive(values, round(season))
-
-
 @dataclass(frozen=True, slots=True)
 class _Kind:
     fit: Callable[[Array, float | None, int], LinearModel]
@@ -274,8 +263,8 @@ class _Kind:
 
 #: simple ones first: of two that are equally good the first is taken
 _KINDS: Mapping[str, _Kind] = {
-    "last value": _Kind(_last, is_cheap=True),
-    "seasonal naive": _Kind(_seasonal, needs_season=True, is_cheap=True),
+    "last value": _Kind(last_value, is_cheap=True),
+    "seasonal naive": _Kind(seasonal_naive, needs_season=True, is_cheap=True),
     "holt-winters": _Kind(_holt_winters),
     "arima": _Kind(_arima),
     "sarimax": _Kind(_sarimax, needs_season=True),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal, NamedTuple, get_args
 
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import insist, is_number, within
 from dask_hpc.model.units import parse_quantity
 
 WhenSlow = Literal["wait", "skip", "subsample", "spill"]
@@ -37,12 +37,10 @@ class Slow:
     limit: int = 16
 
     def __post_init__(self) -> None:
-        if self.what not in WHEN_SLOW:
-            raise InputError("when_slow", f"found {shown(self.what)}", ", ".join(WHEN_SLOW))
-        if not is_number(self.stall, 0, inf):
-            raise InputError("stall", f"found {shown(self.stall)}", "0 s or more")
-        if type(self.limit) is not int or self.limit < 1:
-            raise InputError("spill_limit", f"found {shown(self.limit)}", "a whole number from 1")
+        insist(self.what in WHEN_SLOW, "when_slow", self.what, ", ".join(WHEN_SLOW))
+        insist(is_number(self.stall, 0, inf), "stall", self.stall, "0 s or more")
+        fine = type(self.limit) is int and self.limit >= 1
+        insist(fine, "spill_limit", self.limit, "a whole number from 1")
 
 
 class SlowWish(NamedTuple):
@@ -53,10 +51,8 @@ class SlowWish(NamedTuple):
 
     def over(self, other: "SlowWish") -> "SlowWish":
         """This, and the other's words for what was not said."""
-        return SlowWish(
-            other.what if self.what is None else self.what,
-            other.stall if self.stall is None else self.stall,
-        )
+        what = other.what if self.what is None else self.what
+        return SlowWish(what, other.stall if self.stall is None else self.stall)
 
     def rule(self, limit: int = 16) -> Slow:
         """The rule, with defaults for what nobody has said."""
@@ -65,13 +61,10 @@ class SlowWish(NamedTuple):
 
 def read_wish(when_slow: Any, stall: Any) -> SlowWish:
     """What was said, checked. Raises ``InputError``."""
-    if when_slow is not None and when_slow not in WHEN_SLOW:
-        raise InputError("when_slow", f"found {shown(when_slow)}", ", ".join(WHEN_SLOW))
+    insist(when_slow is None or when_slow in WHEN_SLOW, "when_slow", when_slow, ", ".join(WHEN_SLOW))
     if stall is not None:
-        try:
+        with within("stall"):
             stall = inf if stall == "none" else parse_quantity(stall, "s")
-        except InputError as error:
-            raise error.at("stall") from None
     wish = SlowWish(when_slow, stall)
     wish.rule()
     return wish
@@ -143,10 +136,8 @@ class BackPressure:
         self._late[name] = run
         if rule.what == "spill":
             return "spill", f"iteration {run} is still analysed"
+        why = f"iteration {run} is still analysed"
         if rule.what == "subsample" and is_new:
             self.every[name] *= 2
-            return (
-                "skip",
-                f"iteration {run} is still analysed: from now on one iteration in {self.every[name]}",
-            )
-        return "skip", f"iteration {run} is still analysed"
+            why += f": from now on one iteration in {self.every[name]}"
+        return "skip", why

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, insist, shown, within
 from dask_hpc.model.in_situ import MODES, Analysis, EqualNodes, Partition, PartitionProblem, Simulation
 from dask_hpc.model.safe_yaml import check_keys, nearest
 from dask_hpc.model.units import parse_quantity, show_bytes
@@ -30,8 +30,7 @@ def partition(problem: PartitionProblem, order: str = "exact", *, seed: int = 0)
     "enumerate" tries all subsets with nodes and helper cores rounded up, the rest move one analysis after
     another in situ. ``seed`` is that of "random".
     """
-    if order not in ALL_ORDERS:
-        raise InputError("order", f"found {shown(order)}", ", ".join(ALL_ORDERS))
+    insist(order in ALL_ORDERS, "order", order, ", ".join(ALL_ORDERS))
     warning = ""
     machine = problem.nodes
     if problem.mode == "async" and machine.count == machine.cores == 1 and problem.analyses:
@@ -126,8 +125,8 @@ def plan_partition(
     ``"64 GiB"``, ``"10 GB/s"`` or ``"2 h"``. A plan is always made; what does not fit is its ``warning``.
     """
     for name, value in (("nodes", nodes), ("cores", cores)):
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_CORES:
-            raise InputError(name, f"found {shown(value)}", f"a whole number from 1 to {_MOST_CORES:,}")
+        fine = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_CORES
+        insist(fine, name, value, f"a whole number from 1 to {_MOST_CORES:,}")
     if nodes * cores > _MOST_CORES:
         raise InputError("nodes", f"found {nodes:,} of {cores:,} cores", f"{_MOST_CORES:,} cores in all")
     machine = EqualNodes(
@@ -136,8 +135,8 @@ def plan_partition(
         memory=_quantity("memory", memory, "B"),
         bandwidth=_quantity("bandwidth", bandwidth, "B/s"),
     )
-    if isinstance(analyses, str | Mapping) or not isinstance(analyses, Iterable):
-        raise InputError("analyses", f"found {shown(analyses)}", "a list of analyses")
+    fine = isinstance(analyses, Iterable) and not isinstance(analyses, str | Mapping)
+    insist(fine, "analyses", analyses, "a list of analyses")
     problem = PartitionProblem(
         machine,
         read_simulation(simulation),
@@ -188,10 +187,8 @@ def _quantities(found: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _quantity(where: str, value: Any, unit: str) -> float:
-    try:
+    with within(where):
         return parse_quantity(value, unit)
-    except InputError as error:
-        raise error.at(where) from None
 
 
 def _choice(where: str, value: Any, known: tuple[str, ...]) -> Any:
