@@ -14,7 +14,7 @@ from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
 from dask_hpc.model.snapshot import INTERRUPTED, Snapshot
 from dask_hpc.strategies import CONCERNS, strategies
-from dask_hpc.strategies.malleability.evolving import answers
+from dask_hpc.strategies.malleability.grow_shrink import answers
 from dask_hpc.strategies.size.demand import Demand
 from dask_hpc.strategies.strategy import (
     CheckpointStrategy,

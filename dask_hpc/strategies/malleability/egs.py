@@ -1,8 +1,8 @@
 """EGS, equi-grow-shrink: what is idle is given, and what is needed is taken, in equal shares."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heapreplace
+from heapq import heappop, heapreplace
 from typing import Annotated, Any, ClassVar, Literal
 
 from dask_hpc.model.job import Job
@@ -37,7 +37,7 @@ class Egs(GrowShrink):
     def shrinks(self, jobs: Sequence[Running], count: int, need: int, head: Job, memory: Any) -> list[Resize]:
         """Equal shares of what the head needs, the youngest first; all or nobody."""
         if self.shares == "capped":
-            targets = _in_steps(jobs[::-1], need, _step_down, overshoot=True)
+            targets = _in_steps(jobs[::-1], need, down=True)
         else:
             targets = {}
             share, extra = divmod(need, count)
@@ -47,19 +47,15 @@ class Egs(GrowShrink):
                 if size > least >= job.min_nodes:
                     targets[job.id] = smallest_legal(job.constraint, least, size) or size
                     extra -= extra > 0
-        changed = [
-            running
-            for running in jobs
-            if targets.get(running.job.id, len(running.nodes)) < len(running.nodes)
-        ]
-        if sum(len(running.nodes) - targets[running.job.id] for running in changed) < need:
+        sizes = [(running, targets.get(running.job.id, len(running.nodes))) for running in jobs]
+        if sum(len(running.nodes) - target for running, target in sizes) < need:
             return []
-        return [gives(running, targets[running.job.id], head) for running in changed]
+        return [gives(running, target, head) for running, target in sizes if target < len(running.nodes)]
 
     def growths(self, jobs: Sequence[Running], count: int, idle: int, memory: Any) -> list[Resize]:
         """Equal shares of what is idle, the oldest first."""
         if self.shares == "capped":
-            targets = _in_steps(jobs, idle, _step_up, overshoot=False)
+            targets = _in_steps(jobs, idle, down=False)
         else:
             targets = {}
             share, extra = divmod(idle, count)
@@ -75,28 +71,20 @@ class Egs(GrowShrink):
         ]
 
 
-def _step_down(job: Job, size: int) -> int | None:
-    return next_legal_down(job.constraint, size, job.min_nodes)
-
-
-def _step_up(job: Job, size: int) -> int | None:
-    return smallest_legal(job.constraint, size + 1, job.max_nodes)
-
-
-def _in_steps(
-    jobs: Sequence[Running], amount: int, step: Callable[[Job, int], int | None], overshoot: bool
-) -> dict[str, int]:
+def _in_steps(jobs: Sequence[Running], amount: int, down: bool) -> dict[str, int]:
     """Targets when whoever has moved least takes the next legal step, until ``amount`` nodes have moved
-    (``overshoot``: or a few more) or nobody can."""
+    (``down``: or a few more) or nobody can."""
     targets = {running.job.id: len(running.nodes) for running in jobs}
     heap = [(0, place) for place in range(len(jobs))]
-    heapify(heap)
     while heap and amount > 0:
         moved, place = heap[0]
         job = jobs[place].job
         size = targets[job.id]
-        target = step(job, size)
-        if target is None or (not overshoot and abs(target - size) > amount):
+        if down:
+            target = next_legal_down(job.constraint, size, job.min_nodes)
+        else:
+            target = smallest_legal(job.constraint, size + 1, job.max_nodes)
+        if target is None or (not down and target - size > amount):
             heappop(heap)
             continue
         targets[job.id] = target

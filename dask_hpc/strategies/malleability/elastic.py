@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from heapq import heappop, heappush, heapreplace
-from itertools import islice
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import chain, islice
 from math import inf, log
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -73,24 +73,20 @@ def weight_of(work: float, bias: float) -> float:
 class Room:
     """Nodes that running jobs could give, the least valuable first."""
 
-    __slots__ = ("_heap", "_sizes", "_values", "total")
-
     def __init__(self, jobs: list[Running], values: dict[str, Value]) -> None:
-        self._values = values
-        self._sizes = {running.job.id: len(running.nodes) for running in jobs}
-        self._heap: list[tuple[float, int, int, Job]] = []
+        self._heap: list[tuple[float, int, int, int, Job, Value]] = []
         #: how many nodes that is, if value is no matter
         self.total = 0
         for order, running in enumerate(jobs):
             job, size = running.job, len(running.nodes)
             self.total += size - (smallest_legal(job.constraint, job.min_nodes, size) or size)
-            self._push(job, -order)  # of equals, the youngest gives first
+            self._offer(-order, size, job, values[job.id])  # of equals, the youngest gives first
 
-    def _push(self, job: Job, order: int) -> None:
-        size = self._sizes[job.id]
+    def _offer(self, order: int, size: int, job: Job, value: Value) -> None:
         smaller = next_legal_down(job.constraint, size, job.min_nodes)
         if smaller is not None:
-            heappush(self._heap, (self._values[job.id].between(smaller, size), order, smaller, job))
+            worth = value.between(smaller, size)
+            heappush(self._heap, (worth, order, smaller, size - smaller, job, value))
 
     def give(self, nodes: int, worth: float) -> dict[str, int]:
         """New sizes that free ``nodes`` nodes or a few more, all worth less than ``worth`` where they
@@ -98,77 +94,48 @@ class Room:
         heap = self._heap
         if nodes > self.total or not heap or heap[0][0] >= worth:
             return {}
-        before, sizes, total = list(heap), dict(self._sizes), self.total
+        before, total = list(heap), self.total
         changed: dict[str, int] = {}
         while nodes > 0:
             if not heap or heap[0][0] >= worth:
-                self._heap, self._sizes, self.total = before, sizes, total
+                self._heap, self.total = before, total
                 return {}
-            _, order, smaller, job = heappop(heap)
-            freed = self._sizes[job.id] - smaller
+            _, order, smaller, freed, job, value = heappop(heap)
             nodes -= freed
             self.total -= freed
-            self._sizes[job.id] = changed[job.id] = smaller
-            self._push(job, order)
+            changed[job.id] = smaller
+            self._offer(order, smaller, job, value)
         return changed
 
 
 class Growth:
     """Nodes that jobs would take, the most valuable first; ``targets`` are the sizes they were given."""
 
-    __slots__ = ("_heap", "_order", "_values", "idle", "targets")
-
     def __init__(self, idle: int) -> None:
         self.idle = idle
         self.targets: dict[str, int] = {}
-        self._heap: list[tuple[float, int, int, int, Job]] = []
-        self._values: dict[str, Value] = {}
+        self._heap: list[tuple[float, int, int, int, Job, Value]] = []
         self._order = 0
 
     def join(self, job: Job, size: int, value: Value) -> None:
         """This job has ``size`` nodes and could use more."""
         self._order += 1
-        self._values[job.id] = value
-        step = self._step(job, size, self._order)
-        if step is not None:
-            heappush(self._heap, step)
+        self._offer(self._order, size, job, value)
 
-    def _step(self, job: Job, size: int, order: int) -> tuple[float, int, int, int, Job] | None:
+    def _offer(self, order: int, size: int, job: Job, value: Value) -> None:
         larger = smallest_legal(job.constraint, size + 1, job.max_nodes)
-        if larger is None:
-            return None
-        worth = self._values[job.id].between(size, larger)
-        return (-worth, order, larger, larger - size, job) if worth > 0 else None
+        if larger is not None and (worth := value.between(size, larger)) > 0:
+            heappush(self._heap, (-worth, order, larger, larger - size, job, value))
 
     def spread(self, above: float = -inf) -> None:
         """Give idle nodes away, step by legal step, while they are worth more than ``above``."""
         heap = self._heap
         while heap and self.idle and -heap[0][0] > above:
-            _, order, larger, nodes, job = heap[0]
-            if nodes > self.idle:
-                heappop(heap)
-                continue
-            self.idle -= nodes
-            self.targets[job.id] = larger
-            step = self._step(job, larger, order)
-            if step is None:
-                heappop(heap)
-            else:
-                heapreplace(heap, step)
-
-
-@dataclass(slots=True)
-class Shares:
-    """Who starts on what, who grows to what, and who gives nodes so that whom can start."""
-
-    growth: Growth
-    room: Room
-    starts: dict[str, int] = field(default_factory=dict)
-    gives: dict[str, int] = field(default_factory=dict)
-    beneficiaries: dict[str, str] = field(default_factory=dict)
-    #: until when, and for how many nodes, others may use what the longest-waiting job will need
-    window: float = inf
-    spare: int = 0
+            _, order, larger, nodes, job, value = heappop(heap)
+            if nodes <= self.idle:
+                self.idle -= nodes
+                self.targets[job.id] = larger
+                self._offer(order, larger, job, value)
 
 
 class Quiet(NamedTuple):
@@ -267,25 +234,25 @@ class _Elastic:
             return False
         return memory.revision == snapshot.revision and memory.arrivals == snapshot.waiting.arrivals
 
-    def share(self, snapshot: Snapshot) -> Shares:
+    def work(self, job: Job) -> float:
+        """The work of a job that waits, as it counts."""
+        return work_of(job) * (self.fixed if job.kind == "rigid" else 1.0)
+
+    def share(self, snapshot: Snapshot) -> "Sharing":
         """The whole decision."""
         now, idle = snapshot.now, snapshot.idle
         least = max(self.guard, self.cost)
         movable = [
             r for r in malleable(snapshot) if left(r, now) > least and now - r.resized_at >= self.dwell
         ]
-        held = self._held(snapshot)
-        values = {r.job.id: self._value(r, snapshot, held) for r in movable}
         growing = {r.job.id: r for r in movable} if idle else {}
         while True:
-            shares = Shares(Growth(idle), Room(movable, values))
-            for job_id, running in growing.items():
-                shares.growth.join(running.job, len(running.nodes), values[job_id])
-            self._serve(snapshot, shares, held)
-            shares.growth.spread()
-            useless = [r for r in growing.values() if not self._worthwhile(r, shares.growth.targets, now)]
+            sharing = Sharing(self, snapshot, movable, growing)
+            sharing.serve()
+            sharing.growth.spread()
+            useless = [r for r in growing.values() if not self._worthwhile(r, sharing.growth.targets, now)]
             if not useless:
-                return shares
+                return sharing
             for running in useless:
                 del growing[running.job.id]
 
@@ -295,111 +262,115 @@ class _Elastic:
             return True
         return left(running, now) * (1 - stretch(running.job, len(running.nodes), target)) > self.cost
 
-    def _work(self, job: Job) -> float:
-        return work_of(job) * (self.fixed if job.kind == "rigid" else 1.0)
 
-    def _held(self, snapshot: Snapshot) -> Counter[str]:
-        """Nodes by user, if that matters."""
-        held: Counter[str] = Counter()
-        if self.fairness:
-            for running in snapshot.running.values():
-                held[running.job.user] += len(running.nodes)
-        return held
+class Sharing:
+    """One decision: who starts on what, who grows to what, and who gives nodes so that whom can start."""
 
-    def _effective(self, job: Job, work: float, now: float, held: Counter[str]) -> float:
-        share = held[job.user] / (job.priority if job.priority > 0 else 1.0)
-        return work - self.aging * (now - job.submitted) + self.fairness * share
+    def __init__(
+        self, wish: _Elastic, snapshot: Snapshot, movable: list[Running], growing: Iterable[str]
+    ) -> None:
+        self._wish, self._snapshot, self._now = wish, snapshot, snapshot.now
+        self.starts: dict[str, int] = {}
+        self.gives: dict[str, int] = {}
+        self.beneficiaries: dict[str, str] = {}
+        #: until when, and for how many nodes, others may use what the longest-waiting job will need
+        self._window, self._spare = inf, 0
+        #: nodes by user, if that matters
+        self._held: Counter[str] = Counter()
+        for running in snapshot.running.values() if wish.fairness else ():
+            self._held[running.job.user] += len(running.nodes)
+        values = {r.job.id: self._value(r) for r in movable}
+        self.room, self.growth = Room(movable, values), Growth(snapshot.idle)
+        for job_id in growing:
+            running = snapshot.running[job_id]
+            self.growth.join(running.job, len(running.nodes), values[job_id])
 
-    def _value(self, running: Running, snapshot: Snapshot, held: Counter[str]) -> Value:
-        size, job, now = len(running.nodes), running.job, snapshot.now
-        curve = scaling(job, size, snapshot.mtct.get(job.id))
-        work = self._effective(job, left(running, now) * curve.factor(size), now, held)
-        if work == inf and not len(snapshot.waiting):
-            return Value(curve, 1.0)
-        return Value(
-            curve,
-            weight_of(work, self.bias),
-            self._drag(snapshot, left(running, now) * curve.factor(size)),
-        )
-
-    def _drag(self, snapshot: Snapshot, work: float) -> float:
-        return (self.overhead + snapshot.overhead) / max(work, 1.0)
-
-    def _serve(self, snapshot: Snapshot, shares: Shares, held: Counter[str]) -> None:
+    def serve(self) -> None:
         """Look for nodes for the waiting jobs, in order of worth."""
-        growth, room, now = shares.growth, shares.room, snapshot.now
-        if not len(snapshot.waiting) or not (growth.idle or room.total):
+        growth, room, wish, waiting = self.growth, self.room, self._wish, self._snapshot.waiting
+        if not len(waiting) or not (growth.idle or room.total):
             return
-        coming = leaving(snapshot)
-        late = self._late(snapshot, shares)
-        for job in islice(self._in_turn(snapshot, late, held), self.depth):
+        coming = leaving(self._snapshot)
+        late = self._late()
+        for job in islice(self._in_turn(late), wish.depth):
             least = smallest_size(job) if job.walltime < inf else job.nodes
             if least > growth.idle + coming + room.total and job is not late:
                 continue
-            weight = weight_of(self._effective(job, self._work(job), now, held), self.bias)
+            weight = weight_of(self._effective(job, wish.work(job), self._now), wish.bias)
             growth.spread(above=inf if job is late else weight)
-            if job is not late and not self._passes(shares, job, least):
+            if job is not late and not self._passes(job, least):
                 continue
             if least <= growth.idle:
-                shares.starts[job.id] = least
+                self.starts[job.id] = least
                 growth.idle -= least
                 if job.kind != "rigid":
-                    drag = self._drag(snapshot, self._work(job))
-                    growth.join(job, least, Value(scaling(job), weight, drag))
+                    growth.join(job, least, Value(scaling(job), weight, self._drag(wish.work(job))))
             elif least <= growth.idle + coming:
                 coming -= least - growth.idle
                 growth.idle = 0
-            elif room.total:
-                worth = inf if job is late else weight / self.hysteresis
-                gives = room.give(least - growth.idle - coming, worth)
-                if gives:
-                    shares.gives |= gives
-                    shares.beneficiaries |= dict.fromkeys(gives, job.id)
-                    growth.idle = coming = 0
+            elif gives := room.give(
+                least - growth.idle - coming, inf if job is late else weight / wish.hysteresis
+            ):
+                self.gives |= gives
+                self.beneficiaries |= dict.fromkeys(gives, job.id)
+                growth.idle = coming = 0
             if not growth.idle and not room.total:
-                break
-        else:
-            if growth.idle and len(snapshot.waiting) > self.depth and not self.fairness:
-                self._serve_the_rest(snapshot, shares, job)
+                return
+        if growth.idle and len(waiting) > wish.depth and not wish.fairness:
+            self._serve_the_rest(job)
 
-    def _serve_the_rest(self, snapshot: Snapshot, shares: Shares, last: Job) -> None:
+    def _serve_the_rest(self, last: Job) -> None:
         """Beyond ``depth`` nobody shrinks for a job, but one that just fits may start."""
-        hole = Hole(shares.growth.idle)
-        for job in snapshot.waiting.fitting(snapshot.waiting.key(last.id), hole):
-            if job.id not in shares.starts and self._passes(shares, job, job.nodes):
-                shares.starts[job.id] = job.nodes
+        hole, waiting = Hole(self.growth.idle), self._snapshot.waiting
+        for job in waiting.fitting(waiting.key(last.id), hole):
+            if job.id not in self.starts and self._passes(job, job.nodes):
+                self.starts[job.id] = job.nodes
                 hole.idle -= job.nodes
-        shares.growth.idle = hole.idle
+        self.growth.idle = hole.idle
 
-    def _in_turn(self, snapshot: Snapshot, late: Job | None, held: Counter[str]) -> Iterable[Job]:
-        if late is not None:
-            yield late
-        jobs: Iterable[Job] = snapshot.waiting
-        if self.fairness:
-            jobs = sorted(jobs, key=lambda job: self._effective(job, self._work(job), 0.0, held))
-        yield from (job for job in jobs if job is not late) if late is not None else jobs
+    def _in_turn(self, late: Job | None) -> Iterable[Job]:
+        jobs: Iterable[Job] = self._snapshot.waiting
+        if self._wish.fairness:
+            jobs = sorted(jobs, key=lambda job: self._effective(job, self._wish.work(job), 0.0))
+        return jobs if late is None else chain([late], (job for job in jobs if job is not late))
 
-    def _late(self, snapshot: Snapshot, shares: Shares) -> Job | None:
+    def _late(self) -> Job | None:
         """The job that has waited longest, and too long; if it cannot start now, its reservation."""
-        if self.patience == inf:
+        if self._wish.patience == inf:
             return None
-        late = min(snapshot.waiting, key=attrgetter("submitted"))
-        if snapshot.now - late.submitted < self.patience or late.walltime == inf:
+        late = min(self._snapshot.waiting, key=attrgetter("submitted"))
+        if self._now - late.submitted < self._wish.patience or late.walltime == inf:
             return None
-        least, available = smallest_size(late), shares.growth.idle + shares.room.total
+        least, available = smallest_size(late), self.growth.idle + self.room.total
         if least > available:
-            shadow, shares.spare = shadow_time(snapshot, (), least, available)
-            shares.window = shadow - snapshot.now
+            shadow, self._spare = shadow_time(self._snapshot, (), least, available)
+            self._window = shadow - self._now
         return late
 
-    def _passes(self, shares: Shares, job: Job, least: int) -> bool:
+    def _passes(self, job: Job, least: int) -> bool:
         """Whether the job that waits too long is not delayed."""
-        if shares.window == inf or job.walltime_on(least) <= shares.window:
+        if self._window == inf or job.walltime_on(least) <= self._window:
             return True
-        if least > shares.spare:
+        if least > self._spare:
             return False
-        shares.spare -= least
+        self._spare -= least
         return True
+
+    def _effective(self, job: Job, work: float, now: float) -> float:
+        share = self._held[job.user] / (job.priority if job.priority > 0 else 1.0)
+        return work - self._wish.aging * (now - job.submitted) + self._wish.fairness * share
+
+    def _value(self, running: Running) -> Value:
+        size, job = len(running.nodes), running.job
+        curve = scaling(job, size, self._snapshot.mtct.get(job.id))
+        work = left(running, self._now) * curve.factor(size)
+        effective = self._effective(job, work, self._now)
+        if effective == inf and not len(self._snapshot.waiting):
+            return Value(curve, 1.0)
+        return Value(curve, weight_of(effective, self._wish.bias), self._drag(work))
+
+    def _drag(self, work: float) -> float:
+        return (self._wish.overhead + self._snapshot.overhead) / max(work, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +383,7 @@ class ElasticQueue(_Elastic, QueueStrategy):
 
     def rank(self, job: Job) -> Any:
         """Little work first, but early arrivals before much later ones."""
-        return self._work(job) + self.aging * job.submitted
+        return self.work(job) + self.aging * job.submitted
 
     def decide(self, snapshot: Snapshot, memory: Quiet | None) -> tuple[Starts, Quiet | None]:
         """Start those whose turn it is."""
@@ -420,11 +391,11 @@ class ElasticQueue(_Elastic, QueueStrategy):
             return (), None
         if self._is_quiet(snapshot, memory):
             return (), memory
-        shares = self.share(snapshot)
-        starts = []
-        for job_id, least in shares.starts.items():
-            size = shares.growth.targets.get(job_id, least)
-            starts.append(Start(job_id, size, f"makes good use of {count_nodes(size)}"))
+        sharing = self.share(snapshot)
+        sizes = {
+            job_id: sharing.growth.targets.get(job_id, least) for job_id, least in sharing.starts.items()
+        }
+        starts = [Start(*one, f"makes good use of {count_nodes(one[1])}") for one in sizes.items()]
         return starts, None if starts else _quiet(snapshot)
 
 
@@ -445,20 +416,16 @@ class Elastic(_Elastic, MalleabilityStrategy):
             return (), None
         if self._is_quiet(snapshot, memory):
             return (), memory
-        running = snapshot.running
-        shares = self.share(snapshot)
-        if shares.gives:
-            return [
-                Resize(
-                    j,
-                    n,
-                    f"worth more to job {shares.beneficiaries[j]}: {count_nodes(len(running[j].nodes) - n)}",
-                )
-                for j, n in shares.gives.items()
-            ], None
-        growths = [
-            Resize(j, n, f"makes the most of {count_nodes(n - len(running[j].nodes), 'idle')}")
-            for j, n in shares.growth.targets.items()
-            if j in running
-        ]
-        return growths, None if growths else _quiet(snapshot)
+        sharing, resizes = self.share(snapshot), []
+        for job_id, size in sharing.gives.items():
+            given = count_nodes(len(snapshot.running[job_id].nodes) - size)
+            resizes.append(
+                Resize(job_id, size, f"worth more to job {sharing.beneficiaries[job_id]}: {given}")
+            )
+        if resizes:
+            return resizes, None
+        for job_id, size in sharing.growth.targets.items():
+            if job_id in snapshot.running:
+                more = count_nodes(size - len(snapshot.running[job_id].nodes), "idle")
+                resizes.append(Resize(job_id, size, f"makes the most of {more}"))
+        return resizes, None if resizes else _quiet(snapshot)

@@ -22,6 +22,28 @@ def malleable(snapshot: Snapshot) -> list[Running]:
     return [running for running in snapshot.resizable if running.job.kind == "malleable"]
 
 
+def answers(snapshot: Snapshot, idle: int) -> list[Resize]:
+    """Resizes that answer what evolving jobs have asked for, oldest job first: what they give back is always
+    taken, what they want is given as far as it is idle, now or later.
+
+    Every policy does this, whatever else it does about malleability. A request beyond the job's range
+    is cut to it.
+    """
+    resizes = []
+    for running in snapshot.resizable if snapshot.requests else ():
+        wanted = snapshot.requests.get(running.job.id)
+        if wanted is None:
+            continue
+        job, size = running.job, len(running.nodes)
+        wanted = max(job.min_nodes, min(wanted, job.max_nodes))
+        target = largest_legal(job.constraint, job.min_nodes, min(wanted, size + idle))
+        if target is None or target == size or (target < size <= wanted):
+            continue
+        idle -= max(0, target - size)
+        resizes.append(Resize(job.id, target, f"it asked for {wanted} nodes"))
+    return resizes
+
+
 def leaving(snapshot: Snapshot) -> int:
     """Nodes that jobs which are shrinking just now will give back."""
     return sum(
