@@ -143,4 +143,9 @@ def show_bounds(lower: float, upper: float, unit: str) -> str:
 
 def count_nodes(nodes: int, kind: str = "") -> str:
     """A number of nodes for a person: "1 node", "4 idle nodes"."""
-    return f"{nodes} {kind}{' ' if kind else ''}node{'' if nodes == 1 else 's'}"
+    return counted(nodes, f"{kind} node" if kind else "node")
+
+
+def counted(number: int, word: str) -> str:
+    """So many of something for a person: "1 task", "2 tasks"."""
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -27,67 +27,32 @@ from dask_hpc.strategies.queue.moldable import Moldable
 from dask_hpc.strategies.queue.order import Area, Ljf, Priority, Sjf
 from dask_hpc.strategies.size.demand import Demand
 
-_OURS: tuple[type, ...] = (
-    # in order of something
-    Fcfs,
-    Sjf,
-    Ljf,
-    Area,
-    Priority,
-    # with overtaking
-    EasyBackfill,
-    EasySjbf,
-    ConservativeBackfill,
-    # on other sizes than asked for
-    Moldable,
-    MalleableEasyQueue,
-    MalleableEasy,
-    # by balance of I/O
-    IoAwareQueue,
-    IoAware,
-    # grow and shrink
-    FcfsMalleable,
-    Fpsma,
-    Egs,
-    PerformanceAware,
-    # ours
-    ElasticQueue,
-    Elastic,
-    GiveWay,
-    # what people know from elsewhere
-    DaskAdaptive,
-    ParslSimple,
-    # after failures
-    NodeStealing,
-    # within bounds of power
-    PowerCorridor,
-    # in situ pipelines
-    InSitu,
-    # what reads at the same time, and beside what
-    IoLanes,
-    # where copies of results are kept
-    AgentRule,
-    # how many nodes there are at all
-    Demand,
-)
+_OURS: tuple[Any, ...] = (
+    Fcfs, Sjf, Ljf, Area, Priority,  # in order of something
+    EasyBackfill, EasySjbf, ConservativeBackfill,  # with overtaking
+    Moldable, MalleableEasyQueue, MalleableEasy,  # on other sizes than asked for
+    IoAwareQueue, IoAware,  # by balance of I/O
+    FcfsMalleable, Fpsma, Egs, PerformanceAware,  # grow and shrink
+    ElasticQueue, Elastic, GiveWay,  # ours
+    DaskAdaptive, ParslSimple,  # what people know from elsewhere
+    NodeStealing,  # after failures
+    PowerCorridor,  # within bounds of power
+    InSitu,  # in situ pipelines
+    IoLanes,  # what reads at the same time, and beside what
+    AgentRule,  # where copies of results are kept
+    Demand,  # how many nodes there are at all
+)  # fmt: skip
 
 #: what a policy decides about; "none" may be said of every concern but the queue and the size
 CONCERNS: tuple[str, ...] = (
-    "queue",
-    "malleability",
-    "failure",
-    "power",
-    "placement",
-    "io",
-    "checkpoint",
-    "size",
-)
+    "queue", "malleability", "failure", "power", "placement", "io", "checkpoint", "size",
+)  # fmt: skip
 
 
 @cache
 def strategies(concern: str) -> Mapping[str, Any]:
     """Strategy classes of a concern by name: ours, and those of the group ``dask_hpc.strategies``."""
-    found = {cls.name: cls for cls in _OURS if cls.concern == concern}  # type: ignore[attr-defined]
+    found = {cls.name: cls for cls in _OURS if cls.concern == concern}
     for point in entry_points(group="dask_hpc.strategies"):
         cls = point.load()
         if cls.concern == concern:

@@ -1,6 +1,7 @@
 """The corridor's integer program written in PuLP, solved by HiGHS or CBC, one level after another."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from math import inf, isfinite
 from typing import Any, Literal
 
@@ -45,8 +46,8 @@ def solve_milp(
     for level in levels:
         if level in ("outside", "slack") and not program.has_edges:
             continue
-        if known is not None and level in LEVELS[: _first_unproven(known)]:
-            program.keep(level, dict(zip(LEVELS, known.levels, strict=True))[level])
+        if known is not None and level in LEVELS[: LEVELS.index(known.unproven) if known.unproven else None]:
+            program.keep(level, known.levels[LEVELS.index(level)])
             continue
         time_limit, bound = program.improve(level, time_limit)
         if program.is_solved:
@@ -56,10 +57,6 @@ def solve_milp(
             break
         program.keep(level, program.value(level))
     return None if found is None else distribution(problem, found, solver, gap, unproven)
-
-
-def _first_unproven(known: Distribution) -> int:
-    return LEVELS.index(known.unproven) if known.unproven else len(LEVELS)
 
 
 class _Program:
@@ -74,12 +71,8 @@ class _Program:
         changes = [self._change(number, part) for number, part in enumerate(problem.parts)]
         outside = self._variable("outside", 0, None, "Continuous")
         slack = self._variable("slack", 0, None, "Continuous")
-        self._values = {
-            "outside": outside,
-            "idle": idle,
-            "changed": self._pulp.lpSum(changes),
-            "slack": -slack,
-        }
+        levels = (outside, idle, self._pulp.lpSum(changes), -slack)
+        self._values = dict(zip(LEVELS, levels, strict=True))
         self._outside, self._idle, self._slack = outside, idle, slack
         self._model += self._pulp.lpSum(self._sizes.values()) + idle == problem.nodes
         watts = idle * problem.idle
@@ -174,11 +167,9 @@ class _Program:
 
 def has_solver(solver: Solver) -> bool:
     """Whether it is installed."""
-    try:
-        _pulp(solver)
-    except InputError:
-        return False
-    return True
+    with suppress(InputError):
+        return _pulp(solver) is not None
+    return False
 
 
 def _pulp(solver: Solver) -> Any:
@@ -216,20 +207,16 @@ def solve(problem: CorridorProblem, time_limit: float = 1.0, how: How = "auto") 
         sizes = enumerate_all(groups.merged, groups.merged.parts, _LIMIT, proven)
         if sizes is not None:
             return distribution(problem, groups.split(sizes), "fast")
-    if how == "auto" and _is_doubtful(found) and has_solver("HiGHS"):
+    # whether a solver may find something that matters
+    level, gap = ("idle", 1.0) if found is None else (found.unproven, found.gap)
+    is_doubtful = level in ("idle", "changed") or (level == "outside" and gap > NEAR)
+    if how == "auto" and is_doubtful and has_solver("HiGHS"):
         solved = solve_milp(groups.merged, "HiGHS", time_limit, known=found)
         if solved is not None and (found is None or solved.is_optimal or _order(solved) < _order(found)):
             found = solved
     if found is None:
         return _as_little_as_possible(problem)
     return distribution(problem, groups.split(found.sizes), found.how, found.gap, found.unproven)
-
-
-def _is_doubtful(found: Distribution | None) -> bool:
-    """Whether a solver may find something that matters."""
-    if found is None or found.unproven in ("idle", "changed"):
-        return True
-    return found.unproven == "outside" and found.gap > NEAR
 
 
 def _order(found: Distribution) -> tuple[float, int, int, float]:

@@ -8,6 +8,7 @@ it may be: where very many splits are as good as each other, or after very much 
 """
 
 from math import inf
+from operator import attrgetter
 
 import numpy as np
 
@@ -16,10 +17,8 @@ from dask_hpc.planning.in_situ.orders import ORDERS, Choice, greedy, subset_sums
 from dask_hpc.planning.in_situ.phases import PhaseWork, iteration_time, phase_times, with_split, work_of_each
 from dask_hpc.planning.in_situ.search import (
     Array,
-    Bound,
     Pairs,
     Places,
-    SplitCosts,
     SplitPlace,
     all_pairs,
     best_split,
@@ -28,6 +27,7 @@ from dask_hpc.planning.in_situ.search import (
     quick_bounds,
 )
 
+by_time = attrgetter("time")
 _FEW = 12  # analyses of which all subsets are tried
 _CLOSE = 1e-6  # share of an iteration that is not looked for any more
 _SAID = 1e-5  # share of an iteration from which on it is said that a better one is not ruled out
@@ -40,7 +40,7 @@ _WORK = 6_000_000  # sums that are looked at, before the search is given up
 def optimum(problem: PartitionProblem) -> tuple[Choice, float]:
     """The best choice, and by which share of its time a better one could be shorter; inf if none fits."""
     everything = frozenset(one.name for one in problem.analyses)
-    best = min((_alone(problem, names) for names in (everything, frozenset[str]())), key=_time)
+    best = min((_alone(problem, names) for names in (everything, frozenset[str]())), key=by_time)
     if not problem.analyses or problem.nodes.count == 1:
         return best, 0.0
     each, pairs = work_of_each(problem.analyses), all_pairs(problem)
@@ -52,10 +52,6 @@ def optimum(problem: PartitionProblem) -> tuple[Choice, float]:
     if len(problem.analyses) <= _FEW:
         return _of_all_subsets(problem, each, pairs, low, best), 0.0
     return _Pruned(problem, each, pairs, low, best).run()
-
-
-def _time(choice: Choice) -> float:
-    return choice.time
 
 
 def _alone(problem: PartitionProblem, names: frozenset[str]) -> Choice:
@@ -106,7 +102,7 @@ class _Pruned:
             if not (self.work and self._bound_of_most_helpers(open_)):
                 self._search(open_)
         if self._gap() > _SAID:  # then at least as good as the orders
-            self.best = min((self.best, *(greedy(self.problem, order) for order in ORDERS)), key=_time)
+            self.best = min((self.best, *(greedy(self.problem, order) for order in ORDERS)), key=by_time)
         return self.best, self._gap() if self._gap() > _SAID else 0.0
 
     def _gap(self) -> float:
@@ -145,7 +141,10 @@ class _Pruned:
         for row, place in enumerate(places):
             if self.least[place] >= self.best.time * (1 - _CLOSE):
                 continue
-            found = best_split(_place(self.each, pairs, cost, bound, row), self.best.time, _CLOSE)
+            step, room, before = float(pairs.step[row]), float(pairs.room[row]), float(cost.before[row])
+            proof = (float(column[row]) for column in bound)
+            splits = cost.in_situ[row], cost.in_transit[row], self.each.memory
+            found = best_split(SplitPlace(step, room, before, *splits, *proof), self.best.time, _CLOSE)
             self.work += found.work
             nodes, helper = pairs.nodes[row], pairs.helper[row]
             fewer = (self.pairs.nodes == nodes) & (self.pairs.helper <= helper)
@@ -155,17 +154,3 @@ class _Pruned:
                 names = frozenset(one.name for one, yes in analyses if yes)
                 self.best = Choice(found.time, int(nodes), int(helper), names)
             self.searched[place] = self.best.time
-
-
-def _place(each: PhaseWork, pairs: Pairs, cost: SplitCosts, bound: Bound, row: int) -> SplitPlace:
-    return SplitPlace(
-        step=float(pairs.step[row]),
-        room=float(pairs.room[row]),
-        before=float(cost.before[row]),
-        in_situ=cost.in_situ[row],
-        in_transit=cost.in_transit[row],
-        memory=each.memory,
-        bound=float(bound.time[row]),
-        weight=float(bound.weight[row]),
-        price=float(bound.price[row]),
-    )

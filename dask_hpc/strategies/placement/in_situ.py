@@ -1,5 +1,6 @@
 """In situ or in transit: which analyses of a pipeline run where, and when that is thought of again."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -19,10 +20,11 @@ _PHASES = ("the simulation takes", "analyses in situ take", "staging nodes take"
 
 def difference(before: PartitionProblem, now: PartitionProblem, expected: Phases, found: Phases) -> str:
     """What is not as it was: the part of an iteration that costs most more or less, else the phase."""
-    costs = {f"analysis {one.name} takes": one.time for one in before.analyses}
-    costs["the simulation takes"] = before.simulation.time
-    parts = {f"analysis {one.name} takes": one.time for one in now.analyses}
-    parts["the simulation takes"] = now.simulation.time
+    costs, parts = (
+        {f"analysis {one.name} takes": one.time for one in problem.analyses}
+        | {"the simulation takes": problem.simulation.time}
+        for problem in (before, now)
+    )
     changed = {
         name: abs(time - costs[name])
         for name, time in parts.items()
@@ -42,22 +44,12 @@ def come_or_gone(before: PartitionProblem, now: PartitionProblem) -> str:
     for name, unit in (("count", ""), ("cores", ""), ("memory", "B")):
         old, new = getattr(before.nodes, name), getattr(now.nodes, name)
         if old != new:
-            values = [
-                show_large(value, unit) if unit and value < inf else f"{value:g}" for value in (old, new)
-            ]
-            words.append(f"{'nodes' if name == 'count' else f'{name} of a node'} {' -> '.join(values)}")
+            change_ = " -> ".join(show_large(n, unit) if unit and n < inf else f"{n:g}" for n in (old, new))
+            words.append(f"{'nodes' if name == 'count' else f'{name} of a node'} {change_}")
     old_names, new_names = ([one.name for one in problem.analyses] for problem in (before, now))
     words += [f"analysis {name} is new" for name in new_names if name not in old_names]
     words += [f"analysis {name} is gone" for name in old_names if name not in new_names]
     return ", ".join(words)
-
-
-def too_large(needed: float, room: float, nodes: float) -> str:
-    """What runs in situ does not fit any more."""
-    return (
-        f"simulation and analyses in situ need {show_large(needed, 'B')}, "
-        f"{count_nodes(round(nodes))} have {show_large(room, 'B')}"
-    )
 
 
 def change(before: Partition | None, after: Partition, problem: PartitionProblem) -> str:
@@ -94,10 +86,9 @@ def _changes(before: Partition, after: Partition) -> list[str]:
     return words
 
 
-def _names(names: list[str] | tuple[str, ...], one: str, several: str) -> str:
-    if len(names) == 1:
-        return f"{names[0]} {one}"
-    return f"{', '.join(names[:-1])} and {names[-1]} {several}"
+def _names(names: Sequence[str], one: str, several: str) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last} {several}" if first else f"{last} {one}"
 
 
 Order = Literal[
@@ -196,7 +187,9 @@ class InSitu(PlacementStrategy):
         # what was made to fit barely needs a little more or less every time: only growth is a reason
         needed, room = memory_in_situ(problem, current), problem.nodes.memory * current.nodes
         if needed > room and needed > (1 + self.drift) * memory_in_situ(memory.problem, current):
-            return too_large(needed, room, current.nodes)
+            needs, has = (show_large(value, "B") for value in (needed, room))
+            nodes = count_nodes(round(current.nodes))
+            return f"simulation and analyses in situ need {needs}, {nodes} have {has}"
         return ""
 
     def _divide_at_once(

@@ -10,7 +10,7 @@ from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import Job
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Cap, Hold, Release, Resize, Start
-from dask_hpc.model.power import Corridor, PowerRange, PowerView, Verdict
+from dask_hpc.model.power import UNKNOWN, Corridor, PowerRange, PowerView, Verdict
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.units import count_nodes, show_large, write_quantity
 from dask_hpc.planning.corridor import Distribution, reachable, what_would_help
@@ -166,8 +166,11 @@ class Decision:
         self.balance = balance = Balance.of(
             snapshot, view, bias=learned.bias, extra=learned.extra, cut=cut, is_wary=bool(view.doubt)
         )
-        looks_ahead = strategy.looks_ahead and not _is_vague(view, bounds)
-        learned = learn(learned, snapshot, view, balance.now, dwell, looks_ahead)
+        # a forecast that is wider than the corridor says nothing about who will be inside
+        foretold = view.forecast or UNKNOWN
+        is_vague = foretold.most - foretold.least > bounds.upper - bounds.lower
+        follows = strategy.looks_ahead and not is_vague
+        learned = learn(learned, snapshot, view, balance.now, dwell, follows)
         balance.bias, balance.extra = learned.bias, learned.extra
         self.has_changed = memory.bounds is not None and memory.bounds != bounds[:2]
         gave = {job: when for job, when in memory.gave.items() if now - when < dwell}
@@ -233,8 +236,17 @@ class Decision:
         memory, dwell = self.memory, self.strategy.dwell
         times = (*memory.gave.values(), *memory.pulled.values(), memory.turned_at)
         until = min((when + dwell for when in times if when + dwell > self.now), default=inf)
-        wishes = tuple(starts), tuple(resizes)
-        return Seen.now(self.snapshot, self.balance, self.corridors, wishes, until)
+        snapshot, view, balance = self.snapshot, self.view, self.balance
+        return Seen(
+            snapshot.revision,
+            snapshot.waiting.arrivals,
+            until,
+            self.corridors,
+            view.doubt,
+            (view.outside_nodes, view.outside_wanted, view.releasable),
+            (tuple(starts), tuple(resizes)),
+            (view.watts, *balance.planned, balance.peak),
+        )
 
     def _improve(self) -> None:
         """Nothing is wrong and nothing is asked for: watts go to who needs them most."""
@@ -419,9 +431,3 @@ class Decision:
         doubt = f"careful, because {self.view.doubt}" if self.view.doubt else ""
         reason = "; ".join(words for words in (help_, doubt) if words)
         return Verdict(bounds.lower, bounds.upper, is_kept, expected, lowest, highest, reason)
-
-
-def _is_vague(view: PowerView, bounds: PowerBounds) -> bool:
-    """Whether a forecast is wider than the corridor: then it says nothing about who will be inside."""
-    forecast = view.forecast
-    return forecast is not None and forecast.most - forecast.least > bounds.upper - bounds.lower

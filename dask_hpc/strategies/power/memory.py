@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dask_hpc.model.plan import Resize, Start
 from dask_hpc.model.power import UNKNOWN, PowerRange, PowerView
 from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.strategies.power.balance import TINY, Balance, PowerBounds, Side
+from dask_hpc.strategies.power.balance import TINY, PowerBounds, Side
 
 _SETTLES = 10.0  # seconds that meters and machines take to follow a change, at least
 _STALE = 10  # so many times as long, after which a forecast that was never renewed counts no more
@@ -81,28 +81,6 @@ class Seen(NamedTuple):
     outside: tuple[int, int, int]
     wishes: tuple[tuple[Start, ...], tuple[Resize, ...]]
     watts: tuple[float, ...]
-
-    @classmethod
-    def now(
-        cls,
-        snapshot: Snapshot,
-        balance: Balance,
-        bounds: tuple[PowerBounds, ...],
-        wishes: tuple[tuple[Start, ...], tuple[Resize, ...]],
-        until: float,
-    ) -> "Seen":
-        """Of this moment."""
-        view = balance.view
-        return cls(
-            snapshot.revision,
-            snapshot.waiting.arrivals,
-            until,
-            bounds,
-            view.doubt,
-            (view.outside_nodes, view.outside_wanted, view.releasable),
-            wishes,
-            (view.watts, *balance.planned, balance.peak),
-        )
 
     def is_like(self, other: "Seen", hysteresis: float, now: float) -> bool:
         """Whether nothing that matters has changed."""

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from dask_hpc.model.cluster_view import ClusterView, Parting, SizePlan, Unit
 from dask_hpc.model.parameter import Parameter
-from dask_hpc.model.units import show_duration
+from dask_hpc.model.units import counted, show_duration
 from dask_hpc.strategies.strategy import SizeStrategy
 
 _LATE = 5.0  # seconds beyond a few intervals, after which we were away rather than slow
@@ -224,7 +224,7 @@ class Demand(SizeStrategy):
         """What could have been done instead, and why it was not."""
         missing = target - standing.have - submit
         if submit and missing > 0:
-            yield f"{missing} more: only {_units(self.max_pending)} may be pending"
+            yield f"{missing} more: only {counted(self.max_pending, 'unit')} may be pending"
         others = (unit for unit in standing.stay if unit.name not in going)
         for unit in islice(others, _TOLD if going else 0):
             why = unit.pinned or ("it works" if unit.is_busy else f"it holds {unit.held / 1e6:.3g} MB")
@@ -297,42 +297,35 @@ class Demand(SizeStrategy):
         held = sum(unit.held for unit in view.units)
         by_memory = ceil(held / (self.memory_fill * view.memory)) if held else 0
         by_memory = max(by_memory, 1 if held else 0)
-        wanted, why = (
-            by_work,
-            (
-                f"{_tasks(view.tasks)} with {show_duration(view.work)} of work"
-                + (f" and jobs on {nodes} nodes" if nodes else "")
-            ),
-        )
+        wanted, why = by_work, f"{counted(view.tasks, 'task')} with {show_duration(view.work)} of work"
+        why += f" and jobs on {nodes} nodes" if nodes else ""
         if by_memory > wanted:
             wanted, why = by_memory, f"{held / 1e9:.3g} GB of results"
         by_copies = ceil(view.for_copies / view.nodes_per_unit)
         if by_copies > wanted:
             wanted, why = by_copies, f"copies of results on {view.for_copies} nodes"
         if wanted == 0 and (view.tasks or view.dormant):
-            wanted, why = 1, f"{_tasks(view.tasks + view.dormant)} may still need somebody"
+            wanted, why = 1, f"{counted(view.tasks + view.dormant, 'task')} may still need somebody"
         is_active = view.now - memory.active_at < self.idle_grace and not self.forbid_idling
         if wanted == 0 and standing.stay and is_active:
             wanted, why = 1, "tasks ran a moment ago"
         if wanted < view.minimum:
-            wanted, why = view.minimum, f"at least {_units(view.minimum)}"
+            wanted, why = view.minimum, f"at least {counted(view.minimum, 'unit')}"
         elif wanted > view.maximum:
-            wanted, why = int(view.maximum), f"{why}, but at most {_units(int(view.maximum))}"
-        return wanted, f"{_units(wanted)} wanted: {why}"
+            wanted, why = int(view.maximum), f"{why}, but at most {counted(int(view.maximum), 'unit')}"
+        return wanted, f"{counted(wanted, 'unit')} wanted: {why}"
 
     def _submit(self, view: ClusterView, memory: UnitMemory, standing: Standing, target: int) -> int:
         missing = target - standing.have
         if missing <= 0 or memory.failures > self.retries:
             return 0
-        if memory.failures and view.now < memory.failed_at + self._pause(memory.failures):
+        # how long to wait after so many deaths in a row
+        pause = 0.0 if memory.failures < 2 else self.retry_delay * 2.0 ** min(memory.failures - 2, 60)
+        if memory.failures and view.now < memory.failed_at + pause:
             return 0
         if standing.stay and view.now < memory.shrank_at + self.cool_down:
             return 0
         return max(0, min(missing, self.max_pending - len(standing.pending)))
-
-    def _pause(self, failures: int) -> float:
-        """How long to wait after so many deaths in a row."""
-        return 0.0 if failures < 2 else self.retry_delay * 2.0 ** min(failures - 2, 60)
 
     def _cancel(
         self, view: ClusterView, memory: UnitMemory, standing: Standing, target: int
@@ -340,7 +333,9 @@ class Demand(SizeStrategy):
         surplus = standing.have - target
         if surplus <= 0:
             return []
-        if not self._is_patient(view, memory):
+        since = view.now if memory.surplus_since is None else memory.surplus_since
+        if view.now - since < self._grace or view.now < memory.grew_at + self.cool_down:
+            # it has not been too much for long enough
             surplus = max(0, standing.have - int(min(view.maximum, standing.have)))
         # Who has waited longest is next in the queue; who has started already is nearly here.
         # What runs may have workers that go by other names.
@@ -349,11 +344,6 @@ class Demand(SizeStrategy):
         order = sorted(newest_first, key=lambda unit: (unit.state == "running", unit.age))
         why = f"not needed any more: {_enough(target)}"
         return [Parting(unit.name, why) for unit in order[:surplus]]
-
-    def _is_patient(self, view: ClusterView, memory: UnitMemory) -> bool:
-        """Whether what is too much has been so for long enough."""
-        since = view.now if memory.surplus_since is None else memory.surplus_since
-        return view.now - since >= self._grace and view.now >= memory.grew_at + self.cool_down
 
     @property
     def _grace(self) -> float:
@@ -399,13 +389,5 @@ def _why_ending(unit: Unit) -> str:
     return f"only {unit.connected} of its {unit.members} workers are left; it is replaced"
 
 
-def _tasks(count: int) -> str:
-    return f"{count} task{'' if count == 1 else 's'}"
-
-
 def _enough(count: int) -> str:
-    return f"{_units(count)} {'is' if count == 1 else 'are'} enough"
-
-
-def _units(count: int) -> str:
-    return f"{count} unit{'' if count == 1 else 's'}"
+    return f"{counted(count, 'unit')} {'is' if count == 1 else 'are'} enough"
