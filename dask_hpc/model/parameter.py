@@ -49,20 +49,14 @@ class Declared:
         """What is allowed, for a person."""
         if self.choices:
             return ", ".join(self.choices)
-        if self.type is bool:
-            return "true, false"
-        if self.type is str:
-            return "text" if self.parameter.none is None else "none, or text"
-        if self.type is Corridor:
-            return "none, or a list of {at: TIME, lower: POWER, upper: POWER}"
+        text = "text" if self.parameter.none is None else "none, or text"
+        schedule = "none, or a list of {at: TIME, lower: POWER, upper: POWER}"
+        if self.type in (words := {bool: "true, false", str: text, Corridor: schedule}):
+            return words[self.type]
         low, high = self.parameter.low, self.parameter.high
-        if low == -inf and high == inf:
-            return "any number"
         if high == inf:
-            return f"{self.write(low)} or more"
-        if low == -inf:
-            return f"at most {self.write(high)}"
-        return f"{self.write(low)} to {self.write(high)}"
+            return "any number" if low == -inf else f"{self.write(low)} or more"
+        return f"at most {self.write(high)}" if low == -inf else f"{self.write(low)} to {self.write(high)}"
 
     def read(self, value: object) -> Any:
         """The typed value of what a person wrote, or an ``InputError``."""

@@ -251,6 +251,11 @@ class Indices:
 _order = attrgetter("order")
 
 
+def _shown(name: str) -> Any:
+    """What the indices have under this name, now."""
+    return property(attrgetter(f"_indices.{name}"))
+
+
 class Snapshot:
     """A view over the indices a body keeps, not a copy: nothing is paid for what is not read.
 
@@ -259,6 +264,17 @@ class Snapshot:
     """
 
     __slots__ = ("_idle", "_indices", "corridor", "mtct", "nodes", "requests", "running", "waiting")
+
+    #: seconds on the body's clock
+    now: float = _shown("now")
+    #: seconds that a job holds its nodes before and after its work, as far as the body knows
+    overhead: float = _shown("overhead")
+    #: what is known of power, if anybody looks
+    power: PowerView | None = _shown("power")
+    #: jobs that lost a node in this very instant; they wait again, ahead of the queue
+    failed: tuple[str, ...] = _shown("failed")
+    #: changes whenever what runs, or the set of nodes, has changed
+    revision: int = _shown("revision")
 
     def __init__(self, indices: Indices, corridor: Corridor | None = None) -> None:
         self._indices = indices
@@ -274,11 +290,6 @@ class Snapshot:
         self.mtct: Mapping[str, float] = indices.mtct
         #: sizes that evolving jobs have asked for and not been answered yet
         self.requests: Mapping[str, int] = indices.requests
-
-    @property
-    def now(self) -> float:
-        """Seconds on the body's clock."""
-        return self._indices.now
 
     @property
     def idle(self) -> int:
@@ -303,26 +314,6 @@ class Snapshot:
     def is_resizing(self) -> bool:
         """Whether any job is changing its size just now."""
         return any(running.target is not None for running in self._indices.running.values())
-
-    @property
-    def overhead(self) -> float:
-        """Seconds that a job holds its nodes before and after its work, as far as the body knows."""
-        return self._indices.overhead
-
-    @property
-    def power(self) -> PowerView | None:
-        """What is known of power, if anybody looks."""
-        return self._indices.power
-
-    @property
-    def failed(self) -> tuple[str, ...]:
-        """Jobs that lost a node in this very instant; they wait again, ahead of the queue."""
-        return self._indices.failed
-
-    @property
-    def revision(self) -> int:
-        """Changes whenever what runs, or the set of nodes, has changed."""
-        return self._indices.revision
 
     def by_expected_end(self) -> Iterator[Running]:
         """Running jobs, the one expected to end first in front."""
