@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.strategies.io.io_lanes import MeasuredLane, begun, needed, step
+from dask_hpc.strategies.io.io_lanes import MeasuredLane, Search, step
 
 KEEP, COST = 0.01, 0.02
 
@@ -32,13 +32,14 @@ class Machine:
 
     def __init__(self, curve, most, level=None, waiting=10**6):
         self.curve, self.most, self.waiting = curve, most, waiting
-        self.search = begun(most if level is None else level)
+        first = most if level is None else level
+        self.search = Search(first, first)
         self.done, self.seconds, self.levels, self.tries = 0, 0.0, [], 0
 
     def go_on(self, windows, noise=lambda: 1.0):
         for _ in range(windows):
             level = self.search.level
-            reads = ceil(needed(self.search, self.curve(level)))
+            reads = ceil(self.search.needed(self.curve(level)))
             rate = self.curve(level) * noise()
             self.done += reads
             self.seconds += reads / self.curve(level)

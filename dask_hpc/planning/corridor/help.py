@@ -1,5 +1,6 @@
 """What would make a corridor possible that no distribution of the nodes can keep, in words."""
 
+from functools import partial
 from math import ceil
 
 import numpy as np
@@ -7,6 +8,8 @@ import numpy as np
 from dask_hpc.model.units import count_nodes, show_large
 from dask_hpc.planning.corridor.enumeration import common_step, reachable
 from dask_hpc.planning.corridor.problem import TINY, CorridorProblem, Distribution
+
+_watts = partial(show_large, unit="W")
 
 
 def what_would_help(problem: CorridorProblem, answer: Distribution) -> str:
@@ -30,19 +33,12 @@ def _too_much(problem: CorridorProblem, lowest: float) -> str:
     idle = problem.nodes - sum(part.sizes[0] for part in problem.parts)
     if problem.idle > 0 and 0 < ceil(lacks / problem.idle - TINY) <= idle:
         ways.append(f"release {count_nodes(ceil(lacks / problem.idle - TINY), 'idle')}")
-    saving = [
-        ((part.power.most - problem.idle) * (part.sizes[0] - 1), part.id, part.sizes[0])
-        for part in problem.parts
-        if part.sizes[0] > 1 and part.power.most > problem.idle
-    ]
-    if saving:
+    held = [(part.power.most - problem.idle, part.sizes[0], part.id) for part in problem.parts]
+    if saving := [(watts * (least - 1), job, least) for watts, least, job in held if least > 1 and watts > 0]:
         saved, job, least = max(saving)
         ways.append(f"let {job} run on fewer than {count_nodes(least)} (saves up to {_watts(saved)})")
-    held = [
-        ((part.power.most - problem.idle) * part.sizes[0], part.id) for part in problem.parts if part.sizes[0]
-    ]
-    if held:
-        saved, job = max(held)
+    if without := [(watts * least, job) for watts, least, job in held if least]:
+        saved, job = max(without)
         ways.append(f"run without {job} (saves {_watts(saved)})")
     return ", or ".join([text, *ways])
 
@@ -82,7 +78,3 @@ def _between(problem: CorridorProblem, answer: Distribution) -> str:
     is_below = answer.power.least < problem.floor
     bound, way = ("lower", "down") if is_below else ("upper", "up")
     return f"{text}: move the {bound} bound {way} by {_watts(answer.outside)}"
-
-
-def _watts(watts: float) -> str:
-    return show_large(watts, "W")

@@ -76,14 +76,14 @@ class _Program:
         self._outside, self._idle, self._slack = outside, idle, slack
         self._model += self._pulp.lpSum(self._sizes.values()) + idle == problem.nodes
         watts = idle * problem.idle
-        least = watts + self._pulp.lpSum(part.power.least * self._sizes[part.id] for part in problem.parts)
-        most = watts + self._pulp.lpSum(part.power.most * self._sizes[part.id] for part in problem.parts)
+        powers = [(part.power, self._sizes[part.id]) for part in problem.parts]
+        least = watts + self._pulp.lpSum(power.least * size for power, size in powers)
+        most = watts + self._pulp.lpSum(power.most * size for power, size in powers)
         if isfinite(problem.floor):
             self._model += least + problem.constant.least + outside - slack >= problem.floor
         if isfinite(problem.ceiling):
             self._model += most + problem.constant.most - outside + slack <= problem.ceiling
         self.has_edges = isfinite(problem.floor) or isfinite(problem.ceiling)
-        self._status = 0
 
     def _variable(self, name: str, low: float, high: float | None, kind: str = "Integer") -> Any:
         return self._model.add_variable(name, low, high, kind)
@@ -122,21 +122,13 @@ class _Program:
         else:
             engine = self._pulp.COIN_CMD(path=self._pulp.PULP_CBC_CMD.pulp_cbc_path, **options)
         self._model.solve(engine)
-        self._status = self._model.sol_status
+        #: whether the solver says that there is none better, or has found a distribution at least
+        self.is_proven = self._model.sol_status == self._pulp.LpSolutionOptimal
+        self.is_solved = self.is_proven or self._model.sol_status == self._pulp.LpSolutionIntegerFeasible
         bound = -inf
         if self._solver == "HiGHS":
             bound = float(self._model.solverModel.getInfo().mip_dual_bound)
         return time_limit - float(self._model.solutionTime), bound
-
-    @property
-    def is_solved(self) -> bool:
-        """Whether the solver found a distribution."""
-        return self._status in (self._pulp.LpSolutionOptimal, self._pulp.LpSolutionIntegerFeasible)
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether it says that there is none better."""
-        return bool(self._status == self._pulp.LpSolutionOptimal)
 
     def value(self, level: str) -> float:
         """Of what was found."""

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_hpc.model.in_situ import Analysis, Partition, PartitionProblem, Phases
+from dask_hpc.model.in_situ import Analysis, Partition, PartitionProblem
 from dask_hpc.planning.in_situ.phases import (
     PhaseWork,
     in_situ_time,
     in_transit_time,
     iteration_time,
     least_nodes,
+    made,
     phase_times,
     simulation_time,
     split_by,
@@ -32,16 +33,8 @@ _HALVINGS = 100  # of an interval: more than a float can tell apart
 def relaxed(problem: PartitionProblem, in_situ: Iterable[str]) -> Partition:
     """The best fractions of nodes and cores for this split: no whole numbers are faster."""
     names = set(in_situ)
-    inside, outside = split_by(problem, names)
-    nodes, helper = (float(value) for value in fractions(problem, inside, outside))
-    return Partition(
-        problem.mode,
-        nodes,
-        helper,
-        tuple(one.name for one in problem.analyses if one.name in names),
-        tuple(one.name for one in problem.analyses if one.name not in names),
-        Phases(*map(float, phase_times(problem, nodes, helper, inside, outside))),
-    )
+    nodes, helper = (float(value) for value in fractions(problem, *split_by(problem, names)))
+    return made(problem, nodes, helper, names)
 
 
 def fractions(problem: PartitionProblem, inside: PhaseWork, outside: PhaseWork) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ takes one set of analyses or arrays of many. Ours: shares of analyses that no fu
 and analyses that move less than they look at.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,29 +34,19 @@ class PhaseWork(NamedTuple):
     def without(self, other: "PhaseWork") -> "PhaseWork":
         """What is left if ``other`` is taken out: nothing of nothing, however sums are rounded."""
         left = self.count - other.count
-        return PhaseWork(
-            left,
-            *(
-                np.where(left > 0, np.maximum(mine - its, 0.0), 0.0)
-                for mine, its in zip(self[1:], other[1:], strict=True)
-            ),
-        )
+        pairs = zip(self[1:], other[1:], strict=True)
+        return PhaseWork(left, *(np.where(left > 0, np.maximum(a - b, 0.0), 0.0) for a, b in pairs))
 
 
 def work_of(analyses: Iterable[Analysis]) -> PhaseWork:
     """The sums over analyses."""
-    rows = [_row(one) for one in analyses]
-    return (
-        PhaseWork(*(sum(column) for column in zip(*rows, strict=True)))
-        if rows
-        else PhaseWork(0, 0.0, 0.0, 0.0, 0.0)
-    )
+    rows = [PhaseWork(0, 0.0, 0.0, 0.0, 0.0), *map(_row, analyses)]
+    return PhaseWork(*map(sum, zip(*rows, strict=True)))
 
 
 def work_of_each(analyses: Iterable[Analysis]) -> PhaseWork:
     """Every analysis by itself, as arrays."""
-    rows = [_row(one) for one in analyses]
-    return PhaseWork(*np.array(rows, dtype=float).reshape(-1, 5).T)
+    return PhaseWork(*np.array([*map(_row, analyses)], dtype=float).reshape(-1, 5).T)
 
 
 def _row(one: Analysis) -> PhaseWork:
@@ -66,9 +56,8 @@ def _row(one: Analysis) -> PhaseWork:
 def split_by(problem: PartitionProblem, in_situ: Iterable[str]) -> tuple[PhaseWork, PhaseWork]:
     """What the analyses of these names cost, and what the others do."""
     names = set(in_situ)
-    inside = [one for one in problem.analyses if one.name in names]
-    outside = [one for one in problem.analyses if one.name not in names]
-    return work_of(inside), work_of(outside)
+    inside = work_of(one for one in problem.analyses if one.name in names)
+    return inside, work_of(one for one in problem.analyses if one.name not in names)
 
 
 def simulation_time(problem: PartitionProblem, cores: Any) -> Any:
@@ -129,28 +118,24 @@ def placed(
 ) -> Partition:
     """The partition that these choices make, with what is wrong with it in words."""
     names = set(in_situ)
-    inside, outside = split_by(problem, names)
-    phases = phase_times(problem, nodes, helper, inside, outside)
-    if not fits(problem, nodes, inside.memory):
-        warning = "; ".join(filter(None, (warning, _beyond(problem, nodes, inside.memory))))
-    return Partition(
-        problem.mode,
-        nodes,
-        helper if problem.mode == "async" else 0,
-        tuple(one.name for one in problem.analyses if one.name in names),
-        tuple(one.name for one in problem.analyses if one.name not in names),
-        Phases(*map(float, phases)),
-        warning,
-    )
+    memory = split_by(problem, names)[0].memory
+    if not fits(problem, nodes, memory):
+        needed, there = (problem.simulation.memory + memory) / nodes, problem.nodes.memory
+        needs, has = ("that simulates needs", "has") if nodes == 1 else ("that simulate need", "have")
+        words = f"{count_nodes(nodes)} {needs} {show_large(needed, 'B')} each and {has}"
+        beyond = f"memory does not suffice: {words} {show_large(there, 'B')}"
+        warning = "; ".join(filter(None, (warning, beyond)))
+    return made(problem, nodes, helper if problem.mode == "async" else 0, names, warning)
 
 
-def _beyond(problem: PartitionProblem, nodes: int, memory: float) -> str:
-    needed = (problem.simulation.memory + memory) / nodes
-    words = "that simulates needs" if nodes == 1 else "that simulate need"
-    return (
-        f"memory does not suffice: {count_nodes(nodes)} {words} {show_large(needed, 'B')} each "
-        f"and {'has' if nodes == 1 else 'have'} {show_large(problem.nodes.memory, 'B')}"
-    )
+def made(
+    problem: PartitionProblem, nodes: float, helper: float, names: Collection[str], warning: str = ""
+) -> Partition:
+    """The partition in which these analyses run in situ."""
+    phases = phase_times(problem, nodes, helper, *split_by(problem, names))
+    inside = tuple(one.name for one in problem.analyses if one.name in names)
+    outside = tuple(one.name for one in problem.analyses if one.name not in names)
+    return Partition(problem.mode, nodes, helper, inside, outside, Phases(*map(float, phases)), warning)
 
 
 def with_split(problem: PartitionProblem, in_situ: Iterable[str], warning: str = "") -> Partition | None:

@@ -57,19 +57,9 @@ class Search:
         """Whether the number in force is only tried."""
         return self.level != self.best
 
-    def back(self) -> "Search":
-        """Nothing came of the try: there is nothing more to read."""
-        return replace(self, level=self.best)
-
-
-def needed(search: Search, rate: float) -> float:
-    """Reads that must have ended before the number in force is judged, if so many end in a second."""
-    return _reads_of_a_try(search.level, rate) * (1 if search.is_trying else _CALM)
-
-
-def begun(level: int) -> Search:
-    """Nothing is known yet, and so many may read."""
-    return Search(level, level)
+    def needed(self, rate: float) -> float:
+        """Reads that must have ended before the number in force is judged, if so many end in a second."""
+        return _reads_of_a_try(self.level, rate) * (1 if self.is_trying else _CALM)
 
 
 def step(search: Search, found: MeasuredLane, least: int, most: int, keep: float, cost: float) -> Search:
@@ -109,13 +99,12 @@ def _looked_again(search: Search, found: MeasuredLane) -> Search:
     known = search.rates.get(search.best)
     if known is None:
         return replace(search, rates={search.best: found.rate})
-    changed = not (1 - _DRIFT) * known <= found.rate <= (1 + _DRIFT) * known
-    if changed or search.rest == 1:
-        rests = _REST if changed else search.rests
-        stride = 0 if changed else max(1, search.best // 8)
-        peak = 0.0 if changed else max(search.peak, *search.rates.values()) / known * found.rate
-        rates = {search.best: found.rate}
-        return replace(search, rates=rates, stride=stride, peak=peak, rest=0, rests=rests)
+    rates = {search.best: found.rate}
+    if not (1 - _DRIFT) * known <= found.rate <= (1 + _DRIFT) * known:
+        return replace(search, rates=rates, stride=0, peak=0.0, rest=0, rests=_REST)
+    if search.rest == 1:
+        peak = max(search.peak, *search.rates.values()) / known * found.rate
+        return replace(search, rates=rates, stride=max(1, search.best // 8), peak=peak, rest=0)
     if search.rest:
         return replace(search, rest=search.rest - 1)
     return replace(search, rates={**search.rates, search.best: found.rate})
@@ -170,7 +159,7 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True)
 class IoLanes(IoStrategy):
-    """Tune by measured throughput (``knee.py``), and pair what reads with what computes.
+    """Tune by measured throughput (``Search``), and pair what reads with what computes.
 
     Throughput is reads in flight over seconds for one (Little's law), so it needs no clock but theirs.
     There is no limit at first: nothing is tried before the reads that are known make up for what a try
@@ -209,7 +198,8 @@ class IoLanes(IoStrategy):
         for lane in view.lanes:
             if lane.is_fixed:
                 continue
-            before = known.pop(lane.name, None) or Tuned(begun(min(self.limit or top, top)), top)
+            first = min(self.limit or top, top)
+            before = known.pop(lane.name, None) or Tuned(Search(first, first), top)
             known[lane.name] = after = self._tuned(before, lane, top)
             limit = self._limit(after)
             if limit != lane.limit:
@@ -237,7 +227,8 @@ class IoLanes(IoStrategy):
     def _tuned(self, tuned: Tuned, lane: LaneView, top: int) -> Tuned:
         if tuned.top != top:  # the cluster is of another size
             was_free = tuned.search.best >= tuned.top
-            tuned = replace(tuned, search=begun(top if was_free else min(tuned.search.best, top)), top=top)
+            best = top if was_free else min(tuned.search.best, top)
+            tuned = replace(tuned, search=Search(best, best), top=top)
         before = tuned.before + (tuned.done if lane.done < tuned.done else 0)
         tuned = replace(tuned, done=lane.done, before=before)
         if not self.tune:
@@ -251,7 +242,7 @@ class IoLanes(IoStrategy):
                 tuned, tasks=lane.tasks, company=lane.company, seconds=lane.seconds, squares=lane.squares
             )
         elif search.is_trying and not lane.waiting:
-            search = search.back()
+            search = replace(search, level=search.best)  # nothing came of the try: there is no more to read
         if search.level != tuned.search.level:
             tuned = _anew(tuned)
         return replace(tuned, search=search)
@@ -272,7 +263,7 @@ def _window(tuned: Tuned, lane: LaneView, done: int) -> MeasuredLane | None:
     if not reads or seconds <= 0:
         return None
     mean, rate = seconds / reads, (lane.company - tuned.company) / seconds
-    enough = needed(tuned.search, rate)
+    enough = tuned.search.needed(rate)
     variance = max(0.0, (lane.squares - tuned.squares) / reads - mean * mean)
     is_exact = sqrt(variance / reads) <= _EXACT * mean
     if reads < enough * (1 if is_exact else _PATIENCE):
