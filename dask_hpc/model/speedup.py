@@ -132,13 +132,14 @@ def _cube_root(n: int) -> int:
     return root
 
 
-_AT_MOST: dict[Constraint, Callable[[int], int]] = {
-    "any": lambda n: n,
-    "even": lambda n: n - n % 2,
-    "odd": lambda n: n - 1 + n % 2,
-    "pof2": lambda n: 1 << (n.bit_length() - 1),
-    "cube": lambda n: _cube_root(n) ** 3,
-    "square": lambda n: isqrt(n) ** 2,
+#: the largest legal size up to a number, and the smallest from it on
+_LEGAL: dict[Constraint, tuple[Callable[[int], int], Callable[[int], int]]] = {
+    "any": (lambda n: n, lambda n: n),
+    "even": (lambda n: n - n % 2, lambda n: n + n % 2),
+    "odd": (lambda n: n - 1 + n % 2, lambda n: n + 1 - n % 2),
+    "pof2": (lambda n: 1 << (n.bit_length() - 1), lambda n: 1 << (n - 1).bit_length()),
+    "cube": (lambda n: _cube_root(n) ** 3, lambda n: (_cube_root(n - 1) + 1) ** 3),
+    "square": (lambda n: isqrt(n) ** 2, lambda n: (isqrt(n - 1) + 1) ** 2),
 }
 
 
@@ -146,27 +147,13 @@ def largest_legal(constraint: Constraint, low: int, high: int) -> int | None:
     """The largest legal size in ``[low, high]``, or None if there is none."""
     if high < 1:
         return None
-    size = _AT_MOST[constraint](high)
+    size = _LEGAL[constraint][0](high)
     return size if size >= max(low, 1) else None
 
 
 def smallest_legal(constraint: Constraint, low: int, high: int) -> int | None:
     """The smallest legal size in ``[low, high]``, or None if there is none."""
-    low = max(low, 1)
-    below = _AT_MOST[constraint](low - 1) if low > 1 else 0
-    match constraint:
-        case "any":
-            size = low
-        case "even":
-            size = low + low % 2
-        case "odd":
-            size = low + 1 - low % 2
-        case "pof2":
-            size = max(2 * below, 1)
-        case "cube":
-            size = (_cube_root(below) + 1) ** 3
-        case "square":
-            size = (isqrt(below) + 1) ** 2
+    size = _LEGAL[constraint][1](max(low, 1))
     return size if size <= high else None
 
 
@@ -177,4 +164,4 @@ def next_legal_down(constraint: Constraint, size: int, low: int) -> int | None:
 
 def is_legal(constraint: Constraint, size: int) -> bool:
     """Whether ``size`` itself satisfies the constraint."""
-    return size >= 1 and _AT_MOST[constraint](size) == size
+    return size >= 1 and _LEGAL[constraint][0](size) == size

@@ -95,15 +95,6 @@ class Waiting:
         """The job at the head, or None."""
         return self._blocks[0].jobs[0] if self._blocks else None
 
-    def after(self, job: Job) -> Iterator[Job]:
-        """The jobs behind ``job``, in order."""
-        key = self._keys[job.id]
-        at = bisect_left(self._lasts, key)
-        block = self._blocks[at]
-        yield from block.jobs[bisect_right(block.keys, key) :]
-        for block in self._blocks[at + 1 :]:
-            yield from block.jobs
-
     @property
     def last_key(self) -> Key | None:
         """The key of the job at the tail, or None."""

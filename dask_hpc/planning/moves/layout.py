@@ -15,7 +15,7 @@ an array of Dask is cut already and every further cut costs a copy:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil, prod
 from typing import Any, Literal
 
@@ -56,11 +56,6 @@ class DimLayout:
             return cls("sizes", sizes=tuple(found))
         raise InputError(where, f"found {shown(found)}", _ALLOWED)
 
-    @property
-    def is_divided(self) -> bool:
-        """Whether parts differ along this dimension."""
-        return self.kind != "replicated"
-
     def parts_of(self, edges: Sequence[int], parts: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """New edges of chunks, and the part of each new chunk. ``edges`` are those of the chunks there are,
         from 0 to the length of the dimension."""
@@ -84,19 +79,13 @@ class DimLayout:
         length = edges[-1]
         if self.kind == "sizes":
             if len(self.sizes) != parts or sum(self.sizes) != length:
-                raise InputError(
-                    "layout",
-                    f"found {len(self.sizes)} sizes of {sum(self.sizes)} elements",
-                    f"{parts} sizes of {length} elements in all",
-                )
-            return [sum(self.sizes[: part + 1]) for part in range(parts)]
+                found = f"found {len(self.sizes)} sizes of {sum(self.sizes)} elements"
+                raise InputError("layout", found, f"{parts} sizes of {length} elements in all")
+            return [*accumulate(self.sizes)]
         if self.width:
             if self.width * parts < length:
-                raise InputError(
-                    "layout",
-                    f"found {parts} parts of {self.width} elements",
-                    f"a width of at least {ceil(length / parts)} for {length} elements",
-                )
+                least = f"a width of at least {ceil(length / parts)} for {length} elements"
+                raise InputError("layout", f"found {parts} parts of {self.width} elements", least)
             return [min(length, self.width * (part + 1)) for part in range(parts)]
         ends = []
         for part in range(1, parts + 1):
@@ -131,7 +120,7 @@ class Layout:
             dims = tuple(
                 (name, DimLayout.read(one, f"layout of {shown(name)}")) for name, one in found.items()
             )
-            divided = tuple((name, dim) for name, dim in dims if dim.is_divided)
+            divided = tuple((name, dim) for name, dim in dims if dim.kind != "replicated")
             return cls(divided, not divided, _read_grids(grids, len(divided)))
         return cls((("", DimLayout.read(found, "layout")),), grids=_read_grids(grids, 1))
 
@@ -146,30 +135,21 @@ class Layout:
             elif name in dims:
                 place = list(dims).index(name)
             else:
-                raise InputError(
-                    "layout",
-                    f"found the dimension {shown(name)}",
-                    ", ".join(map(str, dims)) or "no dimension",
-                )
+                known = ", ".join(map(str, dims)) or "no dimension"
+                raise InputError("layout", f"found the dimension {shown(name)}", known)
             if place >= 0:
                 found.append((place, dim))
         return tuple(found)
 
     def grids_for(self, nodes: int, dims: Sequence[DimLayout]) -> list[tuple[int, ...]]:
         """In how many parts each divided dimension may be cut for so many nodes; any of them will do."""
-        for number, grid in self.grids:
-            if number == nodes:
-                return [grid]
-        if self.grids:
-            known = ", ".join(str(number) for number, _ in self.grids)
-            raise InputError("layout", f"no grid was given for {nodes} nodes", f"nodes: {known}")
-        return [
-            grid
-            for grid in _factors(nodes, len(dims))
-            if all(
-                dim.kind != "sizes" or len(dim.sizes) == parts for dim, parts in zip(dims, grid, strict=True)
-            )
-        ]
+        if given := dict(self.grids):
+            if nodes not in given:
+                known = ", ".join(map(str, given))
+                raise InputError("layout", f"no grid was given for {nodes} nodes", f"nodes: {known}")
+            return [given[nodes]]
+        fixed = [(place, len(dim.sizes)) for place, dim in enumerate(dims) if dim.kind == "sizes"]
+        return [one for one in _factors(nodes, len(dims)) if all(one[place] == n for place, n in fixed)]
 
 
 def _read_grids(
@@ -178,11 +158,8 @@ def _read_grids(
     grids = []
     for nodes, grid in (found or {}).items():
         if len(grid) != dims or prod(grid) != nodes or min(grid) < 1:
-            raise InputError(
-                "layout",
-                f"found the grid {shown(tuple(grid))} for {nodes} nodes",
-                f"{dims} whole numbers that make {nodes}",
-            )
+            unfit = f"found the grid {shown(tuple(grid))} for {nodes} nodes"
+            raise InputError("layout", unfit, f"{dims} whole numbers that make {nodes}")
         grids.append((nodes, tuple(grid)))
     return tuple(grids)
 

@@ -1,6 +1,6 @@
 """As many units as the work at hand needs: asked for once, kept for a while, given back without loss."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import ceil, inf
@@ -127,9 +127,9 @@ class Standing:
     """Who is there, as a decision about the size counts them."""
 
     #: connected and lasting; connected, but its walltime ends soon; not connected yet
-    stay: Sequence[Unit]
-    ending: Sequence[Unit]
-    pending: Sequence[Unit]
+    stay: list[Unit]
+    ending: list[Unit]
+    pending: list[Unit]
 
     @property
     def have(self) -> int:
@@ -206,16 +206,13 @@ class Demand(SizeStrategy):
             memory = replace(memory, grew_at=view.now)
         if cancel or leave:
             memory = replace(memory, shrank_at=view.now)
+        found = {"connected": standing.stay, "ending": standing.ending, "pending": standing.pending}
         inputs = {
             "work": view.work,
             "tasks": view.tasks,
-            "connected": len(standing.stay),
-            "ending": len(standing.ending),
-            "pending": len(standing.pending),
-            "minimum": view.minimum,
-            "maximum": view.maximum,
-            "target": target,
+            **{name: len(units) for name, units in found.items()},
         }
+        inputs |= {"minimum": view.minimum, "maximum": view.maximum, "target": target}
         rejected = self._not_done(standing, target, submit, {parting.unit for parting in leave})
         partings = (tuple(cancel), tuple(leave), tuple(dead))
         return SizePlan(target, submit, why, *partings, tuple(news), inputs, tuple(rejected)), memory
@@ -248,18 +245,15 @@ class Demand(SizeStrategy):
         memory = replace(memory, failures=memory.failures + 1, failed_at=view.now)
         if memory.failures <= self.retries:
             return dead, [], memory
-        last = failed[-1]
-        word = (
-            f"{memory.failures} units in a row have died, the last one {last.unit}: {last.reason}; "
-            "no more are asked for until one proves healthy or the cluster is adapted anew"
+        died = (
+            f"{memory.failures} units in a row have died, the last one {failed[-1].unit}: {failed[-1].reason}"
         )
-        return dead, [word], memory
+        word = "no more are asked for until one proves healthy or the cluster is adapted anew"
+        return dead, [f"{died}; {word}"], memory
 
     def _standing(self, view: ClusterView, memory: UnitMemory, dead: set[str]) -> Standing:
         """Count everybody. Who leaves, is gone or dead does not count."""
-        stay: list[Unit] = []
-        ending: list[Unit] = []
-        pending: list[Unit] = []
+        standing = Standing([], [], [])
         there = [unit for unit in view.units if unit.name not in dead and not unit.is_leaving]
         lead = self.handover + max(
             self.expected_wait,
@@ -271,7 +265,7 @@ class Demand(SizeStrategy):
         for unit in there:
             seen = memory.units.get(unit.name)
             if seen is None:
-                pending.append(unit)
+                standing.pending.append(unit)
                 continue
             if unit.state == "gone":
                 continue
@@ -279,11 +273,9 @@ class Demand(SizeStrategy):
             early = min(lead, (unit.left + view.now - seen.since) / 2) if unit.left < inf else 0.0
             is_needed_later = view.minimum > 0 or view.jobs or busy_for > unit.left - self.handover
             is_broken = seen.short_since is not None and view.now - seen.short_since >= self.connect_timeout
-            if is_broken or unit.left <= self.handover or (unit.left <= early and is_needed_later):
-                ending.append(unit)
-            else:
-                stay.append(unit)
-        return Standing(stay, ending, pending)
+            is_ending = is_broken or unit.left <= self.handover or (unit.left <= early and is_needed_later)
+            (standing.ending if is_ending else standing.stay).append(unit)
+        return standing
 
     def _target(self, view: ClusterView, memory: UnitMemory, standing: Standing) -> tuple[int, str]:
         """How many units are wanted, and why."""
@@ -295,8 +287,7 @@ class Demand(SizeStrategy):
             nodes += max(job.nodes, min(job.max_nodes, ceil(can_use)))
         by_work = ceil(threads / view.threads) + ceil(nodes / view.nodes_per_unit)
         held = sum(unit.held for unit in view.units)
-        by_memory = ceil(held / (self.memory_fill * view.memory)) if held else 0
-        by_memory = max(by_memory, 1 if held else 0)
+        by_memory = max(1, ceil(held / (self.memory_fill * view.memory))) if held else 0
         wanted, why = by_work, f"{counted(view.tasks, 'task')} with {show_duration(view.work)} of work"
         why += f" and jobs on {nodes} nodes" if nodes else ""
         if by_memory > wanted:
@@ -352,14 +343,16 @@ class Demand(SizeStrategy):
     def _hand_over(self, standing: Standing, target: int) -> list[Parting]:
         """Units at their end go when others have taken over, or when it is high time and there is one that
         can take their data: who is refused is not asked again in time."""
-        has_successors = len(standing.stay) >= target
-        is_received = bool(standing.stay)
-        return [
-            Parting(unit.name, _why_ending(unit))
-            for unit in standing.ending
-            if unit.refused_ago >= _ASK_AGAIN
-            and (has_successors or (is_received and unit.left <= self.handover))
-        ]
+        has_successors, is_received = len(standing.stay) >= target, bool(standing.stay)
+        found = []
+        for unit in standing.ending:
+            is_time = has_successors or (is_received and unit.left <= self.handover)
+            if is_time and unit.refused_ago >= _ASK_AGAIN:
+                why = f"only {unit.connected} of its {unit.members} workers are left; it is replaced"
+                if unit.left < inf:
+                    why = f"its walltime ends in {show_duration(unit.left)}; it hands over"
+                found.append(Parting(unit.name, why))
+        return found
 
     def _leave(self, view: ClusterView, memory: UnitMemory, standing: Standing, target: int) -> list[Parting]:
         """Connected units that are too many even when all pending ones are taken back."""
@@ -381,12 +374,6 @@ class Demand(SizeStrategy):
                     idle = f"idle, which the policy forbids to save cost, and {enough}"
                 gone.append(Parting(unit.name, idle))
         return gone
-
-
-def _why_ending(unit: Unit) -> str:
-    if unit.left < inf:
-        return f"its walltime ends in {show_duration(unit.left)}; it hands over"
-    return f"only {unit.connected} of its {unit.members} workers are left; it is replaced"
 
 
 def _enough(count: int) -> str:
