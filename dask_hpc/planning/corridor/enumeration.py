@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_hpc.planning.corridor.problem import TINY, CorridorProblem, Distribution, Part, runs
+from dask_hpc.model.job import runs
+from dask_hpc.planning.corridor.problem import TINY, CorridorProblem, Distribution, Part
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

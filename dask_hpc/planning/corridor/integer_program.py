@@ -6,6 +6,7 @@ from math import inf, isfinite
 from typing import Any, Literal
 
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.job import runs
 from dask_hpc.planning.corridor.enumeration import enumerate_all, reachable
 from dask_hpc.planning.corridor.fast import NEAR, search
 from dask_hpc.planning.corridor.problem import (
@@ -15,7 +16,6 @@ from dask_hpc.planning.corridor.problem import (
     Groups,
     Part,
     distribution,
-    runs,
 )
 
 Solver = Literal["HiGHS", "CBC"]

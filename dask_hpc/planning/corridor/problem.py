@@ -1,9 +1,8 @@
 """What the corridor's integer program is given and what it answers, in nodes and watts."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import inf, isnan
 
 from dask_hpc.model.errors import InputError, insist
@@ -45,16 +44,6 @@ def sizes_of(constraint: Constraint, low: int, high: int, may_wait: bool = False
     else:
         legal = [size for size in range(low, high + 1) if is_legal(constraint, size)]
     return (0, *legal) if may_wait else tuple(legal)
-
-
-def runs(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First and last of each run of neighbouring sizes."""
-    low = sizes[0]
-    for size, following in pairwise(sizes):
-        if following != size + 1:
-            yield low, size
-            low = following
-    yield low, sizes[-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,12 +125,10 @@ def _why_not(
     left = dict(room)
     for move in moves:
         left[move.target] -= move.nbytes
-    most = max(0, max(left.values()))
+    most = show_large(max(0, *left.values()), "B")
     smallest = show_large(min(block.nbytes for block in unplaced), "B")
-    return (
-        f"{count} ({size}) fit nowhere: the smallest has {smallest}, "
-        f"and the most room left on a worker that stays is {show_large(most, 'B')}"
-    )
+    fit = f"fit nowhere: the smallest has {smallest}, and the most room left on a worker that stays is {most}"
+    return f"{count} ({size}) {fit}"
 
 
 def _by_neighbours(
@@ -179,8 +177,8 @@ def _place_row(
         places.append(place)
         if place is not None:
             have[place] += block.nbytes
-    homeless = [bool(block.holders) and gone.issuperset(block.holders) for block in row]
-    if not have or not any(homeless):
+    homeless = [at for at, block in enumerate(row) if block.holders and gone.issuperset(block.holders)]
+    if not have or not homeless:
         return
     share = sum(block.nbytes for block in row) / len(have)
 
@@ -194,20 +192,20 @@ def _place_row(
         have[worker] += nbytes
         return True
 
-    size = len(row)
-    for index in range(1, size):
-        if places[index] is None and homeless[index]:
-            put(index, places[index - 1], share)
-    for index in range(size - 2, -1, -1):
-        if places[index] is None and homeless[index]:
-            put(index, places[index + 1], share)
-    least = min(row[index].nbytes for index in range(size) if homeless[index])
+    def beside(index: int) -> str | None:
+        return places[index] if 0 <= index < len(row) else None
+
+    for index in homeless:
+        put(index, beside(index - 1), share)
+    for index in reversed(homeless):
+        if places[index] is None:
+            put(index, beside(index + 1), share)
+    least = min(row[index].nbytes for index in homeless)
     poorest = [(held, worker) for worker, held in have.items() if room[worker] >= least]
     heapify(poorest)
-    for index in range(size):
-        if places[index] is None and homeless[index]:
-            before = places[index - 1] if index else None
-            after = places[index + 1] if index + 1 < size else None
+    for index in homeless:
+        if places[index] is None:
+            before, after = beside(index - 1), beside(index + 1)
             if not put(index, before, share) and not put(index, after, share):
                 # Beyond the share only to keep neighbours together, and then not by much.
                 worker = _poorest_with_room(poorest, have, room, row[index].nbytes, least)

@@ -145,9 +145,14 @@ class Quiet(NamedTuple):
     arrivals: int
     time: float
 
+    @classmethod
+    def now(cls, snapshot: Snapshot) -> "Quiet":
+        """At this moment."""
+        return cls(snapshot.revision, snapshot.waiting.arrivals, snapshot.now)
 
-def _quiet(snapshot: Snapshot) -> Quiet:
-    return Quiet(snapshot.revision, snapshot.waiting.arrivals, snapshot.now)
+    def lasts(self, snapshot: Snapshot, seconds: float) -> bool:
+        """Whether nothing has happened since, and that was no longer ago."""
+        return snapshot.now - self.time < seconds and self[:2] == Quiet.now(snapshot)[:2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +232,6 @@ class _Elastic:
         float,
         Parameter("node-seconds of work that a node held by its user, over priority, counts", low=0.0),
     ] = 0.0
-
-    def _is_quiet(self, snapshot: Snapshot, memory: Quiet | None) -> bool:
-        """Whether there was nothing to do and nothing has happened since."""
-        if memory is None or snapshot.now - memory.time >= self.recheck:
-            return False
-        return memory.revision == snapshot.revision and memory.arrivals == snapshot.waiting.arrivals
 
     def work(self, job: Job) -> float:
         """The work of a job that waits, as it counts."""
@@ -389,14 +388,14 @@ class ElasticQueue(_Elastic, QueueStrategy):
         """Start those whose turn it is."""
         if not snapshot.idle or not len(snapshot.waiting):
             return (), None
-        if self._is_quiet(snapshot, memory):
+        if memory is not None and memory.lasts(snapshot, self.recheck):
             return (), memory
         sharing = self.share(snapshot)
         sizes = {
             job_id: sharing.growth.targets.get(job_id, least) for job_id, least in sharing.starts.items()
         }
         starts = [Start(*one, f"makes good use of {count_nodes(one[1])}") for one in sizes.items()]
-        return starts, None if starts else _quiet(snapshot)
+        return starts, None if starts else Quiet.now(snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +413,7 @@ class Elastic(_Elastic, MalleabilityStrategy):
         """Shrinks for those whose turn it is, or growths. Starts come first: then ask again."""
         if outlook.idle != snapshot.idle or not (outlook.idle or outlook.head):
             return (), None
-        if self._is_quiet(snapshot, memory):
+        if memory is not None and memory.lasts(snapshot, self.recheck):
             return (), memory
         sharing, resizes = self.share(snapshot), []
         for job_id, size in sharing.gives.items():
@@ -428,4 +427,4 @@ class Elastic(_Elastic, MalleabilityStrategy):
             if job_id in snapshot.running:
                 more = count_nodes(size - len(snapshot.running[job_id].nodes), "idle")
                 resizes.append(Resize(job_id, size, f"makes the most of {more}"))
-        return resizes, None if resizes else _quiet(snapshot)
+        return resizes, None if resizes else Quiet.now(snapshot)

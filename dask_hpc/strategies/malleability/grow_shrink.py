@@ -120,11 +120,6 @@ def takes(running: Running, target: int) -> Resize:
     return Resize(running.job.id, target, f"grows into {count_nodes(target - len(running.nodes), 'idle')}")
 
 
-def middle(values: Sequence[float]) -> float:
-    """The median, where jobs of which nothing is known are put; of nothing, 0."""
-    return sorted(values)[len(values) // 2] if values else 0.0
-
-
 def left(running: Running, now: float) -> float:
     """Seconds until it is expected to end; 0 if it is overdue."""
     return max(0.0, running.expected_end - now) if running.expected_end < inf else inf

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median_high
 from typing import Annotated, Any, ClassVar
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Resize
 from dask_hpc.model.snapshot import Running, Snapshot
-from dask_hpc.strategies.malleability.grow_shrink import GrowShrink, grow_into, middle, shrink_for
+from dask_hpc.strategies.malleability.grow_shrink import GrowShrink, grow_into, shrink_for
 
 #: of each job, the last two different measurements: earlier, latest
 Seen = Mapping[str, tuple[float, float]]
@@ -39,13 +40,11 @@ class PerformanceAware(GrowShrink):
 
     def observe(self, snapshot: Snapshot, memory: Seen | None) -> Seen:
         """Keep the last two measurements of each job."""
-        seen = memory or {}
-        return {
-            job: (seen[job][1] if seen[job][1] != mtct else seen[job][0], mtct)
-            if job in seen
-            else (mtct, mtct)
-            for job, mtct in snapshot.mtct.items()
-        }
+        seen = {}
+        for job, mtct in snapshot.mtct.items():
+            earlier, latest = (memory or {}).get(job, (mtct, mtct))
+            seen[job] = (latest if latest != mtct else earlier, mtct)
+        return seen
 
     def shrinks(
         self, jobs: Sequence[Running], count: int, need: int, head: Job, memory: Seen
@@ -64,5 +63,6 @@ class PerformanceAware(GrowShrink):
 
 def _by_mtct(jobs: Sequence[Running], seen: Seen) -> list[Running]:
     """Rising MTCT; equals in order of start."""
-    unknown = middle([seen[r.job.id][1] for r in jobs if r.job.id in seen])
-    return sorted(jobs, key=lambda r: seen[r.job.id][1] if r.job.id in seen else unknown)
+    known = {r.job.id: seen[r.job.id][1] for r in jobs if r.job.id in seen}
+    middle = median_high(known.values()) if known else 0.0  # where jobs of which nothing is known are put
+    return sorted(jobs, key=lambda r: known.get(r.job.id, middle))

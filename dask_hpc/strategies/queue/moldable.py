@@ -59,7 +59,9 @@ def moldable_starts(snapshot: Snapshot, overtaking: Literal["never", "with care"
             spare -= size or 0
         if size is None:
             continue
-        starts.append(Start(job.id, size, _reason(job, size, head)))
+        reason = "first in the queue" if head is None else f"overtakes job {head.id}"
+        reason += "" if size == job.nodes else f"; on {size} of {job.nodes} nodes"
+        starts.append(Start(job.id, size, reason))
         ends.append((snapshot.now + job.walltime_on(size), size))
         idle -= size
         if not idle:
@@ -79,8 +81,3 @@ def smallest_size(job: Job) -> int:
     if job.kind == "rigid":
         return job.nodes
     return smallest_legal(job.constraint, job.min_nodes, job.nodes) or job.nodes
-
-
-def _reason(job: Job, size: int, head: Job | None) -> str:
-    place = "first in the queue" if head is None else f"overtakes job {head.id}"
-    return place if size == job.nodes else f"{place}; on {size} of {job.nodes} nodes"
