@@ -207,8 +207,7 @@ def _bounds(found: dict[str, Any], where: str) -> tuple[float, float]:
     for key, otherwise in (("lower", 0.0), ("upper", inf)):
         value = found.get(key)
         is_said = value is not None and not (isinstance(value, str) and value.strip().lower() == "none")
-        with within(f"{where}: {key}"):
-            bounds.append(parse_quantity(value, "W") if is_said else otherwise)
+        bounds.append(parse_quantity(value, "W", f"{where}: {key}") if is_said else otherwise)
     return bounds[0], bounds[1]
 
 

@@ -45,15 +45,16 @@ _CLOCK = re.compile(rf"(?:(?:(\d+)-)?(\d+):)?(\d+):{_NUMERAL}")
 _DAYS = re.compile(r"(\d+)-(\d+)(?::(\d+))?")
 
 
-def parse_quantity(value: object, unit: str) -> float:
-    """Read a quantity of ``unit`` ("s", "B", "B/s" or "W"); a bare number is taken in that unit."""
+def parse_quantity(value: object, unit: str, where: str = "") -> float:
+    """Read a quantity of ``unit`` ("s", "B", "B/s" or "W"); a bare number is taken in that unit.
+    What is wrong is said of ``where``."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise InputError("", f"found {shown(value)}", f"a quantity such as {_EXAMPLE[unit]}")
+        raise InputError(where, f"found {shown(value)}", f"a quantity such as {_EXAMPLE[unit]}")
     if not isinstance(value, str):
         try:
             return float(value)
         except OverflowError:
-            raise InputError("", f"found {shown(value)}", "a finite number") from None
+            raise InputError(where, f"found {shown(value)}", "a finite number") from None
     text = value.strip()
     if text.lower() in ("inf", "infinity", "unlimited", ".inf"):
         return math.inf
@@ -69,17 +70,17 @@ def parse_quantity(value: object, unit: str) -> float:
         if match[2] in ("MW", "Mw") and unit == "W":
             return number * 1e6
         if unit == "B/s" and match[2].endswith("b/s") and word in words:
-            raise InputError("", f"found the unit {shown(match[2])}", "GB/s for bytes, Gbit/s for bits")
+            raise InputError(where, f"found the unit {shown(match[2])}", "GB/s for bytes, Gbit/s for bits")
         if word in words:
             return number * words[word]
         known = ", ".join(sorted(set(_WRITTEN[unit]), key=lambda w: words[w.lower()]))
-        raise InputError("", f"found the unit {shown(match[2])} in {shown(value)}", f"units {known}")
+        raise InputError(where, f"found the unit {shown(match[2])} in {shown(value)}", f"units {known}")
     if unit == "s" and text.isascii():
         if clock := _CLOCK.fullmatch(text):
             return _clock_seconds(clock[1], clock[2], clock[3], clock[4])
         if clock := _DAYS.fullmatch(text):
             return _clock_seconds(clock[1], clock[2], clock[3], None)
-    raise InputError("", f"found {shown(value)}", f"a quantity such as {_EXAMPLE[unit]}")
+    raise InputError(where, f"found {shown(value)}", f"a quantity such as {_EXAMPLE[unit]}")
 
 
 def _clock_seconds(days: str | None, hours: str | None, minutes: str | None, seconds: str | None) -> float:

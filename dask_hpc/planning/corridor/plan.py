@@ -212,7 +212,6 @@ def plan_corridor(
 
 
 def _quantity(where: str, value: float | str, unit: str) -> float:
-    with within(where):
-        found = parse_quantity(value, unit)
+    found = parse_quantity(value, unit, where)
     insist(found >= 0, where, value, "0 or more")
     return found

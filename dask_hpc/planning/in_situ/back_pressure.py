@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal, NamedTuple, get_args
 
-from dask_hpc.model.errors import insist, is_number, within
+from dask_hpc.model.errors import insist, is_number
 from dask_hpc.model.units import parse_quantity
 
 WhenSlow = Literal["wait", "skip", "subsample", "spill"]
@@ -63,8 +63,7 @@ def read_wish(when_slow: Any, stall: Any) -> SlowWish:
     """What was said, checked. Raises ``InputError``."""
     insist(when_slow is None or when_slow in WHEN_SLOW, "when_slow", when_slow, ", ".join(WHEN_SLOW))
     if stall is not None:
-        with within("stall"):
-            stall = inf if stall == "none" else parse_quantity(stall, "s")
+        stall = inf if stall == "none" else parse_quantity(stall, "s", "stall")
     wish = SlowWish(when_slow, stall)
     wish.rule()
     return wish

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
 
-from dask_hpc.model.errors import InputError, insist, shown, within
+from dask_hpc.model.errors import InputError, insist, shown
 from dask_hpc.model.in_situ import MODES, Analysis, EqualNodes, Partition, PartitionProblem, Simulation
 from dask_hpc.model.safe_yaml import check_keys, nearest
 from dask_hpc.model.units import parse_quantity, show_bytes
@@ -132,8 +132,8 @@ def plan_partition(
     machine = EqualNodes(
         count=nodes,
         cores=cores,
-        memory=_quantity("memory", memory, "B"),
-        bandwidth=_quantity("bandwidth", bandwidth, "B/s"),
+        memory=parse_quantity(memory, "B", "memory"),
+        bandwidth=parse_quantity(bandwidth, "B/s", "bandwidth"),
     )
     fine = isinstance(analyses, Iterable) and not isinstance(analyses, str | Mapping)
     insist(fine, "analyses", analyses, "a list of analyses")
@@ -180,15 +180,10 @@ def read_analysis(found: Any, number: int) -> Analysis:
 
 def _quantities(found: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {
-        key: _quantity(f"{where}: {key}", found[key], unit) if unit else found[key]
+        key: parse_quantity(found[key], unit, f"{where}: {key}") if unit else found[key]
         for key, unit in _UNITS.items()
         if key in found
     }
-
-
-def _quantity(where: str, value: Any, unit: str) -> float:
-    with within(where):
-        return parse_quantity(value, unit)
 
 
 def _choice(where: str, value: Any, known: tuple[str, ...]) -> Any:
