@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.planning.forecast.backtest import backtest
-from dask_hpc.planning.forecast.forecaster import Forecaster
+from dask_hpc.planning.forecast.forecaster import Forecaster, backtest
 
 KINDS = ("noise", "steps", "seasons", "squares", "drift")
 
