@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import compress
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -66,12 +67,26 @@ class Choices:
         rows = np.repeat(stay, self.counts)
         return replace(
             self,
-            ids=[job_id for job_id, stays in zip(self.ids, stay, strict=True) if stays],
+            ids=[*compress(self.ids, stay.tolist())],
             counts=self.counts[stay],
             nodes=self.nodes[rows],
             load=self.load[rows],
             preferred_nodes=self.preferred_nodes[stay],
             preferred_load=self.preferred_load[stay],
+        )
+
+    def without(self, place: int) -> "Choices":
+        """Without the job at this place of the queue, which is about to start."""
+        first = int(self.counts[:place].sum())
+        rows = slice(first, first + int(self.counts[place]))
+        return replace(
+            self.at(self.revision + 1, self.last),
+            ids=self.ids[:place] + self.ids[place + 1 :],
+            counts=np.delete(self.counts, place),
+            nodes=np.delete(self.nodes, rows),
+            load=np.delete(self.load, rows),
+            preferred_nodes=np.delete(self.preferred_nodes, place),
+            preferred_load=np.delete(self.preferred_load, place),
         )
 
     def followed_by(self, new: "Choices") -> "Choices":
@@ -233,7 +248,7 @@ class IoAwareQueue(QueueStrategy):
             running_load += float(table.load[row])
             running_nodes += nodes
             idle -= nodes
-            table = table.kept(np.arange(len(table.ids)) != place).at(table.revision + 1, table.last)
+            table = table.without(place)
         return starts, replace(table, settled=table.revision)
 
     def _best(self, table: Choices, balance: IoBalance, idle: int, cluster: int | None) -> int | None:

@@ -184,14 +184,14 @@ class Admission:
         if not shrinks or self.bounds.is_open:
             return shrinks
         given = {r.job: sizes[r.job] - r.nodes for r in shrinks}
-        saved = [(nodes, balance.per_node(job)) for job, nodes in given.items()]
+        saved = [(nodes, balance.view.per_node(job)) for job, nodes in given.items()]
         least = balance.planned.least - sum(n * (power.least - view.idle) for n, power in saved)
         peak = balance.peak - sum(n * (power.most - view.idle) for n, power in saved)
         waiting = list(islice(self.snapshot.waiting, self.depth))
         idle = self.idle + sum(given.values())
         for job in waiting:
             nodes = smallest_start(job)
-            more = nodes * (balance.per_node(job.id).most - view.idle)
+            more = nodes * (balance.view.per_node(job.id).most - view.idle)
             fits = nodes <= idle and peak + more <= self.bounds.ceiling + TINY
             if fits and self.coming.admits(job, nodes):
                 return shrinks

@@ -59,16 +59,12 @@ class Balance:
         """The machine as it is, with everything that is under way."""
         balance = cls(view, snapshot.size, held=view.held, **more)  # type: ignore[arg-type]
         for job_id, running in snapshot.running.items():
-            power, nodes = balance.per_node(job_id), len(running.nodes)
+            power, nodes = balance.view.per_node(job_id), len(running.nodes)
             balance.peak_jobs.add(nodes, balance.at_worst(job_id))
             balance.jobs.add(nodes if running.target is None else running.target, power)
         if view.holdable is not None:
             balance.restless = max(0, snapshot.size - balance.peak_jobs.nodes - view.holdable)
         return balance
-
-    def per_node(self, job_id: str) -> PowerRange:
-        """What is to be expected of one node of a job."""
-        return self.view.per_node(job_id)
 
     def at_worst(self, job_id: str) -> PowerRange:
         """What one node may draw at most: where readings are in doubt, what working nodes usually do."""
@@ -141,7 +137,7 @@ class Balance:
 
     def book(self, job_id: str, before: int, after: int) -> None:
         """A job is to have another size. What it gives up it draws until it is gone."""
-        self.jobs.add(after - before, self.per_node(job_id))
+        self.jobs.add(after - before, self.view.per_node(job_id))
         if after > before or self.at_worst(job_id).most < self.view.idle:
             self.peak_jobs.add(after - before, self.at_worst(job_id))
 

@@ -45,7 +45,7 @@ class Repair:
         nodes = balance.free - withheld + held
         room = nodes - sum(min(job.min_nodes, size) for job, size in self.movable)
         parts = [
-            Part(job.id, balance.per_node(job.id), _sizes(job, size, way, room), size)
+            Part(job.id, balance.view.per_node(job.id), _sizes(job, size, way, room), size)
             for job, size in self.movable
         ]
         outside = self._outside(way, nodes)
@@ -136,7 +136,7 @@ def _sizes(job: Job, size: int, way: Way, room: int) -> Sequence[int]:
 def _waiting(job: Job, balance: Balance, room: int, must_start: bool) -> Part:
     low, high = (job.nodes, job.nodes) if job.kind == "rigid" else (job.min_nodes, job.max_nodes)
     high = max(low, min(high, room))
-    return Part(job.id, balance.per_node(job.id), sizes_of(job.constraint, low, high, not must_start), 0)
+    return Part(job.id, balance.view.per_node(job.id), sizes_of(job.constraint, low, high, not must_start), 0)
 
 
 class Anchor:
@@ -172,7 +172,7 @@ class Anchor:
 
     def _bears(self, job: Job, base: float) -> bool:
         most = min(job.max_nodes, self._balance.size) if job.moldable else job.nodes
-        power = self._balance.per_node(job.id).least - self._balance.view.idle
+        power = self._balance.view.per_node(job.id).least - self._balance.view.idle
         return base + most * power >= self._lower - TINY
 
     def may_start(self, job: Job, nodes: int) -> bool:
@@ -200,7 +200,7 @@ class Anchor:
         weak = self._weak
         if one is None or weak is None or not {one.job.id, weak.job.id} <= movable:
             return {}
-        power = {job.job.id: self._balance.per_node(job.job.id).least for job in (one, weak)}
+        power = {job.job.id: self._balance.view.per_node(job.job.id).least for job in (one, weak)}
         size, found = len(one.nodes), {}
         idle = self._snapshot.idle
         grown = len(weak.nodes)
