@@ -35,11 +35,10 @@ from dask_hpc.checkpoint.levels import STORE, read_levels
 from dask_hpc.checkpoint.scheduler.controller import ask
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import Described, HeldItem, Plain, describe
-from dask_hpc.checkpoint.store.manifest import check_label, check_name
+from dask_hpc.checkpoint.store.manifest import OnResize, check_label, check_name
 from dask_hpc.checkpoint.store.seal import Key, Services
 from dask_hpc.checkpoint.store.versions import rule_text, save
 from dask_hpc.model.errors import InputError, one_line, shown
-from dask_hpc.model.job import OnResize
 from dask_hpc.strategies.checkpoint.when import AUTO
 
 #: references to a value that only ``Checkpoint`` has: its own, and that of the call that counts them

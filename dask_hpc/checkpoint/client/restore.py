@@ -23,12 +23,11 @@ from dask_hpc.checkpoint.store.arrays import Chunks, place_of, stored_chunks
 from dask_hpc.checkpoint.store.cells import Reader
 from dask_hpc.checkpoint.store.files import Files, Missing
 from dask_hpc.checkpoint.store.items import ARRAYS, PARTS, RESULTS, block_specs, keys_of, rebuild
-from dask_hpc.checkpoint.store.manifest import Item, Manifest
+from dask_hpc.checkpoint.store.manifest import Item, Manifest, OnResize
 from dask_hpc.checkpoint.store.seal import Damaged, Key
 from dask_hpc.checkpoint.store.value import Opaque, Unknown, unpack
 from dask_hpc.checkpoint.store.versions import Versions
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.job import OnResize
 from dask_hpc.model.node import Nodes
 from dask_hpc.planning.moves.layout import Layout
 from dask_hpc.planning.moves.redistribution import Blocks, redistribution

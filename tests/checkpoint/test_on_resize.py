@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_hpc.checkpoint.store.manifest import OnResize
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.job import OnResize
 
 BEFORE, AFTER = ["a", "b"], ["b", "c", "d"]
 
