@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, isnan
 from typing import Any, Literal, get_args
 
-from dask_hpc.model.errors import InputError, insist, is_number, shown, within
+from dask_hpc.model.errors import InputError, insist, shown, within
 from dask_hpc.model.io import IoDemand
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.speedup import CONSTRAINTS, Constraint, Speedup, is_legal
@@ -142,25 +142,3 @@ def runs(numbers: Iterable[int]) -> list[list[int]]:
         else:
             found.append([number, number])
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class ResizeCost:
-    """Seconds a job stands still during a resize. All zero by default: the ideal machine."""
-
-    fixed: float = 0.0
-    per_process: float = 0.0
-    bandwidth: float = inf
-
-    def __post_init__(self) -> None:
-        for name, value in (("fixed", self.fixed), ("per_process", self.per_process)):
-            insist(is_number(value, 0, inf), name, value, "0 s or more")
-        fine = is_number(self.bandwidth, 0, inf) and self.bandwidth > 0
-        insist(fine, "bandwidth", self.bandwidth, "more than 0 B/s")
-
-    def seconds(self, before: int, after: int, moved_bytes: float = 0.0) -> float:
-        """Cost of going from ``before`` to ``after`` processes."""
-        if before == after:
-            return 0.0
-        processes = abs(after - before)
-        return self.fixed + self.per_process * processes + moved_bytes / self.bandwidth

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_hpc.model.job import ResizeCost
 from dask_hpc.reproduce.claim import (
     Band,
     Bench,
@@ -24,6 +23,7 @@ from dask_hpc.reproduce.claim import (
 from dask_hpc.simulator import Platform
 from dask_hpc.simulator.built_in import built_in
 from dask_hpc.simulator.built_in.published import NODES
+from dask_hpc.simulator.platform import ResizeCost
 
 _SPEEDUP = 0.9
 _OTHER_SPEEDUPS = (0.8, 1.0)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_hpc.model.errors import InputError, is_number
+from dask_hpc.model.errors import InputError, insist, is_number
 from dask_hpc.model.in_situ import (
     Analysis,
     EqualNodes,
@@ -21,7 +21,6 @@ from dask_hpc.planning.in_situ.back_pressure import BackPressure, Skipped, Slow
 from dask_hpc.planning.in_situ.phases import phase_times, work_of_each
 from dask_hpc.planning.in_situ.plan import partition
 from dask_hpc.simulator.platform import Platform
-from dask_hpc.simulator.values import insist
 
 #: what a drift calls the simulation
 SIMULATION = "simulation"

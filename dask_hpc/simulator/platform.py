@@ -8,13 +8,11 @@ from math import gamma, inf, log, nan
 from sys import float_info
 from typing import Any
 
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import InputError, insist, is_number, shown
 from dask_hpc.model.io import IoDemand
-from dask_hpc.model.job import ResizeCost
 from dask_hpc.model.node import Node
 from dask_hpc.model.power import Corridor
 from dask_hpc.model.safe_yaml import nearest
-from dask_hpc.simulator.values import insist
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +162,28 @@ class Metering:
     def __post_init__(self) -> None:
         insist(is_number(self.ramp, 0, float_info.max), "power.ramp", self.ramp, "0 s or more")
         insist(is_number(self.noise, 0, 1), "power.noise", self.noise, "a share from 0 to 1")
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeCost:
+    """Seconds a job stands still during a resize. All zero by default: the ideal machine."""
+
+    fixed: float = 0.0
+    per_process: float = 0.0
+    bandwidth: float = inf
+
+    def __post_init__(self) -> None:
+        for name, value in (("fixed", self.fixed), ("per_process", self.per_process)):
+            insist(is_number(value, 0, inf), name, value, "0 s or more")
+        fine = is_number(self.bandwidth, 0, inf) and self.bandwidth > 0
+        insist(fine, "bandwidth", self.bandwidth, "more than 0 B/s")
+
+    def seconds(self, before: int, after: int, moved_bytes: float = 0.0) -> float:
+        """Cost of going from ``before`` to ``after`` processes."""
+        if before == after:
+            return 0.0
+        processes = abs(after - before)
+        return self.fixed + self.per_process * processes + moved_bytes / self.bandwidth
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dask_hpc.model.errors import InputError
+from dask_hpc.model.errors import InputError, insist
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.built_in import with_seed
@@ -28,7 +28,6 @@ from dask_hpc.simulator.power import check_powers
 from dask_hpc.simulator.readers import load_workload
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.result import METRICS, metrics
-from dask_hpc.simulator.values import insist
 from dask_hpc.simulator.workload import Workload, malleable_overlay, platform_for
 
 # Student's t for 95 %, by degrees of freedom 1 to 30; beyond, the normal value is near enough.

@@ -10,16 +10,10 @@ from math import inf
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dask_hpc.model.errors import InputError, one_line, shown, within
+from dask_hpc.model.errors import InputError, insist, one_line, shown, within
 from dask_hpc.model.safe_yaml import check_keys
 
 Readers = Mapping[str, Callable[[Any], Any]]
-
-
-def insist(fits: bool, where: str, value: object, allowed: str) -> None:
-    """Complain about a value that does not fit."""
-    if not fits:
-        raise InputError(where, f"found {shown(value)}", allowed)
 
 
 def read_values(

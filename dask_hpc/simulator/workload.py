@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import ceil, floor, inf, isfinite
 from typing import Any, Literal, get_args
 
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import InputError, insist, is_number, shown
 from dask_hpc.model.job import Job
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.model.speedup import (
@@ -31,7 +31,7 @@ from dask_hpc.model.units import parse_duration, parse_quantity
 from dask_hpc.simulator.application import Application
 from dask_hpc.simulator.in_situ import Pipeline
 from dask_hpc.simulator.platform import Platform
-from dask_hpc.simulator.values import Readers, as_it_is, flag, insist, list_of, read_values
+from dask_hpc.simulator.values import Readers, as_it_is, flag, list_of, read_values
 
 LevelName = Literal["partner", "store"]
 Rule = Literal["auto", "young", "daly"]

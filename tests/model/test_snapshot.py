@@ -56,7 +56,7 @@ def test_a_frozen_one_can_be_pickled_and_replayed():
     frozen = Snapshot(busy(30, 20), Corridor(((0, 0, 100), (60, 10, 200)))).freeze()
     again = pickle.loads(pickle.dumps(frozen))
     assert picture(again) == picture(frozen)
-    assert [job.id for job in again.waiting.after(again.waiting.first)]
+    assert len(list(again.waiting)) > 1
 
 
 def test_a_strategy_cannot_put_things_into_a_snapshot():

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 from scripted import scripted
 
 from dask_hpc import Policy, simulate
-from dask_hpc.model.job import Job, ResizeCost
+from dask_hpc.model.job import Job
 from dask_hpc.model.speedup import Amdahl, PowerLaw
 from dask_hpc.simulator import Arrival, Failures, Machine, Platform, Record
 from dask_hpc.simulator.application import Application, Phase, Task
+from dask_hpc.simulator.platform import ResizeCost
 
 
 def malleable(name, submit=0.0, nodes=2, runtime=100.0, low=1, high=8, walltime=1e6, **more):

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc import Policy
-from dask_hpc.model.job import Job, ResizeCost
+from dask_hpc.model.job import Job
 from dask_hpc.model.speedup import PowerLaw, is_legal
 from dask_hpc.policy import ready_made
 from dask_hpc.simulator import Arrival, Failures, Machine, Platform, Record
+from dask_hpc.simulator.platform import ResizeCost
 from dask_hpc.simulator.record import STATES
 
 POLICIES = sorted(ready_made())

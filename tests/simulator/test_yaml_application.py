@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc import InputError
-from dask_hpc.model.job import ResizeCost
 from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Tabulated
 from dask_hpc.simulator import load_workload, simulate
-from dask_hpc.simulator.platform import Failures
+from dask_hpc.simulator.platform import Failures, ResizeCost
 
 FULL = """
 platform:

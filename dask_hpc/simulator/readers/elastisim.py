@@ -16,7 +16,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, cast
 
-from dask_hpc.model.errors import InputError, one_line, shown, within
+from dask_hpc.model.errors import InputError, insist, one_line, shown, within
 from dask_hpc.model.job import Job, Kind
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.safe_yaml import nearest
@@ -28,7 +28,6 @@ from dask_hpc.simulator.values import (
     Readers,
     as_it_is,
     flag,
-    insist,
     list_of,
     number,
     read_json,

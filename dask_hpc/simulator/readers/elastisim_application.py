@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from dask_hpc.model.errors import InputError, shown, within
+from dask_hpc.model.errors import InputError, insist, shown, within
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.simulator.application import (
     MOST_ITERATIONS,
@@ -32,7 +32,7 @@ from dask_hpc.simulator.application import (
     Task,
 )
 from dask_hpc.simulator.readers.elastisim_platform import ElastisimPlatform
-from dask_hpc.simulator.values import Notes, Readers, as_it_is, flag, insist, read_values
+from dask_hpc.simulator.values import Notes, Readers, as_it_is, flag, read_values
 
 
 def _between_all_gpus(nodes: int, payload: float, gpus: int) -> float:

@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from math import inf, isfinite
 from pathlib import Path
 
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, insist, shown
 from dask_hpc.model.job import Job
-from dask_hpc.simulator.values import insist
 from dask_hpc.simulator.workload import Arrival, Workload
 
 _FIELDS = 18

@@ -35,8 +35,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from dask_hpc.model.errors import InputError, shown, within
-from dask_hpc.model.job import Job, ResizeCost
+from dask_hpc.model.errors import InputError, insist, shown, within
+from dask_hpc.model.job import Job
 from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
 from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Speedup, Tabulated, from_runtimes
@@ -56,12 +56,11 @@ from dask_hpc.simulator.application import (
     quiet_runtime,
 )
 from dask_hpc.simulator.in_situ import Drift, Pipeline
-from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform, platform_of
+from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform, ResizeCost, platform_of
 from dask_hpc.simulator.values import (
     Readers,
     as_it_is,
     flag,
-    insist,
     list_of,
     number,
     read_file,

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.job import ResizeCost
+from dask_hpc.simulator.platform import ResizeCost
 
 
 def test_parts():
