@@ -9,9 +9,9 @@ What meets a bound is an optimum. Where bounds are not met the answer says so, a
 """
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -57,22 +57,18 @@ def crossing(
 
 def _exchanges(change: Ints, middle: Ints) -> list[tuple[int, int, int]]:
     """Who gives how many nodes to whom to bring the change about; both in the order of their power."""
-    order = np.argsort(middle, kind="stable")
-    givers = [(n, -int(change[n])) for n in order.tolist() if change[n] < 0]
-    takers = [(n, int(change[n])) for n in order.tolist() if change[n] > 0]
-    ends = sorted({*np.cumsum([k for _, k in givers]).tolist(), *np.cumsum([k for _, k in takers]).tolist()})
+    order = np.argsort(middle, kind="stable").tolist()
+    givers = deque((n, -int(change[n])) for n in order if change[n] < 0)
     found = []
-    give, take = iter(givers), iter(takers)
-    giver = taker = -1
-    left = lacks = 0
-    for start, end in pairwise([0, *ends]):
-        if not left:
-            giver, left = next(give)
-        if not lacks:
-            taker, lacks = next(take)
-        found.append((giver, taker, end - start))
-        left -= end - start
-        lacks -= end - start
+    for taker in order:
+        lacks = int(change[taker])
+        while lacks > 0:
+            giver, left = givers.popleft()
+            nodes = min(left, lacks)
+            found.append((giver, taker, nodes))
+            lacks -= nodes
+            if left > nodes:
+                givers.appendleft((giver, left - nodes))
     return found
 
 
