@@ -28,9 +28,8 @@ from dask.base import tokenize
 
 from dask_hpc import config
 from dask_hpc.checkpoint.client.found import Found, newest
-from dask_hpc.checkpoint.client.loop import Due, Ending, end_of_job
+from dask_hpc.checkpoint.client.loop import CommitStats, Due, Ending, end_of_job
 from dask_hpc.checkpoint.client.restore import active_client, read_key, store_settings
-from dask_hpc.checkpoint.client.stats import CommitStats
 from dask_hpc.checkpoint.levels import STORE, read_levels
 from dask_hpc.checkpoint.scheduler.controller import ask
 from dask_hpc.checkpoint.store.files import Files
