@@ -17,9 +17,11 @@ import random
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,20 +38,44 @@ def _of(room: str, *names: str) -> tuple[str, ...]:
 
 #: what is broken, and the tests that should notice; the first line that fits a file counts
 ROOMS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("dask_hpc/model/", ("tests/model", *_of("strategies", "malleability", "published_workloads"))),
+    ("dask_hpc/model/", ("tests/model", *_of("strategies", "malleability"))),
     ("dask_hpc/policy.py", ("tests/test_policy.py",)),
     (
         "dask_hpc/strategies/queue/",
-        _of("strategies", "queue_strategies", "easy_backfill", "fcfs", "order", "published_workloads"),
+        _of("strategies", "queue_strategies", "easy_backfill", "conservative_backfill", "fcfs", "order"),
     ),
     (
         "dask_hpc/strategies/malleability/",
         _of("strategies", "malleability", "malleable_easy", "elastic", "scaling_baselines", "give_way"),
     ),
+    (
+        "dask_hpc/planning/moves/",
+        _of("planning", "move_plans", "redistribution", "spread_plans", "assignment"),
+    ),
+    ("dask_hpc/planning/walltime.py", _of("planning", "walltime_rule")),
+    ("dask_hpc/checkpoint/scheduler/placement.py", _of("checkpoint", "copy_placement")),
+    ("dask_hpc/checkpoint/scheduler/schedule.py", _of("checkpoint", "schedule", "due")),
+    (
+        "dask_hpc/checkpoint/store/",
+        _of("checkpoint", "files", "cells", "items", "manifest", "versions", "seal", "value"),
+    ),
     ("dask_hpc/simulator/engine.py", _of("simulator", "malleable_jobs", "engine")),
 )
-HOW = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=few", "-m", "not slow and not timed",
-       "-W", "ignore::pytest.PytestAssertRewriteWarning")  # fmt: skip
+#: these take long, or need a cluster, and others notice what they do
+LEFT_OUT = (
+    "tests/model/test_nodes.py",
+    "tests/model/test_on_resize.py",
+    "tests/model/test_corridor.py::test_any_text_is_a_corridor_or_refused",
+    "tests/simulator/test_engine.py::test_memory_grows_with_live_jobs_not_with_finished_ones",
+    "tests/test_policy.py::test_monsters_are_refused_quickly",
+)
+PLUGINS = ("pytest_timeout", "_hypothesis_pytestplugin")
+HOW = (
+    *("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=few", "-m", "not slow and not timed"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+    *(word for plugin in PLUGINS for word in ("-p", plugin)),
+    *(f"--deselect={test}" for test in LEFT_OUT),
+)
 
 _OTHER = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -80,12 +106,28 @@ def mutations(path: Path) -> Iterator[Mutation]:
     text = path.read_text()
     tree = ast.parse(text)
     lines = text.splitlines()
-    for node in list(ast.walk(tree)):
+    for node in list(_code(tree)):
         for undo, what in _broken(node):
             line = getattr(node, "lineno", 0)
             said = f"{what} in: {lines[line - 1].strip()}" if line else what
             yield Mutation(str(path.relative_to(ROOT)), line, said, ast.unparse(tree))
             undo()
+
+
+def _code(node: ast.AST) -> Iterator[ast.AST]:
+    """What decides: not what is shown to people, nor the bounds and defaults that a strategy declares."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.JoinedStr | ast.Raise) or _is_declared(child):
+            continue
+        yield from _code(child)
+
+
+def _is_declared(node: ast.AST) -> bool:
+    annotation = getattr(node, "annotation", None)
+    return (
+        isinstance(node, ast.AnnAssign) and annotation is not None and "Parameter(" in ast.unparse(annotation)
+    )
 
 
 def _broken(node: ast.AST) -> Iterator[tuple[object, str]]:
@@ -169,9 +211,16 @@ def is_noticed(mutation: Mutation, tests: tuple[str, ...]) -> bool:
     return True
 
 
+@cache
 def tests_of(path: str) -> tuple[str, ...]:
-    """Those of the first room that a file is in."""
-    return next(tests for start, tests in ROOMS if path.startswith(start))
+    """Those of the first room that a file is in, the test files that speak most of it first."""
+    stem = Path(path).stem
+    files = [
+        file
+        for test in next(tests for start, tests in ROOMS if path.startswith(start))
+        for file in ([test] if test.endswith(".py") else sorted(map(str, Path(test).rglob("test_*.py"))))
+    ]
+    return tuple(sorted(files, key=lambda file: (stem not in file, -Path(file).read_text().count(stem))))
 
 
 def main() -> int:
@@ -198,12 +247,14 @@ def main() -> int:
         print(*(f"{one.path}:{one.line}: {one.what}" for one in drawn), sep="\n")
         return 0
     equivalent = set(SURVIVORS.read_text().splitlines()) if SURVIVORS.exists() else set()
-    for name in ("hypothesis", "numpy", "pandas", "pytest", "scipy.optimize", "xarray", "yaml"):
-        importlib.import_module(name)  # by everybody who is forked
-    for tests in {tests_of(one.path): None for one in drawn}:
-        whole = Path(ROOT / drawn[0].path).read_text()
-        if is_noticed(Mutation(drawn[0].path, 0, "nothing", whole), tests):
-            print(f"these fail without any mutation, or take over {PATIENCE} s: {' '.join(tests)}")
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    warnings.simplefilter("ignore")
+    for name in ("dask.array", "distributed.utils_test", "pandas", "scipy.optimize", "xarray", *PLUGINS):
+        importlib.import_module(name)  # for everybody who is forked
+    for start in {next(start for start, _ in ROOMS if one.path.startswith(start)) for one in drawn}:
+        path = next(one.path for one in drawn if one.path.startswith(start))
+        if is_noticed(Mutation(path, 0, "nothing", Path(ROOT / path).read_text()), tests_of(path)):
+            print(f"these fail without any mutation, or take over {PATIENCE} s: {' '.join(tests_of(path))}")
             return 2
     began = time.monotonic()
     survivors = []

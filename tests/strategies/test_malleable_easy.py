@@ -24,7 +24,7 @@ def full():
 
 
 def test_lower_priority_gives_a_fifth():
-    assert sizes(full(), MalleableEasy()) == {"late": 4}
+    assert sizes(full(), MalleableEasy()) == {"late": 4} == sizes(full(), MalleableEasy(victims="all"))
     indices = full()
     indices.waiting.remove("head")
     indices.waiting.add(Job(id="head", nodes=2, walltime=100, submitted=5.0))
@@ -67,3 +67,57 @@ def test_priority_comes_first():
     indices.waiting.add(Job(id="low", nodes=4, walltime=10))
     indices.waiting.add(Job(id="high", nodes=4, walltime=10, priority=5))
     assert decided(indices, MalleableEasyQueue())[0] == ["high"]
+
+
+def test_who_came_after_the_head_does_not_grow_past_it():
+    indices = machine(12, now=10.0)
+    started(indices, "early", 4, most=5, submitted=0.0)
+    started(indices, "late", 4, most=6, submitted=9.0, walltime=2000.0)
+    indices.waiting.add(Job(id="head", nodes=8, walltime=100, submitted=5.0))
+    assert sizes(indices, MalleableEasy()) == {"early": 5}
+    indices.waiting.remove("head")
+    assert sizes(indices, MalleableEasy()) == {"late": 6, "early": 5}
+    indices.waiting.add(Job(id="same time", nodes=8, walltime=100, submitted=9.0))
+    assert sizes(indices, MalleableEasy()) == {"late": 6, "early": 5}
+
+
+def test_nodes_on_their_way_count_for_the_head():
+    indices = full()
+    started_late = indices.running["late"]
+    indices.waiting.remove("head")
+    indices.waiting.add(Job(id="head", nodes=2, walltime=100, submitted=5.0))
+    assert sizes(indices, MalleableEasy(victims="all")) == {"late": 4, "early": 4}
+    indices.begin_resize("late", 4)
+    assert len(indices.running["late"].nodes) == 5 == len(started_late.nodes)
+    assert sizes(indices, MalleableEasy(victims="all")) == {"early": 4}
+    indices.begin_resize("early", 4)
+    assert sizes(indices, MalleableEasy(victims="all")) == {}
+
+
+def test_nobody_goes_below_its_minimum_and_nobody_gives_in_vain():
+    indices = machine(10, now=10.0)
+    started(indices, "small", 5, least=5, submitted=9.0)
+    started(indices, "odd", 5, submitted=8.0, constraint="odd")
+    indices.waiting.add(Job(id="head", nodes=1, walltime=100, submitted=5.0))
+    assert sizes(indices, MalleableEasy(sharing_factor=0.4)) == {}  # two of five take too long: 1.4 times
+    assert sizes(indices, MalleableEasy(sharing_factor=0.4, gamma=1.4)) == {"odd": 3}
+
+
+def test_a_growth_has_to_gain_more_than_it_costs():
+    indices = machine(3, now=0.0)
+    started(indices, "job", 2, most=3, walltime=300.0)
+    assert sizes(indices, MalleableEasy(realloc_cost=99)) == {"job": 3}  # 300 s become 200 s
+    assert sizes(indices, MalleableEasy(realloc_cost=101)) == {}
+
+
+def test_the_second_that_grows_gets_what_the_first_left():
+    indices = machine(7, now=0.0)
+    started(indices, "long", 2, most=4, walltime=2000.0)
+    started(indices, "short", 2, most=4)
+    assert sizes(indices, MalleableEasy()) == {"long": 4, "short": 3}
+
+
+def test_who_is_overdue_or_has_no_end_gives_nothing():
+    assert not MalleableEasy().can_shrink(0, 10, 2)
+    assert not MalleableEasy().can_shrink(float("inf"), 10, 2)
+    assert MalleableEasy(gamma=1.25, exact=True).can_shrink(100, 10, 2)
