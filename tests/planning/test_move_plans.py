@@ -85,6 +85,8 @@ def test_what_fits_nowhere_is_said():
         "1 of 2 blocks (1 GB) fit nowhere: the smallest has 1 GB, "
         "and the most room left on a worker that stays is 990 B"
     )
+    full = evacuate(blocks, "A", {"B": 0, "C": -5})
+    assert full.unplaced == tuple(blocks) and full.reason.endswith("a worker that stays is 0 B")
     nobody = evacuate(blocks, "AB", {"A": 10**10, "B": 10**10})
     assert nobody.unplaced and "no worker stays" in nobody.reason
     assert not nobody.moves and not nobody
@@ -100,6 +102,12 @@ def test_sizes_decide_if_rooms_are_tight():
     plan = evacuate(blocks, "A", {"B": 6, "C": 4})
     assert not plan.unplaced
     assert {(move.key[1], move.target) for move in plan.moves} == {(1, "C"), (2, "B")}
+
+
+def test_a_block_that_fits_nowhere_changes_nothing_for_small_ones():
+    blocks = [MovableBlock(("x", 0), 8, ("A",)), MovableBlock(("x", 1), 2, ("A",))]
+    plan = evacuate(blocks, "A", {"B": 6, "C": 2})
+    assert plan.moves == (Move(("x", 1), 2, "A", "B"),) and plan.unplaced == (blocks[0],)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,13 @@ def test_growth(before, workers, expected, moved):
     assert "times an even share of x" in plan.reason
 
 
+def test_the_order_of_the_workers_is_the_best():
+    """To let the largest overlaps choose first would move three."""
+    blocks = layout("BAAAABBB")
+    plan = spread(blocks, rooms("ABC"))
+    assert as_text(after(blocks, plan)) == "CCAAABBB" and len(plan.moves) == 2
+
+
 @pytest.mark.parametrize(
     ("before", "workers"),
     [
@@ -101,6 +108,7 @@ def test_what_has_no_room_stays():
     blocks = layout("A" * 20)
     plan = spread(blocks, {"A": 0, "B": 12})
     assert len(plan.moves) == 3 and len(plan.unplaced) == 6
+    assert plan.reason.startswith("the fullest of 2 workers holds 2.0 times an even share of x")
     assert plan.reason.endswith("6 blocks stay where they are: there is no room for them")
 
 
