@@ -106,6 +106,28 @@ async def test_with_nothing_there_it_is_done_at_once(c, s, *workers):
         await c.gather([future, r_future])
 
 
+@cluster4
+async def test_tasks_that_may_run_only_on_what_is_given_up_are_waited_for(c, s, *workers):
+    """They have not started, and nothing else is there."""
+    async with await dask_hpc.manage(c, policy="fpsma-pwma"):
+        with dask_hpc.job("m", nodes=2, min_nodes=1, max_nodes=4, walltime="1h"):
+            first = c.submit(blocked, "first", workers=[workers[0].address])
+            m = await grown(c, s)
+            bound = [c.submit(blocked, "bound", first, workers=[w.address], pure=False) for w in workers]
+            await async_poll_for(lambda: len(m.wishes) == 5, 10)
+            with another(1):
+                r_future = c.submit(blocked, "r-go")
+            await async_poll_for(lambda: is_giving(s, m), 10)
+            await asyncio.sleep(0.2)
+            assert is_giving(s, m) and live(s, "r").state == "waiting"
+            await Event("first").set()
+            await Event("bound").set()
+            await until(s, "r", "running")
+            assert await c.gather(bound) == [w.address for w in workers]
+            await Event("r-go").set()
+            await c.gather([first, r_future])
+
+
 @gen_cluster(client=True, nthreads=[("", 1)] * 4, config={"hpc.drain": "100ms"})
 async def test_after_the_budget_tasks_finish_where_they_are(c, s, *workers):
     async with await dask_hpc.manage(c, policy="fpsma-pwma"):

@@ -467,3 +467,40 @@ def test_without_any_client():
 async def _async_without_client():
     async with dask_hpc.job("plain"):
         return 1
+
+
+@cluster2
+async def test_it_lives_as_long_as_one_of_its_clients(c, s, *workers):
+    second = Client(s.address, asynchronous=True, set_as_default=False)
+    async with await dask_hpc.manage(c), second as other:
+        async with dask_hpc.job("both", nodes=1):
+            assert await c.submit(inc, 1) + await other.submit(inc, 2) == 5
+            job = live(s, "both")
+            assert job.clients == {c.id, other.id}
+            await other.close()
+            await async_poll_for(lambda: other.id not in s.clients, 10)
+            assert not job.closed and job.clients == {c.id}
+            await c.submit(inc, 3)
+            assert live(s, "both") is job and job.state == "running"
+        await until(s, "both", "done")
+
+
+@gen_cluster(client=True, nthreads=[("", 2)] * 2)
+async def test_what_somebody_outside_needs_does_not_wait_again(c, s, a, b):
+    """Its job loses its node and waits; the task that is needed leaves the job, the other one does not."""
+    async with await dask_hpc.manage(c):
+        with dask_hpc.job("lost", nodes=1):
+            needed, alone = (c.submit(blocked, "go", i, key=f"k{i}") for i in range(2))
+        job = await until(s, "lost", "running")
+        with dask_hpc.job("other", nodes=1):
+            holds = c.submit(blocked, "other-go")
+        await until(s, "other", "running")
+        outside = c.submit(len, needed)
+        await async_poll_for(lambda: outside.key in s.tasks, 10)
+        victim = next(w for w in (a, b) if w.address in job.workers)
+        await victim.close(executor_wait=False)
+        await until(s, "lost", "waiting")
+        await Event("go").set()
+        assert await outside and job.state == "waiting" and set(held(job)) == {alone.key}
+        await Event("other-go").set()
+        await c.gather([alone, holds])
