@@ -172,8 +172,6 @@ class Engine:
             self._live[arrival.job.id] = Life(arrival, row, place)
         self._push(indices.now, _TICKS, self._tick)  # decide at once
 
-    # events
-
     def step_at(self, time: float, life: Life) -> None:
         """Let a job go on then."""
         self._push(time, _STEPS, self._proceed, life, life.version)
@@ -250,8 +248,6 @@ class Engine:
         if self.record is not None:
             self.record.ended(life.row, now, "cancelled")
 
-    # submission and end
-
     def _submit(self, arrival: Arrival, row: int) -> None:
         job, now = arrival.job, self.indices.now
         if self.record is not None:
@@ -310,8 +306,6 @@ class Engine:
             held = len(self.indices.running[life.arrival.job.id].nodes)
             self.record.detail(life.row).node_seconds += held * (now - life.changed)
             life.changed = now
-
-    # decisions
 
     def _decide(self) -> None:
         self._news = self._is_due = False
@@ -397,8 +391,6 @@ class Engine:
         if life.deadline < inf:
             self._push(life.deadline, _KILLS, self._kill, life, life.version)
 
-    # steps of a job
-
     def _proceed(self, life: Life, now: float) -> None:
         """Go on with the next step."""
         execution = life.execution
@@ -451,8 +443,6 @@ class Engine:
             else:
                 self._proceed(life, now)
         return len(self.indices.idle) > idle
-
-    # resizes
 
     def _resize(self, resize: Resize) -> None:
         life = self._live[resize.job]
@@ -514,8 +504,6 @@ class Engine:
             self.step_at(now, life)
         else:
             self._proceed(life, now)
-
-    # failures
 
     def _next_failure(self) -> None:
         found = next(self._failures, None)

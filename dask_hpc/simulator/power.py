@@ -280,8 +280,6 @@ class Metered(Indices):
         )
         self._is_news = False
 
-    # nodes change hands
-
     def start(self, job_id: str, nodes: int) -> Running:
         running = super().start(job_id, nodes)
         self._gains(running, running.nodes)
