@@ -5,7 +5,7 @@ import asyncio
 import dask
 import pytest
 from distributed import Event, wait
-from distributed.utils_test import async_poll_for, inc
+from distributed.utils_test import async_poll_for, gen_cluster, inc
 from small_cluster import blocked, cluster2, plugin_of
 
 import dask_hpc
@@ -66,6 +66,21 @@ async def test_an_unknown_kind_is_tried_once_near_the_end_and_freely_before(c, s
         await async_poll_for(lambda: len(s.workers[b.address].processing) == 1, 10)
         await Event("go").set()
         assert sorted(await c.gather(futures)) == sorted([a.address] * 3 + [b.address])
+
+
+@gen_cluster(client=True, nthreads=[("", 1), ("", 2)])
+async def test_the_first_thread_that_is_free_counts(c, s, a, b):
+    async with await managed(c):
+        for kind, seconds in (("quick", 1), ("slow", 20)):
+            walltime(s)._durations.add(kind, seconds)
+        bound = {"workers": [b.address], "allow_other_workers": True}
+        futures = [c.submit(blocked, "go", key=(kind, 0), **bound) for kind in ("quick", "slow")]
+        await async_poll_for(lambda: b.state.executing_count == 2, 10)
+        await c.scheduler.hpc_worker_ends(address=b.address, left=30)
+        await asyncio.sleep(0.1)
+        assert not is_held(s, b)  # another slow one could start in a second
+        await Event("go").set()
+        await c.gather(futures)
 
 
 @cluster2
