@@ -20,7 +20,7 @@ from dask_hpc.view import Held, course_html, gantt_svg, past, table
 from dask_hpc.view.checkpoint import Mark as Death
 from dask_hpc.view.checkpoint import copies_svg, course_svg
 from dask_hpc.view.field import FieldPicture, field_html
-from dask_hpc.view.in_situ import COLOURS, NAMES, heard, partition_svg, phases_svg
+from dask_hpc.view.in_situ import COLOURS, NAMES, partition_svg, phases_svg
 from dask_hpc.view.terminal import IterationBars, Line, LineChart
 
 _TOLD = 6  # of the newest decisions
@@ -373,7 +373,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "timeline": ("Nodes and power", _timeline),
     "fields": ("The plate", _fields),
     "partitions": ("Who computed what where", _partitions),
-    "phases": ("Iterations", lambda run: phases_svg(heard(run.history), run.changes)),
+    "phases": ("Iterations", lambda run: phases_svg(run.history, run.changes)),
     "course": (
         "How far the program was when",
         lambda run: course_svg(run.course, [Death(*one) for one in run.deaths]),

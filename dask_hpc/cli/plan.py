@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from dask_hpc.cli.atomic_file import atomic_file
-from dask_hpc.cli.terminal import finite, print_json, print_table, progress_bar
+from dask_hpc.cli.terminal import print_json, print_table, progress_bar
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.in_situ import Partition
 from dask_hpc.model.power import PowerRange
@@ -194,7 +194,7 @@ def _corridor_data(plan: CorridorPlan) -> dict[str, Any]:
     return {
         "feasible": plan.is_feasible,
         "lower": plan.lower,
-        "upper": finite(plan.upper),
+        "upper": plan.upper,
         "before": list(plan.before),
         "after": list(plan.after),
         "lowest": plan.lowest,
@@ -304,7 +304,7 @@ def _partition_plan_data(plan: PartitionPlan) -> dict[str, Any]:
         **_partition_data(plan.partition),
         "order": plan.order,
         "staging_nodes": plan.problem.nodes.count - int(plan.partition.nodes),
-        "bound": finite(plan.bound),
+        "bound": plan.bound,
         "reason": plan.reason,
         "all_in_situ": _partition_data(plan.all_in_situ),
         "all_in_transit": _partition_data(plan.all_in_transit),
@@ -320,8 +320,8 @@ def _partition_data(found: Partition | None) -> dict[str, Any]:
         "helper_cores": int(found.helper_cores),
         "in_situ": list(found.in_situ),
         "in_transit": list(found.in_transit),
-        "phases": {name: finite(seconds) for name, seconds in found.phases._asdict().items()},
-        "iteration": finite(found.iteration),
+        "phases": found.phases._asdict(),
+        "iteration": found.iteration,
         "warning": found.warning,
     }
 
@@ -381,7 +381,11 @@ def interval(
     answer = plan_interval(given.values(), run)
     if plot:
         with atomic_file(plot) as picture:
-            picture.write_text(_interval_picture(answer), encoding="utf-8")
+            curve = [(way.work, way.efficiency) for way in answer.curve]
+            others = {way.name: (way.work, way.efficiency) for way in answer.others}
+            planned = (answer.pattern.work, answer.efficiency) if answer.pattern else None
+            drawn = interval_svg(answer.efficiency, planned, curve, others, answer.reason)
+            picture.write_text(drawn, encoding="utf-8")
     if as_json:
         print_json(_interval_data(answer))
     else:
@@ -424,20 +428,13 @@ def _when(plan: IntervalPlan) -> Iterator[str]:
             yield show_duration(seconds)
 
 
-def _interval_picture(plan: IntervalPlan) -> str:
-    planned = (plan.pattern.work, plan.efficiency) if plan.pattern else None
-    curve = [(way.work, way.efficiency) for way in plan.curve]
-    others = {way.name: (way.work, way.efficiency) for way in plan.others}
-    return interval_svg(plan.efficiency, planned, curve, others, plan.reason)
-
-
 def _interval_data(plan: IntervalPlan) -> dict[str, Any]:
     return {
         "work": plan.pattern.work if plan.pattern else None,
         "counts": list(plan.pattern.counts) if plan.pattern else None,
-        "every": {name: finite(seconds) for name, seconds in plan.every.items()},
+        "every": plan.every,
         "efficiency": plan.efficiency,
-        "run": finite(plan.run),
+        "run": plan.run,
         "others": [{"name": way.name, "work": way.work, "efficiency": way.efficiency} for way in plan.others],
         "curve": [[way.work, way.efficiency] for way in plan.curve],
         "reason": plan.reason,

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from dask_hpc import config
-from dask_hpc.cli.terminal import print_table
+from dask_hpc.cli.terminal import print_json, print_table
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.units import parse_duration
 from dask_hpc.power.worker.caps import CannotCap, PackageCaps
@@ -167,7 +167,7 @@ def power(watch: bool, seconds: str | None, interval: str | None, as_json: bool,
         busy, found = node.sample(monotonic())
         cap = _cap(PackageCaps(root))
         if as_json:
-            click.echo(json.dumps(_plain(busy, found, node, cap), indent=2))
+            print_json(_plain(busy, found, node, cap))
         else:
             _print(busy, found, node, cap)
 

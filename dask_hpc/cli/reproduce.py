@@ -1,14 +1,16 @@
 """``dask-hpc reproduce``: published against ours, claim by claim."""
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 import click
 
-from dask_hpc.cli.simulate import cluster_client
-from dask_hpc.cli.terminal import finite, print_json, print_table, progress_bar
+from dask_hpc.cli.group import cluster_client
+from dask_hpc.cli.terminal import print_json, print_table, progress_bar
 from dask_hpc.model.errors import InputError
 from dask_hpc.reproduce import EXPERIMENTS, Experiment, experiment
+from dask_hpc.reproduce.claim import Bench, Claim, Figure
 
 
 @click.command()
@@ -53,8 +55,6 @@ def _list(as_json: bool) -> None:
 
 
 def _run(chosen: Experiment, seeds: int, cluster: str | None, as_json: bool) -> None:
-    from dask_hpc.reproduce.claim import Bench
-
     with cluster_client(cluster) as client, progress_bar("simulations", chosen.total(seeds)) as bar:
         outcome = chosen.run(Bench(seeds, client, bar))
     if as_json:
@@ -63,18 +63,9 @@ def _run(chosen: Experiment, seeds: int, cluster: str | None, as_json: bool) -> 
                 "experiment": chosen.name,
                 "source": chosen.source,
                 "seeds": seeds,
-                "claims": [_claim_data(one) for one in outcome.claims],
-                "assumptions": list(outcome.assumptions),
-                "beside": [
-                    {
-                        "figure": one.figure,
-                        "ours": finite(one.ours),
-                        "interval": finite(one.half_width),
-                        "unit": one.unit,
-                        "note": one.note,
-                    }
-                    for one in outcome.beside
-                ],
+                "claims": [_plain(one) for one in outcome.claims],
+                "assumptions": outcome.assumptions,
+                "beside": [_plain(one) for one in outcome.beside],
             }
         )
         return
@@ -98,18 +89,13 @@ def _run(chosen: Experiment, seeds: int, cluster: str | None, as_json: bool) -> 
         )
 
 
-def _claim_data(one: Any) -> dict[str, Any]:
-    return {
-        "claim": one.claim,
-        "published": one.published,
-        "ours": finite(one.ours),
-        "low": finite(one.low),
-        "high": finite(one.high),
-        "reached": one.reached,
-        "note": one.note,
-        "unit": one.unit,
-        "interval": finite(one.half_width),
-    }
+def _plain(one: Claim | Figure) -> dict[str, Any]:
+    """As JSON has it: the half width is called an interval there."""
+    found = {"interval" if key == "half_width" else key: value for key, value in asdict(one).items()}
+    if isinstance(one, Claim):
+        del found["direction"]
+        found["reached"] = one.reached
+    return found
 
 
 def _value(value: float | str, unit: str, half_width: float = math.nan) -> str:

@@ -1,8 +1,8 @@
 """``dask-hpc simulate``: play a workload under one or more policies and compare."""
 
-import json
 import math
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from rich.table import Table
 
 from dask_hpc.cli.atomic_file import atomic_file, atomic_folder
 from dask_hpc.cli.group import cluster_client
-from dask_hpc.cli.terminal import progress_bar
+from dask_hpc.cli.terminal import print_json, progress_bar
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.policy import Policy
 from dask_hpc.simulator import Platform, Result, Study, Workload, load_workload, study
@@ -29,19 +29,25 @@ from dask_hpc.simulator.workload import malleable_overlay
 _MOST_LINES = 60
 
 
+def _print_metrics(title: str, cells: Mapping[str, Mapping[str, str]], columns: int) -> None:
+    """A column for each policy, a row for each metric that any has."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("metric", no_wrap=True)
+    for policy in cells:
+        table.add_column(policy, justify="right", no_wrap=True)
+    for metric in next(iter(cells.values())):
+        table.add_row(metric.replace("_", " "), *(found[metric] for found in cells.values()))
+    _console(columns).print(table)
+
+
 def print_result_table(workload: Workload, results: list[Result]) -> None:
     """A column for each policy."""
-    table = Table(
-        title=f"{workload.name}: {len(workload):,} jobs on {results[0].nodes:,} nodes", title_justify="left"
-    )
-    table.add_column("metric", no_wrap=True)
-    for result in results:
-        table.add_column(result.policy.name, justify="right", no_wrap=True)
-    for name in METRICS:
-        if worth_a_line(name, (result.metrics[name] for result in results)):
-            cells = (shown_metric(name, result.metrics[name]) for result in results)
-            table.add_row(name.replace("_", " "), *cells)
-    _console(len(results)).print(table)
+    told = [name for name in METRICS if worth_a_line(name, (one.metrics[name] for one in results))]
+    cells = {
+        one.policy.name: {name: shown_metric(name, one.metrics[name]) for name in told} for one in results
+    }
+    title = f"{workload.name}: {len(workload):,} jobs on {results[0].nodes:,} nodes"
+    _print_metrics(title, cells, len(results))
     if any(result.pipelines for result in results):
         _print_pipelines(results)
 
@@ -69,22 +75,17 @@ def _print_pipelines(results: list[Result]) -> None:
 
 def print_study_table(found: Study) -> None:
     """A column for each policy: the mean, and half the width of its 95 % confidence interval."""
-    seeds = found.runs["seed"].nunique()
-    table = Table(title=f"mean of {seeds} seeds, 95 % confidence", title_justify="left")
-    table.add_column("metric", no_wrap=True)
-    summary = found.summary
-    for name in summary.index:
-        table.add_column(name, justify="right", no_wrap=True)
-    for metric in METRICS:
-        if not worth_a_line(metric, summary[metric]):
-            continue
-        cells = []
-        for name in summary.index:
-            mean, half = summary.loc[name, metric], summary.loc[name, f"{metric}_ci"]
-            interval = f" ± {shown_metric(metric, half)}" if half == half else ""
-            cells.append(shown_metric(metric, mean) + interval)
-        table.add_row(metric.replace("_", " "), *cells)
-    _console(2 * len(summary)).print(table)
+    told = [metric for metric in METRICS if worth_a_line(metric, found.summary[metric])]
+
+    def cell(metric: str, mean: float, half: float) -> str:
+        return shown_metric(metric, mean) + (f" ± {shown_metric(metric, half)}" if half == half else "")
+
+    cells = {
+        str(name): {metric: cell(metric, row[metric], row[f"{metric}_ci"]) for metric in told}
+        for name, row in found.summary.iterrows()
+    }
+    title = f"mean of {found.runs['seed'].nunique()} seeds, 95 % confidence"
+    _print_metrics(title, cells, 2 * len(cells))
 
 
 def _console(columns: int) -> Console:
@@ -192,7 +193,7 @@ def simulate(
     for note in (*loaded.notes, *(note for result in results for note in result.notes)):
         click.echo(f"note: {note}", err=True)
     if as_json:
-        click.echo(json.dumps(_as_data(loaded, results), indent=2))
+        print_json(_as_data(loaded, results))
     else:
         print_result_table(loaded, results)
 
@@ -262,30 +263,19 @@ def _write_trace(results: list[Result], path: Path) -> None:
 
 
 def _as_data(workload: Workload, results: list[Result]) -> dict[str, Any]:
+    """Pipelines by policy and name, if there are any."""
+    told = {result.policy.name: {run.name: run.told() for run in result.pipelines} for result in results}
     return {
         "workload": workload.name,
         "jobs": len(workload),
         "nodes": results[0].nodes,
-        "policies": {result.policy.name: _finite(result.metrics) for result in results},
-        **_pipelines(results),
+        "policies": {result.policy.name: result.metrics for result in results},
+        **({"pipelines": told} if any(told.values()) else {}),
     }
-
-
-def _pipelines(results: list[Result]) -> dict[str, Any]:
-    """By policy and name, if there are any."""
-    if not any(result.pipelines for result in results):
-        return {}
-    told = {result.policy.name: {run.name: run.told() for run in result.pipelines} for result in results}
-    return {"pipelines": told}
-
-
-def _finite(values: dict[str, float]) -> dict[str, float | None]:
-    return {key: value if math.isfinite(value) else None for key, value in values.items()}
 
 
 def _print_study(found: Study, as_json: bool) -> None:
     if as_json:
-        rows = {name: _finite(row) for name, row in found.summary.to_dict(orient="index").items()}
-        click.echo(json.dumps({"policies": rows}, indent=2))
+        print_json({"policies": found.summary.to_dict(orient="index")})
     else:
         print_study_table(found)

@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from math import isfinite
 from time import monotonic
 from typing import Any
 
@@ -16,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dask_hpc.model.errors import one_line
+from dask_hpc.model.units import finite
 
 _ENDLESS = 10_000  # columns of a pipe: a row is never broken, so grep and awk see all of it
 
@@ -38,13 +38,8 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]], err: boo
 
 
 def print_json(data: Any) -> None:
-    """Print plain data."""
-    click.echo(json.dumps(data, indent=2, allow_nan=False))
-
-
-def finite(value: float) -> float | None:
-    """JSON knows neither infinity nor nan."""
-    return float(value) if isfinite(value) else None
+    """Print plain data; what is no finite number is null."""
+    click.echo(json.dumps(finite(data), indent=2))
 
 
 @contextmanager

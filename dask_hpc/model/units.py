@@ -8,6 +8,7 @@ exactly what it would read.
 import math
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from dask_hpc.model.errors import InputError, shown
 
@@ -150,3 +151,12 @@ def count_nodes(nodes: int, kind: str = "") -> str:
 def counted(number: int, word: str) -> str:
     """So many of something for a person: "1 task", "2 tasks"."""
     return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def finite(found: Any) -> Any:
+    """JSON knows no infinity and no nan: None stands for them."""
+    if isinstance(found, dict):
+        return {key: finite(value) for key, value in found.items()}
+    if isinstance(found, list | tuple):
+        return [finite(value) for value in found]
+    return None if isinstance(found, float) and not math.isfinite(found) else found

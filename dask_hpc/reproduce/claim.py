@@ -1,7 +1,7 @@
 """What a source claims beside what we get, and when the two count as the same."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, isfinite, nan
 from typing import Any, TypeVar
@@ -79,7 +79,8 @@ def _mean(ours: Ours) -> tuple[float, float]:
 def claim(text: str, published: float | str, ours: Ours, band: Band, unit: str = "", note: str = "") -> Claim:
     """A claim from what was measured, in the published unit."""
     mean, half_width = _mean(ours)
-    return Claim(text, published, mean, *band, unit, half_width, note)
+    low, high = map(float, band)
+    return Claim(text, published, mean, low, high, unit, half_width, note)
 
 
 def figure(text: str, ours: Ours, unit: str = "", note: str = "") -> Figure:
@@ -90,9 +91,8 @@ def figure(text: str, ours: Ours, unit: str = "", note: str = "") -> Figure:
 
 def direction(text: str, published: str, ours: Ours, band: Band, unit: str = "%") -> Claim:
     """A direction, and nothing more, is published: our whole interval must lie on that side."""
-    mean, half_width = _mean(ours)
     note = "a direction only: our whole interval must lie on that side"
-    return Claim(text, published, mean, *band, unit, half_width, note, direction=True)
+    return replace(claim(text, published, ours, band, unit, note), direction=True)
 
 
 def change(ours: np.ndarray, baseline: np.ndarray) -> np.ndarray:

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from math import nan
 
+from dask_hpc.model.in_situ import tell_iteration
 from dask_hpc.model.units import show_duration
 from dask_hpc.simulator.pipelines import PipelineRun
 from dask_hpc.simulator.result import METRICS, Result, shown_metric
 from dask_hpc.view import Section, course_html, html_page, table
-from dask_hpc.view.in_situ import Iteration, phases_svg
+from dask_hpc.view.in_situ import phases_svg
 
 _MOST_JOBS = 200  # that are over, or not, in a table
 #: metrics that are only worth a line if they are not zero everywhere
@@ -105,7 +106,7 @@ def _pipelines(runs: Sequence[PipelineRun]) -> str:
     parts = ["<h3>In situ pipelines</h3>", table(heads, rows), f"<p>{_MEANING}</p>"]
     for run in runs:
         iterations = [
-            Iteration(one.number, seconds, one.phases, one.partition.phases, one.partition.iteration)
+            tell_iteration(one.number, seconds, one.phases, one.partition)
             for one, seconds in zip(run.iterations, run.seconds, strict=True)
             if seconds == seconds  # else the simulation ended before it did
         ]

@@ -14,6 +14,7 @@ from typing import Any
 
 from dask_hpc.model.job import runs
 from dask_hpc.model.story import Word
+from dask_hpc.model.units import finite
 from dask_hpc.policy import Policy
 
 #: how the words of the story are drawn
@@ -99,7 +100,7 @@ def past(
     head = {"begin": begin, "time": end, "policy": policy, "state": "simulated", "count": 0}
     head |= dict.fromkeys(("version", "undo", "errors", "lost"), 0)
     ids = [str(job) for job in order] or list(dict.fromkeys(one.job for one in held))
-    return _finite(
+    return finite(
         {
             "head": head,
             "nodes": {"names": list(nodes), "gone": []},
@@ -200,7 +201,7 @@ class Course:
             if turned:
                 new["turned"] = turned
         for part in _PARTS:
-            if part in answer and self.parts.get(part) != (found := _finite(answer[part])):
+            if part in answer and self.parts.get(part) != (found := finite(answer[part])):
                 self.parts[part] = new[part] = found
         if "in_force" in new:
             self.parts["corridor"] = new["corridor"] = corridor_of(new["in_force"])
@@ -328,12 +329,3 @@ class Course:
 
 def _brief(job: Mapping[str, Any]) -> dict[str, Any]:
     return {key: job[key] for key in _BRIEF}
-
-
-def _finite(found: Any) -> Any:
-    """JSON knows no infinity and no nan: None stands for them."""
-    if isinstance(found, dict):
-        return {key: _finite(value) for key, value in found.items()}
-    if isinstance(found, list | tuple):
-        return [_finite(value) for value in found]
-    return None if isinstance(found, float) and not isfinite(found) else found

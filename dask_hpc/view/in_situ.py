@@ -6,7 +6,7 @@ from itertools import groupby, pairwise
 from math import inf, isfinite
 from typing import Any, NamedTuple
 
-from dask_hpc.model.in_situ import Partition, PartitionProblem, Phases, hear_partition
+from dask_hpc.model.in_situ import IterationStatus, Partition, PartitionProblem, hear_partition
 from dask_hpc.model.units import count_nodes, show_bytes, show_duration, show_large
 from dask_hpc.view.page import grid_line, hinted, label, nice_step, svg, tag
 
@@ -18,33 +18,8 @@ _PALE = {"fill_opacity": 0.75}
 _ANEW = "#d55e00"
 
 
-class Iteration(NamedTuple):
-    """One iteration: seconds until the next, and of each part, measured and planned (if they were)."""
-
-    number: int
-    seconds: float
-    measured: Phases
-    planned: Phases | None = None
-    #: seconds until the next that were planned
-    expected: float | None = None
-
-
-def heard(history: Iterable[Mapping[str, Any]]) -> list[Iteration]:
-    """Iterations that were told in a pipeline's status."""
-    return [
-        Iteration(
-            one["iteration"],
-            one["seconds"],
-            Phases(**one["measured"]),
-            None if one["planned"] is None else Phases(**one["planned"]),
-            one["expected"],
-        )
-        for one in history
-    ]
-
-
 def phases_svg(
-    iterations: Iterable[Iteration],
+    iterations: Iterable[IterationStatus],
     changes: Mapping[int, str] | None = None,
     *,
     last: int | None = None,
@@ -54,8 +29,8 @@ def phases_svg(
     """Iterations to the right, from the first that is given up to ``last``. Bars are whole iterations, lines
     their parts; what was planned is dashed. ``changes`` says, by iteration, why all was divided anew."""
     rows = list(iterations)
-    first = rows[0].number if rows else 0
-    end = max(last or 0, first, *(one.number for one in rows)) + 1
+    first = rows[0]["iteration"] if rows else 0
+    end = max(last or 0, first, *(one["iteration"] for one in rows)) + 1
     chart = _Chart(range(first, end), _top(rows), width, height)
     parts = [
         *chart.axes(),
@@ -89,32 +64,32 @@ class _Chart:
         middle = (_START + self._width - _END) / 2
         yield label(middle, self._height - 4, "iteration", "middle", **_PALE)
 
-    def bar(self, one: Iteration) -> str:
+    def bar(self, one: IterationStatus) -> str:
         """A whole iteration."""
-        y = self._y(min(one.seconds, self._top))
-        parts = (f"{NAMES[name]} {show_duration(value)}" for name, value in one.measured._asdict().items())
-        planned = "" if one.expected is None else f", planned {show_duration(one.expected)}"
-        tip = f"iteration {one.number}: {show_duration(one.seconds)}{planned}\n{', '.join(parts)}"
-        place = {"x": self._x(one.number) + 0.08 * self._step, "y": y, "width": 0.84 * self._step}
+        y = self._y(min(one["seconds"], self._top))
+        parts = (f"{NAMES[name]} {show_duration(value)}" for name, value in one["measured"].items())
+        planned = "" if one["expected"] is None else f", planned {show_duration(one['expected'])}"
+        tip = f"iteration {one['iteration']}: {show_duration(one['seconds'])}{planned}\n{', '.join(parts)}"
+        place = {"x": self._x(one["iteration"]) + 0.08 * self._step, "y": y, "width": 0.84 * self._step}
         size = {"height": max(self._y(0) - y, 0), "fill": "currentColor", "fill_opacity": 0.13}
         return tag("rect", f"<title>{escape(tip)}</title>", **place, **size)
 
-    def planned(self, rows: Iterable[Iteration]) -> Iterable[str]:
+    def planned(self, rows: Iterable[IterationStatus]) -> Iterable[str]:
         """What was planned, for as long as the plan was the same."""
-        for (planned, expected), group in groupby(rows, lambda one: (one.planned, one.expected)):
+        for (planned, expected), group in groupby(rows, lambda one: (one["planned"], one["expected"])):
             if planned is None:
                 continue
-            numbers = [one.number for one in group]
+            numbers = [one["iteration"] for one in group]
             x1, x2 = self._x(numbers[0]), self._x(numbers[-1] + 1)
-            parts = [(COLOURS[name], value, 1.4) for name, value in planned._asdict().items()]
+            parts = [(COLOURS[name], value, 1.4) for name, value in planned.items()]
             whole = [] if expected is None else [("currentColor", expected, 1.6)]
             for stroke, value, thick in parts + whole:
                 yield _dashed(x1, x2, self._y(value), stroke, thick)
 
-    def measured(self, rows: Iterable[Iteration]) -> Iterable[str]:
+    def measured(self, rows: Iterable[IterationStatus]) -> Iterable[str]:
         """A line for each part of the machine that had any work."""
         for name, colour in COLOURS.items():
-            values = [(one.number, getattr(one.measured, name)) for one in rows]
+            values = [(one["iteration"], one["measured"][name]) for one in rows]
             if any(value for _, value in values):
                 points = " ".join(f"{self._x(at + 0.5):.1f},{self._y(value):.1f}" for at, value in values)
                 line = {"stroke": colour, "stroke_width": 2, "stroke_linejoin": "round"}
@@ -142,10 +117,10 @@ def _sign(x: float, y: float) -> str:
     return tag("path", d=f"M{x:.1f},{y:.1f} h12 l-6,9 z", fill=_ANEW)
 
 
-def _top(rows: Sequence[Iteration]) -> float:
+def _top(rows: Sequence[IterationStatus]) -> float:
     """The axis holds what was planned and measured, but for what stands out in a single iteration."""
-    planned = [value for one in rows for value in (one.expected or 0.0, *(one.planned or ()))]
-    longest = [max(one.seconds, *one.measured) for one in rows]
+    planned = [value for one in rows for value in (one["expected"] or 0.0, *(one["planned"] or {}).values())]
+    longest = [max(one["seconds"], *one["measured"].values()) for one in rows]
     usual = [min(pair) for pair in pairwise(longest)] or longest
     return 1.12 * max([value for value in planned + usual if isfinite(value)], default=0.0) or 1.0
 
@@ -406,7 +381,7 @@ def _pipeline(one: Mapping[str, Any]) -> str:
             hear_partition(one["partition"]), len(one["nodes"]), one["cores"], width=460
         )
     changes = {change["iteration"]: change["reason"] for change in one["changes"]}
-    iterations = phases_svg(heard(one["history"]), changes, last=_nearby(one), width=700)
+    iterations = phases_svg(one["history"], changes, last=_nearby(one), width=700)
     return (
         f'<div class="pipeline"><h3>{heading}</h3><div class="sides">'
         f"<div>{partition}{_analyses(one)}</div>"

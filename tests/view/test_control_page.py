@@ -29,7 +29,7 @@ async def test_only_who_has_the_address_gets_in(c, s, *workers):
         address = await m.control_page()
         token = address.rpartition("=")[2]
         assert address.startswith("http://127.0.0.1:") and "/hpc-control?token=" in address
-        assert len(token) >= 20 and token == plugin_of(s).context.find(DashboardService).dashboard.token
+        assert len(token) >= 20 and token == plugin_of(s).context.find(DashboardService).token
         assert '"control_page"' in await get(s, f"/hpc-control?token={token}")
         for wrong in ("", "?token=", f"?token={token[:-1]}", f"?token={'x' * 22}"):
             page = await get(s, f"/hpc-control{wrong}")
@@ -54,7 +54,7 @@ async def test_without_a_dashboard_there_is_no_page(c, s, a):
 @shown
 async def test_changes_and_refusals(c, s, *workers):
     async with await dask_hpc.manage(c, "power-corridor") as m:
-        token = plugin_of(s).context.find(DashboardService).dashboard.token
+        token = plugin_of(s).context.find(DashboardService).token
 
         async def ask(**asked):
             sent = json.dumps({"token": token, "asked": asked})

@@ -188,7 +188,7 @@ async def test_power_is_told_as_it_was(c, s, *workers):
 async def test_a_page_that_fails_harms_nobody(c, s, *workers):
     async with await dask_hpc.manage(c) as m:
         plugin_of(s).calls.feed = None
-        with captured_logger("dask_hpc.view.dashboard") as log, pytest.raises(HTTPClientError, match="500"):
+        with captured_logger("dask_hpc.view.service") as log, pytest.raises(HTTPClientError, match="500"):
             await fed(s)
         assert "page fails" in log.getvalue()
         async with dask_hpc.job("a"):

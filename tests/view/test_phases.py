@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.model.in_situ import Phases
-from dask_hpc.view.in_situ import Iteration, phases_svg
+from dask_hpc.model.in_situ import Partition, Phases, tell_iteration
+from dask_hpc.view.in_situ import phases_svg
 from dask_hpc.view.page import nice_step
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -17,7 +17,8 @@ FIRST, SECOND = Phases(1.0, 0.5, 0.0), Phases(1.5, 1.4, 0.0)
 def rows(count=10, change=6):
     for number in range(count):
         plan = FIRST if number < change else SECOND
-        yield Iteration(number, max(plan) * 1.1, Phases(*(1.1 * one for one in plan)), plan, max(plan))
+        partition = Partition("async", 1, 1, (), (), plan)
+        yield tell_iteration(number, max(plan) * 1.1, Phases(*(1.1 * one for one in plan)), partition)
 
 
 def test_bars_lines_plans_and_the_reason_of_a_change():
@@ -38,7 +39,7 @@ def test_nothing_yet():
 
 @given(st.lists(st.tuples(*[st.floats(0, 1e5)] * 4), max_size=30))
 def test_everything_stays_inside(values):
-    given_rows = [Iteration(i, one[0], Phases(*one[1:])) for i, one in enumerate(values)]
+    given_rows = [tell_iteration(i, one[0], Phases(*one[1:]), None) for i, one in enumerate(values)]
     svg = phases_svg(given_rows, {3: "why"}, width=500, height=200)
     assert "nan" not in svg and "inf" not in svg.replace("info", "")
     for x, y in re.findall(r"([\d.-]+),([\d.-]+)(?= |\")", "".join(re.findall(r'points="[^"]*"', svg))):

@@ -1,8 +1,6 @@
 """What is protected, where its copies are, and when the next commit is due."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
-from inspect import isawaitable
 from typing import Any, ClassVar
 
 from dask_hpc import unprotect
@@ -28,12 +26,6 @@ class CheckpointView(View):
 
     async def do_unprotect(self, asked: Mapping[str, Any]) -> str:
         """Copies of that name are not kept any longer."""
-        name, client = str(asked.get("name")), self._manager.client
-        done = (
-            unprotect(name, client=client)
-            if client.asynchronous
-            else await asyncio.to_thread(unprotect, name, client=client)
-        )
-        if isawaitable(done):
-            await done
+        name = str(asked.get("name"))
+        await self.with_client(unprotect, name)
         return f"{name} is protected no more"

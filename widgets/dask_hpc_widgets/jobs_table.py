@@ -1,8 +1,6 @@
 """Jobs: how far they are, how large, how well they use their nodes, and what one can do about them."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
-from inspect import isawaitable
 from typing import Any
 
 import traitlets
@@ -56,13 +54,7 @@ class JobsTable(View):
             raise InputError(
                 f"job {job}: protect", "nobody holds a future of any result of it", "a persisted result"
             )
-        client = self._manager.client
-        if client.asynchronous:
-            done = protect(futures, name=job, client=client)
-        else:  # it waits for an answer, and this is the loop that brings it
-            done = await asyncio.to_thread(protect, futures, name=job, client=client)
-        if isawaitable(done):
-            await done
+        await self.with_client(protect, futures, name=job)
         return f"{len(futures)} results of {job} are protected"
 
 

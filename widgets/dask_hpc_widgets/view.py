@@ -5,8 +5,10 @@ read from there. News go out as messages; what people do comes in as messages, a
 client's event loop, so that a cell that computes is not in the way and nobody waits for the other.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from inspect import isawaitable
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -136,6 +138,16 @@ class View(anywidget.AnyWidget):
             self._read = max(self._read, count)
         if self._is_behind:
             self._tell_all()
+
+    async def with_client(self, function: Callable[..., Any], *given: Any, **more: Any) -> None:
+        """Call what takes a client. It may wait for an answer, and this is the loop that brings it."""
+        client = self._manager.client
+        if client.asynchronous:
+            done = function(*given, **more, client=client)
+        else:
+            done = await asyncio.to_thread(function, *given, **more, client=client)
+        if isawaitable(done):
+            await done
 
     async def do_undo(self, asked: Mapping[str, Any]) -> str:
         """Back to what was in force before the last change."""

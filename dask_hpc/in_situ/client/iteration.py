@@ -23,10 +23,11 @@ from secrets import token_hex
 from typing import Any, NamedTuple, Protocol
 
 import dask
+import xarray as xr
 from distributed import Client, Future
 
 from dask_hpc.in_situ import worker as tasks
-from dask_hpc.in_situ.blocks import Offset
+from dask_hpc.in_situ.blocks import Offset, cut
 from dask_hpc.in_situ.worker import PipelineWork, TaskOrder, TaskRecord, plugin_name
 from dask_hpc.planning.in_situ.places import Places, SimulationPlace
 
@@ -137,12 +138,12 @@ class Submitter:
     """Submits iterations of one pipeline, each on what the one before left."""
 
     def __init__(
-        self, client: Client, pipeline: str, work: PipelineWork, annotations: Mapping[str, Any] | None = None
+        self, client: Client, pipeline: str, work: PipelineWork, annotations: Mapping[str, Any]
     ) -> None:
         self._client = client
         self._pipeline = pipeline
         self._work = work
-        self._annotations = dict(annotations or {})
+        self._annotations = annotations
         self._run = token_hex(4)  # keys of a later run are others
         self._count = 0
 
@@ -155,6 +156,38 @@ class Submitter:
                 one.analysis(number, name)
         one.report()
         return one.made
+
+    async def lay(self, state: xr.Dataset, steering: Steering) -> Submitted:
+        """The state that a pipeline begins with, every block on its worker: what is in memory is sent there,
+        what Dask is to compute is computed by the workers that simulate.
+
+        Dask remembers how all that is in memory was made, so of every past iteration, unless it began with
+        data that were scattered: when these are gone, it forgets whatever came of them as soon as that is
+        released. So what Dask computes comes of something scattered here, too. (No use is lost: Dask cannot
+        repeat past steps, as they are bound to workers; the pipeline itself begins again if it must.)
+        """
+        orders = await steering.orders(0, {}, {})
+        client, addresses = self._client, [place.address for place in orders.places.simulation]
+        made = Submitted(0, orders)
+        with dask.annotate(**self._annotations):
+            root = None
+            if state.chunks:
+                state = client.persist(state, workers=addresses)
+                (root,) = await client.scatter([None], workers=addresses[:1], hash=False)
+            for place in orders.places.simulation:
+                for some in parts(place.blocks, place.step_cores):
+                    blocks = [cut(state, self._work.grid, block) for block in some]
+                    order, here = TaskOrder(self._pipeline, 0, "simulation", tuple(some)), [place.address]
+                    if state.chunks:
+                        future = client.compute(dask.delayed(tasks.hold)(order, blocks, root), workers=here)
+                    else:
+                        (future,) = await client.scatter(
+                            [tasks.hold(order, blocks)], workers=here, hash=False
+                        )
+                    made.groups.append(Group(future, place.address, tuple(some)))
+            there = [client.submit(_there, one.future, workers=[one.address]) for one in made.groups]
+            await client.gather(there)
+        return made
 
     def task(
         self,
@@ -178,6 +211,10 @@ class Submitter:
                 priority=int(urgent),
                 fifo_timeout=0,  # what is submitted first runs first, also within the same tenth of a second
             )
+
+
+def _there(held: tasks.HeldBlocks) -> None:
+    """Nothing: a task that needs what it is given to be there."""
 
 
 class _Builder:

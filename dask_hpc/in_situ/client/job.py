@@ -5,7 +5,7 @@ between two iterations does not.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from secrets import token_hex
 from time import monotonic, time
 from typing import Any
@@ -174,18 +174,15 @@ class PipelineDiary:
         partition = next((one for since, one in reversed(self._partitions) if since <= iteration), None)
         self._history.append(tell_iteration(iteration, seconds, measured, partition))
 
-    def skip(self, found: Iterable[Skipped], how: str) -> None:
-        """Analyses were left out. Told in the story when an analysis begins to be left out."""
-        for one in found:
-            newest = self._newest.setdefault(one.analysis, deque(maxlen=_NEWEST))
-            if not newest or newest[-1] != one.iteration - 1:
-                self.tell(
-                    "skipped", f"{one.analysis} is not done for iteration {one.iteration}: {one.reason}"
-                )
-            newest.append(one.iteration)
-            self._counts[one.analysis] += 1
-            self._how[one.analysis] = how
-            self.skipped.append(one)
+    def skip(self, one: Skipped, how: str) -> None:
+        """An analysis was left out. Told in the story when it begins to be left out."""
+        newest = self._newest.setdefault(one.analysis, deque(maxlen=_NEWEST))
+        if not newest or newest[-1] != one.iteration - 1:
+            self.tell("skipped", f"{one.analysis} is not done for iteration {one.iteration}: {one.reason}")
+        newest.append(one.iteration)
+        self._counts[one.analysis] += 1
+        self._how[one.analysis] = how
+        self.skipped.append(one)
 
     def status(self) -> PipelineStatus:
         """As plain data."""

@@ -17,25 +17,19 @@ ends with an error when workers were lost with what they held more than
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dask.config
+import xarray as xr
 from distributed import Client, Future
 
 from dask_hpc import dask as compat
 from dask_hpc.in_situ import worker as tasks
-from dask_hpc.in_situ.client.iteration import (
-    Finished,
-    Group,
-    Orders,
-    Running,
-    Steering,
-    Submitted,
-    Submitter,
-)
+from dask_hpc.in_situ.client.iteration import Finished, Group, Orders, Steering, Submitted, Submitter
+from dask_hpc.in_situ.client.job import PipelineDiary
 from dask_hpc.in_situ.client.loop import IterationLoop
+from dask_hpc.in_situ.worker import PipelineWork
 
 _LOOK = 0.25  # seconds between two looks at which workers are there
 _NOT_LOST = "whose state was not lost"
@@ -58,18 +52,25 @@ class KeptState:
         return all(copy.status == "finished" for some in self.copies for copy in some)
 
 
-class StateKeeper:
-    """Submits iterations, and keeps every ``every``th of them until the next is kept."""
+class StateKeeper(Submitter):
+    """Keeps the state of every ``every``th iteration that it submits, until the next is kept."""
 
-    def __init__(self, submitter: Submitter, every: int | None) -> None:
-        self._submitter = submitter
+    def __init__(
+        self,
+        client: Client,
+        pipeline: str,
+        work: PipelineWork,
+        annotations: Mapping[str, Any],
+        every: int | None,
+    ) -> None:
+        super().__init__(client, pipeline, work, annotations)
         self._every = every
         #: the last that is complete, and one that perhaps is not yet
         self.kept: deque[KeptState] = deque()
 
     def submit(self, iteration: int, orders: Orders, before: Submitted, again: bool = False) -> Submitted:
         """All tasks of an iteration, and copies of its state if it is to be kept."""
-        one = self._submitter.submit(iteration, orders, before, again)
+        one = super().submit(iteration, orders, before, again)
         self.kept = deque(kept if kept.copies else self._keep(kept.of, orders) for kept in self.kept)
         if self._every and iteration % self._every == 0 and len(self.kept) < 2:
             self.kept.append(self._keep(one, orders))
@@ -94,7 +95,7 @@ class StateKeeper:
             others = [address for address, node in node_of.items() if node != node_of[group.address]]
             turn = sorted(node_of).index(group.address)
             homes = [group.address] + ([others[turn % len(others)]] if others else [])
-            copies.append([self._submitter.task(home, tasks.copied, group.future) for home in homes])
+            copies.append([self.task(home, tasks.copied, group.future) for home in homes])
         kept.copies = copies
         return kept
 
@@ -109,15 +110,15 @@ class LastingLoop:
         steering: Steering,
         before: Submitted,
         last: int,
-        lay: Callable[[], Awaitable[Submitted]],
-        tell: Callable[[str, str], None],
+        initial: xr.Dataset,
+        diary: PipelineDiary,
     ) -> None:
         self._client = client
         self._submitter = submitter
         self._steering = steering
         self._last = last
-        self._lay = lay
-        self._tell = tell
+        self._initial = initial
+        self._diary = diary
         #: the next iteration to be handed out
         self._next = before.iteration + 1
         self._ready: deque[Finished] = deque()
@@ -194,15 +195,16 @@ class LastingLoop:
         before, again, how = await self._left(first, under_way)
         names = ", ".join(sorted(lost))
         self._count_loss(names, first, how != _NOT_LOST)
-        self._tell("recovered", f"{names} is gone: goes on from iteration {before.iteration}, {how}")
+        self._diary.tell("recovered", f"{names} is gone: goes on from iteration {before.iteration}, {how}")
         kept = {future.key for future in before.futures()}
         kept |= {group.future.key for one in self._submitter.kept for group in one.of.groups}
         for one in (*under_way, self._loop.newest):
             for future in one.futures():
                 if future.key not in kept:
                     future.release()
-        steering = OnlyNew(self._steering, first)
-        self._loop = IterationLoop(self._client, self._submitter, steering, before, self._last, again)
+        self._loop = IterationLoop(
+            self._client, self._submitter, self._steering, before, self._last, first, again
+        )
 
     def _count_loss(self, names: str, first: int, is_lost: bool) -> None:
         self._losses = 0 if self._ready else self._losses + is_lost
@@ -225,7 +227,7 @@ class LastingLoop:
             if kept.of.iteration <= first:
                 one = Submitted(kept.of.iteration, kept.of.orders, list(kept.of.groups))
                 return one, one.iteration == first, "which was kept on another node"
-        return await self._lay(), False, "with which it began"
+        return await self._submitter.lay(self._initial, self._steering), False, "with which it began"
 
     async def _there(self, one: Submitted, copies: Sequence[Sequence[Future]]) -> Submitted | None:
         """That state, its blocks where they are now; None if any is lost."""
@@ -247,25 +249,3 @@ class LastingLoop:
             future, address = next((pair for pair in holders if pair[1] == group.address), holders[0])
             groups.append(Group(future, address, group.blocks))
         return Submitted(one.iteration, one.orders, groups)
-
-
-class OnlyNew:
-    """Steers as another does, but iterations that were handed out are not analysed again."""
-
-    def __init__(self, steering: Steering, first: int) -> None:
-        self._steering = steering
-        self._first = first
-
-    def look_again(self) -> None:
-        """As the other."""
-        self._steering.look_again()
-
-    async def orders(self, iteration: int, home: Any, running: Running) -> Orders:
-        """Of the other, without analyses before the first new iteration."""
-        orders = await self._steering.orders(iteration, home, running)
-        return orders if iteration >= self._first else replace(orders, analyses=frozenset())
-
-    async def finished(self, done: Finished) -> None:
-        """Only new ones are measured."""
-        if done.iteration >= self._first:
-            await self._steering.finished(done)

@@ -9,8 +9,9 @@ leaves two iterations' results lying.
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 import dask
 import dask.array as da
@@ -19,31 +20,25 @@ import xarray as xr
 from distributed import CancelledError, Client, Future, wait
 
 from dask_hpc.in_situ import worker as tasks
-from dask_hpc.in_situ.blocks import BlockGrid, cut, join, rebuilt
-from dask_hpc.in_situ.client.iteration import Finished, Group, Orders, Steering, Submitted, parts
-from dask_hpc.in_situ.worker import AnalysisOutcome, HeldBlocks, TaskOrder, TaskRecord, outline
-from dask_hpc.planning.in_situ.places import Places
+from dask_hpc.in_situ.blocks import BlockGrid, join, rebuilt
+from dask_hpc.in_situ.client.iteration import Finished, Group, Orders, Steering, Submitted, Submitter
+from dask_hpc.in_situ.worker import AnalysisOutcome, TaskRecord, outline
 
 _LYING = 2  # finished iterations that wait for the user before the simulation waits, too
 
 
-class Submitting(Protocol):
-    """Whoever submits iterations."""
-
-    def submit(self, iteration: int, orders: Orders, before: Submitted, again: bool = False) -> Submitted:
-        """All tasks of an iteration."""
-
-
 class IterationLoop:
-    """Iterations ``first`` to ``last`` of a pipeline, from the state that ``before`` left."""
+    """Iterations up to ``last`` of a pipeline, from the state that ``before`` left; those before ``new`` were
+    handed out already: they are stepped, and neither analysed nor measured."""
 
     def __init__(
         self,
         client: Client,
-        submitter: Submitting,
+        submitter: Submitter,
         steering: Steering,
         before: Submitted,
         last: int,
+        new: int = 0,
         again: bool = False,
     ) -> None:
         self._client = client
@@ -51,11 +46,12 @@ class IterationLoop:
         self._steering = steering
         #: the iteration that was submitted last
         self.newest = before
-        self._last = last
+        self._last, self._new = last, new
         #: whether the first is the iteration that ``before`` is
         self._again = again
         self._running: dict[str, dict[int, asyncio.Future[None]]] = {}
-        self._open: list[Submitted] = []
+        #: what is under way, oldest first
+        self.unfinished: list[Submitted] = []
         self._ends: asyncio.Queue[asyncio.Task[Finished] | None] = asyncio.Queue()
         self._ready: deque[Finished] = deque()
         self._news = asyncio.Event()
@@ -82,11 +78,6 @@ class IterationLoop:
             self._room.set()
         return found
 
-    @property
-    def unfinished(self) -> list[Submitted]:
-        """What is under way, oldest first."""
-        return list(self._open)
-
     def take_finished(self) -> list[Finished]:
         """What is done and nobody has asked for yet."""
         found = [*self._ready]
@@ -103,12 +94,12 @@ class IterationLoop:
         """Stop; what is under way is let go, except the last state if all iterations are done."""
         await self.stop()
         if not self.is_done:
-            self._open.append(self.newest)
+            self.unfinished.append(self.newest)
         # Not Client.cancel: with force, Dask's scheduler fails on tasks between that nobody holds any more.
-        for one in self._open:
+        for one in self.unfinished:
             for future in one.futures():
                 future.release()
-        self._open.clear()
+        self.unfinished.clear()
 
     async def _guarded(self, work: Any) -> None:
         try:
@@ -126,6 +117,8 @@ class IterationLoop:
             orders = await self._steering.orders(iteration, self.newest.home, self._running)
             if self._is_lost:
                 await asyncio.Future()  # until it is stopped
+            if iteration < self._new:
+                orders = replace(orders, analyses=frozenset())
             one = self._next(iteration, orders)
             for name, outcome in one.outcomes.items():
                 self._running.setdefault(name, {})[iteration] = self._started(
@@ -137,7 +130,8 @@ class IterationLoop:
     async def _deliver(self) -> None:
         while (end := await self._ends.get()) is not None:
             done = await end
-            await self._steering.finished(done)
+            if done.iteration >= self._new:
+                await self._steering.finished(done)
             self._let_go(done.iteration)
             self._ready.append(done)
             if len(self._ready) >= _LYING:
@@ -150,20 +144,20 @@ class IterationLoop:
         before = self.newest
         before.bring_to(orders)
         one = self._submitter.submit(iteration, orders, before, iteration == before.iteration)
-        if all(late is not before for late in self._open):
+        if all(late is not before for late in self.unfinished):
             before.groups.clear()
-        for late in self._open[:-1]:
+        for late in self.unfinished[:-1]:
             late.groups.clear()
         self.newest = one
-        self._open.append(one)
+        self.unfinished.append(one)
         return one
 
     def _let_go(self, iteration: int) -> None:
         """It is done: its state is needed by the next step only."""
-        for one in self._open:
+        for one in self.unfinished:
             if one.iteration == iteration and one is not self.newest:
                 one.groups.clear()
-        self._open = [one for one in self._open if one.iteration != iteration]
+        self.unfinished = [one for one in self.unfinished if one.iteration != iteration]
 
     def _started(self, work: Any) -> Any:
         task = asyncio.ensure_future(work)
@@ -224,39 +218,6 @@ class IterationLoop:
         return found
 
 
-async def lay(
-    client: Client, pipeline: str, state: xr.Dataset, grid: BlockGrid, places: Places
-) -> list[Group]:
-    """Bring every block to its worker: what is in memory is sent there, what Dask is to compute is computed
-    by the workers that simulate.
-
-    Dask remembers how all that is in memory was made, so of every past iteration, unless it began with data
-    that were scattered: when these are gone, it forgets whatever came of them as soon as that is released. So
-    what Dask computes comes of something scattered here, too. (No use is lost: past steps cannot be repeated
-    by Dask, as they are bound to workers; the pipeline itself begins again if it must.)
-    """
-    addresses = [place.address for place in places.simulation]
-    root = None
-    if state.chunks:
-        state = client.persist(state, workers=addresses)
-        (root,) = await client.scatter([None], workers=addresses[:1], hash=False)
-    groups = []
-    for place in places.simulation:
-        for some in parts(place.blocks, place.step_cores):
-            blocks = [cut(state, grid, block) for block in some]
-            order = TaskOrder(pipeline, 0, "simulation", tuple(some))
-            if state.chunks:
-                future = client.compute(
-                    dask.delayed(tasks.hold)(order, blocks, root), workers=[place.address]
-                )
-            else:
-                held = tasks.hold(order, blocks)
-                (future,) = await client.scatter([held], workers=[place.address], hash=False)
-            groups.append(Group(future, place.address, tuple(some)))
-    await client.gather([client.submit(_there, group.future, workers=[group.address]) for group in groups])
-    return groups
-
-
 async def lazy(client: Client, grid: BlockGrid, groups: Sequence[Group]) -> xr.Dataset:
     """The state as it is now. Its data stay where they are, as Dask arrays; coordinates with an index are
     here."""
@@ -297,7 +258,3 @@ def _assembled(blocks: np.ndarray, grid: BlockGrid, dims: Sequence[Any]) -> da.A
         return da.concatenate([along(one, depth + 1) for one in some], axis=axis)
 
     return along(blocks, 0)
-
-
-def _there(held: HeldBlocks) -> None:
-    """Nothing: a task that needs what it is given to be there."""

@@ -11,16 +11,15 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from secrets import token_hex
 from typing import Any, Unpack
 
-import dask
 import xarray as xr
 from distributed import Client
 
 from dask_hpc.in_situ.analysis import AnalysisWishes, InSituAnalysis, make_analysis, read_analyses
 from dask_hpc.in_situ.blocks import make_grid, make_halo
-from dask_hpc.in_situ.client.iteration import Submitted, Submitter
+from dask_hpc.in_situ.client.iteration import Submitted
 from dask_hpc.in_situ.client.job import PipelineDiary, PipelineJob, read_request
 from dask_hpc.in_situ.client.lasting import LastingLoop, StateKeeper
-from dask_hpc.in_situ.client.loop import lay, lazy
+from dask_hpc.in_situ.client.loop import lazy
 from dask_hpc.in_situ.client.steering import SIDES, AsSaid, Auto, OneSide, Steered
 from dask_hpc.in_situ.worker import InSituPlugin, PipelineWork, plugin_name
 from dask_hpc.model.errors import InputError, shown
@@ -100,8 +99,8 @@ class InSituPipeline:
         state, grid = make_grid(state, chunks, whole=list(halo or {}) if isinstance(halo, Mapping) else ())
         found = read_analyses(analyses, state)
         self._work = PipelineWork(step, found, grid, make_halo(grid, {} if halo is None else halo, boundary))
-        self._placement = _read_placement(placement, found)
-        self._strategy = _strategy(self._placement, mode)
+        self._is_auto = placement == "auto"
+        self._strategy = _read_placement(placement, found, mode)
         self._slow = read_wish(when_slow, stall)
         if keep_every is not None and (type(keep_every) is not int or keep_every < 1):
             raise InputError("keep_every", f"found {shown(keep_every)}", "a whole number from 1")
@@ -219,24 +218,15 @@ class InSituPipeline:
             await client.register_plugin(InSituPlugin(self.id, self._work))
             self._job = await self._new_job(client)
             steering.begin(self.iteration + iterations, self._job)
+            annotations = {} if self._job is None else self._job.annotations
+            submitter = StateKeeper(client, self.id, self._work, annotations, self._keep_every)
             if before is None:
-                before = await self._laid()
-            submitter = StateKeeper(
-                Submitter(client, self.id, self._work, self._annotations), self._keep_every
-            )
+                before = await submitter.lay(self._initial, steering)
             last = before.iteration + iterations
-            return LastingLoop(client, submitter, steering, before, last, self._laid, self._diary.tell)
+            return LastingLoop(client, submitter, steering, before, last, self._initial, self._diary)
         except BaseException:
             await self._close(None)
             raise
-
-    async def _laid(self) -> Submitted:
-        """The state that the pipeline began with, on the workers that are there."""
-        client = self._the_client()
-        orders = await self._steered_by(client).orders(0, {}, {})
-        with dask.annotate(**self._annotations):
-            groups = await lay(client, self.id, self._initial, self._work.grid, orders.places)
-        return Submitted(0, orders, groups)
 
     async def _new_job(self, client: Client) -> PipelineJob | None:
         """The job of a run, if it is to be one."""
@@ -247,10 +237,6 @@ class InSituPipeline:
         self._diary.job = None if job is None else job.id
         self._diary.tell("pipeline", words)
         return job
-
-    @property
-    def _annotations(self) -> dict[str, Any]:
-        return {} if self._job is None else self._job.annotations
 
     async def _close(self, loop: LastingLoop | None) -> None:
         """A run is over, or could not begin."""
@@ -273,12 +259,11 @@ class InSituPipeline:
         if self._steering is None:
             steered = Steered(
                 name=self.name,
-                id=self.id,
                 analyses=self._work.analyses,
                 blocks=len(self._work.grid),
                 strategy=self._strategy,
                 slow=self._slow,
-                follows_policy=self._placement == "auto",
+                follows_policy=self._is_auto,
             )
             self._steering = Auto(client, steered, self._diary)
         return self._steering
@@ -315,23 +300,17 @@ class Run:
             await pipeline._close(loop)
 
 
-def _read_placement(given: Any, analyses: Mapping[str, Any]) -> str | Partition:
+def _read_placement(given: Any, analyses: Mapping[str, Any], mode: Any) -> Any:
+    """The strategy that decides where a cluster's policy does not. Raises ``InputError``."""
     if isinstance(given, Partition):
         placed = [*given.in_situ, *given.in_transit]
         if sorted(placed) != sorted(analyses):
             raise InputError(
                 "placement", f"found analyses {shown(placed)}", f"each once: {', '.join(analyses)}"
             )
-        return given
+        return AsSaid(given)
     if given not in PLACEMENTS:
         raise InputError("placement", f"found {shown(given)}", f"{', '.join(PLACEMENTS)}, or a Partition")
-    return str(given)
-
-
-def _strategy(placement: str | Partition, mode: Any) -> Any:
-    """What decides where a cluster's policy does not."""
-    if isinstance(placement, Partition):
-        return AsSaid(placement)
-    if placement in SIDES:
-        return OneSide(placement, mode)
+    if given in SIDES:
+        return OneSide(given, mode)
     return Policy.load("in-situ-async").with_(**{"placement.mode": mode}).placement

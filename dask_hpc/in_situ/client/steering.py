@@ -7,7 +7,7 @@ the new places say, and blocks that live elsewhere move to them, from workers th
 
 import asyncio
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from time import monotonic
 from typing import Any, ClassVar
@@ -26,36 +26,26 @@ from dask_hpc.model.errors import InputError
 from dask_hpc.model.in_situ import EqualNodes, Mode, Partition, PartitionProblem, PipelineView
 from dask_hpc.model.node import Nodes
 from dask_hpc.model.plan import Placement
-from dask_hpc.planning.in_situ.back_pressure import BackPressure, Deed, Skipped, Slow, SlowWish
+from dask_hpc.planning.in_situ.back_pressure import BackPressure, Skipped, Slow, SlowWish
 from dask_hpc.planning.in_situ.phases import placed
 from dask_hpc.planning.in_situ.places import PipelineNode, Places, make_places
 from dask_hpc.policy import Policy
 
 
+@dataclass(frozen=True, slots=True)
 class PipelineMachine:
     """Nodes by name, as the scheduler has them, and what they have in common."""
 
-    def __init__(self, nodes: tuple[PipelineNode, ...], memory: float, bandwidth: float) -> None:
-        self.nodes = nodes
-        self._memory = memory
-        self._bandwidth = bandwidth
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PipelineMachine) and self.nodes == other.nodes
-
-    __hash__ = None  # type: ignore[assignment]
-
-    @property
-    def workers(self) -> frozenset[str]:
-        """Addresses of all workers."""
-        return frozenset(address for node in self.nodes for address, _ in node.workers)
+    nodes: tuple[PipelineNode, ...]
+    memory: float = field(compare=False)
+    bandwidth: float = field(compare=False)
 
     def equal(self, bandwidth: float = float("inf")) -> EqualNodes:
         """The nodes as the planner sees them: all like the one with the fewest cores, and that with the
         least memory. ``bandwidth`` is what was measured, if it was."""
         cores = min(node.cores for node in self.nodes)
-        known = bandwidth if bandwidth < float("inf") else self._bandwidth
-        return EqualNodes(count=len(self.nodes), cores=cores, memory=self._memory, bandwidth=known)
+        known = bandwidth if bandwidth < float("inf") else self.bandwidth
+        return EqualNodes(count=len(self.nodes), cores=cores, memory=self.memory, bandwidth=known)
 
 
 async def look(
@@ -111,7 +101,6 @@ class Steered:
     """A pipeline as far as it matters to whoever steers it."""
 
     name: str
-    id: str
     analyses: Mapping[str, InSituAnalysis]
     blocks: int
     #: decides where a cluster's policy does not
@@ -183,10 +172,16 @@ class Auto:
             assert self._machine is not None and self._partition is not None
             self._places = make_places(self._partition, self._machine.nodes, self._steered.blocks, home)
             self._show_nodes(self._places)
-        deeds = self._deeds(iteration, running)
-        done = frozenset(name for name, deed in deeds.items() if deed != "skip")
-        spilled = frozenset(name for name, deed in deeds.items() if deed == "spill")
-        return Orders(self._places, done, spilled, self._idle(self._places))
+        deeds = self._pressure.deeds(iteration, self._earlier(iteration, running))
+        for name, (deed, why) in deeds.items():
+            if deed == "skip":
+                self._diary.skip(Skipped(iteration, name, why), self._pressure.what(name))
+        done = frozenset(name for name, (deed, _) in deeds.items() if deed != "skip")
+        spilled = frozenset(name for name, (deed, _) in deeds.items() if deed == "spill")
+        assert self._machine is not None
+        workers = ((address, node.name) for node in self._machine.nodes for address, _ in node.workers)
+        idle = tuple(one for one in workers if one[0] not in self._places.addresses)
+        return Orders(self._places, done, spilled, idle)
 
     async def finished(self, done: Finished) -> None:
         """An iteration is done: learn what it cost, and tell."""
@@ -215,14 +210,6 @@ class Auto:
             if ends:
                 left = None if seconds == inf else max(0.0, seconds - (clock() - began))
                 await asyncio.wait(ends, timeout=left)
-
-    def _deeds(self, iteration: int, running: Running) -> dict[str, Deed]:
-        """What is done about every analysis."""
-        deeds = self._pressure.deeds(iteration, self._earlier(iteration, running))
-        for name, (deed, why) in deeds.items():
-            if deed == "skip":
-                self._diary.skip([Skipped(iteration, name, why)], self._pressure.what(name))
-        return {name: deed for name, (deed, _) in deeds.items()}
 
     @staticmethod
     def _earlier(iteration: int, running: Running) -> dict[str, list[int]]:
@@ -260,11 +247,6 @@ class Auto:
                     raise
             await asyncio.sleep(_LOOK)
             allotted = await self._job.nodes()
-
-    def _idle(self, places: Places) -> tuple[tuple[str, str], ...]:
-        assert self._machine is not None
-        workers = ((address, node.name) for node in self._machine.nodes for address, _ in node.workers)
-        return tuple(one for one in workers if one[0] not in places.addresses)
 
     def _show_nodes(self, places: Places) -> None:
         assert self._machine is not None
