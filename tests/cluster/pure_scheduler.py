@@ -41,11 +41,15 @@ class PureScheduler(SchedulerState):
         super().__init__({}, {}, SortedDict(), {}, {}, {}, {}, queued, True, [self])
         self.plugins = {"test": self}
         self._moved = moved
+        self.errors = []
         self.client = self.clients["c"] = ClientState("c")
         self.made = 0
 
     def transition(self, key, start, finish, **kwargs):  # as Dask calls plugins
-        self._moved(key, start, finish)
+        try:
+            self._moved(key, start, finish)
+        except Exception as error:  # Dask would only log it
+            self.errors.append(error)
 
     def transitions(self, recommendations, stimulus_id):
         self._transitions(recommendations, {}, {}, stimulus_id)

@@ -53,16 +53,20 @@ class AnyOrder(RuleBasedStateMachine):
             task = self.s.tasks[key]
             if job is not None:
                 assert job.state == "running", f"{key!r} starts, and its job is {job.state}"
-                assert not job.confined or task.processing_on.address in job.workers, f"{key!r} is outside"
+                is_inside = not job.confined or task.processing_on.address in job.workers
+                assert is_inside or key in job.wishes, f"{key!r} is outside"
         elif (start, finish) == ("processing", "memory"):
             self.ran[key] += 1
         if job is not None:
             self.gate.task_moves(key, job, start, finish)
 
-    def join(self, address):
+    def join(self, address, owner=None):
+        """A node joins, or more of a job's nodes."""
         worker = self.s.join(address)
+        if owner is not None:
+            self.gate.move(owner, {*owner.workers, address})
         for job in self.running():
-            if not job.confined:
+            if owner is None and not job.confined:
                 self.gate.confine(job)
         self.s.use(worker)
 
@@ -94,10 +98,10 @@ class AnyOrder(RuleBasedStateMachine):
 
     # what happens
 
-    @rule(number=st.sampled_from(range(len(ADDRESSES))))
-    def worker_joins(self, number):
+    @rule(number=st.sampled_from(range(len(ADDRESSES))), of_a_job=st.booleans())
+    def worker_joins(self, number, of_a_job=False):
         if ADDRESSES[number] not in self.s.workers:
-            self.join(ADDRESSES[number])
+            self.join(ADDRESSES[number], next(iter(self.running()), None) if of_a_job else None)
 
     @precondition(lambda self: len(self.s.workers) > 1)
     @rule(data=st.data())
@@ -185,6 +189,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @invariant()
     def sets_say_who_may_run(self):
+        assert not self.s.errors, self.s.errors
         for job in self.body.jobs.values():
             if job.state == "waiting":
                 assert GATE in job.gate and job.confined
@@ -207,7 +212,8 @@ class AnyOrder(RuleBasedStateMachine):
         for key, task in self.s.tasks.items():
             job = self.body.owner.get(key)
             if task.state == "waiting" and (job is None or job.state == "running"):
-                owners = [self.body.owner.get(need.key) for need in task.waiting_on]
+                needs = {need.key for need in task.waiting_on} - self.lost  # what was lost waits with its job
+                owners = [self.body.owner.get(key) for key in needs]
                 assert not any(owner is not None and owner.state == "waiting" for owner in owners)
 
     def teardown(self):
@@ -232,6 +238,24 @@ class AnyOrder(RuleBasedStateMachine):
         assert not left, f"waits for ever: {left}"
         again = {key for key, times in self.ran.items() if times > 1}
         assert again <= self.lost | self.unwanted, f"ran twice: {sorted(again - self.lost - self.unwanted)}"
+
+
+def test_what_another_job_took_over_comes_back_when_that_one_waits_again():
+    """Else a job would hold nodes and wait for a job that waits for nodes (found by the machine above)."""
+    body = AnyOrder()
+    first, other = (LiveJob(name, Job(id=name, nodes=1), number) for number, name in enumerate("ab"))
+    body.body.jobs.update(a=first, b=other)
+    needed, needs = body.s.make([("needed", 0)]), body.s.make([("needs", 0)], [("needed", 0)])
+    body.gate.submit([("needed", 0), ("needs", 0)], first)
+    body.s.schedule([*needed, *needs])
+    body.start(other, ADDRESSES[:3])
+    others = body.s.make([("others", 0)], [("needed", 0)])
+    assert body.gate.submit([("others", 0), ("needed", 0)], other) and body.body.owner["needed", 0] is other
+    body.s.schedule(others)
+    body.requeue(other)
+    body.start(first, ADDRESSES[:3])
+    body.decide()
+    assert body.body.owner["needed", 0] is first and needed[0].state == "processing"
 
 
 TestAnyOrder = AnyOrder.TestCase

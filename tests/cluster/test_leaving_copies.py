@@ -11,6 +11,7 @@ from worker_process import empty_cluster, terminate, worker_process
 
 import dask_hpc
 from dask_hpc import malleable
+from dask_hpc.checkpoint.scheduler.service import CheckpointService
 
 NAME = "dask-hpc-checkpoint"
 
@@ -84,9 +85,10 @@ async def test_errors_of_a_drain_stop_nobody(c, s, a, b, d):
         async def broken(addresses):
             raise ZeroDivisionError("ours")
 
-        s.plugins[NAME].drain = broken
+        plugin_of(s).context.get(CheckpointService).drain = broken
         assert list(await c.retire_workers([b.address])) == [b.address]
         assert plugin_of(s).errors == 1 and len(futures) == 12
+        assert reasons(s, "error") == ["in a departure: ZeroDivisionError: ours"]
 
 
 @gen_test()

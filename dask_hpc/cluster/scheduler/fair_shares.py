@@ -12,22 +12,22 @@ What a task submits keeps the better priority that Dask gives it.
 """
 
 from collections.abc import Container, Hashable, Iterable
+from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from dask_hpc import dask as compat
 
 
+@dataclass(slots=True)
 class Flow:
     """What one client submitted at one user priority."""
 
-    __slots__ = ("end", "left", "level", "step")
-
-    def __init__(self, level: float) -> None:
-        self.level = level
-        self.step = 1.0
-        #: tasks that are not done, and where the tag of the last one ends
-        self.left = 0
-        self.end = float("-inf")
+    level: float
+    step: float = 1.0
+    #: tasks that are not done, and where the tag of the last one ends
+    left: int = 0
+    end: float = -inf
 
 
 class VirtualTime:

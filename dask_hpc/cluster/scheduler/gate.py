@@ -119,6 +119,7 @@ class Gate:
                 todo.extend(compat.dependencies(task))
         is_root = self._root_rule(job)
         for key, task in found.items():
+            self.owner[key].needs.add(key)  # perhaps it starts when the other waits again
             self._disown(key, task)
             if job is not None:
                 self._adopt(key, task, job, is_root)
@@ -166,13 +167,6 @@ class Gate:
         job.wave.add(compat.GATE)
         if not was_confined:
             self.waves.take_back(job)
-
-    def extend(self, job: LiveJob, addresses: Iterable[str]) -> None:
-        """More workers on the job's nodes. Dask itself looks again at what waits for them."""
-        self.waves.hold(job, {*job.workers, *addresses})
-        if job.confined:
-            job.gate.update(addresses)
-        self.waves.look_at(job)
 
     def cut(self, job: LiveJob, address: str) -> None:
         """A worker of the job is gone."""

@@ -122,7 +122,7 @@ class ControlLoop:
         elif holder := context.holders().get(name):
             running = self.indices.running[holder.id]
             if name in running.nodes[: running.target]:
-                self.gate.extend(holder, [address])
+                self.gate.move(holder, {*holder.workers, address})
 
     def worker_leaves(self, address: str) -> None:
         """A worker is gone: the job that holds it becomes smaller, or waits again if it was its last."""
