@@ -9,11 +9,11 @@ logger = logging.getLogger(__name__)
 #: modules that have a class ``SERVICE``, in the order in which services hear of things
 _MODULES = (
     "dask_hpc.bridge.scheduler",
-    "dask_hpc.lanes.service",
+    "dask_hpc.lanes.scheduler",
     "dask_hpc.power.scheduler.levers",
     "dask_hpc.power.service",
     "dask_hpc.checkpoint.scheduler.service",
-    "dask_hpc.in_situ.service",
+    "dask_hpc.in_situ.scheduler",
     "dask_hpc.view.service",
 )
 

@@ -21,17 +21,119 @@ pass as others end. A task that is in flight carries what it would have without 
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from operator import add
 from time import monotonic
 from typing import Any, NamedTuple
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.jobs import LiveJob, Ready
-from dask_hpc.cluster.scheduler.service import Context, TaskQueue
-from dask_hpc.lanes.lane import Lane
+from dask_hpc.cluster.scheduler.service import Context, Samples, Service, TaskQueue
+from dask_hpc.config import AUTO
 from dask_hpc.lanes.reads import MeasuredCost, file_system, intensity, reads, rule_of
-from dask_hpc.model.io import IoView, Kind, Mix, NodeMix
+from dask_hpc.model.io import IoView, Kind, LaneView, Mix, NodeMix
 from dask_hpc.planning.moves.leaving import FreeWorker, place
+from dask_hpc.policy import Policy
+
+
+class Flight(NamedTuple):
+    """A read that was let pass."""
+
+    #: the worker it was sent to, if not Dask chose
+    address: str | None
+    since: float
+    #: how many were in flight with it at first
+    company: int
+    #: the limit's number it is measured for, if it is
+    period: int | None
+
+
+class ReadSums(NamedTuple):
+    """Sums over reads, as ``LaneView`` has them."""
+
+    tasks: int = 0
+    company: float = 0.0
+    seconds: float = 0.0
+    squares: float = 0.0
+
+
+class Lane:
+    """The reads of one file system. A read is measured if others waited all the time, and as many were in
+    flight as may be; if there is no limit, as many as there are when some have ended."""
+
+    def __init__(self, name: str, rule: str, limit: int | None, is_fixed: bool) -> None:
+        self.name = name
+        #: the key of the configuration that limits it
+        self.rule = rule
+        self.limit = limit
+        #: whether a person set the limit
+        self.is_fixed = is_fixed
+        self.reason = "set by configuration" if is_fixed else "no limit yet"
+        #: how many tasks are in it, whatever their state
+        self.tasks = 0
+        self.in_flight: dict[Hashable, Flight] = {}
+        #: what waits, by job; None for what is outside of jobs
+        self.ready: dict[LiveJob | None, Ready] = {}
+        #: reads that ended
+        self.done = 0
+        #: how many reads each worker was given here, and who got the last one
+        self.given: dict[str, int] = {}
+        self.last: str | None = None
+        self._period = 0
+        self._has_ended = False
+        self._measured = ReadSums()
+        #: reads per second and seconds of a read, when they were last known
+        self.rate: float | None = None
+        self.seconds: float | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may pass now."""
+        return self.limit is not None and len(self.in_flight) >= self.limit
+
+    def discard(self, key: Hashable) -> None:
+        for ready in self.ready.values():
+            ready.discard(key)
+
+    def count_waiting(self) -> int:
+        return sum(map(len, self.ready.values()))
+
+    def change(self, limit: int | None, reason: str) -> None:
+        """Another limit from now on; measuring starts anew."""
+        self.limit, self.reason = limit, reason
+        self._period += 1
+        self._has_ended = False
+        self._measured = ReadSums()
+
+    def departs(self, key: Hashable, address: str | None, now: float) -> None:
+        """A read is let pass."""
+        company = len(self.in_flight) + 1
+        is_typical = self._has_ended if self.limit is None else company >= self.limit
+        self.in_flight[key] = Flight(address, now, company, self._period if is_typical else None)
+        if address is not None:
+            self.given[address] = self.given.get(address, 0) + 1
+            self.last = address
+
+    def arrives(self, key: Hashable, is_done: bool, now: float) -> Flight:
+        """A read is not in flight any more. ``is_done``: it has a result."""
+        company = len(self.in_flight)
+        flight = self.in_flight.pop(key)
+        if not is_done:
+            return flight
+        self.done += 1
+        self._has_ended = True
+        if flight.period == self._period and self.count_waiting():
+            took = now - flight.since
+            more = (1, (flight.company + company) / 2, took, took**2)
+            found = self._measured = ReadSums(*map(add, self._measured, more))
+            if found.seconds > 0:
+                self.rate, self.seconds = found.company / found.seconds, found.seconds / found.tasks
+        return flight
+
+    def view(self) -> LaneView:
+        waiting, flying = self.count_waiting(), len(self.in_flight)
+        return LaneView(self.name, self.limit, self.is_fixed, flying, waiting, self.done, *self._measured)
+
 
 _FLIES = frozenset({"processing", "queued"})
 _OVER = frozenset({"memory", "erred", "forgotten"})
@@ -390,3 +492,68 @@ class Lanes(TaskQueue):
             }
             for lane in self.by_name.values()
         ]
+
+
+_MOST = 20  # file systems that metrics tell apart
+
+
+class LaneService(Service):
+    """Limits by the setting ``io-lanes`` and by the policy's ``io`` strategy."""
+
+    metrics = {
+        "io_limit": (False, "Most reads at once of a file system, where there is a limit", "file_system"),
+        "io_in_flight": (False, "Reads in flight by file system", "file_system"),
+        "io_waiting": (False, "Reads that wait by file system", "file_system"),
+        "io_reads": (
+            True,
+            "Reads that have ended, by file system, since it was first read from",
+            "file_system",
+        ),
+        "io_reads_per_second": (False, "Reads per second by file system, as last measured", "file_system"),
+    }
+    parts = {"lanes": "lanes"}
+    lanes: Lanes
+
+    def begin(self) -> None:
+        """Lanes anew. At the end the gate closes them."""
+        self.lanes = self.context.get(Gate).waves.queue = Lanes(self.context)
+        self.policy_changes()
+
+    def policy_changes(self) -> None:
+        if self.context.is_dry:
+            return
+        limits, strategy = self.context.settings["io-lanes"], self.context.policy.io
+        if limits == AUTO:
+            limits, strategy = None, strategy or Policy.load("io-lanes").io
+        self.lanes.set_rules(limits, strategy)
+        if limits or strategy is not None or self.lanes.lane_of:
+            self.context.watch(self, self.lanes.lane_of)
+        else:
+            self.context.unwatch(self)
+
+    def graph_arrives(self, tasks: list[Hashable]) -> None:
+        self.lanes.submit(tasks)
+
+    def task_moves(self, key: Hashable, start: str, finish: str) -> None:
+        self.lanes.task_moves(key, start, finish)
+
+    def tasks_vanish(self) -> None:
+        self.lanes.vanish()
+
+    def status(self) -> Mapping[str, Any]:
+        return {"io": self.lanes.as_status(), "io_next": self.lanes.paired}
+
+    def part(self, name: str) -> Any:
+        return self.lanes.as_status()
+
+    def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
+        """Of those with most reads: each file system is a time series."""
+        shown = sorted(status["io"], key=lambda lane: -lane["done"])[:_MOST]
+        return {
+            name: {lane["file_system"]: lane[key] for lane in shown if lane[key] is not None}
+            for name in self.metrics
+            for key in ["done" if name == "io_reads" else name.removeprefix("io_")]
+        }
+
+
+SERVICE = LaneService

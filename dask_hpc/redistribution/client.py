@@ -15,9 +15,20 @@ from dask_hpc.model.units import count_nodes, show_large
 from dask_hpc.planning.moves.layout import Layout
 from dask_hpc.planning.moves.redistribution import Blocks, JointPlan, joint_redistribution
 from dask_hpc.planning.moves.spread import within_nodes
-from dask_hpc.redistribution import arrays
-from dask_hpc.redistribution.arrays import Chunks, replaced
-from dask_hpc.redistribution.carrier import Carrier, Headway, Holding, Places, Progress, nbytes, wait_for
+from dask_hpc.redistribution.carrier import (
+    Carrier,
+    Chunks,
+    Headway,
+    Holding,
+    Places,
+    Progress,
+    check,
+    found_in,
+    is_persisted,
+    nbytes,
+    replaced,
+    wait_for,
+)
 from dask_hpc.redistribution.scheduler import NAME, RedistributionPlugin
 
 #: how often what is not where it should be is planned again
@@ -301,7 +312,7 @@ def plan_redistribution(
 
 
 def _redistribution(obj: Any, nodes: Any, workers: Any, layout: Any, client: Client | None) -> Redistribution:
-    arrays.check(obj)
+    check(obj)
     wish = _read(nodes, workers, layout)
     client = _client(obj, client)
     lost = [future for future in futures_of(obj) if future.status == "cancelled"]
@@ -309,9 +320,9 @@ def _redistribution(obj: Any, nodes: Any, workers: Any, layout: Any, client: Cli
         raise InputError(
             "redistribute", f"{len(lost)} chunks were lost or cancelled", "results that are there"
         )
-    is_ours = not arrays.is_persisted(obj)
+    is_ours = not is_persisted(obj)
     persisted = client.persist(obj) if is_ours else obj
-    return Redistribution(client, obj, arrays.found_in(persisted), is_ours, wish)
+    return Redistribution(client, obj, found_in(persisted), is_ours, wish)
 
 
 def _read(nodes: Any, workers: Any, layout: Any) -> Wish:

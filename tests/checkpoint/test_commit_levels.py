@@ -13,7 +13,7 @@ from worker_process import empty_cluster, family, worker_process
 
 import dask_hpc
 from dask_hpc.checkpoint.client.found import in_memory
-from dask_hpc.checkpoint.levels import read_levels
+from dask_hpc.checkpoint.version import read_levels
 from dask_hpc.model.errors import InputError
 
 NAME = "dask-hpc-checkpoint"

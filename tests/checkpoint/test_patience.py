@@ -5,7 +5,7 @@ import threading
 import pytest
 from distributed.utils_test import async_poll_for, gen_test
 
-from dask_hpc.checkpoint.scheduler.store_writer import Patience
+from dask_hpc.checkpoint.scheduler.series import Patience
 from dask_hpc.checkpoint.store.files import Trouble
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays, scalar_dtypes
 
 from dask_hpc.checkpoint.store import value as store_value
-from dask_hpc.checkpoint.worker import rescue
-from dask_hpc.checkpoint.worker.rescue import Store, Unreadable, is_content_key, may_be_stored
+from dask_hpc.checkpoint.worker import loaders
+from dask_hpc.checkpoint.worker.loaders import Store, Unreadable, is_content_key, may_be_stored
 
 TOKEN = "0123456789abcdef" * 2
 KEY = (f"ones-{TOKEN}", 0, 3)
@@ -135,7 +135,7 @@ def test_only_the_owner_can_read(store):
 @pytest.mark.parametrize("spoil", ["open", "short", "link", "foreign"])
 def test_a_key_that_others_may_know_is_not_used(store, spoil, monkeypatch, tmp_path):
     store.write(KEY, 1)
-    secret = Path(store.directory, rescue._KEY_FILE)
+    secret = Path(store.directory, loaders._KEY_FILE)
     if spoil == "open":
         secret.chmod(0o644)
     elif spoil == "short":
@@ -154,18 +154,18 @@ def test_a_key_that_others_may_know_is_not_used(store, spoil, monkeypatch, tmp_p
 
 
 def test_two_that_open_a_new_directory_get_one_key(tmp_path):
-    code = "from dask_hpc.checkpoint.worker.rescue import Store; print(Store(sys.argv[1], 'r').open())"
+    code = "from dask_hpc.checkpoint.worker.loaders import Store; print(Store(sys.argv[1], 'r').open())"
     program = f"import sys; {code}"
     command = [sys.executable, "-c", program, str(tmp_path / "new")]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert [one.communicate()[0] for one in both] == ["set()\n"] * 2
-    assert os.listdir(tmp_path / "new") == [rescue._KEY_FILE]
+    assert os.listdir(tmp_path / "new") == [loaders._KEY_FILE]
 
 
 def test_a_full_disk_leaves_nothing_half(store):
     """A limit on the size of files stands in for the disk."""
     program = (
-        "import resource, sys; from dask_hpc.checkpoint.worker.rescue import Store; import numpy as np;"
+        "import resource, sys; from dask_hpc.checkpoint.worker.loaders import Store; import numpy as np;"
         "store = Store(sys.argv[1], 'run-1'); store.write('small', 1);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000));"
         "store.write('large', np.zeros(100_000))"
@@ -175,7 +175,7 @@ def test_a_full_disk_leaves_nothing_half(store):
     )
     assert "File too large" in done.stderr
     assert store.open() == {store.name("small")}
-    assert sorted(os.listdir(store.directory)) == sorted([rescue._KEY_FILE, store.name("small")])
+    assert sorted(os.listdir(store.directory)) == sorted([loaders._KEY_FILE, store.name("small")])
 
 
 @pytest.mark.parametrize("where", ["file", "file/below", "/proc/nowhere"])
@@ -189,7 +189,7 @@ def test_files_of_the_first_format_are_read(tmp_path):
     """Written by the release before this format."""
     with ZipFile(Path(__file__).parent / "first_format.zip") as archive:
         archive.extractall(tmp_path)
-    (tmp_path / "results" / rescue._KEY_FILE).chmod(0o600)
+    (tmp_path / "results" / loaders._KEY_FILE).chmod(0o600)
     store = Store(str(tmp_path / "results"), "run-2")
     assert len(store.open()) == 2 and store.read(f"inc-{TOKEN}") == {"a": [1, (2,)]}
     assert (store.read((f"ones-{TOKEN}", 0)) == np.arange(6.0).reshape(2, 3)).all()

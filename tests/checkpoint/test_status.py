@@ -9,7 +9,7 @@ from distributed import futures_of, wait
 from distributed.utils_test import async_poll_for, gen_cluster
 
 import dask_hpc
-from dask_hpc.checkpoint.scheduler import status
+from dask_hpc.checkpoint.scheduler import controller
 
 cluster3 = gen_cluster(client=True, nthreads=[("", 1)] * 3)
 
@@ -108,7 +108,7 @@ async def test_a_look_that_takes_long_is_not_made_each_time_somebody_asks(c, s, 
     await dask_hpc.protect(y[0], name="a", client=c)
     await dask_hpc.protected("a", wait=True, client=c)
     before = (await status_of(c))["nodes"]
-    with patch.object(status, "_QUICK", -1.0), patch.object(status, "_SHARE", 1e-9):
+    with patch.object(controller, "_QUICK", -1.0), patch.object(controller, "_SHARE", 1e-9):
         assert (await status_of(c))["nodes"] == before  # took too long from now on
         await dask_hpc.protect(y[1], name="b", client=c)
         await dask_hpc.protected("b", wait=True, client=c)

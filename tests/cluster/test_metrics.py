@@ -11,7 +11,7 @@ from tornado.httpclient import AsyncHTTPClient
 
 import dask_hpc
 from dask_hpc.cluster.scheduler.metrics import _words
-from dask_hpc.in_situ.service import PipelineService
+from dask_hpc.in_situ.scheduler import PipelineService
 from dask_hpc.model.power import PowerRange, PowerView
 from dask_hpc.power.service import PowerService
 

@@ -11,7 +11,7 @@ from distributed.utils_test import async_poll_for, gen_cluster
 from small_cluster import plugin_of
 
 import dask_hpc
-from dask_hpc.lanes.lane import Lane
+from dask_hpc.lanes.scheduler import Lane
 from dask_hpc.policy import Policy
 
 wide = gen_cluster(client=True, nthreads=[("", 4)] * 2)

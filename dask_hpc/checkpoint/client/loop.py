@@ -9,7 +9,7 @@ from time import time
 from types import FrameType
 from typing import Any
 
-from dask_hpc.checkpoint.levels import LEVELS, STORE, read_seconds
+from dask_hpc.checkpoint.version import LEVELS, STORE, read_seconds
 from dask_hpc.cluster.worker.farewell import end_of_slurm_job
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.units import show_duration, show_large

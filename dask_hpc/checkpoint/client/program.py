@@ -30,13 +30,13 @@ from dask_hpc import config
 from dask_hpc.checkpoint.client.found import Found, newest
 from dask_hpc.checkpoint.client.loop import CommitStats, Due, Ending, end_of_job
 from dask_hpc.checkpoint.client.restore import active_client, read_key, store_settings
-from dask_hpc.checkpoint.levels import STORE, read_levels
 from dask_hpc.checkpoint.scheduler.controller import ask
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import Described, HeldItem, Plain, describe
 from dask_hpc.checkpoint.store.manifest import OnResize, check_label, check_name
 from dask_hpc.checkpoint.store.seal import Key, Services
 from dask_hpc.checkpoint.store.versions import rule_text, save
+from dask_hpc.checkpoint.version import STORE, read_levels
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.strategies.checkpoint.when import AUTO
 

@@ -9,13 +9,13 @@ from distributed import Client, default_client, futures_of
 
 from dask_hpc import config
 from dask_hpc.checkpoint.client.restore import read_key, store_settings
-from dask_hpc.checkpoint.levels import LEVELS, PARTNER, STORE, read_levels, read_seconds
 from dask_hpc.checkpoint.scheduler.context import NAME
 from dask_hpc.checkpoint.scheduler.controller import Controller, ask
-from dask_hpc.checkpoint.scheduler.stored_results import SUFFIX
+from dask_hpc.checkpoint.scheduler.protections import SUFFIX
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.manifest import check_name
-from dask_hpc.checkpoint.worker.rescue import may_be_stored
+from dask_hpc.checkpoint.version import LEVELS, PARTNER, STORE, read_levels, read_seconds
+from dask_hpc.checkpoint.worker.loaders import may_be_stored
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.strategies.checkpoint.when import AUTO, DALY, YOUNG, Every
 

@@ -17,12 +17,11 @@ from time import monotonic, time
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
 from dask_hpc.checkpoint.scheduler.context import ControllerContext, holders, node_names
 from dask_hpc.checkpoint.scheduler.series import Series
 from dask_hpc.checkpoint.store.manifest import Manifest
 from dask_hpc.checkpoint.store.versions import leave_note
-from dask_hpc.checkpoint.version import Changes, KeptVersion
+from dask_hpc.checkpoint.version import DISK, PARTNER, STORE, Changes, KeptVersion
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.strategies.checkpoint.agent_rule import LONGEST_WAIT, Direct, failed
 from dask_hpc.strategies.checkpoint.when import Every

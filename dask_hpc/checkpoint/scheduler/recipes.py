@@ -15,8 +15,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.worker.loading import CopyLoader, MissingRecipe
-from dask_hpc.checkpoint.worker.rescue import is_content_key, may_be_stored
+from dask_hpc.checkpoint.worker.loaders import CopyLoader, MissingRecipe, is_content_key, may_be_stored
 
 #: recipes of protected keys that Dask has forgotten
 REMEMBERED = 100_000

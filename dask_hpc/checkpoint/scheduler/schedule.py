@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from time import monotonic
 
-from dask_hpc.checkpoint.levels import DISK, PARTNER, STORE
+from dask_hpc.checkpoint.version import DISK, PARTNER, STORE
 from dask_hpc.strategies.checkpoint.when import Cost, Every, When, failure_rate, has_drifted, when
 
 #: seconds per byte and per commit, until one was measured: 10 GbE, an NVMe disk, a shared file system

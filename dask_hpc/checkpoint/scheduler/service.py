@@ -13,7 +13,7 @@ from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.context import NAME
 from dask_hpc.checkpoint.scheduler.controller import Controller
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
-from dask_hpc.checkpoint.worker.rescue import UNREADABLE, Loader, Store, is_content_key, may_be_stored
+from dask_hpc.checkpoint.worker.loaders import UNREADABLE, Loader, Store, is_content_key, may_be_stored
 from dask_hpc.cluster.scheduler.service import Context, Samples, Service, Shelter
 from dask_hpc.model.errors import one_line
 
