@@ -181,8 +181,6 @@ class Bridge:
         state = "closed" if self._is_closed else f"{self._address}, {len(self._workers)} workers"
         return f"<Bridge {self.name!r}, rank {self._rank}: {state}>"
 
-    # what the simulation calls
-
     def put(self, variable: str, block: Any, index: Any, step: int) -> bool:
         """Put a block of a variable at a step. Whether it was taken: a step that is skipped is not.
 
@@ -235,8 +233,6 @@ class Bridge:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    # the scheduler
 
     async def _connect(self) -> None:
         self._routes_changed = asyncio.Event()
@@ -305,8 +301,6 @@ class Bridge:
             await self._say(op="close", steps=[self._newest])
             await self._comm.close()
         await self._pool.close()
-
-    # the workers
 
     async def _put(self, variable: str, block: Any, index: tuple[int, ...], step: int) -> bool:
         self._newest = max(self._newest, step)

@@ -65,8 +65,6 @@ class BridgePlugin(Guard, SchedulerPlugin):
         mailbox = compat.pickled(Mailbox(self._mailbox, self._linger))
         self.do("telling workers", compat.add_worker_plugin(scheduler, self._mailbox, mailbox))
 
-    # hooks
-
     @guarded
     def update_graph(self, scheduler: Any, *, tasks: list[Any], **kwargs: Any) -> None:
         for key in tasks:
@@ -134,8 +132,6 @@ class BridgePlugin(Guard, SchedulerPlugin):
         for work in self._tasks:
             work.cancel()
 
-    # what workers say
-
     def _worker_is_ready(self, address: str) -> str:
         if address in self.scheduler.workers:
             self._ready.add(address)
@@ -170,8 +166,6 @@ class BridgePlugin(Guard, SchedulerPlugin):
         stream = self.streams.get(stream_id.rpartition(".")[0])
         return stream if stream is not None and stream.id == stream_id else None
 
-    # tasks
-
     def _look_soon(self, keys: Iterable[Hashable]) -> None:
         """Look at tasks when Dask is not in the middle of something."""
         if not self._to_look_at:
@@ -205,8 +199,6 @@ class BridgePlugin(Guard, SchedulerPlugin):
             compat.send(self.scheduler, places, "hpc-bridge")
         if failed:
             compat.fail(self.scheduler, failed, "hpc-bridge")
-
-    # producers
 
     async def _producer(
         self, comm: Any, name: Any = None, grid: Any = None, rank: Any = None, size: Any = 0
@@ -306,8 +298,6 @@ class BridgePlugin(Guard, SchedulerPlugin):
             if producer is not None and producer.comm is not None:
                 producer.comm.send({"op": "again", "blocks": blocks})
 
-    # routes
-
     @guarded
     def _route_all(self) -> None:
         for stream in self.streams.values():
@@ -338,8 +328,6 @@ class BridgePlugin(Guard, SchedulerPlugin):
         for producer in stream.producers.values():
             if producer.comm is not None:
                 producer.comm.send(news)
-
-    # consumers
 
     def _open(self, name: Any = None, grid: Any = None, client: Any = None) -> dict[str, Any] | None:
         """A consumer wants to know a stream; nothing if there is none."""
@@ -381,8 +369,6 @@ class BridgePlugin(Guard, SchedulerPlugin):
                 f"bridge {name}", f"found {shown(grid, 200)}", f"as declared before: {stream.grid}"
             )
         return stream
-
-    # the end
 
     def _perhaps_close(self, stream: BridgeStream) -> None:
         if stream.is_used or self.streams.get(stream.name) is not stream:

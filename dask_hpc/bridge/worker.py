@@ -166,10 +166,9 @@ class Mailbox(WorkerPlugin):
         if not saying.cancelled() and (error := saying.exception()) is not None:
             logger.warning("dask-hpc: a bridge could not tell the scheduler: %s", error)
 
-    # what producers say; to some versions of Dask a first argument named "stream" is the connection
-
     async def room(self, stream_id: str, step: int, most_steps: int, patience: float) -> bool:
         """Whether blocks of this step may come; waits for that so many seconds at most."""
+        # to some versions of Dask a first argument named "stream" is the connection
         shelf = self._shelf(stream_id, most_steps)
         try:
             async with asyncio.timeout(patience):
@@ -238,8 +237,6 @@ class Mailbox(WorkerPlugin):
 
     def _shelf(self, stream: str, most_steps: int) -> StreamShelf:
         return self.shelves.setdefault(stream, StreamShelf(most_steps))
-
-    # what the scheduler hears and says
 
     def _note(self, stream: str, shelf: StreamShelf, variable: str, step: int, come: Any) -> None:
         untold = shelf.untold.setdefault((variable, step), [])
@@ -310,8 +307,6 @@ class Mailbox(WorkerPlugin):
             for step in list(shelf.steps):
                 shelf.throw_away(step)
             shelf.change()
-
-    # what consumers do
 
     def take(self, stream: str, variable: str, step: int, index: tuple[int, ...]) -> Any:
         """The block, for a task. Called in its thread."""

@@ -131,8 +131,6 @@ class SeriesState:
         self._held: list[KeptVersion] = []
         self._aimed_at: KeptVersion | None = None
 
-    # what is so
-
     @property
     def newest(self) -> KeptVersion | None:
         """The one that was begun last, if it may still be had."""
@@ -168,8 +166,6 @@ class SeriesState:
         if version is self.base:
             return bool(self.pending)
         return version is self.target and self.is_renewed
-
-    # what happens
 
     def begin(self, version: KeptVersion) -> Changes:
         """There is another one."""

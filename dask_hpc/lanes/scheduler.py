@@ -197,8 +197,6 @@ class Lanes(TaskQueue):
         #: what was last said of what goes next, a read or what computes
         self.paired = ""
 
-    # what people change
-
     def set_rules(self, limits: Mapping[str, int] | None, strategy: Any) -> None:
         """So many reads in flight: by path, and "default" for every other file system; None for no limits
         of that kind. ``strategy`` says the rest; without it, what has no limit is in no lane."""
@@ -239,8 +237,6 @@ class Lanes(TaskQueue):
         except Exception as error:
             self._memory = None
             self._context.count_error("tuning of I/O", error)
-
-    # what happens
 
     def submit(self, keys: Iterable[Hashable]) -> None:
         """Tasks arrive, none of which has moved yet, and jobs have taken theirs."""
@@ -349,8 +345,6 @@ class Lanes(TaskQueue):
 
     def _is_read(self, task: Any) -> bool:
         return reads(*self._cost(task))
-
-    # what follows
 
     def is_awaited(self, job: LiveJob) -> bool:
         return any(lane.ready.get(job) for lane in self.by_name.values())

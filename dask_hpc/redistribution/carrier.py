@@ -365,9 +365,6 @@ def _grid(pieces: Sequence[Piece]) -> tuple[int, ...]:
     return tuple(len(set(places)) for places in zip(*(piece.old for piece in pieces), strict=True))
 
 
-# what tasks do, on workers
-
-
 def cut_out(chunks: Sequence[Any], spans: Sequence[Spans]) -> list[Any]:
     """A parcel: pieces of some chunks for one other worker. Only these travel."""
     return [_piece(chunk, cut) for chunk, cut in zip(chunks, spans, strict=True)]

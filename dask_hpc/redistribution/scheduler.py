@@ -47,14 +47,10 @@ class RedistributionPlugin(SchedulerPlugin):
         }
         compat.add_calls(scheduler, self._calls)
 
-    # hooks
-
     def remove_client(self, scheduler: Any, client: str) -> None:
         """A client is gone, perhaps in the middle."""
         for run in [run for run, one in self._clients.items() if one == client]:
             self._scheduler.loop.add_callback(self._leave, run)
-
-    # remote calls
 
     def _join(self, run: str, client: str) -> str:
         self._clients[run] = client
@@ -148,8 +144,6 @@ class RedistributionPlugin(SchedulerPlugin):
         """Drop copies that these chunks have elsewhere. Gives the keys of those that are not where they are
         meant to be."""
         return settle_on(self._scheduler, targets)
-
-    # what there is
 
     def _managed(self) -> Context | None:
         """What is known of a cluster whose jobs are controlled, or None."""

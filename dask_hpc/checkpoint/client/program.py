@@ -178,8 +178,6 @@ class Checkpoint:
         if not self._is_asynchronous:
             self.call(self._open)
 
-    # what a program calls
-
     def add(self, label: str, value: Any, on_resize: Any = "constant") -> Any:
         """Make a value part of the state. Gives what was stored of it, if there is a version to go on from,
         or the value itself: ``u = ck.add("u", u)``.
@@ -265,8 +263,6 @@ class Checkpoint:
     def __repr__(self) -> str:
         return f"<Checkpoint {self.name}: {self._labels() or 'nothing'} at iteration {self.step}>"
 
-    # what a loop calls
-
     def call(self, work: Any, *args: Any) -> Any:
         """Run a coroutine function, or give its coroutine to an asynchronous program."""
         if self._is_asynchronous:
@@ -328,8 +324,6 @@ class Checkpoint:
             cost = monotonic() - begun
             self._stalls.append(cost)
             self.due.committed(self.step, monotonic(), cost)
-
-    # inside
 
     @property
     def _is_asynchronous(self) -> bool:

@@ -294,8 +294,6 @@ class _Restoration:
         except Unknown as error:
             raise Damaged(f"item {label}: its description is damaged ({error})") from None
 
-    # without a cluster
-
     def here(self) -> tuple[Any, Restored]:
         """Read what is plain, and let collections be read later."""
         for manifest in self.candidates():
@@ -314,8 +312,6 @@ class _Restoration:
         later = {place: one for place, one in wanted.items() if _is_distributed(item, place)}
         blocks = {place: reader(one.plain) for place, one in wanted.items() if place not in later}
         return self.rebuilt(label, item, blocks | _delayed(reader, later))
-
-    # with a cluster
 
     async def there(self, client: Any) -> tuple[Any, Restored]:
         """Have workers read it."""

@@ -140,8 +140,6 @@ class Agents:
             domain=self.domain_of(address),
         )
 
-    # what happens to them
-
     def asked(self, address: str) -> int | None:
         """How often it was asked for copies so far; None while some are on their way."""
         known = self._known.get(address)
@@ -277,8 +275,6 @@ class AgentChoice:
         """It is protected no longer."""
         for known in (self.known, self._had, self._usual):
             known.pop(item, None)
-
-    # how many nodes
 
     def look(self) -> None:
         """At the room there is, and at what uses it."""

@@ -59,8 +59,6 @@ class Program(Series):
         self._why_direct = ""
         self._tried_at = 0.0
 
-    # what the program asks
-
     def opened(self) -> dict[str, Any]:
         """What is in memory, if anything."""
         answer: dict[str, Any] = {"nodes": list(node_names(self._context)), "version": None}
@@ -136,8 +134,6 @@ class Program(Series):
             },
         }
 
-    # what follows
-
     def follow(self, changes: Changes) -> None:
         """Copy the one whose turn it is, too."""
         super().follow(changes)
@@ -160,8 +156,6 @@ class Program(Series):
         for version, theirs in arrived.items():
             if self.holds(version):
                 self.pin(version, theirs)
-
-    # one version
 
     async def _run(self, version: KeptVersion) -> None:
         try:
@@ -290,8 +284,6 @@ class Program(Series):
         where = sorted({agent for key in version.keys.values() for agent in catalogue.where(key)[1]})
         with suppress(OSError):
             await self._writer.patience(root).call(leave_note, root, self.name, version.as_plain(), where)
-
-    # past the agents
 
     @property
     def _is_direct(self) -> bool:

@@ -227,8 +227,6 @@ class Controller(ControllerContext, SchedulerPlugin):
         self.stored.close_all()
         self.cancel()
 
-    # hooks
-
     @guarded
     def add_worker(self, scheduler: Any, worker: str) -> None:
         """A worker connects; its agent comes with it."""
@@ -308,8 +306,6 @@ class Controller(ControllerContext, SchedulerPlugin):
         self.is_on = False
         self._end_work()
 
-    # what agents say
-
     async def agent_ready(self, worker: str, facts: dict[str, Any]) -> None:
         """A worker has an agent."""
         if compat.worker_status(self.scheduler, worker) is not None:
@@ -325,8 +321,6 @@ class Controller(ControllerContext, SchedulerPlugin):
     def nodes_wanted(self) -> int:
         """How many nodes there are to be for the sake of copies."""
         return self.choice.wanted if self.is_on else 0
-
-    # what users ask
 
     async def protect(
         self,

@@ -152,8 +152,6 @@ class CopyMaker:
                 room[agent] -= order.nbytes
         return parcels
 
-    # the window
-
     async def _make_room(self) -> None:
         while self._in_flight >= self._choice.rule.window:
             self._has_left.clear()
@@ -165,8 +163,6 @@ class CopyMaker:
         known = [key for key in keys if compat.find_task(self._scheduler, key) is not None]
         if new := self._placement.sends(known):
             compat.pin(self._scheduler, new, _PINS)
-
-    # asking
 
     async def _send(self, agent: str, parcel: list[Order], dealer: Dealer, made: Made) -> None:
         try:
@@ -317,8 +313,6 @@ class CopyKeeper:
         """Nothing is looked at any longer."""
         self._task.cancel()
 
-    # what happened
-
     def look_at(self, contents: Iterable[str]) -> None:
         """These may be on too few agents."""
         self._placement.look_at(contents)
@@ -403,8 +397,6 @@ class CopyKeeper:
                 self.look_at(order.content for order in made.left)
             await asyncio.sleep(0)
 
-    # what follows
-
     async def _go_on(self) -> None:
         clock = asyncio.get_running_loop().time
         next_look = clock() + _LOOK
@@ -485,8 +477,6 @@ class CopyKeeper:
         if not self._is_short and not is_told:
             self._context.tell("agents", f"{number} {what}; tried again when there may be room")
         self._is_short = True
-
-    # what agents say that they have
 
     async def agent_has(self, agent: str, contents: Iterable[str]) -> None:
         """These are all copies that an agent has."""

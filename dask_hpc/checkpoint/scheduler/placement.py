@@ -105,8 +105,6 @@ class CopyPlacement:
         """On how many agents somebody wants a key to be."""
         return max((wish.copies for wish in self.wishes.get(key, ())), default=0)
 
-    # events
-
     def look_at(self, contents: Iterable[str] | None = None) -> None:
         """These, or all, may be on too few agents."""
         self._doubtful.update(dict.fromkeys(self.catalogue.contents if contents is None else contents))
@@ -165,8 +163,6 @@ class CopyPlacement:
         """All tasks are gone."""
         self._lapsed.clear()
         self._sent.clear()
-
-    # what is to be done
 
     def orders(
         self, wanted: Iterable[tuple[Hashable, int]], like: Mapping[Hashable, str] | None = None
@@ -257,8 +253,6 @@ class CopyPlacement:
 
     def _holders(self, keys: Iterable[Hashable]) -> set[str]:
         return {address for key in keys for address in self._view.holders(key)}
-
-    # orders that are carried out
 
     def makes_again(self, orders: Iterable[Order]) -> set[str]:
         """From now on nobody else orders these. Their contents."""
@@ -369,8 +363,6 @@ class CopyPlacement:
         if not counts:
             self._leftovers.setdefault(content, []).append(agent)
         return counts
-
-    # copies that go
 
     def unneeded(self) -> Drops:
         """What orders that are done have left behind."""

@@ -94,8 +94,6 @@ class StoredName(Series):
         if self._coming is not None:
             await self.settled(self._coming)
 
-    # what is there
-
     def where(self, place: str, key: Hashable) -> dict[str, Any]:
         """How to read a key's block, which is there."""
         found = self.index[place]
@@ -158,8 +156,6 @@ class StoredName(Series):
 
     def _say(self, what: str) -> None:
         self._context.tell(STORE, one_line(f"{self.name}: {what}"))
-
-    # what is written
 
     def _has_new(self) -> bool:
         there = self._coming.items[_LABEL]["meta"]["contents"] if self._coming is not None else {}
@@ -362,8 +358,6 @@ class Protected(Series):
         """By and by."""
         self._context.do("a copy", self.release(version))
 
-    # what happens
-
     def in_memory(self, key: Hashable, version: KeptVersion) -> None:
         """A key of this version has its result."""
         version.awaited.discard(key)
@@ -381,8 +375,6 @@ class Protected(Series):
             self._stir()
         elif version is self.base and not version.keys:
             self.follow(self.lost_base())
-
-    # when
 
     async def _plan_and_stir(self) -> None:
         await self.plan()

@@ -182,8 +182,6 @@ class Series(SeriesState):
         self.store_problem = ""
         self._news = asyncio.Event()
 
-    # what follows from events
-
     def follow(self, changes: Changes) -> None:
         """Do what is to be done about them."""
         for version in changes.held:
@@ -214,8 +212,6 @@ class Series(SeriesState):
         while not version.is_settled:
             self._news.clear()
             await self._news.wait()
-
-    # copies
 
     def want(self, levels: Sequence[str], every: Every, keys: Iterable[Hashable]) -> None:
         """To these levels, so often; that is what it is about."""
@@ -251,8 +247,6 @@ class Series(SeriesState):
             self._context.tell("commit", one_line(f"{called}: {problem}"))
         self.disk_problem = problem
         return is_whole
-
-    # the store
 
     def need(self, version: KeptVersion, contents: Iterable[str]) -> None:
         """A version needs these contents."""

@@ -70,8 +70,6 @@ class Rescue(Shelter):
         self.store = self.for_workers = None
         self._names = set()
 
-    # what happens
-
     def graph_arrives(self, keys: Iterable[Hashable]) -> None:
         """Tasks were submitted and have not moved yet. Those that are stored will load."""
         if self.store is None or not self._names:

@@ -158,9 +158,6 @@ def empty_chunk(variable: Mapping[str, Any], shape: Sequence[int]) -> np.ndarray
     return np.empty(tuple(shape), variable["dtype"] or object)
 
 
-# for plain Zarr
-
-
 def metadata_files(label: str, item: Item) -> dict[str, bytes]:
     """The files that make an item readable, by path in the folder of its version; none without arrays."""
     if "variables" not in item.meta:

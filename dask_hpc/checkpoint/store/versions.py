@@ -169,9 +169,6 @@ def names_in(files: Files) -> list[str]:
     return [name for name in files.names() if not name.startswith(".") and Versions(files, name).numbers()]
 
 
-# another version
-
-
 @dataclass
 class Commit:
     """A version that is being written."""
@@ -329,9 +326,6 @@ def rule_text(rule: Any) -> str:
 
 def _variable(place: str) -> str:
     return place.rpartition("/")[0] or place
-
-
-# a note beside the versions, of one that is in memory
 
 
 def leave_note(root: str, name: str, version: Mapping[str, Any], where: Sequence[str]) -> None:

@@ -116,8 +116,6 @@ class Agent(WorkerPlugin):
         """A task on this worker changed its state; its result, if any, may be another one."""
         self.giver.changed(key)
 
-    # what it says of itself
-
     async def _begin(self) -> None:
         try:
             self.kept.shelf = await asyncio.to_thread(self._open_shelf)
@@ -188,8 +186,6 @@ class Agent(WorkerPlugin):
         free = self.kept.nbytes + mark - self._worker.monitor.get_process_memory()
         self.kept.allowed = max(0.0, min(self.kept.budget, free))
 
-    # blocks that go out
-
     async def send(self, blocks: list[Wanted], to: str) -> list[Answer]:
         """Have another agent fetch blocks here: of each what it is (``key`` or ``content``), and who on this
         node has it (``source``) if we have not. Answers as ``take`` does."""
@@ -222,8 +218,6 @@ class Agent(WorkerPlugin):
             return answers
         except (OSError, TimeoutError) as error:
             return [_answer(error)] * len(blocks)
-
-    # copies that come in
 
     async def take(self, blocks: list[Wanted]) -> list[Answer]:
         """Make copies of blocks that other workers have: of each a ``source`` (an address), what to ask it
@@ -316,8 +310,6 @@ class Agent(WorkerPlugin):
             self.kept.drop(*contents)
         if had and not len(self.kept):
             self._idle_since = monotonic()
-
-    # what others want done with blocks
 
     async def run(self, call: bytes, content: str = "", key: Hashable = None) -> dict[str, Any]:
         """Call a function with the value of a copy or of a result, in a thread. Its

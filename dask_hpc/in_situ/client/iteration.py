@@ -236,8 +236,6 @@ class _Builder:
     def order(self, side: str, blocks: Iterable[int] = (), analysis: str = "", **rest: Any) -> TaskOrder:
         return TaskOrder(self._pipeline, self.made.iteration, side, tuple(blocks), analysis, **rest)
 
-    # the simulation
-
     def steps(self, again: bool = False) -> None:
         function = tasks.carry if again else tasks.step
         is_sync = self._places.mode == "sync"
@@ -293,8 +291,6 @@ class _Builder:
             if self._places.mode == "sync":
                 futures += [future for row, future in self.made.rows.items() if row[0] == address]
             self.made.reports[address] = self._task(address, tasks.report, *futures, urgent=True)
-
-    # analyses
 
     def analysis(self, number: int, name: str) -> None:
         is_staged = name in self._places.in_transit

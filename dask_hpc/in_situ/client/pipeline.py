@@ -189,8 +189,6 @@ class InSituPipeline:
             raise InputError("iterations", f"found {shown(iterations)}", "a whole number from 0")
         return Run(self, iterations)
 
-    # for Run
-
     def _the_client(self) -> Client:
         if self._client is None:
             try:

@@ -197,8 +197,6 @@ class Auto:
         self._diary.add(done.iteration, seconds, observed.phases)
         await self.tell()
 
-    # analyses that do not keep up
-
     async def _hold_back(self, iteration: int, running: Running) -> None:
         """At most two iterations live, besides what a late analysis still reads."""
         earlier = self._earlier(iteration, running)
@@ -215,8 +213,6 @@ class Auto:
     def _earlier(iteration: int, running: Running) -> dict[str, list[int]]:
         """What should have ended by now: those of the iteration before run beside this step."""
         return {name: [one for one in runs if one < iteration - 1] for name, runs in running.items()}
-
-    # nodes
 
     async def _look(self, home: Mapping[int, str]) -> bool:
         """Which nodes there are now; whether they are others than before."""
@@ -254,8 +250,6 @@ class Auto:
         others = [node.name for node in self._machine.nodes if node.name not in simulating]
         self._diary.nodes = simulating + others
         self._diary.cores = self._machine.equal().cores
-
-    # decisions
 
     def _problem(self) -> PartitionProblem:
         assert self._machine is not None
@@ -302,8 +296,6 @@ class Auto:
         self._partition = replace(current, phases=known.phases)
         self._diary.expect(self._partition)
 
-    # the cluster's policy
-
     async def tell(self, at_once: bool = False) -> None:
         """Say how it goes to a managed cluster, and hear by which policy it is to be placed."""
         if self._is_managed is None:
@@ -340,8 +332,6 @@ class Auto:
         said = self._steered.slow.over(said)
         return {name: one.slow.over(said).rule() for name, one in self._steered.analyses.items()}
 
-
-# what decides where there is no policy to do so
 
 SIDES = ("in situ", "in transit")
 
