@@ -74,7 +74,6 @@ class StreamGrid:
 
     @cached_property
     def blocks(self) -> tuple[int, ...]:
-        """How many blocks there are along each axis."""
         return tuple(len(sizes) for sizes in self.chunks)
 
     def __len__(self) -> int:

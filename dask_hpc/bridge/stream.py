@@ -79,7 +79,6 @@ class BridgeStream:
 
     @property
     def stride(self) -> int:
-        """Every so many steps come now."""
         return self.strides[-1][1] if self.strides else 1
 
     def come(

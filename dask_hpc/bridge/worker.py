@@ -43,7 +43,6 @@ class PutBlock:
     state: str = THERE
 
     def remove_file(self) -> None:
-        """It is in no file any more."""
         with suppress(FileNotFoundError):
             os.remove(self.path)
         self.path = ""
@@ -71,7 +70,6 @@ class StreamShelf:
         self.reading: asyncio.Task[None] | None = None
 
     def find(self, variable: str, step: int, index: Any) -> PutBlock | None:
-        """A block, if it is here."""
         return self.steps.get(step, {}).get((variable, tuple(index)))
 
     def is_consumed(self, step: int) -> bool:

@@ -168,7 +168,6 @@ class SeriesState:
         return version is self.target and self.is_renewed
 
     def begin(self, version: KeptVersion) -> Changes:
-        """There is another one."""
         self._count(version)
         if self.is_eager:
             for one in [one for one in self.pending if one is not self.target]:

@@ -109,7 +109,6 @@ def _lengths(state: xr.Dataset, dim: Hashable, length: Any) -> tuple[int, ...]:
 
 
 def cut(state: xr.Dataset, grid: BlockGrid, block: int) -> xr.Dataset:
-    """One block of a state."""
     return state.isel(grid.cells(block))
 
 

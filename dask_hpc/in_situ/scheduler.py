@@ -155,11 +155,9 @@ class PipelineService(Service):
         self._written: tuple[Policy | None, str] = (None, "")
 
     def hears_who_leaves(self) -> bool:
-        """Whether a pipeline runs."""
         return self._pipelines.is_any_running()
 
     def calls(self) -> Mapping[str, Callable[..., Any]]:
-        """A pipeline says how it goes."""
         return {"hpc_pipeline": self.told}
 
     def told(
@@ -184,11 +182,9 @@ class PipelineService(Service):
         return text
 
     def status(self) -> Mapping[str, Any]:
-        """Each pipeline."""
         return {"pipelines": self._pipelines.as_status()}
 
     def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
-        """Of each pipeline."""
         return _samples(status["pipelines"])
 
 

@@ -60,7 +60,6 @@ def file_away(where: Path, name: str, blocks: Mapping[int, xr.Dataset]) -> Filed
 
 
 def remove_files(worker: Any, pipeline: str) -> None:
-    """Of a pipeline that has ended."""
     rmtree(folder(worker, pipeline), ignore_errors=True)
 
 
@@ -100,7 +99,6 @@ class TaskRecord:
 
     @property
     def wall(self) -> float:
-        """Seconds that it took."""
         return self.stop - self.start
 
 
@@ -196,7 +194,6 @@ class InSituPlugin(WorkerPlugin):
         worker.executors[self.name] = ThreadPoolExecutor(threads, thread_name_prefix="in-situ")
 
     def teardown(self, worker: Any) -> None:
-        """The pipeline has ended, or the worker."""
         executor = worker.executors.pop(self.name, None)
         if executor is not None:
             executor.shutdown(wait=False)
@@ -214,7 +211,6 @@ def hold(order: TaskOrder, blocks: Sequence[xr.Dataset], root: None = None) -> H
 
 
 def step(order: TaskOrder, *given: Any) -> HeldBlocks:
-    """The next iteration of some blocks."""
     work, held = _work(order), [one for one in given if isinstance(one, HeldBlocks)]
     blocks, edges = _merged(held)
 
@@ -329,17 +325,14 @@ def report(*given: Any) -> tuple[TaskRecord, ...]:
 
 
 def records(outcome: AnalysisOutcome) -> tuple[TaskRecord, ...]:
-    """What the tasks of an analysis measured."""
     return outcome.records
 
 
 def value(outcome: AnalysisOutcome) -> Any:
-    """What an analysis answered for the whole."""
     return outcome.values[None]
 
 
 def array_of(held: HeldBlocks, block: int, name: Hashable) -> Any:
-    """One variable of one block."""
     return held.blocks[block].variables[name].values
 
 

@@ -88,7 +88,6 @@ class Lane:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more may pass now."""
         return self.limit is not None and len(self.in_flight) >= self.limit
 
     def discard(self, key: Hashable) -> None:
@@ -106,7 +105,6 @@ class Lane:
         self._measured = ReadSums()
 
     def departs(self, key: Hashable, address: str | None, now: float) -> None:
-        """A read is let pass."""
         company = len(self.in_flight) + 1
         is_typical = self._has_ended if self.limit is None else company >= self.limit
         self.in_flight[key] = Flight(address, now, company, self._period if is_typical else None)
@@ -267,7 +265,6 @@ class Lanes(TaskQueue):
                 self._waits(key, task, lane)
 
     def task_moves(self, key: Hashable, start: str, finish: str) -> None:
-        """A task in a lane changed its state."""
         lane = self.lane_of[key]
         if start == "no-worker":
             lane.discard(key)
@@ -293,7 +290,6 @@ class Lanes(TaskQueue):
                 self.by_name.pop(lane.name, None)
 
     def vanish(self) -> None:
-        """All tasks are gone."""
         self.lane_of.clear()
         self.by_name.clear()
         self._reads_on.clear()
@@ -541,7 +537,6 @@ class LaneService(Service):
         return self.lanes.as_status()
 
     def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
-        """Of those with most reads: each file system is a time series."""
         shown = sorted(status["io"], key=lambda lane: -lane["done"])[:_MOST]
         return {
             name: {lane["file_system"]: lane[key] for lane in shown if lane[key] is not None}

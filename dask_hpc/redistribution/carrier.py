@@ -48,7 +48,6 @@ class Chunks:
 
     @classmethod
     def of(cls, array: da.Array, dims: tuple[str, ...], futures: Mapping[Hashable, Future]) -> "Chunks":
-        """Of an array that was persisted."""
         indices = product(*(range(count) for count in array.numblocks))
         found = {index: futures[(array.name, *index)] for index in indices}
         return cls(array.name, dims, array.chunks, meta_from_array(array), found)
@@ -160,7 +159,6 @@ class LostError(RuntimeError):
 
 
 def nbytes(chunk: NewChunk) -> float:
-    """Of a new chunk."""
     return sum(piece.nbytes for piece in chunk.pieces)
 
 

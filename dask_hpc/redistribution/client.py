@@ -72,12 +72,10 @@ class Redistribution:
 
     @property
     def leaving(self) -> tuple[str, ...]:
-        """Nodes that hold something now, and nothing then."""
         return self._plan.leaving
 
     @property
     def bytes_moved(self) -> float:
-        """What goes from node to node."""
         return self._plan.bytes_moved
 
     @property

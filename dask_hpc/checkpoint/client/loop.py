@@ -207,7 +207,6 @@ class CommitStats:
     notes: list[str] = field(default_factory=list)
 
     def as_plain(self) -> dict[str, Any]:
-        """As a dictionary."""
         return asdict(self)
 
     def __repr__(self) -> str:

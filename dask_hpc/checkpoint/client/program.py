@@ -60,7 +60,6 @@ class Cut:
 
 
 async def take(client: Any, values: Mapping[str, Any], rules: Mapping[str, OnResize]) -> Cut:
-    """Of these values. Nobody waits for results: they may still be computed."""
     cut = Cut()
     plain: list[tuple[str, str, Any]] = []
     for label, value in values.items():
@@ -192,14 +191,12 @@ class Checkpoint:
         return self.call(self._add, label, value, rule)
 
     def update(self, values: Mapping[str, Any] | None = None, **named: Any) -> None:
-        """These are the values now."""
         new = {**(values or {}), **named}
         for label in new:
             self._check_added("update", label)
         self._values |= new
 
     def __getitem__(self, label: str) -> Any:
-        """The current value of a label."""
         self._check_added("label", label)
         self._replaced.pop(label, None)
         return self._values[label]
@@ -293,7 +290,6 @@ class Checkpoint:
         self._is_looping = True
 
     def loop_ends(self, is_over: bool) -> None:
-        """There may be no more iterations."""
         self._is_looping, self._has_looped, self._is_over = False, True, is_over
 
     async def commit_now(self, wait: bool) -> None:

@@ -199,7 +199,6 @@ def restore(
 
 
 def read_key(found: Any) -> Key | None:
-    """From what a person gives."""
     if found is None or isinstance(found, Key):
         return found
     if isinstance(found, str):
@@ -214,7 +213,6 @@ def store_settings(root: str, keep: int, compress: str, key: Key | None) -> dict
 
 
 def active_client() -> Any:
-    """The client that is active here; None if there is none."""
     from distributed import default_client
 
     with suppress(ValueError):
@@ -256,12 +254,10 @@ class _Restoration:
             self.skipped.append(str(error))
 
     def none_left(self) -> Damaged:
-        """All were passed over."""
         where = f"{self.versions.name} has no intact version in {self.versions.files.root}"
         return Damaged(f"{where}: {'; '.join(self.skipped)}")
 
     def reader(self, manifest: Manifest) -> Reader:
-        """Of blocks of a version."""
         versions = self.versions
         return Reader(versions.files.root, versions.name, manifest.version, versions.key, self.may_unpickle)
 
@@ -286,7 +282,6 @@ class _Restoration:
         return what, Restored(**told, skipped=tuple(self.skipped))
 
     def rebuilt(self, label: str, item: Item, blocks: Mapping[str, Any], grids: Any = None) -> Any:
-        """An item from its blocks."""
         try:
             return rebuild(item.kind, item.meta, blocks, may_unpickle=self.may_unpickle, grids=grids)
         except Opaque as error:
@@ -314,7 +309,6 @@ class _Restoration:
         return self.rebuilt(label, item, blocks | _delayed(reader, later))
 
     async def there(self, client: Any) -> tuple[Any, Restored]:
-        """Have workers read it."""
         groups = await nodes_of(client)
         if self.nodes is not None and self.nodes > len(groups):
             allowed = f"from 1 to {len(groups)}, as there are so many"

@@ -60,14 +60,12 @@ class Agents:
         self._new_agent = asyncio.Event()
 
     def ready(self, address: str, facts: dict[str, Any]) -> None:
-        """A worker has an agent."""
         self._known.setdefault(address, _Known(facts)).said = facts
         self.answers(address)
         self._context.catalogue.joins(address)
         self._new_agent.set()
 
     def gone(self, address: str) -> None:
-        """A worker is gone."""
         self._known.pop(address, None)
 
     def facts(self) -> dict[str, dict[str, Any]]:
@@ -82,20 +80,16 @@ class Agents:
     # what copies depend on: see ``placement.View``
 
     def holders(self, key: Hashable) -> tuple[str, ...]:
-        """The workers that have a key's result."""
         return holders(self._context, key)
 
     def nbytes(self, key: Hashable) -> int:
-        """Of a key's result."""
         return compat.size(compat.find_task(self._context.scheduler, key))
 
     def is_coming(self, key: Hashable) -> bool:
-        """Whether it is being computed, or loaded."""
         task = compat.find_task(self._context.scheduler, key)
         return task is not None and compat.is_unfinished(task)
 
     def is_able(self, address: str) -> bool:
-        """Whether it may be asked to keep something now."""
         known = self._known.get(address)
         if known is None or not compat.is_running(self._context.scheduler, address):
             return False
@@ -107,11 +101,9 @@ class Agents:
         return nodes.node_of(address) if len(nodes) > 1 else address
 
     def free_of(self, domains: Collection[str]) -> int:
-        """In how many other failure domains there is one that may be asked."""
         return len({self.domain_of(one) for one in self._known if self.is_able(one)}.difference(domains))
 
     def able(self, watts: Mapping[str, float] | None = None) -> list[AgentNode]:
-        """Those that may be asked to keep something now."""
         node_of, drawn = self._context.nodes.node_of, watts or {}
         facts = [(address, said) for address, said in self.facts().items() if self.is_able(address)]
         return [self._as_node(one, said, drawn.get(node_of(one), 0.0)) for one, said in facts]
@@ -166,7 +158,6 @@ class Agents:
             known.pause = min(2 * known.pause, _LAST_PAUSE)
 
     def answers(self, address: str) -> None:
-        """It answered."""
         if (known := self._known.get(address)) is not None:
             known.silent_until, known.pause = 0.0, _FIRST_PAUSE
 
@@ -259,7 +250,6 @@ class AgentChoice:
         return Dealer(nodes, rule.slots(count, able, nbytes / count, domains))
 
     def committed(self, item: str, tally: Tally) -> None:
-        """A commit of an item is over."""
         known = self.known.get(item)
         if known is None or tally.moved < _LEAST or not tally.copies or tally.failed:
             return
@@ -272,7 +262,6 @@ class AgentChoice:
             self._context.tell("agents", f"{item}: {now.agents} agents instead of {known.agents}: {took}")
 
     def forget(self, item: str) -> None:
-        """It is protected no longer."""
         for known in (self.known, self._had, self._usual):
             known.pop(item, None)
 
@@ -367,7 +356,6 @@ class Disks:
             found.problem = f"{content[:16]} is not on {agent}'s disk: {why}"
 
     def agent_is_gone(self, agent: str) -> None:
-        """It has died, or left for good."""
         theirs = self._on.pop(agent, set()) & self._catalogue.on(agent).keys()
         if theirs:
             until = monotonic() + _RETURN
@@ -384,7 +372,6 @@ class Disks:
         self.wake.set()
 
     def agent_has(self, contents: Iterable[str]) -> None:
-        """An agent has come, with these copies."""
         for content in contents:
             self._until.pop(content, None)
         self._came.set()

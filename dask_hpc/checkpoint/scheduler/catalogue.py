@@ -25,7 +25,6 @@ class Copies:
 
     @property
     def wanted(self) -> int:
-        """On how many agents it is to be."""
         return max(self.needed_by.values(), default=0)
 
 
@@ -116,16 +115,13 @@ class Catalogue:
         return had
 
     def keys_of(self, content: str) -> list[Hashable]:
-        """Keys whose block that is."""
         there = self.contents.get(content)
         return [one for one in there.needed_by if self.content_of.get(one) == content] if there else []
 
     def on(self, agent: str) -> Mapping[str, None]:
-        """The contents that an agent has."""
         return self._on.get(agent, {})
 
     def nbytes_on(self, agent: str) -> int:
-        """Bytes of the copies that an agent has."""
         return self._bytes.get(agent, 0)
 
     def _needs_no_longer(self, owner: Hashable, content: str) -> None:
@@ -173,7 +169,6 @@ class Dealer:
         return found
 
     def is_full(self, name: str) -> None:
-        """That agent has no room after all."""
         self._free[name] = 0.0
 
     def gives_back(self, name: str, nbytes: float) -> None:

@@ -226,7 +226,6 @@ class Program(Series):
         return ""
 
     def moves(self, version: KeptVersion, key: Hashable, finish: str) -> None:
-        """A task of which a version awaits the result changed its state."""
         if finish == "memory":
             version.awaited.discard(key)
         if not version.awaited or finish in ("erred", "forgotten"):
@@ -272,7 +271,6 @@ class Program(Series):
         self.reached[level] = version.step
 
     def stored(self, version: KeptVersion, manifest: Manifest, seconds: float) -> None:
-        """The store has it."""
         self.reached[STORE] = version.step
         if STORE in self.schedule.levels:
             self.schedule.measured(STORE, seconds)
@@ -299,7 +297,6 @@ class Program(Series):
         return not is_worth_it and now < self._tried_at + LONGEST_WAIT
 
     def _no_copy(self, why: str) -> None:
-        """A try was in vain."""
         if STORE not in self.schedule.levels:
             return
         if self._direct is None:
@@ -324,7 +321,6 @@ class Commits:
         self.awaiting: dict[Hashable, list[KeptVersion]] = {}
 
     def moves(self, key: Hashable, finish: str) -> None:
-        """A task that somebody waits for changed its state."""
         for version in self.awaiting[key]:
             version.series.moves(version, key, finish)
 
@@ -371,7 +367,6 @@ class Commits:
         return await self.series[name].arrived(number)
 
     async def stats(self, name: str) -> dict[str, Any]:
-        """Plain data."""
         return self.series[name].as_plain()
 
     async def close(self, name: str, forget: bool) -> dict[str, Any]:

@@ -38,13 +38,11 @@ class ControllerContext(Guard):
             super()._ended(where, task)
 
     def cancel(self) -> None:
-        """Nothing goes on."""
         for task in self._tasks:
             task.cancel()
 
 
 def holders(context: ControllerContext, key: Hashable) -> tuple[str, ...]:
-    """The workers that have a key's result."""
     task = compat.find_task(context.scheduler, key)
     return () if task is None or compat.is_actor(task) else compat.holders(task)
 

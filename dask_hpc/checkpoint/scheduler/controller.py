@@ -229,12 +229,10 @@ class Controller(ControllerContext, SchedulerPlugin):
 
     @guarded
     def add_worker(self, scheduler: Any, worker: str) -> None:
-        """A worker connects; its agent comes with it."""
         self._join(worker)
 
     @guarded
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
-        """A worker is gone, and the copies it had."""
         self.nodes.leave(worker)
         self.agents.gone(worker)
         self.disks.agent_is_gone(worker)
@@ -271,7 +269,6 @@ class Controller(ControllerContext, SchedulerPlugin):
 
     @guarded
     def replicas_arrive(self, worker: str, keys: Iterable[Hashable]) -> None:
-        """A worker fetched results of others."""
         self.keeper.arrived(worker, keys)
 
     @guarded
@@ -290,7 +287,6 @@ class Controller(ControllerContext, SchedulerPlugin):
 
     @guarded
     def restart(self, scheduler: Any) -> None:
-        """All tasks are gone, and all workers."""
         for name in list(self.protected):
             self.choice.forget(name)
         self.protections.restart()
@@ -302,12 +298,10 @@ class Controller(ControllerContext, SchedulerPlugin):
             self.keeper.release(key)
 
     async def close(self) -> None:
-        """The scheduler closes."""
         self.is_on = False
         self._end_work()
 
     async def agent_ready(self, worker: str, facts: dict[str, Any]) -> None:
-        """A worker has an agent."""
         if compat.worker_status(self.scheduler, worker) is not None:
             found = facts.pop("contents", ())
             self.agents.ready(worker, facts)
@@ -342,7 +336,6 @@ class Controller(ControllerContext, SchedulerPlugin):
         return self.protected_now(name)
 
     async def unprotect(self, name: str) -> None:
-        """They are plain results again."""
         if name in self.protected:
             self.choice.forget(name)
             self.stored.close(name)
@@ -374,7 +367,6 @@ class Controller(ControllerContext, SchedulerPlugin):
         return {"content": content, "where": agents, "stored": self.stored.where(key)}
 
     async def bad(self, content: str, agent: str, why: str) -> None:
-        """An agent's copy could not be read."""
         if self.catalogue.lost(agent, [content]):
             self.diary.cannot_be_read(agent, why)
             self.keeper.look_at([content])

@@ -43,7 +43,6 @@ class Made(Tally):
     is_for_wishes: bool = False
 
     def lacks(self, why: str, order: Order) -> None:
-        """One copy was not made."""
         self.failed[why] += 1
         self.left.append(order)
 
@@ -124,7 +123,6 @@ class CopyMaker:
                 self._placement.dropped(agent, unneeded)
 
     def close(self) -> None:
-        """Nothing is kept in memory for this any longer."""
         compat.unpin_all(self._scheduler, _PINS)
 
     def _next(self, orders: Iterator[Order | None]) -> list[Order] | None:
@@ -310,21 +308,17 @@ class CopyKeeper:
         self._task = asyncio.ensure_future(self._go_on())
 
     def close(self) -> None:
-        """Nothing is looked at any longer."""
         self._task.cancel()
 
     def look_at(self, contents: Iterable[str]) -> None:
-        """These may be on too few agents."""
         self._placement.look_at(contents)
         self._wake.set()
 
     def arrived(self, address: str, keys: Iterable[Hashable]) -> None:
-        """A worker fetched these results."""
         self._placement.arrived(address, keys)
         self._wake.set()
 
     def moves(self, key: Hashable, finish: str) -> None:
-        """A task changed its state."""
         if finish == "forgotten":
             self._recipes.forget(key)
             self.release(key)
@@ -365,7 +359,6 @@ class CopyKeeper:
             self.look_at(self._context.catalogue.contents)
 
     def release(self, key: Hashable) -> None:
-        """Nobody wants it any longer."""
         self._drop_soon(self._placement.release(key))
 
     def lapse(self, key: Hashable) -> bool:

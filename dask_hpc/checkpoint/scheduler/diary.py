@@ -40,13 +40,11 @@ class Tally:
     seconds: float = 0.0
 
     def copied(self, nbytes: int, moved: int) -> None:
-        """An agent has one copy more."""
         self.copies += 1
         self.moved += moved
         self.unchanged += nbytes - moved
 
     def add(self, other: "Tally") -> None:
-        """That, too."""
         self.copies += other.copies
         self.moved += other.moved
         self.unchanged += other.unchanged
@@ -146,7 +144,6 @@ class Diary:
             self._settles(recovery, key)
 
     def worker_is_gone(self, worker: str) -> None:
-        """What is missing now was lost with it."""
         if self._recovery is not None:
             self._recovery.workers[worker] = None
 

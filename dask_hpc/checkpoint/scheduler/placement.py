@@ -160,7 +160,6 @@ class CopyPlacement:
         return True
 
     def restart(self) -> None:
-        """All tasks are gone."""
         self._lapsed.clear()
         self._sent.clear()
 
@@ -390,7 +389,6 @@ class CopyPlacement:
         return found
 
     def dropped(self, agent: str, contents: Iterable[str]) -> None:
-        """It has heard."""
         self._dropping[agent] -= Counter(contents)
 
     def asks(self, agent: str) -> set[str]:

@@ -73,7 +73,6 @@ class StoredName(Series):
         self._is_told = self._is_over = False
 
     def stop(self) -> None:
-        """It goes there no longer. What is there stays."""
         self._is_over = True
         self._timer.stop()
 
@@ -196,7 +195,6 @@ class StoredName(Series):
         return version
 
     def called(self, version: KeptVersion) -> str:
-        """By the name alone."""
         return self.name
 
     def again(self, version: KeptVersion) -> KeptVersion | None:
@@ -211,7 +209,6 @@ class StoredName(Series):
                 spec["old"] = {"version": known.version, **known.block.as_plain()}
 
     def stored(self, version: KeptVersion, manifest: Manifest, seconds: float) -> None:
-        """It is in the store."""
         if self._coming is version:
             self._coming = None
         self._learn(manifest)
@@ -242,7 +239,6 @@ class StoredResults:
         self._context.do("a copy", name.find())
 
     def close(self, name: str) -> None:
-        """It goes there no longer. What is there stays."""
         if (gone := self.names.pop(name, None)) is not None:
             gone.stop()
 
@@ -359,7 +355,6 @@ class Protected(Series):
         self._context.do("a copy", self.release(version))
 
     def in_memory(self, key: Hashable, version: KeptVersion) -> None:
-        """A key of this version has its result."""
         version.awaited.discard(key)
         if self.holds(version):
             self.pin(version, [key])
@@ -367,7 +362,6 @@ class Protected(Series):
             self._stir()
 
     def forgotten(self, key: Hashable, version: KeptVersion) -> None:
-        """Dask has forgotten a key of this version."""
         version.keys.pop(key, None)
         version.awaited.discard(key)
         if version in self.pending and (version is not self.newest or not version.keys):
@@ -432,7 +426,6 @@ class Protected(Series):
         return all(self._context.catalogue.where(key)[1] for key in to_copy(version))
 
     def as_plain(self) -> dict[str, Any]:
-        """How much of it is copied."""
         catalogue = self._context.catalogue
         contents, copied = set(), 0
         for key in self.keys:
@@ -470,13 +463,11 @@ class Protections:
         return self.names[name]
 
     async def unprotect(self, name: str) -> None:
-        """They are plain results again."""
         gone = self.names.pop(name)
         for version in gone.stop():
             await gone.release(version)
 
     def moves(self, key: Hashable, state: str) -> None:
-        """A task changed its state."""
         if key not in self._owners:
             return
         for version in self._owners.pop(key) if state == "forgotten" else self._owners[key]:
@@ -488,13 +479,11 @@ class Protections:
                 version.series.forgotten(key, version)
 
     def restart(self) -> None:
-        """Dask has forgotten everything."""
         self.close()
         self.names.clear()
         self._owners.clear()
 
     def close(self) -> None:
-        """Nothing is copied any longer."""
         for one in self.names.values():
             one.stop()
 

@@ -107,7 +107,6 @@ class Recipes:
         return True
 
     def forget(self, key: Hashable) -> None:
-        """Dask has forgotten a key."""
         self._soon.discard(key)
         if (kept := self._replaced.pop(key, None)) is not None and kept.run_spec is not None:
             self._old.pop(key, None)
@@ -116,7 +115,6 @@ class Recipes:
                 del self._old[next(iter(self._old))]
 
     def restart(self) -> None:
-        """Dask has forgotten everything."""
         self._replaced.clear()
         self._old.clear()
         self._soon.clear()

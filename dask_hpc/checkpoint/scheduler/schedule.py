@@ -27,14 +27,12 @@ class FailureCounts:
         self._since = monotonic()
 
     def nodes(self, number: int) -> None:
-        """From now on there are so many."""
         now = monotonic()
         self._node_seconds += self._nodes * (now - self._since)
         self._seconds += now - self._since
         self._nodes, self._since = number, now
 
     def seen(self, level: str) -> None:
-        """One that needs that level."""
         self._seen[level] += 1
 
     def rate(self, level: str) -> float:
@@ -64,11 +62,9 @@ class Schedule:
         self.due = dict.fromkeys(levels, monotonic())
 
     def measured(self, level: str, seconds: float) -> None:
-        """A commit that moved something."""
         self._costs[level] += _NEWEST * (seconds - self._costs[level])
 
     def cost(self, level: str) -> float:
-        """Seconds of a commit to it."""
         return self._costs[level]
 
     async def plan(self, nodes: int) -> When | None:

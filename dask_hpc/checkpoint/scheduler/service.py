@@ -120,7 +120,6 @@ class Rescue(Shelter):
             self._tell("rescue", one_line(f"{key!r} is computed again: {message.get('why')}"))
 
     def forgotten(self, key: Hashable) -> None:
-        """Dask forgot a task."""
         self._recipes.forget(key)
         if key in self._own:
             self._own.discard(key)
@@ -177,7 +176,6 @@ class CheckpointService(Service):
         return found if isinstance(found, Controller) else None
 
     def start(self) -> None:
-        """The rescue store is opened."""
         if not self.context.is_dry and (directory := self.context.settings["rescue"]) is not None:
             self.shelter.open(directory)
             self.begin()
@@ -188,11 +186,9 @@ class CheckpointService(Service):
             self.context.watch(self, self.shelter)
 
     def close(self) -> None:
-        """The store is left."""
         self.shelter.close()
 
     def graph_arrives(self, tasks: list[Hashable]) -> None:
-        """Those that are stored will load."""
         self.shelter.graph_arrives(tasks)
 
     def task_moves(self, key: Hashable, start: str, finish: str) -> None:
@@ -233,7 +229,6 @@ class CheckpointService(Service):
             return {"checkpoint": None}
 
     def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
-        """Of what is protected."""
         if (found := status["checkpoint"]) is None:
             return {}
         counts, last, agents, levels = (found[one] for one in ("counts", "last_commit", "agents", "levels"))

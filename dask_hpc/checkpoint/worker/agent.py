@@ -302,7 +302,6 @@ class Agent(WorkerPlugin):
         return wrong
 
     async def drop(self, contents: list[str]) -> None:
-        """Nobody needs these copies any longer."""
         had = len(self.kept)
         if self.kept.shelf.folder:
             await asyncio.to_thread(self.kept.drop, *contents)

@@ -131,7 +131,6 @@ class Store:
         return decode(json.loads(bytes(head)), frames, may_unpickle=True)
 
     def delete(self, key: Hashable) -> None:
-        """The result is not kept any longer."""
         self._files.delete(self.name(key))
 
     @property

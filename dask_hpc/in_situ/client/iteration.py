@@ -48,7 +48,6 @@ class Orders:
 
     @property
     def workers(self) -> frozenset[str]:
-        """All that may be used."""
         return self.places.addresses | {address for address, _ in self.idle}
 
 
@@ -114,7 +113,6 @@ class Submitted:
 
     @property
     def home(self) -> dict[int, str]:
-        """The worker of each block."""
         return {block: group.address for group in self.groups for block in group.blocks}
 
     def futures(self) -> list[Future]:

@@ -181,7 +181,6 @@ class IterationLoop:
             self._running[name].pop(iteration, None)
 
     async def _finish(self, one: Submitted, submitted: float) -> Finished:
-        """Everything of an iteration is done."""
         reports = await self._gather(one.reports.values())
         stepped = monotonic()
         plain = {name: future for name, future in one.outcomes.items() if name not in one.kept}

@@ -68,12 +68,10 @@ class PartCost(NamedTuple):
 
     @property
     def time(self) -> float:
-        """Seconds on one core."""
         return self.spreads + self.stays
 
     @property
     def serial(self) -> float:
-        """The share that does not spread."""
         return self.stays / self.time if self.time else 0.0
 
 

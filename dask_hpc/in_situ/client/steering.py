@@ -372,7 +372,6 @@ class AsSaid:
         self._partition = partition
 
     def decide(self, view: PipelineView, memory: Any) -> tuple[Placement | None, Any]:
-        """That partition, once."""
         if view.partition is not None:
             return None, None
         return Placement(view.name, self._partition, "the partition that was asked for"), None
