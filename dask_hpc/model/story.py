@@ -276,8 +276,8 @@ class Story:
             for job in oldest.jobs:
                 self._explained.pop((oldest.id, job), None)
         self._plans.append(plan)
-        for job, explanation in (explained or {}).items():
-            self._explained[plan.id, job] = explanation
+        if explained:
+            self._explained.update({(plan.id, job): why for job, why in explained.items()})
 
     def row(self, happening: Happening) -> tuple[Any, ...]:
         """For who reads on: time, decision, job, nodes, reason, whether it was for the sake of power."""

@@ -8,6 +8,7 @@ exactly what it would read.
 import math
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from dask_hpc.model.errors import InputError, shown
@@ -143,6 +144,7 @@ def show_bounds(lower: float, upper: float, unit: str) -> str:
     return f"{show_large(lower, unit)} to {show_large(upper, unit)}"
 
 
+@lru_cache(4096)  # every start of a long trace says it
 def count_nodes(nodes: int, kind: str = "") -> str:
     """A number of nodes for a person: "1 node", "4 idle nodes"."""
     return counted(nodes, f"{kind} node" if kind else "node")

@@ -274,7 +274,8 @@ class Engine:
         self._news = True
         job_id = life.arrival.job.id
         if self.record is not None:
-            self._account(life, now)
+            if life.execution is not None or life.row in self.record.details:
+                self._account(life, now)
             self.record.ended(life.row, now, state or life.state)
         if life.execution is not None:
             life.at_point = False
@@ -300,9 +301,7 @@ class Engine:
 
     def _account(self, life: Life, now: float) -> None:
         """Remember the node-seconds up to now of a job whose size changes, or that is stopped."""
-        if self.record is None:
-            return
-        if life.execution is not None or life.row in self.record.details:
+        if self.record is not None:
             held = len(self.indices.running[life.arrival.job.id].nodes)
             self.record.detail(life.row).node_seconds += held * (now - life.changed)
             life.changed = now

@@ -25,7 +25,10 @@ def from_the_front(snapshot: Snapshot) -> tuple[list[Start], Job | None, int]:
     """Starts from the front while they fit; the first job that does not; the nodes then left idle."""
     idle = snapshot.idle
     starts: list[Start] = []
-    for job in snapshot.waiting if idle else ():
+    head = snapshot.waiting.first if idle else None
+    if head is None or head.nodes > idle:  # nearly always
+        return starts, head, idle
+    for job in snapshot.waiting:
         if job.nodes > idle:
             return starts, job, idle
         starts.append(Start(job.id, job.nodes, f"first in the queue, {count_nodes(idle)} idle"))
