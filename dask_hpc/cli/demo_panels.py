@@ -13,9 +13,9 @@ from dask_hpc.examples import Example
 from dask_hpc.examples.checkpoint import LosesAll
 from dask_hpc.examples.in_situ import CORES, NODES, SLOW, SLOWER, SlowAnalysis
 from dask_hpc.examples.jobs import Competition, JobsExample, MovingCorridor
-from dask_hpc.model.in_situ import hear_partition
 from dask_hpc.model.story import Kind, Word
 from dask_hpc.model.units import count_nodes, show_bounds, show_duration, show_large
+from dask_hpc.planning.in_situ.partition import hear_partition
 from dask_hpc.view import Held, course_html, gantt_svg, past, table
 from dask_hpc.view.checkpoint import Mark as Death
 from dask_hpc.view.checkpoint import copies_svg, course_svg

@@ -14,7 +14,6 @@ import click
 from dask_hpc.cli.atomic_file import atomic_file
 from dask_hpc.cli.terminal import print_json, print_table, progress_bar
 from dask_hpc.model.errors import InputError, one_line, shown
-from dask_hpc.model.in_situ import Partition
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.safe_yaml import check_keys, read_yaml
 from dask_hpc.model.units import (
@@ -26,6 +25,7 @@ from dask_hpc.model.units import (
     write_quantity,
 )
 from dask_hpc.planning.corridor.plan import CorridorPlan, plan_corridor
+from dask_hpc.planning.in_situ.partition import Partition
 from dask_hpc.planning.in_situ.plan import ALL_ORDERS, PartitionPlan, plan_partition
 from dask_hpc.planning.interval.plan import IntervalPlan, plan_interval
 from dask_hpc.view.checkpoint import interval_svg

@@ -12,7 +12,8 @@ from distributed import Client
 
 from dask_hpc import InSituPipeline, Policy, manage
 from dask_hpc.examples import MADE_UP, Example, heat, small_cluster
-from dask_hpc.model.in_situ import (
+from dask_hpc.model.units import show_duration
+from dask_hpc.planning.in_situ.partition import (
     Analysis,
     EqualNodes,
     IterationStatus,
@@ -20,7 +21,6 @@ from dask_hpc.model.in_situ import (
     PipelineStatus,
     Simulation,
 )
-from dask_hpc.model.units import show_duration
 from dask_hpc.planning.in_situ.phases import with_split
 from dask_hpc.planning.in_situ.plan import partition
 

@@ -8,9 +8,9 @@ from typing import Any, TypedDict, Unpack
 import xarray as xr
 
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.in_situ import Analysis
 from dask_hpc.model.units import parse_quantity
 from dask_hpc.planning.in_situ.back_pressure import SlowWish, read_wish
+from dask_hpc.planning.in_situ.partition import Analysis
 
 
 @dataclass(frozen=True)

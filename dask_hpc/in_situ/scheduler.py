@@ -13,7 +13,7 @@ from dask_hpc.cluster.request import check_word
 from dask_hpc.cluster.scheduler.leaving import Leaving
 from dask_hpc.cluster.scheduler.service import Context, Samples, Service
 from dask_hpc.model.errors import InputError, is_number, shown
-from dask_hpc.model.in_situ import Phases, PipelineStatus
+from dask_hpc.planning.in_situ.partition import Phases, PipelineStatus
 from dask_hpc.policy import Policy
 
 KEPT = 20  # pipelines

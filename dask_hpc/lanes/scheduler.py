@@ -31,9 +31,9 @@ from dask_hpc.cluster.scheduler.jobs import LiveJob, Ready
 from dask_hpc.cluster.scheduler.service import Context, Samples, Service, TaskQueue
 from dask_hpc.config import AUTO
 from dask_hpc.lanes.reads import MeasuredCost, file_system, intensity, reads, rule_of
-from dask_hpc.model.io import IoView, Kind, LaneView, Mix, NodeMix
 from dask_hpc.planning.moves.leaving import FreeWorker, place
 from dask_hpc.policy import Policy
+from dask_hpc.strategies.io.lane_view import IoView, Kind, LaneView, Mix, NodeMix
 
 
 class Flight(NamedTuple):

@@ -7,9 +7,8 @@ from math import inf, isfinite, isnan
 from typing import Any, Literal, get_args
 
 from dask_hpc.model.errors import InputError, insist, shown, within
-from dask_hpc.model.io import IoDemand
 from dask_hpc.model.power import PowerRange
-from dask_hpc.model.speedup import CONSTRAINTS, Constraint, Speedup, is_legal
+from dask_hpc.model.speedup import CONSTRAINTS, Constraint, IoDemand, Speedup, is_legal
 
 Kind = Literal["rigid", "moldable", "malleable", "evolving"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from dask_hpc.model.in_situ import Partition
 from dask_hpc.model.power import Verdict
 
 
@@ -57,33 +56,6 @@ class Release:
     """Do without so many nodes, from now on until another plan says so: idle ones are given back."""
 
     nodes: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """From the next iteration on, a pipeline's simulation and analyses run where this partition says."""
-
-    pipeline: str
-    partition: Partition
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class LaneLimit:
-    """From now on so many reads of one file system are in flight (None: as many as workers take)."""
-
-    lane: str
-    limit: int | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Next:
-    """What goes next into an open slot: a read, to this node, or what computes."""
-
-    is_read: bool
-    node: str
     reason: str
 
 

@@ -109,6 +109,45 @@ class Interpolated(Tabulated):
         return factor0 + (factor - factor0) * (nodes - size0) / (size - size0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IoDemand:
+    """``compute`` operations and ``data`` bytes of a job, on nodes of ``speed`` operations per second,
+    each with a ``link`` to a ``file_system`` (bytes per second)."""
+
+    compute: float
+    data: float
+    speed: float = 1.0
+    link: float = inf
+    file_system: float = inf
+
+    def __post_init__(self) -> None:
+        for name in ("compute", "data", "speed", "link", "file_system"):
+            value, may_be_zero = getattr(self, name), name in ("compute", "data")
+            fine = is_number(value, 0, inf) and value != (inf if may_be_zero else 0)
+            insist(fine, f"io_intensity.{name}", value, "0 or more" if may_be_zero else "more than 0")
+
+    def intensity(self, nodes: int) -> float:
+        """The share of its time that the job spends reading and writing when it has the file system
+        to itself; 0 for a job that does nothing."""
+        total = self.seconds(nodes)
+        return self.data / min(nodes * self.link, self.file_system) / total if total > 0 else 0.0
+
+    def seconds(self, nodes: int) -> float:
+        """How long it takes on so many nodes when it has the file system to itself."""
+        return self.data / min(nodes * self.link, self.file_system) + self.compute / (nodes * self.speed)
+
+
+@dataclass(frozen=True, slots=True)
+class IoScaling(Speedup):
+    """The speed-up that an I/O demand implies: computing scales, the file system has an end."""
+
+    demand: IoDemand
+
+    def factor(self, nodes: int) -> float:
+        one = self.demand.seconds(1)
+        return one / self.demand.seconds(nodes) if one > 0 else 1.0
+
+
 def from_runtimes(runtimes: Mapping[int, float]) -> Interpolated:
     """An interpolated model from seconds measured at some sizes (which must include 1)."""
     if 1 not in runtimes:

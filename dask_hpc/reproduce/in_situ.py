@@ -7,7 +7,14 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from dask_hpc.model.in_situ import Analysis, EqualNodes, Mode, Partition, PartitionProblem, Simulation
+from dask_hpc.planning.in_situ.partition import (
+    Analysis,
+    EqualNodes,
+    Mode,
+    Partition,
+    PartitionProblem,
+    Simulation,
+)
 from dask_hpc.planning.in_situ.plan import partition
 from dask_hpc.reproduce.claim import (
     Bench,

@@ -17,8 +17,8 @@ from types import CodeType
 from typing import Any, Literal, get_args
 
 from dask_hpc.model.errors import InputError, shown, within
-from dask_hpc.model.io import IoDemand
 from dask_hpc.model.safe_yaml import nearest
+from dask_hpc.model.speedup import IoDemand
 from dask_hpc.simulator.platform import Platform
 
 TaskKind = Literal["compute", "communicate", "read", "write", "idle"]

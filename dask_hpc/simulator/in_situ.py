@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_hpc.model.errors import InputError, insist, is_number
-from dask_hpc.model.in_situ import (
+from dask_hpc.planning.in_situ.back_pressure import BackPressure, Skipped, Slow
+from dask_hpc.planning.in_situ.partition import (
     Analysis,
     EqualNodes,
     Mode,
@@ -17,7 +18,6 @@ from dask_hpc.model.in_situ import (
     Phases,
     Simulation,
 )
-from dask_hpc.planning.in_situ.back_pressure import BackPressure, Skipped, Slow
 from dask_hpc.planning.in_situ.phases import phase_times, work_of_each
 from dask_hpc.planning.in_situ.plan import partition
 from dask_hpc.simulator.platform import Platform

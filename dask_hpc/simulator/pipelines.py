@@ -8,10 +8,16 @@ from math import inf, nan
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
-from dask_hpc.model.in_situ import Partition, PartitionProblem, Phases, PipelineView, tell_partition
-from dask_hpc.model.plan import Placement
 from dask_hpc.model.story import Happening
 from dask_hpc.planning.in_situ.back_pressure import Slow
+from dask_hpc.planning.in_situ.partition import (
+    Partition,
+    PartitionProblem,
+    Phases,
+    PipelineView,
+    Placement,
+    tell_partition,
+)
 from dask_hpc.planning.in_situ.phases import with_split
 from dask_hpc.planning.in_situ.plan import partition
 from dask_hpc.policy import Policy

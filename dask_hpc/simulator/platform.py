@@ -9,10 +9,10 @@ from sys import float_info
 from typing import Any
 
 from dask_hpc.model.errors import InputError, insist, is_number, shown
-from dask_hpc.model.io import IoDemand
 from dask_hpc.model.node import Node
 from dask_hpc.model.power import Corridor
 from dask_hpc.model.safe_yaml import nearest
+from dask_hpc.model.speedup import IoDemand
 
 
 @dataclass(frozen=True, slots=True)

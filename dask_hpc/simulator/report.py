@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from math import nan
 
-from dask_hpc.model.in_situ import tell_iteration
 from dask_hpc.model.units import show_duration
+from dask_hpc.planning.in_situ.partition import tell_iteration
 from dask_hpc.simulator.pipelines import PipelineRun
 from dask_hpc.simulator.result import METRICS, Result, shown_metric
 from dask_hpc.view import Section, course_html, html_page, table

@@ -8,15 +8,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from dask_hpc.model.checkpoint import AgentNode, GiveBack, ItemAgents, MoreNodes
 from dask_hpc.model.cluster_view import ClusterView, SizePlan
-from dask_hpc.model.in_situ import PipelineView
-from dask_hpc.model.io import IoView, Mix
 from dask_hpc.model.job import Job
-from dask_hpc.model.plan import Cap, Hold, Interrupt, LaneLimit, Next, Placement, Release, Resize, Start
+from dask_hpc.model.plan import Cap, Hold, Interrupt, Release, Resize, Start
 from dask_hpc.model.power import Corridor, Verdict
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.waiting import Ranking
+from dask_hpc.planning.in_situ.partition import PipelineView, Placement
+from dask_hpc.strategies.checkpoint.agents import AgentNode, GiveBack, ItemAgents, MoreNodes
+from dask_hpc.strategies.io.lane_view import IoView, LaneLimit, Mix, Next
 
 Starts = Sequence[Start]
 Resizes = Sequence[Resize]

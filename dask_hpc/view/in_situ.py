@@ -6,8 +6,8 @@ from itertools import groupby, pairwise
 from math import inf, isfinite
 from typing import Any, NamedTuple
 
-from dask_hpc.model.in_situ import IterationStatus, Partition, PartitionProblem, hear_partition
 from dask_hpc.model.units import count_nodes, show_bytes, show_duration, show_large
+from dask_hpc.planning.in_situ.partition import IterationStatus, Partition, PartitionProblem, hear_partition
 from dask_hpc.view.page import grid_line, hinted, label, nice_step, svg, tag
 
 #: Okabe and Ito's blue, orange and green: the simulation, in situ, in transit

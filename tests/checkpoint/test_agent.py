@@ -12,7 +12,7 @@ from dask_hpc import dask as compat
 from dask_hpc.checkpoint.worker.agent import METRIC, SAYS
 from dask_hpc.checkpoint.worker.block import Block
 from dask_hpc.checkpoint.worker.kept import Shelf
-from dask_hpc.model.checkpoint import AgentNode
+from dask_hpc.strategies.checkpoint.agents import AgentNode
 
 SIZES = [0, 1, 700, 400, PART, PART + 1, 5 * PART + 7, 30]
 

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue, Dealer
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
-from dask_hpc.model.checkpoint import AgentNode
+from dask_hpc.strategies.checkpoint.agents import AgentNode
 
 WORKERS = [f"w{number}" for number in range(6)]  # two on each of three nodes
 KEYS = ["x", "y", "z"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.checkpoint.scheduler.catalogue import Dealer
-from dask_hpc.model.checkpoint import AgentNode
+from dask_hpc.strategies.checkpoint.agents import AgentNode
 
 
 def agents(count, budget=1e9, per_node=1):

@@ -13,7 +13,7 @@ from dask_hpc.cli.demo import picture, print_end, report_page
 from dask_hpc.cli.demo_panels import core_parts, place_of
 from dask_hpc.examples import heat
 from dask_hpc.examples.in_situ import CORES, NODES, SLOWER, SlowAnalysis, problem
-from dask_hpc.model.in_situ import Partition, Phases, tell_iteration, tell_partition
+from dask_hpc.planning.in_situ.partition import Partition, Phases, tell_iteration, tell_partition
 from dask_hpc.planning.in_situ.phases import with_split
 from dask_hpc.planning.in_situ.plan import partition
 from dask_hpc.policy import Policy

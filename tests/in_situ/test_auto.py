@@ -10,8 +10,7 @@ import xarray as xr
 from distributed import Client, LocalCluster
 
 import dask_hpc
-from dask_hpc.model.in_situ import Partition, Phases
-from dask_hpc.model.plan import Placement
+from dask_hpc.planning.in_situ.partition import Partition, Phases, Placement
 
 per_block = dask_hpc.InSituPipeline.per_block
 whole = dask_hpc.InSituPipeline.whole

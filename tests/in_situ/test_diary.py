@@ -1,7 +1,7 @@
 """What a pipeline keeps of itself."""
 
 from dask_hpc.in_situ.client.job import PipelineDiary
-from dask_hpc.model.in_situ import Partition, Phases
+from dask_hpc.planning.in_situ.partition import Partition, Phases
 
 FIRST = Partition("async", 4, 1, ("front",), (), Phases(0.4, 0.5, 0))
 SECOND = Partition("async", 3, 1, (), ("front",), Phases(0.8, 0.1, 0.7))

@@ -18,7 +18,7 @@ from dask_hpc.in_situ.client.iteration import Orders
 from dask_hpc.in_situ.client.steering import look
 from dask_hpc.in_situ.worker import HeldBlocks
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.in_situ import Partition, Phases
+from dask_hpc.planning.in_situ.partition import Partition, Phases
 from dask_hpc.planning.in_situ.places import make_places
 
 Pipeline = dask_hpc.InSituPipeline

@@ -10,7 +10,7 @@ from distributed import Client, LocalCluster, get_worker
 from distributed.utils_test import async_poll_for
 
 import dask_hpc
-from dask_hpc.model.in_situ import Partition, Phases
+from dask_hpc.planning.in_situ.partition import Partition, Phases
 
 whole = dask_hpc.InSituPipeline.whole
 per_block = dask_hpc.InSituPipeline.per_block

@@ -17,7 +17,7 @@ from dask_hpc.in_situ.client.measured import (
     fitted,
     granularity,
 )
-from dask_hpc.model.in_situ import Analysis, EqualNodes, Partition, Phases
+from dask_hpc.planning.in_situ.partition import Analysis, EqualNodes, Partition, Phases
 
 MACHINE = EqualNodes(count=2, cores=2)
 

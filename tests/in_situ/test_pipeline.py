@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dask_hpc
 from dask_hpc.in_situ.blocks import cut, make_grid
-from dask_hpc.model.in_situ import Partition, Phases
+from dask_hpc.planning.in_situ.partition import Partition, Phases
 
 per_block = dask_hpc.InSituPipeline.per_block
 whole = dask_hpc.InSituPipeline.whole

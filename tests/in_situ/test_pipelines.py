@@ -12,7 +12,7 @@ import dask_hpc
 from dask_hpc.cluster.request import ask
 from dask_hpc.in_situ.scheduler import KEPT, MOST, KnownPipelines, read_status
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.in_situ import Partition, Phases, tell_iteration, tell_partition
+from dask_hpc.planning.in_situ.partition import Partition, Phases, tell_iteration, tell_partition
 from dask_hpc.policy import Policy
 
 PARTITION = Partition("async", 1, 1, ("front",), ("spectrum",), Phases(0.5, 0.25, 0.6))

@@ -3,7 +3,14 @@
 import pytest
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.in_situ import Analysis, EqualNodes, Partition, PartitionProblem, Phases, Simulation
+from dask_hpc.planning.in_situ.partition import (
+    Analysis,
+    EqualNodes,
+    Partition,
+    PartitionProblem,
+    Phases,
+    Simulation,
+)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,13 @@
 
 import json
 
-from dask_hpc.model.in_situ import Partition, Phases, hear_partition, tell_iteration, tell_partition
+from dask_hpc.planning.in_situ.partition import (
+    Partition,
+    Phases,
+    hear_partition,
+    tell_iteration,
+    tell_partition,
+)
 
 PARTITION = Partition("sync", 3, 2, ("front",), ("spectrum", "mean"), Phases(0.5, 0.25, 0.6), "too large")
 

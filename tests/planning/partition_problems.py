@@ -6,8 +6,8 @@ from math import inf
 
 from hypothesis import strategies as st
 
-from dask_hpc.model.in_situ import Analysis, EqualNodes, PartitionProblem, Simulation
 from dask_hpc.planning.in_situ.orders import subset_sums
+from dask_hpc.planning.in_situ.partition import Analysis, EqualNodes, PartitionProblem, Simulation
 from dask_hpc.planning.in_situ.phases import fits, iteration_time, phase_times, work_of, work_of_each
 
 TIMES = st.one_of(st.just(0.0), st.sampled_from((1.0, 7.0)), st.floats(0.01, 50))

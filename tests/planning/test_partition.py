@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.in_situ import Analysis, EqualNodes, PartitionProblem, Simulation
+from dask_hpc.planning.in_situ.partition import Analysis, EqualNodes, PartitionProblem, Simulation
 from dask_hpc.planning.in_situ.plan import ALL_ORDERS, partition
 from tests.planning.partition_problems import brute_force, problems, seconds
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dask_hpc.model.in_situ import Analysis, EqualNodes, PartitionProblem, Simulation
 from dask_hpc.planning.in_situ.orders import MOST_ENUMERATED, ordered
+from dask_hpc.planning.in_situ.partition import Analysis, EqualNodes, PartitionProblem, Simulation
 from dask_hpc.planning.in_situ.phases import with_split
 from dask_hpc.planning.in_situ.plan import partition
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dask_hpc.model.in_situ import Analysis, EqualNodes, PartitionProblem, Phases, Simulation
 from dask_hpc.planning.in_situ.orders import fractions, relaxed, rounded
+from dask_hpc.planning.in_situ.partition import Analysis, EqualNodes, PartitionProblem, Phases, Simulation
 from dask_hpc.planning.in_situ.phases import split_by
 from tests.planning.partition_problems import problems, seconds
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.in_situ import Partition, Phases
+from dask_hpc.planning.in_situ.partition import Partition, Phases
 from dask_hpc.planning.in_situ.places import PipelineNode, make_places
 
 

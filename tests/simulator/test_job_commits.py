@@ -123,7 +123,7 @@ def test_the_interval_is_planned():
 
 def test_the_planned_interval_is_as_good_as_was_foretold():
     """Many failures: the share of time that is work is what the exact model says, and nobody does better."""
-    from dask_hpc.model.checkpoint import Level
+    from dask_hpc.planning.interval.exact import Level
 
     def share(every):
         found = []

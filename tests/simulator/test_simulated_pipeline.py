@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc import InputError, Policy
-from dask_hpc.model.in_situ import Analysis, Phases, Simulation
 from dask_hpc.model.job import Job
 from dask_hpc.planning.in_situ.back_pressure import WHEN_SLOW, Slow
+from dask_hpc.planning.in_situ.partition import Analysis, Phases, Simulation
 from dask_hpc.planning.in_situ.plan import ALL_ORDERS, partition
 from dask_hpc.simulator import Failures, Platform, Workload, load_workload, simulate
 from dask_hpc.simulator.in_situ import Drift, Pace, PartTimes, Pipeline

@@ -9,12 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc import Policy
-from dask_hpc.model.io import IoDemand
 from dask_hpc.model.job import KINDS, Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.power import SOURCES, Corridor, Lever, PowerRange, PowerView
 from dask_hpc.model.snapshot import Indices, Snapshot
-from dask_hpc.model.speedup import CONSTRAINTS, Amdahl, PowerLaw, is_legal, largest_legal, smallest_legal
+from dask_hpc.model.speedup import (
+    CONSTRAINTS,
+    Amdahl,
+    IoDemand,
+    PowerLaw,
+    is_legal,
+    largest_legal,
+    smallest_legal,
+)
 from dask_hpc.policy import ready_made
 from dask_hpc.strategies import strategies
 

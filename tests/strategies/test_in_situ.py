@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_hpc.model.in_situ import Analysis, EqualNodes, PartitionProblem, Phases, PipelineView, Simulation
+from dask_hpc.planning.in_situ.partition import (
+    Analysis,
+    EqualNodes,
+    PartitionProblem,
+    Phases,
+    PipelineView,
+    Simulation,
+)
 from dask_hpc.planning.in_situ.phases import placed
 from dask_hpc.planning.in_situ.plan import partition
 from dask_hpc.strategies.placement.in_situ import InSitu, guessed

@@ -4,9 +4,9 @@ import pytest
 from small_machine import decided, machine, sizes
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.io import IoDemand
 from dask_hpc.model.job import Job
 from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.speedup import IoDemand
 from dask_hpc.strategies.io.io_aware import IoAware, IoAwareQueue, IoBalance, choices
 
 

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc import Policy
-from dask_hpc.model.io import IoView, Kind, LaneView, Mix, NodeMix
-from dask_hpc.model.plan import LaneLimit
 from dask_hpc.strategies.io.io_aware import IoBalance
 from dask_hpc.strategies.io.io_lanes import IoLanes
+from dask_hpc.strategies.io.lane_view import IoView, Kind, LaneLimit, LaneView, Mix, NodeMix
 
 THREADS = 8
 

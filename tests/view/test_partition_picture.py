@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.model.in_situ import Partition, Phases
+from dask_hpc.planning.in_situ.partition import Partition, Phases
 from dask_hpc.view.in_situ import COLOURS, partition_svg
 
 SVG = "{http://www.w3.org/2000/svg}"

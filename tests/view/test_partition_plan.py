@@ -5,7 +5,14 @@ from math import inf
 
 import pytest
 
-from dask_hpc.model.in_situ import Analysis, EqualNodes, Partition, PartitionProblem, Phases, Simulation
+from dask_hpc.planning.in_situ.partition import (
+    Analysis,
+    EqualNodes,
+    Partition,
+    PartitionProblem,
+    Phases,
+    Simulation,
+)
 from dask_hpc.view.in_situ import COLOURS, plan_svg
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.model.in_situ import Partition, Phases, tell_iteration
+from dask_hpc.planning.in_situ.partition import Partition, Phases, tell_iteration
 from dask_hpc.view.in_situ import phases_svg
 from dask_hpc.view.page import nice_step
 

@@ -9,7 +9,7 @@ from tornado.httpclient import AsyncHTTPClient
 
 import dask_hpc
 from dask_hpc.cluster.request import ask
-from dask_hpc.model.in_situ import Partition, Phases, tell_iteration, tell_partition
+from dask_hpc.planning.in_situ.partition import Partition, Phases, tell_iteration, tell_partition
 from dask_hpc.view.in_situ import pipelines_html
 
 FIRST = Partition("async", 3, 1, ("front", "spectrum"), (), Phases(0.5, 0.4, 0))

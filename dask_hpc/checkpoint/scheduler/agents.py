@@ -23,8 +23,8 @@ from dask_hpc.checkpoint.scheduler.diary import Tally
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
 from dask_hpc.checkpoint.worker.agent import METRIC, NAME, Agent
 from dask_hpc.cluster.scheduler.service import context_of
-from dask_hpc.model.checkpoint import AgentNode, ItemAgents
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
+from dask_hpc.strategies.checkpoint.agents import AgentNode, ItemAgents
 
 _PATIENCE = 5.0  # seconds for agents to come, or to go
 _FIRST_PAUSE, _LAST_PAUSE = 0.5, 30.0  # seconds in which an agent that did not answer is not asked
@@ -270,7 +270,7 @@ class AgentChoice:
         nodes = self._agents.able()
         there = len({node.domain for node in nodes})
         more = self.rule.more_nodes(nodes)
-        self.wanted = there + more.nodes if more is not None else self._needed(nodes)
+        self.wanted = there + 1 if more is not None else self._needed(nodes)
         told = ""
         if more is not None:
             told = more.reason.partition(" ")[0]
@@ -278,7 +278,7 @@ class AgentChoice:
                 when = "when there is one to spare"
                 if more.is_urgent:
                     when = "without delay: commits fail soon"
-                self._context.tell("more-nodes", f"{more.nodes} more for copies, {when}: {more.reason}")
+                self._context.tell("more-nodes", f"1 more for copies, {when}: {more.reason}")
         self._told = told
         idle = self.rule.idle_nodes(nodes)
         for one in idle:

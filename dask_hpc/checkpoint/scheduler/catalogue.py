@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from dask_hpc.model.checkpoint import AgentNode
+from dask_hpc.strategies.checkpoint.agents import AgentNode
 
 
 @dataclass

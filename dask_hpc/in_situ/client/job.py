@@ -17,7 +17,9 @@ from dask_hpc.cluster.client.job import tell_closed
 from dask_hpc.cluster.request import ANNOTATION, ask, is_managed, make_request
 from dask_hpc.in_situ.scheduler import MOST
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.in_situ import (
+from dask_hpc.model.units import count_nodes
+from dask_hpc.planning.in_situ.back_pressure import Skipped
+from dask_hpc.planning.in_situ.partition import (
     ChangeStatus,
     IterationStatus,
     Partition,
@@ -26,8 +28,6 @@ from dask_hpc.model.in_situ import (
     tell_iteration,
     tell_partition,
 )
-from dask_hpc.model.units import count_nodes
-from dask_hpc.planning.in_situ.back_pressure import Skipped
 
 
 def read_request(name: str, nodes: Any, **rest: Any) -> dict[str, Any] | None:

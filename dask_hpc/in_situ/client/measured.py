@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from dask_hpc.in_situ.client.iteration import Finished
 from dask_hpc.in_situ.worker import TaskRecord
-from dask_hpc.model.in_situ import Analysis, EqualNodes, Partition, Phases, Simulation
+from dask_hpc.planning.in_situ.partition import Analysis, EqualNodes, Partition, Phases, Simulation
 
 #: the part of an iteration that is no analysis
 SIMULATION = ""

@@ -23,8 +23,8 @@ from dask_hpc.in_situ.client.loop import lazy
 from dask_hpc.in_situ.client.steering import SIDES, AsSaid, Auto, OneSide, Steered
 from dask_hpc.in_situ.worker import InSituPlugin, PipelineWork, plugin_name
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.in_situ import MODES, Partition, PipelineStatus
 from dask_hpc.planning.in_situ.back_pressure import Skipped, read_wish
+from dask_hpc.planning.in_situ.partition import MODES, Partition, PipelineStatus
 from dask_hpc.policy import Policy
 
 PLACEMENTS = ("auto", *SIDES)

@@ -23,10 +23,16 @@ from dask_hpc.in_situ.client.iteration import Finished, Orders, Running
 from dask_hpc.in_situ.client.job import PipelineDiary, PipelineJob
 from dask_hpc.in_situ.client.measured import Observer, PipelineCosts
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.in_situ import EqualNodes, Mode, Partition, PartitionProblem, PipelineView
 from dask_hpc.model.node import Nodes
-from dask_hpc.model.plan import Placement
 from dask_hpc.planning.in_situ.back_pressure import BackPressure, Skipped, Slow, SlowWish
+from dask_hpc.planning.in_situ.partition import (
+    EqualNodes,
+    Mode,
+    Partition,
+    PartitionProblem,
+    PipelineView,
+    Placement,
+)
 from dask_hpc.planning.in_situ.phases import placed
 from dask_hpc.planning.in_situ.places import PipelineNode, Places, make_places
 from dask_hpc.policy import Policy

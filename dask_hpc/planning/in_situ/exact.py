@@ -12,8 +12,8 @@ from operator import attrgetter
 
 import numpy as np
 
-from dask_hpc.model.in_situ import PartitionProblem
 from dask_hpc.planning.in_situ.orders import ORDERS, Choice, greedy, subset_sums
+from dask_hpc.planning.in_situ.partition import PartitionProblem
 from dask_hpc.planning.in_situ.phases import PhaseWork, iteration_time, phase_times, with_split, work_of_each
 from dask_hpc.planning.in_situ.search import (
     Array,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_hpc.model.in_situ import Analysis, Partition, PartitionProblem
+from dask_hpc.planning.in_situ.partition import Analysis, Partition, PartitionProblem
 from dask_hpc.planning.in_situ.phases import (
     PhaseWork,
     in_situ_time,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_hpc.model.in_situ import Analysis, Partition, PartitionProblem, Phases
 from dask_hpc.model.units import count_nodes, show_large
+from dask_hpc.planning.in_situ.partition import Analysis, Partition, PartitionProblem, Phases
 
 #: memory that sums leave over or lack because they are rounded
 _ROUNDING = 1e-12

@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import ceil
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.in_situ import Mode, Partition
+from dask_hpc.planning.in_situ.partition import Mode, Partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,18 @@ from math import inf, isfinite
 from typing import Any
 
 from dask_hpc.model.errors import InputError, insist, shown
-from dask_hpc.model.in_situ import MODES, Analysis, EqualNodes, Partition, PartitionProblem, Simulation
 from dask_hpc.model.safe_yaml import check_keys, nearest
 from dask_hpc.model.units import parse_quantity, show_bytes
 from dask_hpc.planning.in_situ.exact import optimum
 from dask_hpc.planning.in_situ.orders import MOST_ENUMERATED, ORDERS, enumerated, greedy, relaxed
+from dask_hpc.planning.in_situ.partition import (
+    MODES,
+    Analysis,
+    EqualNodes,
+    Partition,
+    PartitionProblem,
+    Simulation,
+)
 from dask_hpc.planning.in_situ.phases import least_memory, placed, with_split
 
 #: how the analyses that run in situ may be chosen

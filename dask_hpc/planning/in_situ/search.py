@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_hpc.model.in_situ import PartitionProblem
+from dask_hpc.planning.in_situ.partition import PartitionProblem
 from dask_hpc.planning.in_situ.phases import PhaseWork, simulation_time
 
 Array = NDArray[np.float64]

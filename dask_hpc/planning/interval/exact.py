@@ -12,16 +12,40 @@ and a run of any length costs no more to evaluate than one period.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from math import ceil, exp, expm1, inf, isinf, prod, sqrt
+from math import ceil, exp, expm1, fsum, inf, isinf, prod, sqrt
 from typing import Any
 
 import numpy as np
 
-from dask_hpc.model.checkpoint import Level, failure_rate
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, insist, shown
 
 #: of an exponent: nobody waits e^600 times as long
 ENDLESS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of a checkpoint. A list of levels goes from the cheapest to the safest: what lies on a level
+    survives the failures of that level and of all before it."""
+
+    name: str
+    #: seconds that one commit takes from the work, those of the levels below included
+    commit: float
+    #: seconds until work goes on from here
+    restart: float
+    #: per second: failures that nothing below this level survives
+    failures: float
+
+    def __post_init__(self) -> None:
+        for name in ("commit", "restart", "failures"):
+            value = getattr(self, name)
+            fine = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < inf
+            insist(fine, f"level {shown(self.name)}: {name}", value, "0 or more, and finite")
+
+
+def failure_rate(levels: Sequence[Level]) -> float:
+    """Failures of any kind, per second."""
+    return fsum(level.failures for level in levels)
 
 
 def failures_before(seconds: float, rate: float) -> float:

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from dask_hpc.model.checkpoint import Level, failure_rate
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.safe_yaml import check_keys
 from dask_hpc.model.units import parse_quantity, show_duration
 from dask_hpc.planning.interval.exact import (
+    Level,
     Pattern,
     daly,
     efficiency,
+    failure_rate,
     hierarchical_efficiency,
     young,
 )

@@ -8,10 +8,10 @@ from math import inf
 from typing import Annotated
 
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.model.in_situ import Analysis, Simulation
 from dask_hpc.model.job import Job, Kind
 from dask_hpc.model.speedup import Constraint, Linear, PowerLaw, Speedup
 from dask_hpc.model.units import parse_duration
+from dask_hpc.planning.in_situ.partition import Analysis, Simulation
 from dask_hpc.simulator.in_situ import Drift, Pipeline
 from dask_hpc.simulator.platform import Failures, Platform
 from dask_hpc.simulator.workload import Arrival, DeclaredCheckpoint, Workload, malleable_overlay

@@ -8,12 +8,12 @@ from itertools import chain
 from math import inf
 from typing import Literal
 
-from dask_hpc.model.checkpoint import ItemAgents
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.simulator.checkpoint.result import CommitResult, Committed
 from dask_hpc.simulator.checkpoint.world import CommitService, Version, World
 from dask_hpc.simulator.network import Process, Signal
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule, break_even
+from dask_hpc.strategies.checkpoint.agents import ItemAgents
 
 #: who hands its part of a commit over: each process for itself, or one for all of a node (000, 6.2)
 Way = Literal["mr", "shmr"]

@@ -10,11 +10,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from dask_hpc.model.checkpoint import AgentNode
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.simulator.checkpoint.result import CommitResult, Committed
 from dask_hpc.simulator.network import Clock, Network, Process, Slots, all_of
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule, shares, to_remove
+from dask_hpc.strategies.checkpoint.agents import AgentNode
 
 
 @dataclass(frozen=True, slots=True)

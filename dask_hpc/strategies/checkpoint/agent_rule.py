@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Annotated, Any, ClassVar, Literal
 
-from dask_hpc.model.checkpoint import AgentNode, GiveBack, ItemAgents, MoreNodes
 from dask_hpc.model.parameter import Parameter
+from dask_hpc.strategies.checkpoint.agents import AgentNode, GiveBack, ItemAgents, MoreNodes
 from dask_hpc.strategies.strategy import CheckpointStrategy
 
 Rank = Literal["memory", "bandwidth", "frequency", "power"]
@@ -271,11 +271,11 @@ class AgentRule(CheckpointStrategy):
         for node in crowded:
             if node.fill > self.high and node.filling > 0:
                 is_urgent = elsewhere < node.budget
-                return MoreNodes(1, is_urgent, f"{node.name} is {node.fill:.0%} full, and fills")
+                return MoreNodes(is_urgent, f"{node.name} is {node.fill:.0%} full, and fills")
             elsewhere -= node.budget
         for node in nodes:
             if node.traffic > self.busy * node.link and node.commits > 0:
-                return MoreNodes(1, False, f"{node.name} uses {node.traffic / node.link:.0%} of its link")
+                return MoreNodes(False, f"{node.name} uses {node.traffic / node.link:.0%} of its link")
         return None
 
     def idle_nodes(self, nodes: Sequence[AgentNode]) -> tuple[GiveBack, ...]:

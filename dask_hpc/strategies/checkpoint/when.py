@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from dask_hpc.model.checkpoint import Level
 from dask_hpc.model.units import show_duration
-from dask_hpc.planning.interval.exact import Pattern, daly, efficiency, young
+from dask_hpc.planning.interval.exact import Level, Pattern, daly, efficiency, young
 from dask_hpc.planning.interval.plan import best_pattern
 
 #: of the prior, in failures

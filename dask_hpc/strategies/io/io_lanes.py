@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Annotated, ClassVar
 
-from dask_hpc.model.io import IoView, Kind, LaneView, Mix
 from dask_hpc.model.parameter import Parameter
-from dask_hpc.model.plan import LaneLimit, Next
 from dask_hpc.strategies.io.io_aware import IoBalance
+from dask_hpc.strategies.io.lane_view import IoView, Kind, LaneLimit, LaneView, Mix, Next
 from dask_hpc.strategies.strategy import IoStrategy
 
 _LEAST_READS = 6  # that are measured before anything is concluded

@@ -9,12 +9,11 @@ from math import inf, log
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-from dask_hpc.model.io import IoScaling
 from dask_hpc.model.job import Job, stretch
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Resize, Start
 from dask_hpc.model.snapshot import Running, Snapshot
-from dask_hpc.model.speedup import PowerLaw, Speedup, next_legal_down, smallest_legal
+from dask_hpc.model.speedup import IoScaling, PowerLaw, Speedup, next_legal_down, smallest_legal
 from dask_hpc.model.units import count_nodes
 from dask_hpc.model.waiting import Hole
 from dask_hpc.strategies.malleability.grow_shrink import leaving, left, malleable

@@ -5,10 +5,16 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from dask_hpc.model.in_situ import Mode, Partition, PartitionProblem, Phases, PipelineView
 from dask_hpc.model.parameter import Parameter
-from dask_hpc.model.plan import Placement
 from dask_hpc.model.units import count_nodes, show_duration, show_large
+from dask_hpc.planning.in_situ.partition import (
+    Mode,
+    Partition,
+    PartitionProblem,
+    Phases,
+    PipelineView,
+    Placement,
+)
 from dask_hpc.planning.in_situ.phases import placed
 from dask_hpc.planning.in_situ.plan import partition
 from dask_hpc.strategies.strategy import PlacementStrategy

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_hpc.model.checkpoint import Level
 from dask_hpc.model.errors import InputError
-from dask_hpc.planning.interval.exact import Pattern, daly, efficiency
+from dask_hpc.planning.interval.exact import Level, Pattern, daly, efficiency
 from dask_hpc.planning.interval.plan import best_pattern
 
 MINUTE = 60.0

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.model.checkpoint import Level, failure_rate
 from dask_hpc.planning.interval.exact import (
+    Level,
     Pattern,
     _restarts,
     daly,
     efficiency,
+    failure_rate,
     failures_before,
     hierarchical_efficiency,
     mean_failure,

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.model.checkpoint import ItemAgents
 from dask_hpc.strategies.checkpoint.agent_rule import (
     AgentRule,
     break_even,
@@ -15,6 +14,7 @@ from dask_hpc.strategies.checkpoint.agent_rule import (
     climb,
     shares,
 )
+from dask_hpc.strategies.checkpoint.agents import ItemAgents
 
 
 def search(seconds_of, steps=40, start=1, **options):

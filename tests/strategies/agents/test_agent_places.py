@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.model.checkpoint import AgentNode
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule, to_remove
+from dask_hpc.strategies.checkpoint.agents import AgentNode
 
 FOUR = [
     AgentNode("a", 100, 80, traffic=1, commits=4, watts=200),

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc import InputError, Policy
-from dask_hpc.model.checkpoint import AgentNode, ItemAgents
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
+from dask_hpc.strategies.checkpoint.agents import AgentNode, ItemAgents
 
 
 def nodes(count, **more):

@@ -148,6 +148,15 @@ class PipelineView:
     change_cost: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """From the next iteration on, a pipeline's simulation and analyses run where this partition says."""
+
+    pipeline: str
+    partition: Partition
+    reason: str
+
+
 def _check_costs(one: Any, where: str, names: tuple[str, ...]) -> None:
     for name in names:
         value = getattr(one, name)

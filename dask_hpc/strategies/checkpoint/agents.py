@@ -1,11 +1,8 @@
 """Nodes that can keep copies of others' data, and what a rule for them answers."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import fsum, inf
+from math import inf
 from typing import Any
-
-from dask_hpc.model.errors import insist, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +40,8 @@ class AgentNode:
 
 @dataclass(frozen=True, slots=True)
 class MoreNodes:
-    """So many more nodes are wanted for copies. ``is_urgent``: commits fail without."""
+    """One more node is wanted for copies. ``is_urgent``: commits fail without."""
 
-    nodes: int
     is_urgent: bool
     reason: str
 
@@ -67,28 +63,3 @@ class ItemAgents:
     seconds: float = inf
     #: of the search for a better number
     search: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """One level of a checkpoint. A list of levels goes from the cheapest to the safest: what lies on a level
-    survives the failures of that level and of all before it."""
-
-    name: str
-    #: seconds that one commit takes from the work, those of the levels below included
-    commit: float
-    #: seconds until work goes on from here
-    restart: float
-    #: per second: failures that nothing below this level survives
-    failures: float
-
-    def __post_init__(self) -> None:
-        for name in ("commit", "restart", "failures"):
-            value = getattr(self, name)
-            fine = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < inf
-            insist(fine, f"level {shown(self.name)}: {name}", value, "0 or more, and finite")
-
-
-def failure_rate(levels: Sequence[Level]) -> float:
-    """Failures of any kind, per second."""
-    return fsum(level.failures for level in levels)

@@ -1,10 +1,6 @@
-"""What an I/O strategy sees: how each file system serves its reads, and what runs where."""
+"""What an I/O strategy sees: how each file system serves its reads, and what runs where; what it answers."""
 
 from dataclasses import dataclass
-from math import inf
-
-from dask_hpc.model.errors import insist, is_number
-from dask_hpc.model.speedup import Speedup
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,40 +70,19 @@ class Mix:
     read_is_first: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IoDemand:
-    """``compute`` operations and ``data`` bytes of a job, on nodes of ``speed`` operations per second,
-    each with a ``link`` to a ``file_system`` (bytes per second)."""
+@dataclass(frozen=True, slots=True)
+class LaneLimit:
+    """From now on so many reads of one file system are in flight (None: as many as workers take)."""
 
-    compute: float
-    data: float
-    speed: float = 1.0
-    link: float = inf
-    file_system: float = inf
-
-    def __post_init__(self) -> None:
-        for name in ("compute", "data", "speed", "link", "file_system"):
-            value, may_be_zero = getattr(self, name), name in ("compute", "data")
-            fine = is_number(value, 0, inf) and value != (inf if may_be_zero else 0)
-            insist(fine, f"io_intensity.{name}", value, "0 or more" if may_be_zero else "more than 0")
-
-    def intensity(self, nodes: int) -> float:
-        """The share of its time that the job spends reading and writing when it has the file system
-        to itself; 0 for a job that does nothing."""
-        total = self.seconds(nodes)
-        return self.data / min(nodes * self.link, self.file_system) / total if total > 0 else 0.0
-
-    def seconds(self, nodes: int) -> float:
-        """How long it takes on so many nodes when it has the file system to itself."""
-        return self.data / min(nodes * self.link, self.file_system) + self.compute / (nodes * self.speed)
+    lane: str
+    limit: int | None
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class IoScaling(Speedup):
-    """The speed-up that an I/O demand implies: computing scales, the file system has an end."""
+class Next:
+    """What goes next into an open slot: a read, to this node, or what computes."""
 
-    demand: IoDemand
-
-    def factor(self, nodes: int) -> float:
-        one = self.demand.seconds(1)
-        return one / self.demand.seconds(nodes) if one > 0 else 1.0
+    is_read: bool
+    node: str
+    reason: str
