@@ -22,7 +22,7 @@ _WHERE = {
     "protected": "dask_hpc.checkpoint.client.protect",
     "unprotect": "dask_hpc.checkpoint.client.protect",
     "plan_corridor": "dask_hpc.planning.corridor.plan",
-    "plan_interval": "dask_hpc.planning.interval.plan",
+    "plan_interval": "dask_hpc.planning.interval",
     "plan_partition": "dask_hpc.planning.in_situ.plan",
     "plan_redistribution": "dask_hpc.redistribution.client",
     "redistribute": "dask_hpc.redistribution.client",

@@ -27,7 +27,7 @@ from dask_hpc.model.units import (
 from dask_hpc.planning.corridor.plan import CorridorPlan, plan_corridor
 from dask_hpc.planning.in_situ.partition import Partition
 from dask_hpc.planning.in_situ.plan import ALL_ORDERS, PartitionPlan, plan_partition
-from dask_hpc.planning.interval.plan import IntervalPlan, plan_interval
+from dask_hpc.planning.interval import IntervalPlan, plan_interval
 from dask_hpc.view.checkpoint import interval_svg
 from dask_hpc.view.in_situ import plan_svg
 

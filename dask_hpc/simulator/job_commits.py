@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import pairwise
 from math import inf
 
-from dask_hpc.planning.interval.exact import Pattern, young
+from dask_hpc.planning.interval import Pattern, young
 from dask_hpc.simulator.execution import Steady
 from dask_hpc.simulator.platform import Failures, Platform
 from dask_hpc.simulator.service import Companion, Life, MachineService, Site

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.planning.forecast.forecaster import Forecaster, backtest
+from dask_hpc.planning.forecast import Forecaster, backtest
 
 KINDS = ("noise", "steps", "seasons", "squares", "drift")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dask_hpc.planning.forecast.forecaster import Edge
+from dask_hpc.planning.forecast import Edge
 
 
 def missed(series, sign, miss=0.05, memory=200):

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.planning.forecast import forecaster as module
-from dask_hpc.planning.forecast.forecaster import Forecaster, forecast
-from dask_hpc.planning.forecast.models import BASELINES, MODELS, Unfit
+from dask_hpc.planning import forecast as module
+from dask_hpc.planning.forecast import Forecaster, forecast
+from dask_hpc.planning.forecast_models import BASELINES, MODELS, Unfit
 
 
 def samples(values, period=1.0):

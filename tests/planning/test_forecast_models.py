@@ -7,8 +7,8 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from dask_hpc.planning.forecast import models as forecast_models
-from dask_hpc.planning.forecast.models import BASELINES, MODELS, Unfit, fit
+from dask_hpc.planning import forecast_models
+from dask_hpc.planning.forecast_models import BASELINES, MODELS, Unfit, fit
 
 # Where statsmodels is called directly its warnings are none of ours.
 theirs_may_warn = pytest.mark.filterwarnings("ignore:Non-stationary", "ignore:Non-invertible")

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.planning.forecast.models import first, last_value, seasonal_naive, shift, side_by_side
+from dask_hpc.planning.forecast_models import first, last_value, seasonal_naive, shift, side_by_side
 
 values = st.lists(st.floats(0, 1e6), min_size=12, max_size=40).map(np.array)
 

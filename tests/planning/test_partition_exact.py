@@ -6,7 +6,7 @@ from time import process_time
 import pytest
 from hypothesis import given, settings
 
-from dask_hpc.planning.in_situ import exact as partition_exact
+from dask_hpc.planning.in_situ import plan as partition_exact
 from dask_hpc.planning.in_situ import search as partition_search
 from dask_hpc.planning.in_situ.plan import ALL_ORDERS, partition
 from tests.planning.partition_problems import all_subsets, brute_force, instance, problems

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dask_hpc.planning.forecast.models import season_length
+from dask_hpc.planning.forecast_models import season_length
 
 TIMES = np.arange(600)
 

@@ -11,7 +11,7 @@ from test_properties import arrivals, platforms, play, rows
 
 from dask_hpc import InputError
 from dask_hpc.model.job import Job
-from dask_hpc.planning.interval.exact import daly, efficiency, young
+from dask_hpc.planning.interval import daly, efficiency, young
 from dask_hpc.simulator import Arrival, Failures, Platform, Record, load_workload, simulate
 from dask_hpc.simulator.application import Application, Phase, Task
 from dask_hpc.simulator.built_in import built_in
@@ -123,7 +123,7 @@ def test_the_interval_is_planned():
 
 def test_the_planned_interval_is_as_good_as_was_foretold():
     """Many failures: the share of time that is work is what the exact model says, and nobody does better."""
-    from dask_hpc.planning.interval.exact import Level
+    from dask_hpc.planning.interval import Level
 
     def share(every):
         found = []

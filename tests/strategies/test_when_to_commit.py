@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_hpc.planning.interval.exact import Level, Pattern, daly, efficiency, young
+from dask_hpc.planning.interval import Level, Pattern, daly, efficiency, young
 from dask_hpc.strategies.checkpoint.when import (
     AUTO,
     DALY,

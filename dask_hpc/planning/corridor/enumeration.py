@@ -6,13 +6,9 @@ from math import inf, isinf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dask_hpc.model.job import runs
-from dask_hpc.planning.corridor.problem import TINY, CorridorProblem, Distribution, Part
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from dask_hpc.planning.corridor.problem import TINY, CorridorProblem, Distribution, Floats, Ints, Part
 
 _FEW = 20_000  # are not worth a search for those that are alike
 

@@ -1,7 +1,7 @@
 """The corridor's best distribution without a solver: bounds say how good it can be, a search gets there.
 
 Level by level (watts outside, idle nodes, changed nodes, slack) the relaxed program gives a bound (see
-corridor_bounds). It is sharpened by what whole nodes can do: with the number of idle nodes fixed, power moves
+``Bounds``). It is sharpened by what whole nodes can do: with the number of idle nodes fixed, power moves
 in multiples of the greatest common divisor of the parts' differences, if they have one. The relaxed optimum
 lies between two distributions of whole nodes; the way from one to the other by exchanges of single nodes
 passes the aim, and there the sizes of a few parts are chosen by looking at all of their sizes nearby.
@@ -16,17 +16,26 @@ from dataclasses import replace
 import numpy as np
 
 from dask_hpc.model.power import PowerRange
-from dask_hpc.planning.corridor.bounds import Bounds, Edges, Exchange, Shift
 from dask_hpc.planning.corridor.enumeration import (
-    Floats,
-    Ints,
     common_step,
     down_to,
     enumerate_all,
     node_step,
     slack_on_steps,
 )
-from dask_hpc.planning.corridor.problem import TINY, CorridorProblem, Distribution, Part, distribution
+from dask_hpc.planning.corridor.problem import (
+    TINY,
+    Bounds,
+    CorridorProblem,
+    Distribution,
+    Edges,
+    Exchange,
+    Floats,
+    Ints,
+    Part,
+    Shift,
+    distribution,
+)
 
 _LOOKED_AT = 16_000  # distributions around the relaxed optimum
 #: parts whose sizes are looked at; the others keep theirs

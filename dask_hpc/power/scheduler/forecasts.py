@@ -23,7 +23,7 @@ from time import monotonic, thread_time
 from typing import IO, TYPE_CHECKING, Any
 
 from dask_hpc.model.power import PowerRange
-from dask_hpc.planning.forecast.forecaster import LEAST_ERRORS, Forecast, Forecaster
+from dask_hpc.planning.forecast import LEAST_ERRORS, Forecast, Forecaster
 
 if TYPE_CHECKING:  # the process is to start without Dask
     from dask_hpc.cluster.scheduler.service import Context

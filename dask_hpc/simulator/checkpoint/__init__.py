@@ -14,9 +14,15 @@ as a policy has it. What only a machine can know, rates and costs, is in ``Costs
 Every decision of a run follows from its arguments and its seed.
 """
 
-from dask_hpc.simulator.checkpoint.result import CommitResult
 from dask_hpc.simulator.checkpoint.run import App, SizeChange, simulate_commits
-from dask_hpc.simulator.checkpoint.world import CommitService, Compression, Costs, Pool, SiteStore
+from dask_hpc.simulator.checkpoint.world import (
+    CommitResult,
+    CommitService,
+    Compression,
+    Costs,
+    Pool,
+    SiteStore,
+)
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 
 __all__ = [

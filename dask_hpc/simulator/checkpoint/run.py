@@ -1,4 +1,4 @@
-"""One run: applications and the service, until the last of them is through."""
+"""One run: applications, their commits and the service, until the last of them is through."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -9,16 +9,26 @@ from math import inf
 from typing import Literal
 
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.simulator.checkpoint.result import CommitResult, Committed
-from dask_hpc.simulator.checkpoint.world import CommitService, Version, World
-from dask_hpc.simulator.network import Process, Signal
-from dask_hpc.strategies.checkpoint.agent_rule import AgentRule, break_even
+from dask_hpc.simulator.checkpoint.world import (
+    BACKGROUND,
+    FABRIC,
+    STORE,
+    CommitResult,
+    CommitService,
+    Committed,
+    Seat,
+    World,
+)
+from dask_hpc.simulator.network import Process, Signal, all_of
+from dask_hpc.strategies.checkpoint.agent_rule import AgentRule, break_even, shares
 from dask_hpc.strategies.checkpoint.agents import ItemAgents
 
 #: who hands its part of a commit over: each process for itself, or one for all of a node (000, 6.2)
 Way = Literal["mr", "shmr"]
 #: as many agents all the time, on the nodes with the least traffic
 FIXED = AgentRule(count="fixed", resize="rigid", rank="bandwidth", per_node=64)
+#: of bytes that fit
+_ROUNDING = 1 + 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,130 @@ class App:
                 raise InputError(f"app {shown(self.name)}: {name}", f"found {shown(value)}", "0 or more")
         if not self.interval and self.commits >= 10**9 and self.until == inf:
             raise InputError(f"app {shown(self.name)}", "never ends", "commits, or until")
+
+
+@dataclass(slots=True, eq=False)
+class Version:
+    """One commit: its way to the agents on ``nodes``, what they keep of it, and its way to the store. It is
+    handed over in so many ``parts``, some of each node."""
+
+    world: World
+    seen: Committed
+    nodes: Sequence[str]
+    parts: int
+    per_node: int
+    #: bytes by node
+    kept: dict[str, float] = field(default_factory=dict)
+    is_flushing: bool = False
+    is_superseded: bool = False
+    is_broken: bool = False
+    began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.world.now
+
+    def lost(self, node: str) -> None:
+        """A node is gone with what it kept."""
+        if self.kept.pop(node, None) is not None:
+            self.is_broken = True
+
+    def to_agents(self, reads: int) -> Process:
+        """Each agent takes its parts one after the other, all agents at once."""
+        world = self.world
+        chains, first = [], 0
+        for node, share in zip(self.nodes, shares(self.parts, len(self.nodes)), strict=True):
+            parts = range(first, first + share)
+            chains.append(world.clock.start(self._serve(world.seats[node], parts, reads)))
+            first += share
+        yield from all_of(chains)
+
+    def _serve(self, seat: Seat, parts: range, reads: int) -> Process:
+        world, app = self.world, self.seen.app
+        service, size = world.service, self.seen.nbytes / self.parts
+        mine = 0.0
+        for part in parts:
+            if self.is_broken:
+                return
+            yield self._setup(size, reads)
+            has_room = seat.used + size <= service.memory * _ROUNDING
+            keeps = has_room and mine + size <= service.buffer * _ROUNDING
+            if app not in seat.agents:
+                self.is_broken = True
+                return
+            if keeps:
+                seat.used += size
+                self.kept[seat.name] = self.kept.get(seat.name, 0.0) + size
+                mine += size
+            links = (self._way_out(part), seat.link, FABRIC)
+            arrived = world.network.send(size, links, service.costs.agent / world.noise())
+            yield arrived
+            if arrived.is_broken:
+                self.is_broken = True
+                return
+            seat.heard.append((world.now, app, size))
+            world.log.traffic.to_agents += size
+            if not keeps:  # it goes to the store before the next part is taken
+                yield service.store.open
+                arrived = world.network.send(size, (seat.way_out, STORE), service.store.writer)
+                yield arrived
+                if arrived.is_broken:
+                    self.is_broken = True
+                else:
+                    self.seen.spilled += 1
+                    world.log.traffic.spilled += size
+            self.seen.parts[part] = world.now - self.began
+
+    def _setup(self, size: float, reads: int) -> float:
+        service = self.world.service
+        costs = service.costs
+        seconds = costs.operation + costs.turn * reads
+        if self.seen.is_first:
+            seconds += (costs.registering - 1) * (seconds + size / min(costs.agent, service.link))
+        return seconds * self.world.noise()
+
+    def past_agents(self) -> Process:
+        """One process of each node writes a file of its own."""
+        world, store = self.world, self.world.service.store
+        writers = -(-self.parts // self.per_node)
+        size = self.seen.nbytes / writers
+
+        def write(node: int) -> Process:
+            yield store.open * world.noise()
+            yield world.network.send(size, (self._way_out(node * self.per_node), STORE), store.writer)
+            world.log.traffic.direct += size
+
+        yield from all_of([world.clock.start(write(node)) for node in range(writers)])
+
+    def flush(self) -> Process:
+        """Write what agents keep of it to the store, while they go on."""
+        world, store, seen = self.world, self.world.service.store, self.seen
+        squeeze = store.compression if store.compression and seen.nbytes > store.compression.above else None
+        lost = []
+
+        def write(seat: Seat, size: float) -> Process:
+            yield world.writers.take()
+            if squeeze is not None:
+                yield size / squeeze.rate
+            yield store.open
+            smaller = size / squeeze.ratio if squeeze is not None else size
+            arrived = world.network.send(smaller, (seat.way_out, STORE, BACKGROUND), store.writer)
+            yield arrived
+            world.writers.give()
+            if arrived.is_broken or self.is_broken:
+                lost.append(seat.name)
+                return
+            world.log.traffic.flushed += size
+            world.log.traffic.written += smaller
+
+        yield from all_of(
+            [world.clock.start(write(world.seats[name], size)) for name, size in self.kept.items()]
+        )
+        if not lost:
+            world.log.stored[seen.app] = max(seen.number, world.log.stored.get(seen.app, 0))
+            world.log.flushed.append((world.now, seen.app, seen.number))
+
+    def _way_out(self, part: int) -> tuple[str, str, int]:
+        return ("app", self.seen.app, part // self.per_node)
 
 
 class AppLife:

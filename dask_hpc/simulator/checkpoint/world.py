@@ -6,15 +6,138 @@ Every cost can be nothing. Seconds and bytes per second; the symbols are those o
 
 import random
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import xarray as xr
 
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.simulator.checkpoint.result import CommitResult, Committed
-from dask_hpc.simulator.network import Clock, Network, Process, Slots, all_of
-from dask_hpc.strategies.checkpoint.agent_rule import AgentRule, shares, to_remove
+from dask_hpc.simulator.network import Clock, Network, Process, Slots
+from dask_hpc.strategies.checkpoint.agent_rule import AgentRule, to_remove
 from dask_hpc.strategies.checkpoint.agents import AgentNode
+
+#: to agents, or past them to the store
+How = Literal["agents", "direct"]
+
+
+@dataclass(slots=True)
+class Committed:
+    """One commit."""
+
+    app: str
+    number: int
+    begin: float
+    nodes: int
+    nbytes: float
+    agents: int
+    #: the first one to these agents
+    is_first: bool
+    how: How = "agents"
+    #: seconds that the application stood still for it
+    stall: float = 0.0
+    #: seconds from its copy on until everything was there
+    transfer: float = 0.0
+    end: float = float("nan")
+    #: when each part arrived, counted from the copy on, by its number
+    parts: dict[int, float] = field(default_factory=dict)
+    #: parts that an agent had to write to the store at once
+    spilled: int = 0
+    #: agents died under it, and it was done again past them
+    has_failed: bool = False
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Bytes, of all applications together."""
+
+    to_agents: float = 0.0
+    direct: float = 0.0
+    spilled: float = 0.0
+    #: what was flushed, and what that came to in the store
+    flushed: float = 0.0
+    written: float = 0.0
+    #: arrived before their commit failed
+    wasted: float = 0.0
+
+
+_COLUMNS = ("app", "number", "begin", "end", "stall", "transfer", "nodes", "nbytes", "agents", "is_first",
+            "how", "spilled", "has_failed")  # fmt: skip
+
+
+@dataclass
+class CommitResult:
+    """One run, all in the order of time."""
+
+    made: list[Committed] = field(default_factory=list)
+    #: from when on an application had its agents on these nodes
+    seated: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
+    #: when, who, seconds, and whether anything changed
+    probes: list[tuple[float, str, float, bool]] = field(default_factory=list)
+    #: how many nodes there were for agents, and why that changed
+    pool: list[tuple[float, int, str]] = field(default_factory=list)
+    #: number of the newest commit in the store, by application
+    stored: dict[str, int] = field(default_factory=dict)
+    #: when which commit of whom had been flushed
+    flushed: list[tuple[float, str, int]] = field(default_factory=list)
+    #: when each application was through
+    ended: dict[str, float] = field(default_factory=dict)
+    traffic: Traffic = field(default_factory=Traffic)
+
+    def of(self, app: str) -> list[Committed]:
+        return [one for one in self.made if one.app == app]
+
+    def agents_at(self, app: str, time: float) -> tuple[str, ...]:
+        """The node of each of its agents then."""
+        there = (nodes for since, name, nodes in reversed(self.seated) if name == app and since <= time)
+        return next(there, ())
+
+    def nodes_at(self, time: float) -> int:
+        return next(count for since, count, _ in reversed(self.pool) if since <= time)
+
+    @cached_property
+    def commits(self) -> pd.DataFrame:
+        """One row per commit, in the order in which they began. ``stall`` is what the application stood
+        still for it; ``transfer`` is how long it was on its way."""
+        rows = [[getattr(one, name) for name in _COLUMNS] for one in self.made]
+        return pd.DataFrame(rows, columns=list(_COLUMNS))
+
+    @cached_property
+    def agents(self) -> pd.DataFrame:
+        """From which time on which application had how many agents, on how many nodes."""
+        rows = [(time, app, len(nodes), len(set(nodes))) for time, app, nodes in self.seated]
+        return pd.DataFrame(rows, columns=["time", "app", "agents", "nodes"])
+
+    @cached_property
+    def dataset(self) -> xr.Dataset:
+        """All of it: ``commit``s, ``change``s of agents, and ``pool_time``s from which on there were so many
+        nodes for agents."""
+        columns = {
+            name: ("commit", column.to_numpy(dtype="U" if name in ("app", "how") else None))
+            for name, column in self.commits.items()
+        }
+        agents = self.agents
+        dataset = xr.Dataset(
+            columns
+            | {
+                "agents_app": ("change", agents["app"].to_numpy(dtype="U")),
+                "agents_there": ("change", agents["agents"].to_numpy()),
+                "pool_nodes": ("pool_time", np.array([count for _, count, _ in self.pool])),
+            },
+            coords={
+                "change": agents["time"].to_numpy(),
+                "pool_time": np.array([time for time, _, _ in self.pool]),
+            },
+            attrs={f"bytes_{name}": getattr(self.traffic, name) for name in Traffic.__slots__},
+        ).set_coords("number")
+        for name in ("begin", "end", "stall", "transfer", "change", "pool_time"):
+            dataset[name].attrs["units"] = "s"
+        dataset["nbytes"].attrs["units"] = "B"
+        return dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +240,6 @@ class CommitService:
 
 _RECENT = 60.0  # seconds in which an agent counts as one that has just joined
 _LEAST = 0.1  # of what an operation takes without noise
-_ROUNDING = 1 + 1e-9
 FABRIC, STORE, BACKGROUND = "fabric", "store", "background"
 
 
@@ -312,127 +434,3 @@ class World:
                 seat.idle_since = self.now
         self.log.seated.append((self.now, app, nodes))
         self.settle()
-
-
-@dataclass(slots=True, eq=False)
-class Version:
-    """One commit: its way to the agents on ``nodes``, what they keep of it, and its way to the store. It is
-    handed over in so many ``parts``, some of each node."""
-
-    world: World
-    seen: Committed
-    nodes: Sequence[str]
-    parts: int
-    per_node: int
-    #: bytes by node
-    kept: dict[str, float] = field(default_factory=dict)
-    is_flushing: bool = False
-    is_superseded: bool = False
-    is_broken: bool = False
-    began: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.began = self.world.now
-
-    def lost(self, node: str) -> None:
-        """A node is gone with what it kept."""
-        if self.kept.pop(node, None) is not None:
-            self.is_broken = True
-
-    def to_agents(self, reads: int) -> Process:
-        """Each agent takes its parts one after the other, all agents at once."""
-        world = self.world
-        chains, first = [], 0
-        for node, share in zip(self.nodes, shares(self.parts, len(self.nodes)), strict=True):
-            parts = range(first, first + share)
-            chains.append(world.clock.start(self._serve(world.seats[node], parts, reads)))
-            first += share
-        yield from all_of(chains)
-
-    def _serve(self, seat: Seat, parts: range, reads: int) -> Process:
-        world, app = self.world, self.seen.app
-        service, size = world.service, self.seen.nbytes / self.parts
-        mine = 0.0
-        for part in parts:
-            if self.is_broken:
-                return
-            yield self._setup(size, reads)
-            has_room = seat.used + size <= service.memory * _ROUNDING
-            keeps = has_room and mine + size <= service.buffer * _ROUNDING
-            if app not in seat.agents:
-                self.is_broken = True
-                return
-            if keeps:
-                seat.used += size
-                self.kept[seat.name] = self.kept.get(seat.name, 0.0) + size
-                mine += size
-            links = (self._way_out(part), seat.link, FABRIC)
-            arrived = world.network.send(size, links, service.costs.agent / world.noise())
-            yield arrived
-            if arrived.is_broken:
-                self.is_broken = True
-                return
-            seat.heard.append((world.now, app, size))
-            world.log.traffic.to_agents += size
-            if not keeps:  # it goes to the store before the next part is taken
-                yield service.store.open
-                arrived = world.network.send(size, (seat.way_out, STORE), service.store.writer)
-                yield arrived
-                if arrived.is_broken:
-                    self.is_broken = True
-                else:
-                    self.seen.spilled += 1
-                    world.log.traffic.spilled += size
-            self.seen.parts[part] = world.now - self.began
-
-    def _setup(self, size: float, reads: int) -> float:
-        service = self.world.service
-        costs = service.costs
-        seconds = costs.operation + costs.turn * reads
-        if self.seen.is_first:
-            seconds += (costs.registering - 1) * (seconds + size / min(costs.agent, service.link))
-        return seconds * self.world.noise()
-
-    def past_agents(self) -> Process:
-        """One process of each node writes a file of its own."""
-        world, store = self.world, self.world.service.store
-        writers = -(-self.parts // self.per_node)
-        size = self.seen.nbytes / writers
-
-        def write(node: int) -> Process:
-            yield store.open * world.noise()
-            yield world.network.send(size, (self._way_out(node * self.per_node), STORE), store.writer)
-            world.log.traffic.direct += size
-
-        yield from all_of([world.clock.start(write(node)) for node in range(writers)])
-
-    def flush(self) -> Process:
-        """Write what agents keep of it to the store, while they go on."""
-        world, store, seen = self.world, self.world.service.store, self.seen
-        squeeze = store.compression if store.compression and seen.nbytes > store.compression.above else None
-        lost = []
-
-        def write(seat: Seat, size: float) -> Process:
-            yield world.writers.take()
-            if squeeze is not None:
-                yield size / squeeze.rate
-            yield store.open
-            smaller = size / squeeze.ratio if squeeze is not None else size
-            arrived = world.network.send(smaller, (seat.way_out, STORE, BACKGROUND), store.writer)
-            yield arrived
-            world.writers.give()
-            if arrived.is_broken or self.is_broken:
-                lost.append(seat.name)
-                return
-            world.log.traffic.flushed += size
-            world.log.traffic.written += smaller
-
-        yield from all_of(
-            [world.clock.start(write(world.seats[name], size)) for name, size in self.kept.items()]
-        )
-        if not lost:
-            world.log.stored[seen.app] = max(seen.number, world.log.stored.get(seen.app, 0))
-            world.log.flushed.append((world.now, seen.app, seen.number))
-
-    def _way_out(self, part: int) -> tuple[str, str, int]:
-        return ("app", self.seen.app, part // self.per_node)

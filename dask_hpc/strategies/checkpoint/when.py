@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from math import inf
 
 from dask_hpc.model.units import show_duration
-from dask_hpc.planning.interval.exact import Level, Pattern, daly, efficiency, young
-from dask_hpc.planning.interval.plan import best_pattern
+from dask_hpc.planning.interval import Level, Pattern, best_pattern, daly, efficiency, young
 
 #: of the prior, in failures
 WEIGHT = 1.0

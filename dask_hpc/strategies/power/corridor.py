@@ -17,9 +17,18 @@ from dask_hpc.planning.corridor import Distribution, reachable, what_would_help
 from dask_hpc.planning.corridor.problem import distribution
 from dask_hpc.strategies.malleability.grow_shrink import malleable
 from dask_hpc.strategies.power.admission import Admission, smallest_start
-from dask_hpc.strategies.power.balance import Balance, Coming, PowerBounds, Side, common
+from dask_hpc.strategies.power.balance import (
+    Balance,
+    Coming,
+    Memory,
+    PowerBounds,
+    Seen,
+    Side,
+    Told,
+    common,
+    learn,
+)
 from dask_hpc.strategies.power.levers import Levers
-from dask_hpc.strategies.power.memory import Memory, Seen, Told, learn
 from dask_hpc.strategies.power.repair import Anchor, Repair
 from dask_hpc.strategies.strategy import Powered, PowerStrategy, Resizes, Starts
 

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.planning.interval.exact import Level, Pattern, daly, efficiency
-from dask_hpc.planning.interval.plan import best_pattern
+from dask_hpc.planning.interval import Level, Pattern, best_pattern, daly, efficiency
 
 MINUTE = 60.0
 

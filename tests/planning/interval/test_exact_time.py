@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.planning.interval.exact import (
+from dask_hpc.planning.interval import (
     Level,
     Pattern,
     _restarts,

@@ -16,7 +16,7 @@ import numpy as np
 
 from dask_hpc.model.errors import InputError, insist, is_number
 from dask_hpc.model.power import PowerRange
-from dask_hpc.planning.forecast.models import MODELS, Array, LinearModel, Unfit, fit, season_length
+from dask_hpc.planning.forecast_models import MODELS, Array, LinearModel, Unfit, fit, season_length
 
 
 class TrackRecord:

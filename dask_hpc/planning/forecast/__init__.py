@@ -1,1 +1,0 @@
-"""What power will do."""
