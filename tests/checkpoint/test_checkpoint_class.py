@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from small_stores import computed, write
 
 import dask_hpc
-from dask_hpc.checkpoint.client.found import in_memory
+from dask_hpc.checkpoint.client.loop import in_memory
 from dask_hpc.checkpoint.faults import VARIABLE
 from dask_hpc.checkpoint.store import cells
 from dask_hpc.checkpoint.store.items import describe

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dask_hpc.checkpoint.scheduler.diary import Diary, Tally
+from dask_hpc.checkpoint.scheduler.context import Diary, Tally
 from dask_hpc.cluster.scheduler.service import Guard
 
 

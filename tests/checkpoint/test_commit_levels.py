@@ -12,7 +12,7 @@ from small_agents import copy, results, start
 from worker_process import empty_cluster, family, worker_process
 
 import dask_hpc
-from dask_hpc.checkpoint.client.found import in_memory
+from dask_hpc.checkpoint.client.loop import in_memory
 from dask_hpc.checkpoint.version import read_levels
 from dask_hpc.model.errors import InputError
 

@@ -27,8 +27,7 @@ from typing import Any
 from dask.base import tokenize
 
 from dask_hpc import config
-from dask_hpc.checkpoint.client.found import Found, newest
-from dask_hpc.checkpoint.client.loop import CommitStats, Due, Ending, end_of_job
+from dask_hpc.checkpoint.client.loop import CommitStats, Due, Ending, Found, end_of_job, newest
 from dask_hpc.checkpoint.client.restore import active_client, read_key, store_settings
 from dask_hpc.checkpoint.scheduler.controller import ask
 from dask_hpc.checkpoint.store.files import Files

@@ -18,8 +18,7 @@ from weakref import WeakKeyDictionary
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.catalogue import Dealer
-from dask_hpc.checkpoint.scheduler.context import ControllerContext, WorkerCalls, holders
-from dask_hpc.checkpoint.scheduler.diary import Tally
+from dask_hpc.checkpoint.scheduler.context import ControllerContext, Tally, WorkerCalls, holders
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
 from dask_hpc.checkpoint.worker.agent import METRIC, NAME, Agent
 from dask_hpc.cluster.scheduler.service import context_of

@@ -21,9 +21,8 @@ from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.agents import AgentChoice, Agents, Disks, send_agents, take_agents_away
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue
 from dask_hpc.checkpoint.scheduler.commits import Commits, Program
-from dask_hpc.checkpoint.scheduler.context import NAME, ControllerContext, WorkerCalls
+from dask_hpc.checkpoint.scheduler.context import NAME, ControllerContext, Diary, WorkerCalls
 from dask_hpc.checkpoint.scheduler.copies import CopyKeeper, CopyMaker
-from dask_hpc.checkpoint.scheduler.diary import Diary
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
 from dask_hpc.checkpoint.scheduler.protections import Protections, StoredResults
 from dask_hpc.checkpoint.scheduler.recipes import Recipes

@@ -19,8 +19,7 @@ from typing import Any
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.agents import AgentChoice, Agents, Disks
 from dask_hpc.checkpoint.scheduler.catalogue import Dealer
-from dask_hpc.checkpoint.scheduler.context import ControllerContext, HasGone, WorkerCalls
-from dask_hpc.checkpoint.scheduler.diary import Tally
+from dask_hpc.checkpoint.scheduler.context import ControllerContext, HasGone, Tally, WorkerCalls
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement, Drops, Order, Steps
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.model.errors import one_line
