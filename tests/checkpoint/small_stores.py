@@ -1,5 +1,7 @@
 """Versions in a store without agents: what a program's commit leaves there, in one call."""
 
+from dataclasses import replace
+
 from distributed import Future
 
 from dask_hpc.checkpoint.client.restore import nodes_of
@@ -13,19 +15,20 @@ def save(client, root, name, items, *, on_resize={}, services=Services(), **told
     """Commit items of a client's, written from here; without one plain values."""
     if client is None:
         return versions.save(root, name, items, on_resize=on_resize, services=services, **told)
+    rules = {label: versions.rule_text(rule) for label, rule in on_resize.items()}
     described, kept = [describe(one, label) for label, one in items.items()], []
     for number, item in enumerate(described):
         if item.collection:
             kept.append(client.persist(list(item.collection)))
-            described[number] = item.after(kept[-1])
+            item = item.after(kept[-1])
+        described[number] = replace(item, on_resize=rules.get(item.label, "constant"))
 
     def value(commit, place):
         source = commit.items[place[0]].sources[place[1]]
         return Future(source.key, client).result() if isinstance(source, HeldItem) else source.value
 
-    rules = {label: versions.rule_text(rule) for label, rule in on_resize.items()}
     nodes = client.sync(nodes_of, client)
-    return write(root, name, described, value, services, rules=rules, nodes=nodes, **told)
+    return write(root, name, described, value, services, nodes=nodes, **told)
 
 
 def write(root, name, described, value, services=Services(), **told):  # noqa: B008

@@ -22,7 +22,7 @@ from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
 from dask_hpc.checkpoint.scheduler.schedule import Schedule
 from dask_hpc.checkpoint.store.cells import VALUE, Sampler
 from dask_hpc.checkpoint.store.files import Trouble
-from dask_hpc.checkpoint.store.items import Described, HeldItem
+from dask_hpc.checkpoint.store.items import Described
 from dask_hpc.checkpoint.store.manifest import Manifest
 from dask_hpc.checkpoint.store.seal import Key, Services
 from dask_hpc.checkpoint.store.versions import Commit, Place, abandon, begin, finish
@@ -81,11 +81,10 @@ class StoreWriter:
         assert version.store is not None
         store, keep, secret = (version.store[one] for one in ("root", "keep", "secret"))
         services = Services(version.store["compress"], key=Key(secret) if secret else None)
-        keys: dict[str, dict[str, Any]] = {label: {} for label in version.items}
-        for (label, place), key in version.keys.items():
-            keys[label][place] = HeldItem(key)
-        items = version.items.items()
-        described = [Described(label, item["kind"], item["meta"], keys[label]) for label, item in items]
+        described = [
+            Described(label, item["kind"], item["meta"], {}, on_resize=item["on_resize"])
+            for label, item in version.items.items()
+        ]
         patience = self.patience(store)
         commit = await patience.call(begin, store, version.name, described, services)
         try:
@@ -95,9 +94,8 @@ class StoreWriter:
             asked = (self._ask_holder(commit, one, version.keys[one], sampler) for one in samples.values())
             commit.decide(dict(zip(samples, await asyncio.gather(*asked), strict=True)))
             blocks = await self._write_blocks(commit, version)
-            rules = {label: item["on_resize"] for label, item in items}
             told = {"step": version.step, "nodes": version.nodes, "token": version.token, "keep": keep}
-            manifest: Manifest = await patience.call(partial(finish, commit, blocks, rules=rules, **told))
+            manifest: Manifest = await patience.call(partial(finish, commit, blocks, **told))
         except* Exception as errors:
             with suppress(OSError):
                 await patience.call(abandon, commit)

@@ -239,6 +239,8 @@ class Described:
     collection: tuple[Any, ...] = ()
     #: for each of the collection the places of its blocks, in the order of its keys
     places: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
+    #: what becomes of it on a resize, as a manifest says it
+    on_resize: str = "constant"
 
     def after(self, persisted: Sequence[Any]) -> "Described":
         """The same, with the keys of what was persisted."""

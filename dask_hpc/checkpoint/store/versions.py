@@ -19,7 +19,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from secrets import token_hex
 from typing import Any
 
@@ -247,16 +247,15 @@ def finish(
     step: int | None = None,
     nodes: Iterable[str] = (),
     token: str = "",
-    rules: Mapping[str, str] = {},
     keep: int = 3,
 ) -> Manifest:
     """All blocks are there (``blocks`` has what writing each of them gave): make it a version, and delete
-    all but the last ``keep``. ``rules`` say by label what becomes of a value on a resize, as text."""
+    all but the last ``keep``."""
     stored: dict[str, dict[str, StoredBlock]] = {label: {} for label in commit.items}
     for label, place in commit.specs:
         stored[label][place] = StoredBlock(**blocks[label, place])
     items = {
-        label: Item(item.kind, item.meta, stored[label], rules.get(label, "constant"))
+        label: Item(item.kind, item.meta, stored[label], item.on_resize)
         for label, item in commit.items.items()
     }
     versions, folder = commit.versions, commit.versions.folder(commit.version)
@@ -298,8 +297,10 @@ def save(
     keep: int = 3,
 ) -> Manifest:
     """Commit these plain values, by their labels, from here. Raises ``InputError`` or ``Trouble``."""
-    described = [describe(one, label) for label, one in items.items()]
-    rules = {label: rule_text(rule) for label, rule in on_resize.items()}
+    described = [
+        replace(describe(one, label), on_resize=rule_text(on_resize.get(label, "constant")))
+        for label, one in items.items()
+    ]
     values: dict[Place, Any] = {}
     for item in described:
         for place, source in item.sources.items():
@@ -312,7 +313,7 @@ def save(
         sampler, writer, specs = Sampler(services), commit.writer, commit.specs
         commit.decide({array: sampler(specs[one], values[one]) for array, one in commit.samples().items()})
         blocks = {place: writer(spec, values[place]) for place, spec in specs.items()}
-        return finish(commit, blocks, step=step, token=token, rules=rules, keep=keep)
+        return finish(commit, blocks, step=step, token=token, keep=keep)
     except BaseException:
         abandon(commit)
         raise
