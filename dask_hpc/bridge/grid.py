@@ -46,7 +46,9 @@ class StreamGrid:
         job: Any = "",
     ) -> "StreamGrid":
         """From what a person may write. Raises ``InputError``."""
-        shape = _sizes("shape", shape)
+        given, shape = shape, _integers(shape)
+        if not shape or min(shape) < 1:
+            _refuse("shape", given, "whole numbers >= 1, one for each axis")
         names = tuple(f"dim_{i}" for i in range(len(shape))) if dims is None else dims
         is_fine = isinstance(names, Sequence) and not isinstance(names, str)
         if not is_fine or {type(one) for one in names} != {str} or len(set(names)) != len(shape):
@@ -136,13 +138,6 @@ def seconds(name: str, value: Any) -> float:
 
 def _refuse(what: str, given: object, allowed: str) -> NoReturn:
     raise InputError(f"bridge: {what}", f"found {shown(given)}", allowed)
-
-
-def _sizes(name: str, given: Any) -> tuple[int, ...]:
-    sizes = _integers(given)
-    if not sizes or min(sizes) < 1:
-        _refuse(name, given, "whole numbers >= 1, one for each axis")
-    return sizes
 
 
 def _integers(given: Any) -> tuple[int, ...]:

@@ -117,13 +117,14 @@ def join(blocks: Mapping[int, xr.Dataset], grid: BlockGrid) -> xr.Dataset:
     first = blocks[0]
     if len(blocks) == 1:
         return first
-    many = {dim for dim, lengths in zip(grid.dims, grid.chunks, strict=True) if len(lengths) > 1}
+    lengths = {dim: sum(sizes) for dim, sizes in zip(grid.dims, grid.chunks, strict=True)}
+    many = {dim for dim, sizes in zip(grid.dims, grid.chunks, strict=True) if len(sizes) > 1}
     found = {}
     for name, variable in first.variables.items():
         if many.isdisjoint(variable.dims):
             found[name] = variable
             continue
-        shape = [_length(grid, dim, variable.sizes[dim]) for dim in variable.dims]
+        shape = [lengths.get(dim, variable.sizes[dim]) for dim in variable.dims]
         whole = np.empty(shape, variable.dtype)
         for number, block in blocks.items():
             cells = grid.cells(number)
@@ -139,10 +140,6 @@ def rebuilt(like: xr.Dataset, variables: Mapping[Any, xr.Variable]) -> xr.Datase
     whole = xr.Dataset(data, coords, like.attrs)
     whole.encoding = like.encoding
     return whole
-
-
-def _length(grid: BlockGrid, dim: Hashable, here: int) -> int:
-    return sum(grid.chunks[grid.dims.index(dim)]) if dim in grid.dims else here
 
 
 Boundary = Literal["periodic", "nearest", "none"]

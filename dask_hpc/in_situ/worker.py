@@ -47,22 +47,6 @@ def folder(worker: Any, pipeline: str) -> Path:
     return Path(worker.local_directory) / f"in-situ-{pipeline}"
 
 
-def file_away(where: Path, name: str, blocks: Mapping[int, xr.Dataset]) -> FiledBlocks:
-    """Write blocks to files; their names tell them from those of other analyses and iterations."""
-    where.mkdir(parents=True, exist_ok=True)
-    paths = {}
-    for number, block in blocks.items():
-        path = where / f"{name}-{number}"
-        with path.open("wb") as file:
-            file.writelines(serialize_bytelist(block, on_error="raise"))
-        paths[number] = str(path)
-    return FiledBlocks(paths)
-
-
-def remove_files(worker: Any, pipeline: str) -> None:
-    rmtree(folder(worker, pipeline), ignore_errors=True)
-
-
 def taken(given: Iterable[Any], wanted: Collection[int]) -> dict[int, xr.Dataset]:
     """Blocks out of all files among what a task is given."""
     return {
@@ -197,7 +181,7 @@ class InSituPlugin(WorkerPlugin):
         executor = worker.executors.pop(self.name, None)
         if executor is not None:
             executor.shutdown(wait=False)
-        remove_files(worker, self._pipeline)
+        rmtree(folder(worker, self._pipeline), ignore_errors=True)
 
 
 def plugin_name(pipeline: str) -> str:
@@ -277,10 +261,16 @@ def parcel(order: TaskOrder, *given: Any) -> HeldBlocks:
 
 def spill(order: TaskOrder, held: HeldBlocks) -> FiledBlocks:
     """What an analysis will look at when there is time, in files on this worker."""
-    worker = get_worker()
+    where = folder(get_worker(), order.pipeline)
+    where.mkdir(parents=True, exist_ok=True)
     number = [*_work(order).analyses].index(order.analysis)
-    seen = {block: wanted(held.blocks[block], order.variables) for block in order.blocks}
-    return file_away(folder(worker, order.pipeline), f"{number}-{order.iteration}", seen)
+    paths = {}
+    for block in order.blocks:
+        path = where / f"{number}-{order.iteration}-{block}"  # no other analysis or iteration has that name
+        with path.open("wb") as file:
+            file.writelines(serialize_bytelist(wanted(held.blocks[block], order.variables), on_error="raise"))
+        paths[block] = str(path)
+    return FiledBlocks(paths)
 
 
 def analyse(order: TaskOrder, *given: Any) -> AnalysisOutcome:

@@ -33,7 +33,7 @@ from distributed import CancelledError, Client, Future, futures_of
 
 from dask_hpc import dask as compat
 from dask_hpc.model.errors import InputError, shown
-from dask_hpc.planning.moves.redistribution import Blocks, Index, NewChunk, Piece, RedistributionPlan
+from dask_hpc.planning.moves.redistribution import Blocks, Index, NewChunk, RedistributionPlan
 
 
 @dataclass
@@ -174,30 +174,24 @@ class Holding:
     asked: Sequence[str] | None
 
 
-class Headway:
-    """How many bytes are where they should be, and of how many; whoever asked hears of it."""
-
-    def __init__(self, total: float, show: Progress | None) -> None:
-        self._total = total
-        self._show = show
-        self._done = 0.0
-
-    def add(self, nbytes: float) -> None:
-        self._done = min(self._total, self._done + nbytes)
-        if self._show is not None:
-            self._show(self._done, self._total)
-
-
 class Carrier:
-    """One go at a plan of several arrays."""
+    """One go at a plan of several arrays, of so many bytes in all."""
 
-    def __init__(self, client: Client, run: str, seen: Holding, headway: Headway) -> None:
+    def __init__(
+        self, client: Client, run: str, seen: Holding, total: float, show: Progress | None = None
+    ) -> None:
         self.client = client
         self.holders = seen.holders
         self._run = run
-        self._headway = headway
+        self._total, self._done, self._show = total, 0.0, show
         #: bytes that each worker has to send
         self._sent: Counter[str] = Counter()
+
+    def arrived(self, nbytes: float) -> None:
+        """So many more bytes are where they should be; whoever asked hears of it."""
+        self._done = min(self._total, self._done + nbytes)
+        if self._show is not None:
+            self._show(self._done, self._total)
 
     async def move(self, targets: Sequence[tuple[Hashable, Sequence[str]]], why: str) -> None:
         """Bring old chunks that stay whole to where they are to lie."""
@@ -209,7 +203,7 @@ class Carrier:
                 done = bool((await asyncio.wait([work], timeout=_SHOW))[0])
                 moved = await scheduler.hpc_redistribute_moved(run=self._run)
                 if moved > seen:
-                    self._headway.add(moved - seen)
+                    self.arrived(moved - seen)
                     seen = moved
             await work
         finally:
@@ -227,7 +221,7 @@ class Carrier:
         async def finish() -> None:
             wave, futures = under_way.popleft()
             await wait_for(self.client, futures, [future.key for future in futures])
-            self._headway.add(sum(map(nbytes, wave)))
+            self.arrived(sum(map(nbytes, wave)))
             users.subtract(piece.old for chunk in wave for piece in chunk.pieces)
             if give_back:
                 for old in [old for old in array.futures if users[old] <= 0]:
@@ -296,7 +290,10 @@ class ChunkMaker:
                 [(self.name, *chunk.index) for chunk in chunks],
                 [[on_their_way[one] if isinstance(one, tuple) else one for one in given] for given in givens],
                 wheres,
-                [_grid(chunk.pieces) for chunk in chunks],
+                [
+                    tuple(len(set(at)) for at in zip(*(piece.old for piece in chunk.pieces), strict=True))
+                    for chunk in chunks
+                ],
                 [chunk.pieces[0].is_whole for chunk in chunks],
             )
             self.made.update(zip((chunk.index for chunk in chunks), futures, strict=True))
@@ -357,10 +354,6 @@ async def wait_for(client: Client, futures: Sequence[Future], mind: Sequence[Has
             if future.status == "error":
                 raise await future.exception()
         pending = [future for future in pending if future.status != "finished"]
-
-
-def _grid(pieces: Sequence[Piece]) -> tuple[int, ...]:
-    return tuple(len(set(places)) for places in zip(*(piece.old for piece in pieces), strict=True))
 
 
 def cut_out(chunks: Sequence[Any], spans: Sequence[Spans]) -> list[Any]:

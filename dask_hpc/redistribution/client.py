@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from secrets import token_hex
 from typing import Any
@@ -13,12 +13,11 @@ from dask_hpc import config
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.units import count_nodes, show_large
 from dask_hpc.planning.moves.layout import Layout
-from dask_hpc.planning.moves.redistribution import Blocks, JointPlan, joint_redistribution
+from dask_hpc.planning.moves.redistribution import JointPlan, joint_redistribution
 from dask_hpc.planning.moves.spread import within_nodes
 from dask_hpc.redistribution.carrier import (
     Carrier,
     Chunks,
-    Headway,
     Holding,
     Places,
     Progress,
@@ -145,7 +144,16 @@ class Redistribution:
     def _decide(self, seen: Holding) -> None:
         """The plan: the first one, or one that keeps the nodes of the last, as far as they are there."""
         by_worker = [array.blocks(seen.holders) for array in self._arrays]
-        arrays = [_on_nodes(blocks, seen.node_of) for blocks in by_worker]
+        arrays = [
+            replace(
+                blocks,
+                holders={
+                    index: tuple(dict.fromkeys(seen.node_of.get(worker, worker) for worker in there))
+                    for index, there in blocks.holders.items()
+                },
+            )
+            for blocks in by_worker
+        ]
         if self.nodes:
             stay = [node for node in self.nodes if node in seen.workers]
             spare = [node for node in seen.workers if node not in stay]
@@ -186,8 +194,7 @@ class Redistribution:
         total = self._now.bytes_moved + sum(
             nbytes(chunk) for plan in self._now.arrays if plan.cuts for chunk in plan.chunks
         )
-        headway = Headway(total, progress)
-        carrier = Carrier(self.client, run, seen, headway)
+        carrier = Carrier(self.client, run, seen, total, progress)
         plans = self._now.arrays
         targets = [
             (array.key(chunk.pieces[0].old), list(there[chunk.index]))
@@ -200,7 +207,7 @@ class Redistribution:
             self._arrays[number] = await carrier.make(
                 array, plans[number], self._places[number], self._is_ours
             )
-        headway.add(total)
+        carrier.arrived(total)
 
     async def _missing(self) -> bool:
         """Whether something is not where it should be; what is elsewhere as well is dropped there."""
@@ -210,15 +217,6 @@ class Redistribution:
             for index, workers in there.items()
         ]
         return bool(await self.client.scheduler.hpc_redistribute_tidy(targets=targets))
-
-
-def _on_nodes(blocks: Blocks, node_of: Mapping[str, str]) -> Blocks:
-    """The same array as nodes have it, where ``blocks`` speak of workers."""
-    holders = {
-        index: tuple(dict.fromkeys(node_of.get(worker, worker) for worker in there))
-        for index, there in blocks.holders.items()
-    }
-    return Blocks(blocks.dims, blocks.edges, holders, blocks.itemsize)
 
 
 @asynccontextmanager

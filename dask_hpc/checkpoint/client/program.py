@@ -31,7 +31,7 @@ from dask_hpc.checkpoint.client.loop import CommitStats, Due, Ending, Found, end
 from dask_hpc.checkpoint.client.restore import active_client, read_key, store_settings
 from dask_hpc.checkpoint.scheduler.controller import ask
 from dask_hpc.checkpoint.store.files import Files
-from dask_hpc.checkpoint.store.items import Described, HeldItem, Plain, describe
+from dask_hpc.checkpoint.store.items import HeldItem, Plain, describe
 from dask_hpc.checkpoint.store.manifest import OnResize, check_label, check_name
 from dask_hpc.checkpoint.store.seal import Key, Services
 from dask_hpc.checkpoint.store.versions import rule_text, save
@@ -59,10 +59,17 @@ class Cut:
 
 
 async def take(client: Any, values: Mapping[str, Any], rules: Mapping[str, OnResize]) -> Cut:
+    from distributed import futures_of
+
     cut = Cut()
     plain: list[tuple[str, str, Any]] = []
     for label, value in values.items():
-        described = _persisted(client, cut, describe(value, label))
+        described = describe(value, label)
+        if described.collection:
+            if not all(map(futures_of, described.collection)):
+                cut.lazy.append(label)
+            cut.kept.append(client.persist(list(described.collection)))
+            described = described.after(cut.kept[-1])
         cut.items[label] = {
             "kind": described.kind,
             "meta": described.meta,
@@ -72,30 +79,15 @@ async def take(client: Any, values: Mapping[str, Any], rules: Mapping[str, OnRes
         for place, source in described.sources.items():
             if isinstance(source, HeldItem):
                 cut.blocks.append([label, place, source.key])
-            else:
-                plain.append((label, place, _own(source.value)))
+            else:  # the program could change it while it is being committed
+                own = source.value if isinstance(source.value, _FIXED) else copy.deepcopy(source.value)
+                plain.append((label, place, own))
     if plain:
         # By their contents: what did not change has the same key, and is not copied again.
         futures = await client.scatter([value for _, _, value in plain], hash=True)
         cut.blocks += [[label, place, one.key] for (label, place, _), one in zip(plain, futures, strict=True)]
         cut.kept.append(futures)
     return cut
-
-
-def _persisted(client: Any, cut: Cut, described: Described) -> Described:
-    from distributed import futures_of
-
-    if not described.collection:
-        return described
-    if not all(map(futures_of, described.collection)):
-        cut.lazy.append(described.label)
-    cut.kept.append(client.persist(list(described.collection)))
-    return described.after(cut.kept[-1])
-
-
-def _own(value: Any) -> Any:
-    """A copy, if the program could change the value while it is being committed."""
-    return value if isinstance(value, _FIXED) else copy.deepcopy(value)
 
 
 class Checkpoint:

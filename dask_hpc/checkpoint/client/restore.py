@@ -60,9 +60,13 @@ def laid_out(
     item: Item, wanted: Mapping[str, Wanted], layout: Layout | None, nodes: Sequence[str]
 ) -> tuple[dict[str, Wanted], dict[str, Chunks]]:
     """The chunks as they are to be, each with its nodes, and the new chunks of each variable that the layout
-    means. The others stay in one piece and in their order."""
+    means. The others stay in one piece and in their order: as many on each node, neighbours together."""
     records = [one for one in item.meta["variables"] if one["chunks"]] if item.kind in ARRAYS else []
-    made = _in_order(wanted, nodes)
+    per_node = max(1, -(-len(wanted) // len(nodes)))
+    made = {
+        place: Wanted(one.plain, (nodes[number // per_node],))
+        for number, (place, one) in enumerate(wanted.items())
+    }
     grids: dict[str, Chunks] = {}
     for record in records if layout is not None else []:
         chunks = stored_chunks(record)
@@ -116,15 +120,6 @@ def _variable(
             plain = {"shape": shape, "pieces": pieces}
         found[place_of(record, chunk.index)] = Wanted(plain, chunk.targets)
     return found, new
-
-
-def _in_order(wanted: Mapping[str, Wanted], nodes: Sequence[str]) -> dict[str, Wanted]:
-    """Blocks as they are, as many on each node, neighbours together."""
-    per_node = max(1, -(-len(wanted) // len(nodes)))
-    return {
-        place: Wanted(one.plain, (nodes[number // per_node],))
-        for number, (place, one) in enumerate(wanted.items())
-    }
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,23 @@ class Controller(ControllerContext, SchedulerPlugin):
         self.nodes = Nodes(self._node_mode)
         self.catalogue = Catalogue()
         self.diary = Diary(self)
-        self._make_parts(config.checkpoint() | self._settings)
+        settings = config.checkpoint() | self._settings
+        # Each part knows those above it.
+        self.failures = FailureCounts(settings["mtbf"])
+        self.recipes = self.add(Recipes(self.scheduler))
+        self.calls = self.add(WorkerCalls(self.scheduler))
+        self.agents = self.add(Agents(self))
+        self.choice = self.add(AgentChoice(self, self.agents))
+        self.placement = self.add(CopyPlacement(self.catalogue, self.agents))
+        self.maker = self.add(CopyMaker(self))
+        self.disks = self.add(Disks(self.calls, self.placement))
+        self.writer = self.add(StoreWriter(self, settings["writers"], settings["bandwidth"]))
+        self.stored = self.add(StoredResults(self))
+        self.keeper = self.add(CopyKeeper(self, self.stored))
+        self.protections = self.add(Protections(self))
+        self.protected = self.protections.names
+        self.commits = self.add(Commits(self))
+        self.status = Look(self).status
         for address in compat.workers_by_name(scheduler):
             self._join(address)
         self._calls: dict[str, Callable[..., Any]] = {
@@ -181,24 +197,6 @@ class Controller(ControllerContext, SchedulerPlugin):
         compat.add_calls(scheduler, self._calls)
         self._end_following = compat.follow_replicas(scheduler, self.replicas_arrive)
         self.do("a copy", send_agents(scheduler, self._settings["memory"], self._settings["disk"] or ""))
-
-    def _make_parts(self, settings: dict[str, Any]) -> None:
-        """Each knows those above it."""
-        self.failures = FailureCounts(settings["mtbf"])
-        self.recipes = self.add(Recipes(self.scheduler))
-        self.calls = self.add(WorkerCalls(self.scheduler))
-        self.agents = self.add(Agents(self))
-        self.choice = self.add(AgentChoice(self, self.agents))
-        self.placement = self.add(CopyPlacement(self.catalogue, self.agents))
-        self.maker = self.add(CopyMaker(self))
-        self.disks = self.add(Disks(self.calls, self.placement))
-        self.writer = self.add(StoreWriter(self, settings["writers"], settings["bandwidth"]))
-        self.stored = self.add(StoredResults(self))
-        self.keeper = self.add(CopyKeeper(self, self.stored))
-        self.protections = self.add(Protections(self))
-        self.protected = self.protections.names
-        self.commits = self.add(Commits(self))
-        self.status = Look(self).status
 
     def stop(self) -> None:
         """Leave the cluster without a trace. What workers have of ours goes a moment later."""

@@ -322,7 +322,12 @@ class Protected(Series):
                     if not holders(self._context, key):
                         version.awaited.add(key)
                 self.follow(self.begin(version))
-        self._context.do("a copy", self._plan_and_stir())
+
+        async def plan_and_stir() -> None:
+            await self.plan()
+            self._stir()
+
+        self._context.do("a copy", plan_and_stir())
 
     async def commit(self) -> None:
         """Copy all that is ready of what the name means now. Returns when the copies are there."""
@@ -369,10 +374,6 @@ class Protected(Series):
             self._stir()
         elif version is self.base and not version.keys:
             self.follow(self.lost_base())
-
-    async def _plan_and_stir(self) -> None:
-        await self.plan()
-        self._stir()
 
     def _stir(self) -> None:
         """Something has changed: commit at once if all that is to be copied is there, or when it is due."""
