@@ -20,7 +20,7 @@ pass as others end. A task that is in flight carries what it would have without 
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from operator import add
 from time import monotonic
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.jobs import LiveJob, Ready
-from dask_hpc.cluster.scheduler.service import Context, Samples, Service, TaskQueue
+from dask_hpc.cluster.scheduler.service import Samples, Service, TaskQueue
 from dask_hpc.config import AUTO
 from dask_hpc.lanes.reads import MeasuredCost, file_system, intensity, reads, rule_of
 from dask_hpc.planning.moves.leaving import FreeWorker, place
@@ -138,6 +138,7 @@ _OVER = frozenset({"memory", "erred", "forgotten"})
 _UNKNOWN = 0.5  # seconds of a task nobody has seen
 #: tasks that pass in one turn of the event loop
 PORTION = 500
+_MOST = 20  # file systems that metrics tell apart
 
 
 class Head(NamedTuple):
@@ -170,13 +171,28 @@ class SlotRoom:
             del self.slots[address]
 
 
-class Lanes(TaskQueue):
-    """Lets reads pass, and asks the strategy, if there is one, for limits and for what goes next."""
+class Lanes(Service, TaskQueue):
+    """Lets reads pass, by the setting ``io-lanes`` and by the policy's ``io`` strategy, which is asked for
+    limits and for what goes next."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._scheduler = context.scheduler
-        self._waves = context.get(Gate).waves
+    metrics = {
+        "io_limit": (False, "Most reads at once of a file system, where there is a limit", "file_system"),
+        "io_in_flight": (False, "Reads in flight by file system", "file_system"),
+        "io_waiting": (False, "Reads that wait by file system", "file_system"),
+        "io_reads": (
+            True,
+            "Reads that have ended, by file system, since it was first read from",
+            "file_system",
+        ),
+        "io_reads_per_second": (False, "Reads per second by file system, as last measured", "file_system"),
+    }
+    parts = {"lanes": "lanes"}
+
+    def begin(self) -> None:
+        """Nothing is in a lane. At the end the gate closes them."""
+        self._scheduler = self.context.scheduler
+        self._waves = self.context.get(Gate).waves
+        self._waves.queue = self
         self._limits: dict[str, int] = {}
         self._strategy: Any = None
         self._memory: Any = None
@@ -194,6 +210,19 @@ class Lanes(TaskQueue):
         self.wants_slots = False
         #: what was last said of what goes next, a read or what computes
         self.paired = ""
+        self.policy_changes()
+
+    def policy_changes(self) -> None:
+        if self.context.is_dry:
+            return
+        limits, strategy = self.context.settings["io-lanes"], self.context.policy.io
+        if limits == AUTO:
+            limits, strategy = None, strategy or Policy.load("io-lanes").io
+        self.set_rules(limits, strategy)
+        if limits or strategy is not None or self.lane_of:
+            self.context.watch(self, self.lane_of)
+        else:
+            self.context.unwatch(self)
 
     def set_rules(self, limits: Mapping[str, int] | None, strategy: Any) -> None:
         """So many reads in flight: by path, and "default" for every other file system; None for no limits
@@ -221,7 +250,7 @@ class Lanes(TaskQueue):
     def _ask(self) -> None:
         """What the strategy says of limits is done, and told."""
         self._is_asking = False
-        if self._strategy is None or self._context.is_paused:
+        if self._strategy is None or self.context.is_paused:
             return
         try:
             lanes = tuple(lane.view() for lane in self.by_name.values())
@@ -231,17 +260,17 @@ class Lanes(TaskQueue):
                 self.by_name[change.lane].change(change.limit, change.reason)
                 self._waves.queue_wakes(None)
                 most = "no limit" if change.limit is None else f"{change.limit} at once"
-                self._context.tell("io-limit", f"reads of {change.lane}: {most}; {change.reason}")
+                self.context.tell("io-limit", f"reads of {change.lane}: {most}; {change.reason}")
         except Exception as error:
             self._memory = None
-            self._context.count_error("tuning of I/O", error)
+            self.context.count_error("tuning of I/O", error)
 
-    def submit(self, keys: Iterable[Hashable]) -> None:
+    def graph_arrives(self, tasks: list[Hashable]) -> None:
         """Tasks arrive, none of which has moved yet, and jobs have taken theirs."""
         if not self._limits and self._strategy is None:
             return
         by_group: dict[Any, Lane | None] = {}
-        for key in keys:
+        for key in tasks:
             task = compat.find_task(self._scheduler, key)
             if key in self.lane_of or not compat.is_new(task) or not self._may_wait(key, task):
                 continue
@@ -289,32 +318,32 @@ class Lanes(TaskQueue):
             if not lane.tasks:
                 self.by_name.pop(lane.name, None)
 
-    def vanish(self) -> None:
+    def tasks_vanish(self) -> None:
         self.lane_of.clear()
         self.by_name.clear()
         self._reads_on.clear()
         self.wants_slots = False
 
-    def close(self) -> list[Hashable]:
+    def give_back(self) -> list[Hashable]:
         """No task is in a lane any more. The keys of those that waited."""
         waiting = list(self.waiting())
         for key in self.lane_of:
             task = compat.find_task(self._scheduler, key)
             if task is not None and compat.restriction(task) is self._shut:
                 compat.restrict(task, None)
-        self.vanish()
+        self.tasks_vanish()
         self._limits = {}
         self._strategy = None
         return waiting
 
     def _waits(self, key: Hashable, task: Any, lane: Lane) -> None:
-        job = self._context.owner.get(key)
+        job = self.context.owner.get(key)
         lane.ready.setdefault(job, Ready()).add(task.priority, key)
         if job is None or job.state != "waiting":
             self._waves.queue_wakes(job)
 
     def _may_wait(self, key: Hashable, task: Any) -> bool:
-        job = self._context.owner.get(key)
+        job = self.context.owner.get(key)
         places, resources = compat.is_restricted(task)
         if resources or compat.is_actor(task) or not compat.is_computed(task):
             return False
@@ -466,8 +495,11 @@ class Lanes(TaskQueue):
         seconds = compat.average_duration(self._scheduler, cost[0])
         return Kind(intensity(*cost), waiting, _UNKNOWN if seconds is None else seconds)
 
-    def as_status(self) -> list[dict[str, Any]]:
-        """Each file system that is read from, as plain data."""
+    def status(self) -> Mapping[str, Any]:
+        """Each file system that is read from, and what was last said of what goes next."""
+        return {"io": self.part("lanes"), "io_next": self.paired}
+
+    def part(self, name: str) -> Any:
         return [
             {
                 "file_system": lane.name,
@@ -483,59 +515,6 @@ class Lanes(TaskQueue):
             for lane in self.by_name.values()
         ]
 
-
-_MOST = 20  # file systems that metrics tell apart
-
-
-class LaneService(Service):
-    """Limits by the setting ``io-lanes`` and by the policy's ``io`` strategy."""
-
-    metrics = {
-        "io_limit": (False, "Most reads at once of a file system, where there is a limit", "file_system"),
-        "io_in_flight": (False, "Reads in flight by file system", "file_system"),
-        "io_waiting": (False, "Reads that wait by file system", "file_system"),
-        "io_reads": (
-            True,
-            "Reads that have ended, by file system, since it was first read from",
-            "file_system",
-        ),
-        "io_reads_per_second": (False, "Reads per second by file system, as last measured", "file_system"),
-    }
-    parts = {"lanes": "lanes"}
-    lanes: Lanes
-
-    def begin(self) -> None:
-        """Lanes anew. At the end the gate closes them."""
-        self.lanes = self.context.get(Gate).waves.queue = Lanes(self.context)
-        self.policy_changes()
-
-    def policy_changes(self) -> None:
-        if self.context.is_dry:
-            return
-        limits, strategy = self.context.settings["io-lanes"], self.context.policy.io
-        if limits == AUTO:
-            limits, strategy = None, strategy or Policy.load("io-lanes").io
-        self.lanes.set_rules(limits, strategy)
-        if limits or strategy is not None or self.lanes.lane_of:
-            self.context.watch(self, self.lanes.lane_of)
-        else:
-            self.context.unwatch(self)
-
-    def graph_arrives(self, tasks: list[Hashable]) -> None:
-        self.lanes.submit(tasks)
-
-    def task_moves(self, key: Hashable, start: str, finish: str) -> None:
-        self.lanes.task_moves(key, start, finish)
-
-    def tasks_vanish(self) -> None:
-        self.lanes.vanish()
-
-    def status(self) -> Mapping[str, Any]:
-        return {"io": self.lanes.as_status(), "io_next": self.lanes.paired}
-
-    def part(self, name: str) -> Any:
-        return self.lanes.as_status()
-
     def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
         shown = sorted(status["io"], key=lambda lane: -lane["done"])[:_MOST]
         return {
@@ -545,4 +524,4 @@ class LaneService(Service):
         }
 
 
-SERVICE = LaneService
+SERVICE = Lanes

@@ -88,8 +88,8 @@ class CopyMaker:
         mine: set[Hashable] = set()
         later: dict[Hashable, int] = {}
         try:
-            while found := list(islice(todo, _AT_ONCE)):
-                if some := [order for order in found if order is not None]:
+            while (some := self._next(todo)) is not None:
+                if some:
                     if dealer is None:
                         await self._agents.come()
                         dealer = self._choice.dealer(item, keys)
@@ -123,6 +123,11 @@ class CopyMaker:
 
     def close(self) -> None:
         compat.unpin_all(self._scheduler, _PINS)
+
+    def _next(self, orders: Iterator[Order | None]) -> list[Order] | None:
+        """The next few; None if there are no more."""
+        found = list(islice(orders, _AT_ONCE))
+        return [order for order in found if order is not None] if found else None
 
     def _deal(self, orders: Iterable[Order], dealer: Dealer, made: Made) -> list[tuple[str, list[Order]]]:
         """What each agent is asked for, in parcels of a size that is handy."""

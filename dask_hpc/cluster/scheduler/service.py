@@ -433,7 +433,7 @@ class TaskQueue:
         """As many as may. ``only_before_roots``: not after other root tasks that are ready and wait for the
         same slots."""
 
-    def close(self) -> Iterable[Hashable]:
+    def give_back(self) -> Iterable[Hashable]:
         """No task is kept back any more. The keys of those that waited."""
         return ()
 

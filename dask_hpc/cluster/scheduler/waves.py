@@ -115,7 +115,7 @@ class Waves(compat.QueueExit):
         self._to_take_back.clear()
         self._end_sparing()
         self.remove()
-        return list(self.queue.close())
+        return list(self.queue.give_back())
 
     def _waiting(self) -> int:
         """How many tasks are ready and wait."""
