@@ -4,7 +4,7 @@ The answer to what is told is the placement strategy of the policy in force, so 
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from types import UnionType
 from typing import Any, cast, get_args, get_origin, get_type_hints
@@ -24,48 +24,6 @@ NEWS = ("placement", "pipeline", "skipped", "recovered", "nodes-changed")
 _LONGEST = {"job": 2 * MOST, "reason": 600, "warning": 600}
 _STATES = ("running", "done", "failed")
 _HUGE = 1e18
-
-
-class KnownPipelines:
-    """The newest pipelines, by the id that each has made for itself."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._known: OrderedDict[str, tuple[str, PipelineStatus]] = OrderedDict()
-
-    def told(self, id: object, client: object, status: object, news: object) -> None:
-        """A pipeline says how it goes, and what it decided or found. Raises ``InputError``."""
-        check_word("pipeline: id", id, may_be_empty=False)
-        check_word("pipeline: client", client, may_be_empty=False)
-        found = read_status(status)
-        lines = read_news(news)
-        key = str(id)
-        self._known.pop(key, None)
-        self._known[key] = (str(client), found)
-        while len(self._known) > KEPT:
-            over = (one for one in self._known if self._known[one][1]["state"] != "running")
-            del self._known[next(over, next(iter(self._known)))]
-        for kind, words in lines:
-            self._context.tell(kind, f"pipeline {found['name']}: {words}")
-
-    def _is_client(self, client: str) -> bool:
-        return client in self._context.scheduler.clients
-
-    def is_any_running(self) -> bool:
-        """Whether there is a pipeline that hears what it is told."""
-        return any(
-            status["state"] == "running" and self._is_client(client)
-            for client, status in self._known.values()
-        )
-
-    def as_status(self) -> list[PipelineStatus]:
-        """All of them, the one told of last at the end. One whose client is gone does not run any more."""
-        return [
-            status
-            if status["state"] != "running" or self._is_client(client)
-            else {**status, "state": "failed"}
-            for client, status in self._known.values()
-        ]
 
 
 def read_status(given: object) -> PipelineStatus:
@@ -151,11 +109,12 @@ class PipelineService(Service):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._pipelines = KnownPipelines(context)
+        #: the newest by the id that each has made for itself, with the client's
+        self._known: OrderedDict[str, tuple[str, PipelineStatus]] = OrderedDict()
         self._written: tuple[Policy | None, str] = (None, "")
 
     def hears_who_leaves(self) -> bool:
-        return self._pipelines.is_any_running()
+        return any(one["state"] == "running" for one in self.status()["pipelines"])
 
     def calls(self) -> Mapping[str, Callable[..., Any]]:
         return {"hpc_pipeline": self.told}
@@ -163,11 +122,20 @@ class PipelineService(Service):
     def told(
         self, id: Any = None, client_id: Any = None, status: Any = None, news: Any = ()
     ) -> dict[str, Any]:
-        """An in situ pipeline says how it goes: see ``KnownPipelines``. The answer is what it is to
+        """An in situ pipeline says how it goes, and what it decided or found. The answer is what it is to
         decide by, the policy in force as YAML, None if nothing is to be changed; and the workers that it is
-        to leave."""
+        to leave. Raises ``InputError``."""
         context = self.context
-        self._pipelines.told(id, client_id, status, news)
+        check_word("pipeline: id", id, may_be_empty=False)
+        check_word("pipeline: client", client_id, may_be_empty=False)
+        found, lines = read_status(status), read_news(news)
+        self._known.pop(id, None)
+        self._known[id] = (client_id, found)
+        while len(self._known) > KEPT:
+            over = (one for one in self._known if self._known[one][1]["state"] != "running")
+            del self._known[next(over, next(iter(self._known)))]
+        for kind, words in lines:
+            context.tell(kind, f"pipeline {found['name']}: {words}")
         decides = context.is_on and not context.is_paused
         leaving = sorted(context.get(Leaving).addresses) if context.is_on else []
         return {"policy": self._policy_text() if decides else None, "leaving": leaving}
@@ -182,38 +150,41 @@ class PipelineService(Service):
         return text
 
     def status(self) -> Mapping[str, Any]:
-        return {"pipelines": self._pipelines.as_status()}
+        """All of them, the one told of last at the end. One whose client is gone does not run any more."""
+        clients = self.context.scheduler.clients
+        return {
+            "pipelines": [
+                status if status["state"] != "running" or client in clients else {**status, "state": "failed"}
+                for client, status in self._known.values()
+            ]
+        }
 
     def samples(self, status: Mapping[str, Any]) -> dict[str, Samples]:
-        return _samples(status["pipelines"])
-
-
-def _samples(pipelines: Iterable[Mapping[str, Any]]) -> dict[str, Samples]:
-    """Of two pipelines of one name, the one that was told of last."""
-    found: dict[str, Samples] = {name: {} for name in PipelineService.metrics}
-    for one in pipelines:
-        name, partition = one["name"], one["partition"]
-        found["pipeline_iterations"][name] = one["iteration"]
-        found["pipeline_changes"][name] = one["changed"]
-        for analysis, skipped in one["skipped"].items():
-            found["pipeline_skipped"][name, analysis] = skipped["count"]
-        if partition is not None:
-            found["pipeline_helper_cores"][name] = partition["helper_cores"]
-            found["pipeline_nodes"][name, "simulation"] = partition["nodes"]
-            found["pipeline_nodes"][name, "in_transit"] = len(one["nodes"]) - partition["nodes"]
-            for part in ("in_situ", "in_transit"):
-                found["pipeline_analyses"][name, part] = len(partition[part])
-        for last in one["history"][-1:]:
-            seconds = {"measured": last["seconds"], "planned": last["expected"]}
-            found["pipeline_iteration_seconds"] |= {
-                (name, kind): value for kind, value in seconds.items() if value is not None
-            }
-            found["pipeline_part_seconds"] |= {
-                (name, part, kind): value
-                for kind in ("measured", "planned")
-                for part, value in (last[kind] or {}).items()
-            }
-    return found
+        """Of two pipelines of one name, the one that was told of last."""
+        found: dict[str, Samples] = {name: {} for name in self.metrics}
+        for one in status["pipelines"]:
+            name, partition = one["name"], one["partition"]
+            found["pipeline_iterations"][name] = one["iteration"]
+            found["pipeline_changes"][name] = one["changed"]
+            for analysis, skipped in one["skipped"].items():
+                found["pipeline_skipped"][name, analysis] = skipped["count"]
+            if partition is not None:
+                found["pipeline_helper_cores"][name] = partition["helper_cores"]
+                found["pipeline_nodes"][name, "simulation"] = partition["nodes"]
+                found["pipeline_nodes"][name, "in_transit"] = len(one["nodes"]) - partition["nodes"]
+                for part in ("in_situ", "in_transit"):
+                    found["pipeline_analyses"][name, part] = len(partition[part])
+            for last in one["history"][-1:]:
+                seconds = {"measured": last["seconds"], "planned": last["expected"]}
+                found["pipeline_iteration_seconds"] |= {
+                    (name, kind): value for kind, value in seconds.items() if value is not None
+                }
+                found["pipeline_part_seconds"] |= {
+                    (name, part, kind): value
+                    for kind in ("measured", "planned")
+                    for part, value in (last[kind] or {}).items()
+                }
+        return found
 
 
 SERVICE = PipelineService

@@ -10,7 +10,7 @@ from small_cluster import cluster2, plugin_of
 
 import dask_hpc
 from dask_hpc.cluster.request import ask
-from dask_hpc.in_situ.scheduler import KEPT, MOST, KnownPipelines, read_status
+from dask_hpc.in_situ.scheduler import KEPT, MOST, PipelineService, read_status
 from dask_hpc.model.errors import InputError
 from dask_hpc.planning.in_situ.partition import Partition, Phases, tell_iteration, tell_partition
 from dask_hpc.policy import Policy
@@ -67,15 +67,15 @@ async def test_a_pipeline_whose_client_is_gone_does_not_run(c, s, a, b):
 
 
 #: of a cluster on which one client is connected
-CONTEXT = SimpleNamespace(tell=lambda *words: None, scheduler=SimpleNamespace(clients={"c"}))
+CONTEXT = SimpleNamespace(tell=lambda *words: None, scheduler=SimpleNamespace(clients={"c"}), is_on=False)
 
 
 def test_only_the_newest_are_kept_and_those_that_run_are_kept_longest():
-    pipelines = KnownPipelines(CONTEXT)
+    pipelines = PipelineService(CONTEXT)
     pipelines.told("runs", "c", status(name="runs"), ())
     for number in range(KEPT + 5):
         pipelines.told(str(number), "c", status(state="done"), ())
-    names = [one["name"] for one in pipelines.as_status()]
+    names = [one["name"] for one in pipelines.status()["pipelines"]]
     assert len(names) == KEPT and "runs" in names
 
 
@@ -117,4 +117,4 @@ def test_nothing_but_a_status_is_taken_for_one(found):
 @pytest.mark.parametrize("news", ["words", [["gossip", "words"]], [["placement"]], [["placement", 3]]])
 def test_news_are_checked_too(news):
     with pytest.raises(InputError, match="news"):
-        KnownPipelines(CONTEXT).told("1", "c", status(), news)
+        PipelineService(CONTEXT).told("1", "c", status(), news)
