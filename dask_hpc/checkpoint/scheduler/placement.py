@@ -25,23 +25,12 @@ Drops = dict[str, list[str]]  # by content, the agents that need not keep it
 class View(Protocol):
     """What others decide: where results are, and which agents there are."""
 
-    def holders(self, key: Hashable) -> Sequence[str]:
-        """The workers that have a key's result."""
-
-    def nbytes(self, key: Hashable) -> int:
-        """Of a key's result."""
-
-    def is_coming(self, key: Hashable) -> bool:
-        """Whether it is being computed, or loaded."""
-
-    def is_able(self, address: str) -> bool:
-        """Whether an agent may be asked to keep something now."""
-
-    def domain_of(self, address: str) -> str:
-        """What fails together with a worker."""
-
-    def free_of(self, domains: Collection[str]) -> int:
-        """In how many other failure domains there is an agent that may be asked."""
+    def holders(self, key: Hashable) -> Sequence[str]: ...
+    def nbytes(self, key: Hashable) -> int: ...  # of its result
+    def is_coming(self, key: Hashable) -> bool: ...  # it is being computed, or loaded
+    def is_able(self, address: str) -> bool: ...  # that agent may be asked to keep something now
+    def domain_of(self, address: str) -> str: ...  # what fails together with a worker
+    def free_of(self, domains: Collection[str]) -> int: ...  # other domains with an agent that may be asked
 
 
 @dataclass(slots=True)
