@@ -203,7 +203,6 @@ def layer_name(stream: str, variable: str, step: int) -> str:
 
 
 def key_of(asked: Asked) -> tuple[Any, ...]:
-    """The key of the task that takes a block."""
     return (layer_name(asked.stream, asked.variable, asked.step), *asked.block)
 
 

@@ -73,11 +73,9 @@ class StreamShelf:
         return self.steps.get(step, {}).get((variable, tuple(index)))
 
     def is_consumed(self, step: int) -> bool:
-        """Whether nobody waits for the blocks of this step any more."""
         return all(block.state == CONSUMED for block in self.steps[step].values())
 
     def has_room(self) -> bool:
-        """Whether there is room for one more step."""
         return self._fills_less() and not any(map(self._is_in_files, self.steps))
 
     def _fills_less(self) -> bool:

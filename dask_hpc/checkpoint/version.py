@@ -87,7 +87,6 @@ class KeptVersion:
         return copies
 
     def as_plain(self) -> dict[str, Any]:
-        """What is told about it."""
         names = ("number", "step", "time", "seconds", "nbytes", "moved", "problem")
         return {"levels": list(self.levels), **{name: getattr(self, name) for name in names}}
 
@@ -154,7 +153,6 @@ class SeriesState:
         return self.base is not None or len(self.pending) > 1
 
     def known(self) -> list[KeptVersion]:
-        """All that somebody needs."""
         found = (self.base, *self.pending, self.writing, self.to_write)
         return list(dict.fromkeys(one for one in found if one is not None))
 
@@ -191,7 +189,6 @@ class SeriesState:
         return self._changes()
 
     def aim(self, version: KeptVersion) -> Changes:
-        """Somebody asked for this one."""
         if version in self.pending:
             self.target = version
         return self._changes()

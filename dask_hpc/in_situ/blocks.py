@@ -42,14 +42,12 @@ class BlockGrid:
         return [[slice(low, high) for low, high in pairwise(some)] for some in cuts]
 
     def cells(self, block: int) -> dict[Hashable, slice]:
-        """The cells of a block, by dimension."""
         return {
             dim: ranges[at]
             for dim, ranges, at in zip(self.dims, self._ranges, self.indices[block], strict=True)
         }
 
     def sizes(self, block: int) -> dict[Hashable, int]:
-        """How many cells a block has along each dimension."""
         return {dim: cells.stop - cells.start for dim, cells in self.cells(block).items()}
 
     def neighbour(self, block: int, steps: Mapping[Hashable, int], wraps: Mapping[Hashable, bool]) -> Any:
@@ -158,7 +156,6 @@ class Halo:
 
     @property
     def dims(self) -> tuple[Hashable, ...]:
-        """Dimensions with ghost cells, in order."""
         return tuple(self.widths)
 
     def offsets(self) -> Iterator[Offset]:

@@ -98,7 +98,6 @@ class Lane:
         return sum(map(len, self.ready.values()))
 
     def change(self, limit: int | None, reason: str) -> None:
-        """Another limit from now on; measuring starts anew."""
         self.limit, self.reason = limit, reason
         self._period += 1
         self._has_ended = False

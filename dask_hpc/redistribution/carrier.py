@@ -98,7 +98,6 @@ def found_in(obj: Any) -> list[Chunks]:
 
 
 def is_persisted(obj: Any) -> bool:
-    """Whether all chunks are futures."""
     known = {future.key for future in futures_of(obj)}
     return all(
         known.issuperset((array.name, *index) for index in product(*map(range, array.numblocks)))
@@ -123,7 +122,6 @@ def _arrays(obj: Any) -> Iterable[tuple[str, da.Array, tuple[str, ...]]]:
 
 
 def _variables(obj: xr.DataArray | xr.Dataset) -> list[tuple[str, xr.Variable]]:
-    """Those that are dask arrays."""
     if isinstance(obj, xr.Dataset):
         found = [(str(name), variable) for name, variable in obj.variables.items()]
     else:

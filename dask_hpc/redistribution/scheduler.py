@@ -48,7 +48,6 @@ class RedistributionPlugin(SchedulerPlugin):
         compat.add_calls(scheduler, self._calls)
 
     def remove_client(self, scheduler: Any, client: str) -> None:
-        """A client is gone, perhaps in the middle."""
         for run in [run for run, one in self._clients.items() if one == client]:
             self._scheduler.loop.add_callback(self._leave, run)
 

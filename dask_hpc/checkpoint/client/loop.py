@@ -74,7 +74,6 @@ class Due:
         self._step, self._since = step, now
 
     def iterated(self, seconds: float) -> None:
-        """An iteration is over."""
         self._slowest = max(seconds, 0.9 * self._slowest)
 
     def plan(self, every: Mapping[str, float], why: str) -> None:
@@ -116,7 +115,6 @@ class Due:
         return {level: "never" if one is None else _in(one) for level, one in found.items()}
 
     def is_due(self, step: int, now: float) -> bool:
-        """Whether to commit after this many iterations."""
         if step <= self._step:
             return False
         if self._iterations:

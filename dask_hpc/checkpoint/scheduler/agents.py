@@ -376,7 +376,6 @@ class Disks:
         self._came.set()
 
     def may_return(self, content: str) -> bool:
-        """Whether a copy is on the disk of an agent that may come back."""
         return content in self._until
 
     async def returned(self, content: str) -> None:

@@ -68,7 +68,6 @@ class Catalogue:
         return True
 
     def need(self, owner: Hashable, content: str, nbytes: int, copies: int = 1) -> None:
-        """A key or a version needs a content, on so many agents."""
         needed_by = self.contents.setdefault(content, Copies(nbytes)).needed_by
         needed_by[owner] = max(copies, needed_by.get(owner, 0))
         self._needs.setdefault(owner, {})[content] = None

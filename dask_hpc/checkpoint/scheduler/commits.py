@@ -60,7 +60,6 @@ class Program(Series):
         self._tried_at = 0.0
 
     def opened(self) -> dict[str, Any]:
-        """What is in memory, if anything."""
         answer: dict[str, Any] = {"nodes": list(node_names(self._context)), "version": None}
         catalogue, there = self._context.catalogue, self.base
         if there is not None and all(

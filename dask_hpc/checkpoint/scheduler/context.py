@@ -248,7 +248,6 @@ def holders(context: ControllerContext, key: Hashable) -> tuple[str, ...]:
 
 
 def node_names(context: ControllerContext) -> tuple[str, ...]:
-    """The nodes on which workers are running."""
     running = compat.running_workers(context.scheduler)
     return tuple(sorted({context.nodes.node_of(address) for address in running}))
 

@@ -310,7 +310,6 @@ class Controller(ControllerContext, SchedulerPlugin):
 
     @property
     def nodes_wanted(self) -> int:
-        """How many nodes there are to be for the sake of copies."""
         return self.choice.wanted if self.is_on else 0
 
     async def protect(

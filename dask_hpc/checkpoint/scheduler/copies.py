@@ -347,12 +347,10 @@ class CopyKeeper:
         return made
 
     def owes(self, keys: Iterable[Hashable]) -> None:
-        """These were to be copied, and nobody took them."""
         self._placement.owes(keys)
         self._say_short(len(self._placement.owed), "results have no copy yet")
 
     def room_comes(self) -> None:
-        """There is another agent, or more room."""
         self._pause = _FIRST_PAUSE
         if self._is_short or self._placement.owed:
             self.look_at(self._context.catalogue.contents)
@@ -471,7 +469,6 @@ class CopyKeeper:
         self._is_short = True
 
     async def agent_has(self, agent: str, contents: Iterable[str]) -> None:
-        """These are all copies that an agent has."""
         drops = self._placement.has(agent, contents)
         self._wake.set()
         await self._maker.drop(drops)

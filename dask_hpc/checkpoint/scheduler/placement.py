@@ -120,7 +120,6 @@ class CopyPlacement:
         return {one: [agent] for one in unneeded}
 
     def owes(self, keys: Iterable[Hashable]) -> None:
-        """These were to be copied, and nobody took them."""
         self.owed.update(dict.fromkeys(keys))
 
     def pay(self) -> None:
@@ -176,7 +175,6 @@ class CopyPlacement:
         return self.steps(some) if some else None
 
     def steps(self, contents: Iterable[str]) -> Steps:
-        """What is to be done for these contents."""
         found = Steps()
         for content in contents:
             if self.catalogue.contents.get(content) is None:
@@ -388,7 +386,6 @@ class CopyPlacement:
         return doubted
 
     def answers(self, agent: str, doubted: set[str]) -> None:
-        """It has answered, or will not."""
         self._asking[agent] = [one for one in self._asking[agent] if one is not doubted]
         if not self._asking[agent] and not self._dropping[agent]:
             del self._asking[agent], self._dropping[agent]

@@ -243,7 +243,6 @@ class StoredResults:
             gone.stop()
 
     def close_all(self) -> None:
-        """Nothing is written any longer."""
         for name in list(self.names):
             self.close(name)
 
@@ -356,7 +355,6 @@ class Protected(Series):
                 self._keeper.release(key)
 
     def drop(self, version: KeptVersion) -> None:
-        """By and by."""
         self._context.do("a copy", self.release(version))
 
     def in_memory(self, key: Hashable, version: KeptVersion) -> None:

@@ -181,7 +181,6 @@ class Series(SeriesState):
         self._news = asyncio.Event()
 
     def follow(self, changes: Changes) -> None:
-        """Do what is to be done about them."""
         for version in changes.held:
             self.pin(version, version.keys.values())
         for version in changes.freed:
@@ -247,7 +246,6 @@ class Series(SeriesState):
         return is_whole
 
     def need(self, version: KeptVersion, contents: Iterable[str]) -> None:
-        """A version needs these contents."""
         catalogue = self._context.catalogue
         for content in set(contents):
             nbytes = catalogue.contents[content].nbytes
@@ -255,7 +253,6 @@ class Series(SeriesState):
             catalogue.need(version, content, nbytes)
 
     def store(self, version: KeptVersion) -> None:
-        """Write it when its turn comes."""
         self.follow(self.write(version))
 
     async def _write_all(self) -> None:

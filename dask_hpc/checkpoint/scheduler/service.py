@@ -85,7 +85,6 @@ class Rescue(Shelter):
             self._tell("rescue", f"{len(found)} results are stored: they are loaded, not computed")
 
     def wrote(self, keys: Iterable[Hashable]) -> None:
-        """A worker that leaves stored these results."""
         if self.store is None:
             return
         there = list(keys)
@@ -101,7 +100,6 @@ class Rescue(Shelter):
         self._tell("rescue", one_line(f"worker {address} cannot store: {problem}"))
 
     def takes(self, key: Hashable) -> bool:
-        """Whether to ask for that result."""
         return self.store is not None and may_be_stored(key)
 
     def unreadable(self, message: Any) -> None:
@@ -192,12 +190,10 @@ class CheckpointService(Service):
         self.shelter.graph_arrives(tasks)
 
     def task_moves(self, key: Hashable, start: str, finish: str) -> None:
-        """A task that loads is forgotten."""
         if finish == "forgotten":
             self.shelter.forgotten(key)
 
     def log_event(self, topic: str, message: Any) -> None:
-        """Perhaps a stored result could not be read."""
         if topic == UNREADABLE:
             self.shelter.unreadable(message)
 
@@ -214,7 +210,6 @@ class CheckpointService(Service):
             await controller.keeper.drain(addresses)
 
     def nodes_wanted(self) -> int:
-        """As many as copies need."""
         controller = self._controller
         return 0 if controller is None else controller.nodes_wanted
 

@@ -127,7 +127,6 @@ def has_sum(frames: Iterable[Any], told: str) -> bool:
 
 
 def seal(frames: Sequence[Any], name: str, services: Services) -> Sealed:
-    """Make blocks ready to be stored."""
     found: list[Any] = [memoryview(frame).cast("B") for frame in frames]
     raw = [frame.nbytes for frame in found]
     note: dict[str, Any] = {"raw": raw}

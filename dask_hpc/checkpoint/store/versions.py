@@ -165,7 +165,6 @@ class Versions:
 
 
 def names_in(files: Files) -> list[str]:
-    """The names of all checkpoints in a store."""
     return [name for name in files.names() if not name.startswith(".") and Versions(files, name).numbers()]
 
 

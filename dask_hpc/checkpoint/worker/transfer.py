@@ -358,7 +358,6 @@ class Giver:
 
     @property
     def held(self) -> int:
-        """Bytes of blocks that are being read."""
         return sum(one.block.nbytes for one in self._readings.values())
 
     def size(self, what: Wanted) -> int:

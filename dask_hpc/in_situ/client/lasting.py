@@ -48,7 +48,6 @@ class KeptState:
 
     @property
     def is_done(self) -> bool:
-        """Whether all copies are there."""
         return all(copy.status == "finished" for some in self.copies for copy in some)
 
 
@@ -133,7 +132,6 @@ class LastingLoop:
 
     @property
     def is_done(self) -> bool:
-        """Whether all iterations are."""
         return self._loop.is_done
 
     async def close(self) -> None:

@@ -322,7 +322,6 @@ def total(spans: Iterable[BusySpan]) -> float:
 
 
 def spans_by_worker(records: Iterable[TaskRecord]) -> Iterable[list[BusySpan]]:
-    """When each worker was busy with these."""
     by_worker: dict[str, list[BusySpan]] = {}
     for one in records:
         by_worker.setdefault(one.worker, []).append(BusySpan(one.start, one.stop))

@@ -150,7 +150,6 @@ class InSituPipeline:
 
     @property
     def iteration(self) -> int:
-        """How many steps are done."""
         return 0 if self._last is None else self._last.iteration
 
     @property
