@@ -39,106 +39,6 @@ from dask_hpc.strategies.checkpoint.when import AUTO, Every
 _QUICK, _SHARE = 0.005, 0.01
 
 
-class Look:
-    """How the controller and all agents are now, as a person asks for it."""
-
-    def __init__(self, context: ControllerContext) -> None:
-        self._context = context
-        self._agents = context.get(Agents)
-        self._names = context.get(Protections).names
-        self._seen: dict[str, Any] = {}
-        self._again = 0.0
-
-    def status(self) -> dict[str, Any]:
-        """``protected``: by name how much of it is copied, its last commit, when the next is due.
-        ``nodes``: what of it each holds, and of which nodes it keeps copies, in bytes. ``exposed``: results
-        whose copies are all on the node that has them, too. ``levels``: copies and bytes
-        of each; those on disk are some of all that partners have.
-        ``agents``: what each said last. ``versions``: the newest of each checkpoint, with the levels that
-        have it. ``store``: bytes on their way there, and what is wrong with it. ``counts``: see
-        ``Diary.as_plain``. Times are seconds ago, and from now."""
-        context, diary = self._context, self._context.diary
-        programs, stored = context.get(Commits).series.values(), context.get(StoredResults).names.values()
-        series: list[Series] = [*programs, *stored]
-        coming = [version for one in series for version in {one.writing, one.to_write} - {None}]
-        return {
-            "protected": [
-                {"next_due": None, **found.as_plain(), "last_commit": diary.last_commit(name)}
-                for name, found in self._names.items()
-            ],
-            **self._places(),
-            "agents": [
-                {"address": address, "node": context.nodes.node_of(address), **said}
-                for address, said in self._agents.facts().items()
-            ],
-            "versions": [row for one in programs for row in _versions(one)],
-            "store": {
-                "waiting": sum(version.nbytes for version in coming if version is not None),
-                "written": context.get(StoreWriter).written,
-                "problem": next((one.store_problem for one in series if one.store_problem), ""),
-            },
-            **diary.as_plain(),
-            "errors": context.errors,
-        }
-
-    def _places(self) -> dict[str, Any]:
-        began = monotonic()
-        if began >= self._again:
-            self._seen = self._look_at_copies()
-            took = monotonic() - began
-            self._again = began + (took / _SHARE if took > _QUICK else 0.0)
-        return self._seen
-
-    def _look_at_copies(self) -> dict[str, Any]:
-        """Passes over all protected results and all copies."""
-        catalogue, nodes = self._context.catalogue, self._context.nodes
-        own: Counter[str] = Counter()
-        home: dict[Any, str] = {}  # of a result: a node that holds it
-        protected = (key for one in self._names.values() for key in one.keys)
-        for key in {*protected, *catalogue.content_of}:
-            task = compat.find_task(self._context.scheduler, key)
-            for address in compat.holders(task)[:1] if task is not None else ():
-                home[key] = nodes.node_of(address)
-                own[home[key]] += compat.size(task)
-        kept: dict[str, Counter[str]] = {}
-        copies, total, exposed = 0, 0, 0
-        agents = self._agents.facts().values()
-        for one, found in catalogue.contents.items():
-            copies, total = copies + len(found.where), total + found.nbytes * len(found.where)
-            homes = [home[key] for key in catalogue.keys_of(one) if key in home]
-            there = [nodes.node_of(address) for address in found.where]
-            exposed += sum({of} == {*there} for of in homes)
-            for node in there:
-                kept.setdefault(node, Counter())[homes[0] if homes else ""] += found.nbytes
-        return {
-            # What nobody holds now, of older versions, or lost a moment ago, is kept of the node "".
-            "nodes": [
-                {"name": node, "own": own[node], "kept": dict(kept.get(node, {}))} for node in sorted(nodes)
-            ],
-            "exposed": exposed,
-            "levels": {
-                "partner": {"copies": copies, "nbytes": total},
-                "disk": {
-                    name: sum(agent.get(f"disk_{said}", 0) for agent in agents)
-                    for name, said in (("copies", "copies"), ("nbytes", "used"))
-                },
-            },
-        }
-
-
-def _versions(series: Program) -> Iterator[dict[str, Any]]:
-    """Of one checkpoint, the oldest first."""
-    levels: dict[int, list[str]] = {}
-    for level, step in series.reached.items():
-        levels.setdefault(step, []).append(level)
-    for step in sorted(levels):
-        nbytes = series.base.nbytes if series.base is not None and series.base.step == step else None
-        yield {"name": series.name, "version": step, "nbytes": nbytes, "levels": levels[step]}
-
-
-_TRIES = 3  # at finding a controller that stays
-
-
 class Controller(ControllerContext, SchedulerPlugin):
     """One for a cluster. It is as configured where it is made; what concerns the way to a store is as
     configured at the scheduler."""
@@ -175,7 +75,8 @@ class Controller(ControllerContext, SchedulerPlugin):
         self.protections = self.add(Protections(self))
         self.protected = self.protections.names
         self.commits = self.add(Commits(self))
-        self.status = Look(self).status
+        self._seen: dict[str, Any] = {}  # of the last look at all copies
+        self._again = 0.0
         for address in compat.workers_by_name(scheduler):
             self._join(address)
         self._calls: dict[str, Callable[..., Any]] = {
@@ -373,6 +274,81 @@ class Controller(ControllerContext, SchedulerPlugin):
         self.stored.cannot_be_read(key)
         return self.keeper.lapse(key)
 
+    def status(self) -> dict[str, Any]:
+        """``protected``: by name how much of it is copied, its last commit, when the next is due.
+        ``nodes``: what of it each holds, and of which nodes it keeps copies, in bytes. ``exposed``: results
+        whose copies are all on the node that has them, too. ``levels``: copies and bytes
+        of each; those on disk are some of all that partners have.
+        ``agents``: what each said last. ``versions``: the newest of each checkpoint, with the levels that
+        have it. ``store``: bytes on their way there, and what is wrong with it. ``counts``: see
+        ``Diary.as_plain``. Times are seconds ago, and from now."""
+        programs, stored = self.commits.series.values(), self.stored.names.values()
+        series: list[Series] = [*programs, *stored]
+        coming = [version for one in series for version in {one.writing, one.to_write} - {None}]
+        return {
+            "protected": [
+                {"next_due": None, **found.as_plain(), "last_commit": self.diary.last_commit(name)}
+                for name, found in self.protected.items()
+            ],
+            **self._places(),
+            "agents": [
+                {"address": address, "node": self.nodes.node_of(address), **said}
+                for address, said in self.agents.facts().items()
+            ],
+            "versions": [row for one in programs for row in _versions(one)],
+            "store": {
+                "waiting": sum(version.nbytes for version in coming if version is not None),
+                "written": self.writer.written,
+                "problem": next((one.store_problem for one in series if one.store_problem), ""),
+            },
+            **self.diary.as_plain(),
+            "errors": self.errors,
+        }
+
+    def _places(self) -> dict[str, Any]:
+        began = monotonic()
+        if began >= self._again:
+            self._seen = self._look_at_copies()
+            took = monotonic() - began
+            self._again = began + (took / _SHARE if took > _QUICK else 0.0)
+        return self._seen
+
+    def _look_at_copies(self) -> dict[str, Any]:
+        """Passes over all protected results and all copies."""
+        catalogue, nodes = self.catalogue, self.nodes
+        own: Counter[str] = Counter()
+        home: dict[Any, str] = {}  # of a result: a node that holds it
+        protected = (key for one in self.protected.values() for key in one.keys)
+        for key in {*protected, *catalogue.content_of}:
+            task = compat.find_task(self.scheduler, key)
+            for address in compat.holders(task)[:1] if task is not None else ():
+                home[key] = nodes.node_of(address)
+                own[home[key]] += compat.size(task)
+        kept: dict[str, Counter[str]] = {}
+        copies, total, exposed = 0, 0, 0
+        agents = self.agents.facts().values()
+        for one, found in catalogue.contents.items():
+            copies, total = copies + len(found.where), total + found.nbytes * len(found.where)
+            homes = [home[key] for key in catalogue.keys_of(one) if key in home]
+            there = [nodes.node_of(address) for address in found.where]
+            exposed += sum({of} == {*there} for of in homes)
+            for node in there:
+                kept.setdefault(node, Counter())[homes[0] if homes else ""] += found.nbytes
+        return {
+            # What nobody holds now, of older versions, or lost a moment ago, is kept of the node "".
+            "nodes": [
+                {"name": node, "own": own[node], "kept": dict(kept.get(node, {}))} for node in sorted(nodes)
+            ],
+            "exposed": exposed,
+            "levels": {
+                "partner": {"copies": copies, "nbytes": total},
+                "disk": {
+                    name: sum(agent.get(f"disk_{said}", 0) for agent in agents)
+                    for name, said in (("copies", "copies"), ("nbytes", "used"))
+                },
+            },
+        }
+
     def is_safe(self, key: Hashable) -> bool:
         """Whether a result is loaded from a copy if it is lost."""
         return key in self.recipes and (bool(self.catalogue.where(key)[1]) or key in self.stored)
@@ -392,6 +368,19 @@ class Controller(ControllerContext, SchedulerPlugin):
     def _join(self, address: str) -> None:
         self.nodes.join(address, *compat.worker_identity(self.scheduler, address))
         self.failures.nodes(len(self.nodes))
+
+
+def _versions(series: Program) -> Iterator[dict[str, Any]]:
+    """Of one checkpoint, the oldest first."""
+    levels: dict[int, list[str]] = {}
+    for level, step in series.reached.items():
+        levels.setdefault(step, []).append(level)
+    for step in sorted(levels):
+        nbytes = series.base.nbytes if series.base is not None and series.base.step == step else None
+        yield {"name": series.name, "version": step, "nbytes": nbytes, "levels": levels[step]}
+
+
+_TRIES = 3  # at finding a controller that stays
 
 
 async def ask(client: Any, call: str, /, **what: Any) -> Any:
