@@ -1,15 +1,36 @@
-"""Running jobs in a power corridor: malleable jobs that never end in time, their sizes and the machine's
-power over time (seed 000, 9.2.2 and 9.2.3; digest 3.3.2).
+"""Jobs in a power corridor: malleable jobs that never end in time, their sizes and the machine's power over
+time (seed 000, 9.2.2 and 9.2.3; digest 3.3.2), twenty jobs that end, and how long the program takes to solve.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from dask_hpc.model.job import Job
-from dask_hpc.model.power import Corridor
+from dask_hpc.model.power import Corridor, PowerRange
+from dask_hpc.planning.corridor import CorridorProblem, Part, reachable, solve
+from dask_hpc.planning.corridor.integer_program import Solver, solve_milp
 from dask_hpc.policy import Policy
-from dask_hpc.reproduce.claim import Bench, Claim, Outcome, at_most, claim, exactly, figure
+from dask_hpc.reproduce.claim import (
+    Bench,
+    Claim,
+    Columns,
+    Figure,
+    Outcome,
+    around,
+    at_most,
+    change,
+    claim,
+    direction,
+    exactly,
+    figure,
+    rounded,
+)
 from dask_hpc.simulator import Arrival, Metering, Platform, Result, Workload, simulate
+from dask_hpc.simulator.built_in import built_in
 
 #: one reading and one decision every so many seconds; what that sets right counts as no violation
 _TICK = 10.0
@@ -108,13 +129,13 @@ def lower(bench: Bench) -> Outcome:
     return Outcome(claims)
 
 
-_WATTS = 125.0
+_PI = 125.0
 _STEPS = ((0.0, 100.0, 600.0), (240.0, 700.0, 1200.0), (470.0, 1300.0, 1900.0), (700.0, 100.0, 600.0))
 
 
 def dynamic(bench: Bench) -> Outcome:
     """A corridor that moves three times, and one application that follows it (seed 000, 9.2.3)."""
-    seen = _Observed(16, (_App("Pi", _WATTS, 1, 16),), Corridor(_STEPS), 1000.0)
+    seen = _Observed(16, (_App("Pi", _PI, 1, 16),), Corridor(_STEPS), 1000.0)
     second, third = seen.size_at("Pi", 460), seen.size_at("Pi", 690)
     grown = next((time for time, size in seen.sizes("Pi") if size == second and time >= 240), float("inf"))
     claims = (
@@ -132,6 +153,234 @@ def dynamic(bench: Bench) -> Outcome:
     )  # fmt: skip
     beside = (
         figure("nodes in the third corridor", third, "nodes"),
-        figure("power in the third corridor", third * _WATTS, "W"),
+        figure("power in the third corridor", third * _PI, "W"),
     )
     return Outcome(claims, beside)
+
+
+_SCHEDULERS = {
+    "easy-backfill": "backfilling",
+    "power-corridor-reactive": "running jobs only",
+    "power-corridor-queue-aware": "queue and running jobs",
+    "power-corridor": "ours",
+}
+_STATIC, _RUNNING, _QUEUE, _OURS = _SCHEDULERS
+_OTHER_SPEEDUPS = (0.7, 1.0)
+_SINGLE = "one run in an unknown order; how a count was made is not said: from half to twice it"
+_QUARTERS = "printed in quarters of a minute: what rounds to it, on average over the orders"
+
+Runs = dict[str, Columns]
+
+
+def batch(bench: Bench) -> Outcome:
+    """Twenty jobs in a power corridor that moves twice, on 14 nodes (seed 000, 9.2.4; digest 3.3.3).
+
+    The source compares three schedulers: backfilling alone, backfilling with running jobs resized for power,
+    and one that also holds and chooses waiting jobs. Ours is beside them, with the same jobs.
+    """
+    found = bench.study("builtin:power-batch", list(_SCHEDULERS))
+    blind = Policy.load(_QUEUE).with_(**{"power.lookahead": "0 s"})
+    without = bench.study("builtin:power-batch", [blind])[_QUEUE]
+    beside = [*_ours(found, ""), *_others(found), *_blind(without)]
+    for speedup in _OTHER_SPEEDUPS:
+        other = bench.study(f"builtin:power-batch?speedup={speedup:g}", list(_SCHEDULERS))
+        beside += _at(bench, speedup, other)
+    return Outcome(_claims(found), beside)
+
+
+def _claims(found: Runs) -> list[Claim]:
+    violations = {policy: columns["violations"] for policy, columns in found.items()}
+    outside = {policy: columns["time_outside"] for policy, columns in found.items()}
+    rows = [
+        claim(f"{_SCHEDULERS[_STATIC]}: violations", 6, violations[_STATIC], (3, 12), "", _SINGLE),
+        claim(f"{_SCHEDULERS[_RUNNING]}: violations", 2, violations[_RUNNING], (1, 4), "", _SINGLE),
+        claim(f"{_SCHEDULERS[_QUEUE]}: violations", 0, violations[_QUEUE], exactly(0), "",
+              "none is none, in every order"),
+        direction("seconds outside: running jobs only less backfilling", "less",
+                  outside[_RUNNING] - outside[_STATIC], (-np.inf, 0), "s"),
+        direction("seconds outside: queue and running jobs less running jobs only", "less",
+                  outside[_QUEUE] - outside[_RUNNING], (-np.inf, 0), "s"),
+    ]  # fmt: skip
+    for policy, minutes in ((_STATIC, 13.75), (_RUNNING, 14.25), (_QUEUE, 14.0)):
+        note = "an input: the lengths are chosen for it" if policy == _STATIC else _QUARTERS
+        band = around(minutes, 0.1) if policy == _STATIC else rounded(minutes, 0.25)
+        makespan = found[policy]["makespan"] / 60
+        rows.append(claim(f"{_SCHEDULERS[policy]}: makespan", minutes, makespan, band, "min", note))
+    return rows
+
+
+def _ours(found: Runs, how: str) -> list[Figure]:
+    """Violations, and the makespan against the one of backfilling that knows no corridor."""
+    ours = found[_OURS]
+    longer = change(ours["makespan"], found[_STATIC]["makespan"])
+    return [
+        figure(f"ours{how}: violations", ours["violations"]),
+        figure(f"ours{how}: seeds without any violation", _none(ours), "%"),
+        figure(f"ours{how}: makespan", ours["makespan"] / 60, "min"),
+        figure(f"ours{how}: makespan over backfilling without a corridor", longer, "%"),
+    ]
+
+
+def _others(found: Runs) -> list[Figure]:
+    figures = [
+        figure(f"{_SCHEDULERS[policy]}: seeds without any violation", _none(found[policy]), "%")
+        for policy in (_STATIC, _RUNNING, _QUEUE)
+    ]
+    for policy, who in _SCHEDULERS.items():
+        figures += [
+            figure(f"{who}: seconds outside", found[policy]["time_outside"], "s"),
+            figure(f"{who}: energy outside", found[policy]["energy_outside"] / 1000, "kJ"),
+            figure(f"{who}: resizes", found[policy]["resizes"]),
+        ]
+    return figures
+
+
+def _blind(columns: Columns) -> list[Figure]:
+    how = f"{_SCHEDULERS[_QUEUE]}, without looking ahead"
+    return [
+        figure(f"{how}: violations", columns["violations"]),
+        figure(f"{how}: makespan", columns["makespan"] / 60, "min"),
+    ]
+
+
+def _at(bench: Bench, speedup: float, found: Runs) -> list[Figure]:
+    how = f", speed-up n ** {speedup:g}"
+    queue = found[_QUEUE]["makespan"] / 60
+    least = np.array(
+        [
+            least_makespan(built_in("power-batch", seed=seed, speedup=speedup)) / 60
+            for seed in range(bench.seeds)
+        ]
+    )
+    return [
+        *_ours(found, how),
+        figure(f"{_SCHEDULERS[_QUEUE]}{how}: makespan", queue, "min"),
+        figure(f"least makespan that the corridor's energy allows{how}", least, "min"),
+    ]
+
+
+def _none(columns: Columns) -> float:
+    """The share of the seeds without a violation, in per cent."""
+    return float(100 * (columns["violations"] == 0).mean())
+
+
+def least_makespan(workload: Workload) -> float:
+    """No schedule that stays below the upper bounds ends sooner, whatever it does.
+
+    Every job needs the energy of its nodes above idle, and least of it on one node; the upper bound less
+    the power of an idle machine is what there is of it at any time.
+    """
+    platform = workload.platform
+    assert platform is not None and platform.metering is not None and platform.metering.corridor is not None
+    idle = platform.idle_power
+    needed = 0.0
+    for arrival in workload:
+        assert arrival.job.power is not None
+        alone = arrival.runtime * arrival.speedup.factor(arrival.job.nodes)
+        needed += alone * (arrival.job.power.least - idle)
+    steps = platform.metering.corridor.steps
+    ends = [time for time, _, _ in steps[1:]] + [np.inf]
+    for (begin, _, upper), end in zip(steps, ends, strict=True):
+        room = upper - idle * platform.nodes
+        if needed <= room * (end - begin):
+            return begin + needed / room
+        needed -= room * (end - begin)
+    raise AssertionError("the last step has no end")
+
+
+_KINDS = {"pi": 170.0, "heat": 250.0}
+_IDLE = 71.0
+_SIZES = (2, 4, 8, 16)
+_INSTANCES = 10
+_NODES = 32
+#: mixes of running jobs of the batch study, and its corridors on 14 nodes
+_MIXES = [(pi, heat) for pi in range(0, 11, 3) for heat in range(1, 11, 3) if pi + heat <= 14]
+_CORRIDORS = ((1700.0, 2500.0), (1000.0, 1700.0), (2500.0, 3500.0))
+
+Way = Callable[[CorridorProblem], object]
+
+
+def solve_time(bench: Bench) -> Outcome:
+    """How long the power corridor's program takes to solve (seed 000, 5.2 and 9.2.4)."""
+    _warm_up()
+    ways = {"the source's program, CBC": _source, "CBC": _cbc, "HiGHS": _highs, "no solver": _fast}
+    claims: list[Claim] = []
+    beside: list[Figure] = []
+    times: dict[tuple[str, int], list[float]] = {}
+    for jobs in _SIZES:
+        problems = [_random(jobs, seed) for seed in range(_INSTANCES)]
+        for name, way in ways.items():
+            times[name, jobs] = bench.each(_seconds, [(way, problem) for problem in problems])
+        longest = max(times["the source's program, CBC", jobs])
+        note = f"always, so the longest of {_INSTANCES} counts; another machine than the source's"
+        claims.append(claim(f"solve time for K = {jobs}", 0.5, longest, at_most(0.5), "s", note))
+    mixes = [_mix(pi, heat, *bounds) for pi, heat in _MIXES for bounds in _CORRIDORS]
+    for name, way in ways.items():
+        mean = 1e3 * float(np.mean(bench.each(_seconds, [(way, problem) for problem in mixes])))
+        if name == "the source's program, CBC":
+            note = "not slower than published counts, although the machine is another"
+            claims.append(claim("mean solve time in the batch study", 20, mean, at_most(20), "ms", note))
+        else:
+            beside.append(figure(f"mean solve time in the batch study, {name}", mean, "ms", note=_PROVEN))
+    for name in list(ways)[1:]:
+        for jobs in _SIZES:
+            longest = 1e3 * max(times[name, jobs])
+            beside.append(figure(f"longest solve time for K = {jobs}, {name}", longest, "ms", note=_PROVEN))
+    return Outcome(claims, beside)
+
+
+_PROVEN = "all four levels, proven"
+
+
+def _seconds(way: Way, problem: CorridorProblem) -> float:
+    began = perf_counter()
+    way(problem)
+    return perf_counter() - began
+
+
+def _source(problem: CorridorProblem) -> object:
+    return solve_milp(problem, "CBC", 60, levels=("idle",))
+
+
+def _cbc(problem: CorridorProblem) -> object:
+    return solve(problem, 60, "CBC")
+
+
+def _highs(problem: CorridorProblem) -> object:
+    return solve(problem, 60, "HiGHS")
+
+
+def _fast(problem: CorridorProblem) -> object:
+    return solve(problem, how="fast")
+
+
+def _warm_up() -> None:
+    """Load the solvers; complain now if they are not there."""
+    solvers: tuple[Solver, ...] = ("HiGHS", "CBC")
+    for solver in solvers:
+        solve_milp(_mix(1, 1, 1000, 1700), solver, 60)
+
+
+def _random(jobs: int, seed: int) -> CorridorProblem:
+    random = np.random.default_rng([jobs, seed])
+    sizes = random.multinomial(_NODES - jobs, np.ones(jobs + 1) / (jobs + 1))[:jobs] + 1
+    kinds = random.choice(list(_KINDS), jobs)
+    parts = tuple(
+        _part(number, kind, int(size), _NODES)
+        for number, (kind, size) in enumerate(zip(kinds, sizes, strict=True))
+    )
+    low, high = reachable(CorridorProblem(_NODES, _IDLE, 0, 1, parts))
+    width = (high - low) / 10
+    lower = low + (high - low - width) * random.random()
+    return CorridorProblem(_NODES, _IDLE, lower, lower + width, parts)
+
+
+def _mix(pi: int, heat: int, lower: float, upper: float) -> CorridorProblem:
+    kinds = ["pi"] * pi + ["heat"] * heat
+    parts = tuple(_part(number, kind, 1, 14) for number, kind in enumerate(kinds))
+    return CorridorProblem(14, _IDLE, lower, upper, parts)
+
+
+def _part(number: int, kind: str, now: int, nodes: int) -> Part:
+    watts = _KINDS[kind]
+    return Part(f"{kind}{number}", PowerRange(watts, watts), range(1, nodes + 1), now)

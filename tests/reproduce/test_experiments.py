@@ -11,8 +11,8 @@ from dask_hpc.model.power import Corridor
 from dask_hpc.policy import ready_made
 from dask_hpc.reproduce import EXPERIMENTS, experiment
 from dask_hpc.reproduce.claim import Bench
-from dask_hpc.reproduce.corridor_batch import least_makespan
-from dask_hpc.reproduce.malleable_easy import allotments
+from dask_hpc.reproduce.corridor import least_makespan
+from dask_hpc.reproduce.malleable_jobs import allotments
 from dask_hpc.simulator import Arrival, Metering, Platform, Workload
 
 QUICK = (

@@ -230,7 +230,7 @@ def _choice(where: str, value: Any, known: tuple[str, ...]) -> Any:
 
 by_time = attrgetter("time")
 _FEW = 12  # analyses of which all subsets are tried
-_CLOSE = 1e-6  # share of an iteration that is not looked for any more
+_NEGLIGIBLE = 1e-6  # share of an iteration that is not looked for any more
 _SAID = 1e-5  # share of an iteration from which on it is said that a better one is not ruled out
 _TOGETHER = 16  # pairs that are bounded at a time
 _AT_ONCE = 256  # numbers of nodes that are bounded together
@@ -317,7 +317,9 @@ class _Pruned:
         return 1 - float(self.least.min()) / self.best.time if self.best.time > 0 else 0.0
 
     def _open(self) -> Places:
-        return np.flatnonzero((self.least < self.best.time * (1 - _CLOSE)) & (self.best.time < self.searched))
+        return np.flatnonzero(
+            (self.least < self.best.time * (1 - _NEGLIGIBLE)) & (self.best.time < self.searched)
+        )
 
     def _bound_of_most_helpers(self, open_: Places) -> bool:
         """Of each number of nodes, bound the open pair with most helper cores: analyses take no less with
@@ -347,12 +349,12 @@ class _Pruned:
         bound = bounds(cost, self.each.memory, pairs.room)
         self.least[places] = np.maximum(self.least[places], bound.time)
         for row, place in enumerate(places):
-            if self.least[place] >= self.best.time * (1 - _CLOSE):
+            if self.least[place] >= self.best.time * (1 - _NEGLIGIBLE):
                 continue
             step, room, before = float(pairs.step[row]), float(pairs.room[row]), float(cost.before[row])
             proof = (float(column[row]) for column in bound)
             splits = cost.in_situ[row], cost.in_transit[row], self.each.memory
-            found = best_split(SplitPlace(step, room, before, *splits, *proof), self.best.time, _CLOSE)
+            found = best_split(SplitPlace(step, room, before, *splits, *proof), self.best.time, _NEGLIGIBLE)
             self.work += found.work
             nodes, helper = pairs.nodes[row], pairs.helper[row]
             fewer = (self.pairs.nodes == nodes) & (self.pairs.helper <= helper)
