@@ -166,7 +166,7 @@ def test_a_pipeline_is_told_apart_by_name_part_and_kind():
     }  # fmt: skip
     new = {"name": "new", "iteration": 0, "changed": 0, "nodes": [], "partition": None}
     new |= {"history": [], "skipped": {}}
-    found = PipelineService.samples(None, {"pipelines": [heat, new]})
+    found = PipelineService(None).samples({"pipelines": [heat, new]})
     assert found["pipeline_iterations"] == {"heat": 8, "new": 0}
     assert found["pipeline_changes"] == {"heat": 2, "new": 0}
     assert found["pipeline_nodes"] == {("heat", "simulation"): 3, ("heat", "in_transit"): 1}
