@@ -385,6 +385,7 @@ async def test_actors_and_shuffles_are_left_alone(c, s, a, b, d):
     assert len(controller(s).recipes) == 0
 
 
+@pytest.mark.slow
 @gen_cluster(client=True, nthreads=[("", 1)] * 2, Worker=Nanny, timeout=60)
 async def test_a_restart_forgets_everything(c, s, a, b):
     await dask_hpc.protect(c.submit(inc, 1, key="x"), "it", client=c)

@@ -74,6 +74,7 @@ def test_json(name, options):
         assert one["reached"] == inside
 
 
+@pytest.mark.slow
 def test_the_same_on_a_cluster():
     here, there = (
         json.loads(run("elastic-ten-jobs", "--seeds", "2", "--json", *more).stdout)

@@ -359,6 +359,7 @@ async def test_restart_forgets_the_tasks(c, s, a, b):
         del future
 
 
+@pytest.mark.slow
 @cluster2
 async def test_released_restricted_tasks_are_forgotten(c, s, a, b):
     async with await dask_hpc.manage(c):

@@ -185,6 +185,7 @@ class SlowNanny(Nanny):
         sleep(0.2)
 
 
+@pytest.mark.slow
 def test_it_may_be_scaled_from_another_thread_while_units_are_being_made():
     with (
         LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,

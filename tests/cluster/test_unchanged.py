@@ -139,6 +139,7 @@ async def test_lost_results_are_recomputed(c, s, a, b):
     assert sum(await c.gather(futures)) == 210
 
 
+@pytest.mark.slow
 @both(Worker=Nanny, timeout=60)
 async def test_restart(c, s, *workers):
     f = c.submit(inc, 1)

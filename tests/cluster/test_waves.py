@@ -243,6 +243,7 @@ async def test_errors_and_retries(c, s, *workers):
         await async_poll_for(lambda: not job.passed and not job.ready, 10)
 
 
+@pytest.mark.slow
 @gen_cluster(client=True, nthreads=[("", 1)] * 2, Worker=Nanny, timeout=60)
 async def test_restart_forgets_what_waits(c, s, *workers):
     async with await dask_hpc.manage(c), running_job(c, s, nodes=1) as job:

@@ -19,7 +19,7 @@ from dask_hpc.examples.placement import (
     two_nodes,
 )
 
-ROWS, ITERATIONS, ROUNDS = 2048, 5, 2
+ROWS, ITERATIONS, ROUNDS = 1024, 5, 2
 _OTHERS = 0.25  # cores; with more of them in use by somebody else nothing can be said of times
 
 
@@ -62,18 +62,13 @@ def run(known):
 
 @pytest.mark.timed
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # a machine half as fast takes twice as long for each of three runs
 def test_the_example_takes_what_was_predicted_and_less_than_the_worse_plain_placement(report):
-    known = serial()
-    for _ in range(3):
-        found, others = run(known)
-        assert list(found) == list(PLACEMENTS)
-        auto = found["auto"]
-        worse = max(found["in situ"].seconds, found["in transit"].seconds)
-        if auto.departure <= 0.15 and auto.seconds <= 0.9 * worse:
-            break
-        if others > _OTHERS:
-            pytest.skip(f"somebody else keeps {others:.1f} cores busy: {auto}")
+    found, others = run(serial())
+    assert list(found) == list(PLACEMENTS)
+    auto = found["auto"]
+    worse = max(found["in situ"].seconds, found["in transit"].seconds)
+    if others > _OTHERS:
+        pytest.skip(f"somebody else keeps {others:.1f} cores busy: {auto}")
     what = "seconds of an iteration: all in situ or in transit, the worse; placed by measurement"
     report.add("in situ", what, plain=f"{worse:.2f}", ours=f"{auto.seconds:.2f}", bound="<= 0.9 x")
     report.add(

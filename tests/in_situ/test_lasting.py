@@ -139,6 +139,7 @@ def test_a_worker_that_gives_its_data_away(four):
     assert pipe.status()["nodes"] == ["0", "2", "3"]
 
 
+@pytest.mark.slow
 def test_one_after_the_other_may_go_and_another_come(four):
     def happens(pipe):
         kill(four, 3)

@@ -43,6 +43,7 @@ def check(kind, seed, count, window):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_newer_half_of_a_series(kind):
     pytest.importorskip("statsmodels")

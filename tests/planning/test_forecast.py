@@ -47,6 +47,7 @@ def test_a_season_may_be_given():
     assert forecast(samples(wave(400)), 10, models=BASELINES, season=40).season == 40
 
 
+@pytest.mark.slow
 def test_the_better_model_answers():
     pytest.importorskip("statsmodels")
     found = forecast(samples(wave(400)), 10)
@@ -74,6 +75,7 @@ def test_constant_power():
         assert found.dropped["arima"] == "the power is constant"
 
 
+@pytest.mark.slow
 def test_a_failing_fit_is_told_and_the_next_model_answers(monkeypatch):
     best = forecast(samples(wave(400)), 10).model
     real = module.fit
@@ -143,6 +145,7 @@ def test_a_long_gap_is_the_end_of_what_was_known():
     assert forecaster.values.tolist() == [1000.0] and forecaster.forecast() is None
 
 
+@pytest.mark.slow
 def test_the_same_samples_give_the_same_forecast():
     assert forecast(samples(wave(300)), 10) == forecast(samples(wave(300)), 10)
 

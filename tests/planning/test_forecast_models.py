@@ -34,6 +34,7 @@ def test_arima_is_statsmodels():
     np.testing.assert_allclose(path(fit("arima", SERIES, None, 50)), expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 @theirs_may_warn
 def test_sarimax_is_statsmodels():
     sarimax = pytest.importorskip("statsmodels.tsa.statespace.sarimax")
@@ -60,6 +61,7 @@ def test_holt_winters_is_statsmodels(season):
     np.testing.assert_allclose(path(fit("holt-winters", SERIES, season, 200)), expected, rtol=1e-3)
 
 
+@pytest.mark.slow
 @theirs_may_warn
 @pytest.mark.parametrize("name", ["arima", "sarimax"])
 def test_running_along_is_what_statsmodels_would_say(name):
@@ -130,6 +132,7 @@ def test_without_statsmodels(monkeypatch):
                 fit(name, SERIES, 24, 50)
 
 
+@pytest.mark.slow
 def test_no_warning_leaks():
     """Whatever a fit meets: here every warning would be an error."""
     rng = np.random.default_rng(1)

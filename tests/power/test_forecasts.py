@@ -104,6 +104,7 @@ async def test_a_forecast_that_is_old_is_not_used():
         assert one.forecasting.latest(60.0 + 5) is None
 
 
+@pytest.mark.slow
 @gen_test()
 async def test_a_dead_process_is_started_again_and_not_for_ever():
     with Told(horizon=10, window=200) as one:
@@ -129,6 +130,7 @@ async def test_a_process_that_cannot_start(monkeypatch):
         assert "No such file" in one.reasons[-1] and not one.errors
 
 
+@pytest.mark.slow
 @gen_test()
 async def test_a_process_that_hangs_is_ended(monkeypatch):
     with Told(horizon=10, window=200) as one:

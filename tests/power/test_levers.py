@@ -350,6 +350,7 @@ async def test_one_worker_that_cannot_be_held_keeps_its_node(c, s, *workers):
         await future
 
 
+@pytest.mark.slow
 @gen_cluster(client=True, nthreads=[("", 1)] * 3, Worker=Nanny, timeout=60)
 async def test_another_node_in_the_place_of_one_that_dies(c, s, *nannies):
     with dask.config.set({"distributed.scheduler.allowed-failures": 10}):

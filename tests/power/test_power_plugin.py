@@ -86,6 +86,7 @@ def spin(event):
         sum(range(100_000))
 
 
+@pytest.mark.slow
 @gen_cluster(client=True, nthreads=[("", 1)] * 2, Worker=Nanny, config=QUICK)
 async def test_each_worker_has_the_share_of_its_work(c, s, a, b):
     """Processes of one host: who works has nearly all of what both have."""

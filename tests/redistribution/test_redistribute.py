@@ -53,6 +53,7 @@ async def from_to(c, s, workers, shape, old, new, before, after):
     assert np.array_equal(await c.compute(y), array) and y.dtype == array.dtype
 
 
+@pytest.mark.slow
 @nine
 async def test_any_number_to_any_number_in_short(c, s, *workers):
     random = Random(1)

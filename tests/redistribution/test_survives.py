@@ -67,6 +67,7 @@ async def test_a_target_dies_and_another_takes_its_place(c, s, a, b, d):
     await x.close()
 
 
+@pytest.mark.slow
 @gen_cluster(client=True, nthreads=[("", 1)] * 4, Worker=Nanny, timeout=60, config=quiet)
 async def test_a_process_is_killed(c, s, *nannies):
     """It had results, and was to get others."""

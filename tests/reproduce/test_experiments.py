@@ -157,6 +157,7 @@ def test_in_situ_before_the_next_iteration():
     assert all(one.ours > -1e-9 for one in found.beside)
 
 
+@pytest.mark.slow
 def test_agents_pay_when_the_true_break_even_says_so_and_ours_does_not_swing():
     """Digest 2.24 and 2.26: the published equation holds at one point, and the published rule swings."""
     found = outcome("agents-scaling")

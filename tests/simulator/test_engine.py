@@ -114,6 +114,7 @@ def test_no_node_is_held_twice_and_the_record_changes_nothing(jobs, policy):
         assert held <= 4
 
 
+@pytest.mark.slow
 def test_memory_grows_with_live_jobs_not_with_finished_ones():
     def peak(jobs):
         machine = Machine(100, Policy.load("easy-backfill"))
