@@ -260,3 +260,15 @@ def test_what_another_job_took_over_comes_back_when_that_one_waits_again():
 
 TestAnyOrder = AnyOrder.TestCase
 TestAnyOrder.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_of_what_failed_a_number_is_left_when_dask_forgets_it():
+    body = Body(PureScheduler(lambda *move: None))
+    gate = Gate(body)
+    job = LiveJob("a", Job(id="a", nodes=1), 0)
+    body.owner.update(dict.fromkeys(("x", "y", "z"), job))
+    for key, finish in (("x", "erred"), ("y", "erred"), ("z", "erred"), ("z", "forgotten")):
+        gate.task_moves(key, job, "processing", finish)
+    assert job.failures == 3 and job.failed == {"x", "y"}
+    gate.tasks_vanish()
+    assert job.failures == 3 and not job.failed

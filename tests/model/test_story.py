@@ -1,10 +1,14 @@
 """The story forgets the oldest plans first, and an empty plan is false."""
 
+import ast
+import re
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.plan import Plan, Start
-from dask_hpc.model.story import Explanation, Happening, Story
+from dask_hpc.model.story import Explanation, Happening, Story, Word
 
 
 def test_bounded():
@@ -52,3 +56,27 @@ def test_an_event_that_finds_a_plans_revision_is_not_explained():
     story = Story()
     story.add(Plan(3, 0.0, (Start("a", 1, ""),)), {"a": Explanation("queue: q", {"idle": 1}, ())})
     assert story.explanation(Happening(3, 0.0, "submit", "a")) is None
+
+
+def _texts(node):
+    """What an argument may be, where the code says it."""
+    if isinstance(node, ast.IfExp):
+        return _texts(node.body) | _texts(node.orelse)
+    if isinstance(node, ast.Tuple):
+        return set().union(*map(_texts, node.elts[:1]))
+    return {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) else set()
+
+
+def test_whatever_is_told_is_a_word():
+    """Readers draw rows by their words: what is no word would have no sign and no effect."""
+    tell = re.compile(r"(\w+\.)*(_?tell(_of)?|_say|_resized|_end|release_all|Happening|news\.append)$")
+    package = Path(__file__).parents[2] / "dask_hpc"
+    told = {}
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and tell.match(ast.unparse(node.func)):
+                for text in set().union(*map(_texts, node.args)):
+                    if re.fullmatch("[a-z]+(-[a-z]+)*", text):
+                        told.setdefault(text, f"{path.relative_to(package)}:{node.lineno}")
+    assert len(told) > 50
+    assert {text: where for text, where in told.items() if Word.read(text) is None} == {}

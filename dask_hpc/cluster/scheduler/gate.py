@@ -92,6 +92,8 @@ class Gate:
         for job in set(self.owner.values()):
             for key in list(job.unfinished):
                 job.settle(key)
+            for key in list(job.failed):
+                job.forget(key)
             self._forget_tasks(job)
             job.held.clear()
         self.owner.clear()

@@ -16,7 +16,7 @@ from dask_hpc.model.cluster_view import ClusterView, JobNeed, SizePlan, Unit
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.node import is_a_node
 from dask_hpc.model.parameter import declared
-from dask_hpc.model.story import Explanation
+from dask_hpc.model.story import Explanation, Word
 
 _SAMPLE = 100  # tasks whose expected duration stands for that of all that are queued
 _ASKERS = 8  # cluster objects that are remembered
@@ -222,9 +222,9 @@ class Sizing:
         if plan.submit:
             self._context.tell("submit-units", f"{plan.submit} more: {plan.reason}", why)
         for decision, partings in (
-            ("unit-dead", plan.dead),
-            ("cancel-unit", plan.cancel),
-            ("unit-leaves", plan.leave),
+            (Word.UNIT_DEAD, plan.dead),
+            (Word.CANCEL_UNIT, plan.cancel),
+            (Word.UNIT_LEAVES, plan.leave),
         ):
             for parting in partings:
                 self._context.tell(decision, f"{parting.unit}: {parting.reason}", why)
