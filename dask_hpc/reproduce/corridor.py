@@ -4,6 +4,7 @@ time (seed 000, 9.2.2 and 9.2.3; digest 3.3.2), twenty jobs that end, and how lo
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -303,7 +304,12 @@ Way = Callable[[CorridorProblem], object]
 def solve_time(bench: Bench) -> Outcome:
     """How long the power corridor's program takes to solve (seed 000, 5.2 and 9.2.4)."""
     _warm_up()
-    ways = {"the source's program, CBC": _source, "CBC": _cbc, "HiGHS": _highs, "no solver": _fast}
+    ways: dict[str, Way] = {
+        "the source's program, CBC": partial(solve_milp, solver="CBC", time_limit=60, levels=("idle",)),
+        "CBC": partial(solve, time_limit=60, how="CBC"),
+        "HiGHS": partial(solve, time_limit=60, how="HiGHS"),
+        "no solver": partial(solve, how="fast"),
+    }
     claims: list[Claim] = []
     beside: list[Figure] = []
     times: dict[tuple[str, int], list[float]] = {}
@@ -336,22 +342,6 @@ def _seconds(way: Way, problem: CorridorProblem) -> float:
     began = perf_counter()
     way(problem)
     return perf_counter() - began
-
-
-def _source(problem: CorridorProblem) -> object:
-    return solve_milp(problem, "CBC", 60, levels=("idle",))
-
-
-def _cbc(problem: CorridorProblem) -> object:
-    return solve(problem, 60, "CBC")
-
-
-def _highs(problem: CorridorProblem) -> object:
-    return solve(problem, 60, "HiGHS")
-
-
-def _fast(problem: CorridorProblem) -> object:
-    return solve(problem, how="fast")
 
 
 def _warm_up() -> None:

@@ -6,7 +6,7 @@ in time is written as processes: generators that yield seconds to wait, or a ``S
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
@@ -82,11 +82,6 @@ class Clock:
         while self._events and self._events[0][0] <= until:
             self.now, _, call = heappop(self._events)
             call()
-
-
-def all_of(signals: Iterable[Signal]) -> Process:
-    """Wait for every one of them."""
-    yield from signals
 
 
 class Slots:

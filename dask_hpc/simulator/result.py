@@ -151,35 +151,6 @@ def node_seconds(record: Record) -> Any:
 _MOST_ROWS = 2_000
 
 
-def course_of(result: "Result") -> dict[str, Any]:
-    """Who held which node if the allotments were recorded, power if it was followed, jobs, the story."""
-    jobs = result.jobs
-    end = float(max(jobs["end"].max(), jobs["submit"].max())) if len(jobs) else 0.0
-    held = [] if result.record.allotments is None else result.held
-    names = sorted(
-        {node for one in held for node in one.nodes},
-        key=lambda name: (int("".join(filter(str.isdigit, name)) or 0), name),
-    )
-    power = result.power if result.has_power else None
-    curve = () if power is None else zip(power.time, power.watts, power.lower, power.upper, strict=True)
-    samples = [
-        [float(time), float(watts), float(lower), float(upper) if isfinite(upper) else None, None, None]
-        for time, watts, lower, upper in curve
-    ]
-    return past(
-        held,
-        names,
-        end,
-        policy=result.policy.name,
-        order=jobs["id"],
-        jobs=[_job(row) for row in jobs.itertuples(index=False)],
-        story=sorted(_story(result), key=lambda row: row[0])[-_MOST_ROWS:],
-        samples=samples,
-        marks=list(_marks(result)),
-        outside=[] if power is None else [list(one) for one in power.violations],
-    )
-
-
 def _job(row: Any) -> dict[str, Any]:
     started = None if row.start != row.start else float(row.start)
     return {
@@ -353,8 +324,33 @@ class Result:
         return spans
 
     def course(self) -> dict[str, Any]:
-        """What happened, as plain data for those who draw it."""
-        return course_of(self)
+        """What happened, as plain data for those who draw it: who held which node if the allotments were
+        recorded, power if it was followed, jobs, the story."""
+        jobs = self.jobs
+        end = float(max(jobs["end"].max(), jobs["submit"].max())) if len(jobs) else 0.0
+        held = [] if self.record.allotments is None else self.held
+        names = sorted(
+            {node for one in held for node in one.nodes},
+            key=lambda name: (int("".join(filter(str.isdigit, name)) or 0), name),
+        )
+        power = self.power if self.has_power else None
+        curve = () if power is None else zip(power.time, power.watts, power.lower, power.upper, strict=True)
+        samples = [
+            [float(time), float(watts), float(lower), float(upper) if isfinite(upper) else None, None, None]
+            for time, watts, lower, upper in curve
+        ]
+        return past(
+            held,
+            names,
+            end,
+            policy=self.policy.name,
+            order=jobs["id"],
+            jobs=[_job(row) for row in jobs.itertuples(index=False)],
+            story=sorted(_story(self), key=lambda row: row[0])[-_MOST_ROWS:],
+            samples=samples,
+            marks=list(_marks(self)),
+            outside=[] if power is None else [list(one) for one in power.violations],
+        )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         return None if len(self.record.id) > _MOST_SHOWN else mimebundle(self, **kwargs)

@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, isfinite, sqrt
@@ -165,15 +165,7 @@ def study(
     source = workload if isinstance(workload, Workload) else str(workload)
     trials = [Trial(source, p, seed, nodes, platform, malleable) for p in chosen for seed in range(seeds)]
     trials[0].load()  # complain before anything is sent anywhere
-    done = dict(_stored(store)) if store else {}
-    missing = [trial for trial in trials if trial.key not in done]
-    for trial, found in _run(missing, client):
-        done[trial.key] = found
-        if store:
-            _append(store, trial.key, found)
-        if progress is not None:
-            progress(len(done), len(trials))
-    return _study((trial, done[trial.key]) for trial in trials)
+    return _play(trials, client, progress, store)
 
 
 def futures(
@@ -191,17 +183,7 @@ def futures(
     draws how long jobs take, the same for all policies."""
     chosen = _variants(policies, sweep, seeds)
     trials = [Future(snapshot, policy, seed, horizon, platform) for policy in chosen for seed in range(seeds)]
-    done: dict[int, dict[str, float]] = {}
-    for trial, found in _run(trials, client):
-        done[id(trial)] = found
-        if progress is not None:
-            progress(len(done), len(trials))
-    return _study((trial, done[id(trial)]) for trial in trials)
-
-
-def _study(runs: Iterable[tuple[Trial | Future, dict[str, float]]]) -> Study:
-    rows = [{"policy": trial.policy.name, "seed": trial.seed, **found} for trial, found in runs]
-    return Study(pd.DataFrame(rows))
+    return _play(trials, client, progress)
 
 
 def _variants(
@@ -211,14 +193,34 @@ def _variants(
     return variants([Policy.load(policy) for policy in policies], sweep or {})
 
 
-def _run(trials: Sequence[Any], client: Any) -> Iterator[tuple[Any, dict[str, float]]]:
+def _play(
+    trials: Sequence[Trial | Future],
+    client: Any,
+    progress: Callable[[int, int], None] | None,
+    store: str | Path | None = None,
+) -> Study:
+    """All of them, but for those that the store has."""
+    keys = [trial.key for trial in trials if isinstance(trial, Trial)] if store else []
+    known = dict(_stored(store)) if store else {}
+    done = {place: known[key] for place, key in enumerate(keys) if key in known}
+    missing = {place: trial for place, trial in enumerate(trials) if place not in done}
+    for place, found in _run(missing, client):
+        done[place] = found
+        if store:
+            _append(store, keys[place], found)
+        if progress is not None:
+            progress(len(done), len(trials))
+    rows = [{"policy": one.policy.name, "seed": one.seed, **done[n]} for n, one in enumerate(trials)]
+    return Study(pd.DataFrame(rows))
+
+
+def _run(trials: Mapping[int, Trial | Future], client: Any) -> Iterator[tuple[int, dict[str, float]]]:
     if client is None:
-        for trial in trials:
-            yield trial, trial.run()
+        yield from ((place, trial.run()) for place, trial in trials.items())
         return
     from distributed import as_completed
 
-    futures = {client.submit(trial.run, pure=False): trial for trial in trials}
+    futures = {client.submit(trial.run, pure=False): place for place, trial in trials.items()}
     for future, found in as_completed(list(futures), loop=client.loop, with_results=True):
         yield futures[future], found
 

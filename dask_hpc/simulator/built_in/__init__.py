@@ -5,13 +5,22 @@ What a parameter can be is what its annotation says: a type, with bounds if it i
 
 import inspect
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from functools import cache
 from math import inf
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from dask_hpc.model.errors import InputError, shown, within
+from dask_hpc.model.parameter import Declared, Parameter
 from dask_hpc.model.safe_yaml import nearest
-from dask_hpc.simulator.built_in.ours import commits, five_jobs, in_situ, node_stealing, synthetic, ten_jobs
+from dask_hpc.simulator.built_in.ours import (
+    Walltime,
+    commits,
+    five_jobs,
+    in_situ,
+    node_stealing,
+    synthetic,
+    ten_jobs,
+)
 from dask_hpc.simulator.built_in.published import esp, io_intensity, mebf, power_batch
 from dask_hpc.simulator.workload import Workload
 
@@ -43,11 +52,17 @@ def parameters(name: str) -> dict[str, Any]:
 
 def built_in(name: str, **values: Any) -> Workload:
     """A built-in workload. The same parameters always give the same jobs."""
-    make = _find(name)
+    known, read = _declared(name), {}
     for key, value in values.items():
-        _check(name, key, value)
+        if key not in known:
+            allowed = ", ".join(known)
+            raise InputError(_where(name, key), f"unknown parameter{nearest(key, known)}", allowed)
+        with within(_where(name, key)):
+            if known[key].type is str and type(value) in (int, float):  # a walltime as a factor
+                value = str(value)
+            read[key] = known[key].read(value)
     with within(f"{PREFIX}{name}"):
-        return make(**values)
+        return _find(name)(**read)
 
 
 def parse_built_in(text: str) -> Workload:
@@ -57,13 +72,18 @@ def parse_built_in(text: str) -> Workload:
     values: dict[str, Any] = {}
     for part in query.split("&") if query else ():
         key, equals, value = part.partition("=")
-        where = f"{PREFIX}{name}: {key if key.isidentifier() else shown(key)}"
         if not equals:
-            raise InputError(where, "has no value", f"{PREFIX}{name}?parameter=value&parameter=value")
+            allowed = f"{PREFIX}{name}?parameter=value&parameter=value"
+            raise InputError(_where(name, key), "has no value", allowed)
         if key in values:
-            raise InputError(where, "is said twice")
-        values[key] = _typed(value, _hint(name, key))
+            raise InputError(_where(name, key), "is said twice")
+        is_switch = key in parameters(name) and isinstance(parameters(name)[key], bool)
+        values[key] = {"1": "true", "0": "false"}.get(value, value) if is_switch else value
     return built_in(name, **values)
+
+
+def _where(name: str, key: str) -> str:
+    return f"{PREFIX}{name}: {key if key.isidentifier() else shown(key)}"
 
 
 def _find(name: str) -> Callable[..., Workload]:
@@ -73,55 +93,18 @@ def _find(name: str) -> Callable[..., Workload]:
     return BUILT_IN[name]
 
 
-def _hint(name: str, key: str) -> tuple[Any, float, float]:
-    """The type of a parameter, and its bounds."""
+@cache
+def _declared(name: str) -> dict[str, Declared]:
+    """Its parameters, as if it were a strategy."""
+    found = {}
     hints = get_type_hints(_find(name), include_extras=True)
-    if key not in parameters(name):
-        where = f"{PREFIX}{name}: {key if key.isidentifier() else shown(key)}"
-        raise InputError(
-            where, f"unknown parameter{nearest(key, parameters(name))}", ", ".join(parameters(name))
-        )
-    if get_origin(hints[key]) is Annotated:
-        kind, low, high = get_args(hints[key])
-        return kind, low, high
-    return hints[key], -inf, inf
-
-
-def _typed(text: str, hint: tuple[Any, float, float]) -> Any:
-    """The text as a value of the type, if it is one."""
-    kind = hint[0]
-    if kind is bool:
-        words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-        return words.get(text.lower(), text)
-    if kind in (int, float):
-        with suppress(ValueError):
-            return kind(text)
-    return text
-
-
-def _check(name: str, key: str, value: Any) -> None:
-    kind, low, high = _hint(name, key)
-    if get_origin(kind) is Literal:
-        fits, allowed = value in get_args(kind), ", ".join(get_args(kind))
-    elif isinstance(value, bool) or kind is bool:
-        fits, allowed = isinstance(value, bool) and kind is bool, _WORDS[kind]
-    else:
-        fits = isinstance(value, kind if kind is not float else int | float)
-        fits = fits and (isinstance(value, str) or low <= value <= high)  # not-a-number fails this, too
-        allowed = _WORDS[kind]
-        if low > -inf:
-            allowed += f", {low:,} or more" if high == inf else f", {low:,} to {high:,}"
-    if not fits:
-        raise InputError(f"{PREFIX}{name}: {key}", f"found {shown(value)}", allowed)
-
-
-_WORDS: Mapping[Any, str] = {
-    bool: "true, false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    float | str: "a number or a time",
-}
+    for key, default in parameters(name).items():
+        is_bounded = get_origin(hints[key]) is Annotated
+        kind, low, high = get_args(hints[key]) if is_bounded else (hints[key], -inf, inf)
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        kind = str if choices or kind == Walltime else kind
+        found[key] = Declared(key, kind, choices, default, Parameter("", low=low, high=high))
+    return found
 
 
 def with_seed(text: str, seed: int) -> str:

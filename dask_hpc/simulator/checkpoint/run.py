@@ -19,7 +19,7 @@ from dask_hpc.simulator.checkpoint.world import (
     Seat,
     World,
 )
-from dask_hpc.simulator.network import Process, Signal, all_of
+from dask_hpc.simulator.network import Process, Signal
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule, break_even, shares
 from dask_hpc.strategies.checkpoint.agents import ItemAgents
 
@@ -115,7 +115,7 @@ class Version:
             parts = range(first, first + share)
             chains.append(world.clock.start(self._serve(world.seats[node], parts, reads)))
             first += share
-        yield from all_of(chains)
+        yield from chains
 
     def _serve(self, seat: Seat, parts: range, reads: int) -> Process:
         world, app = self.world, self.seen.app
@@ -172,7 +172,7 @@ class Version:
             yield world.network.send(size, (self._way_out(node * self.per_node), STORE), store.writer)
             world.log.traffic.direct += size
 
-        yield from all_of([world.clock.start(write(node)) for node in range(writers)])
+        yield from [world.clock.start(write(node)) for node in range(writers)]
 
     def flush(self) -> Process:
         """Write what agents keep of it to the store, while they go on."""
@@ -195,9 +195,7 @@ class Version:
             world.log.traffic.flushed += size
             world.log.traffic.written += smaller
 
-        yield from all_of(
-            [world.clock.start(write(world.seats[name], size)) for name, size in self.kept.items()]
-        )
+        yield from [world.clock.start(write(world.seats[name], size)) for name, size in self.kept.items()]
         if not lost:
             world.log.stored[seen.app] = max(seen.number, world.log.stored.get(seen.app, 0))
             world.log.flushed.append((world.now, seen.app, seen.number))

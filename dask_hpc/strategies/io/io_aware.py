@@ -77,17 +77,7 @@ class Choices:
 
     def without(self, place: int) -> "Choices":
         """Without the job at this place of the queue, which is about to start."""
-        first = int(self.counts[:place].sum())
-        rows = slice(first, first + int(self.counts[place]))
-        return replace(
-            self.at(self.revision + 1, self.last),
-            ids=self.ids[:place] + self.ids[place + 1 :],
-            counts=np.delete(self.counts, place),
-            nodes=np.delete(self.nodes, rows),
-            load=np.delete(self.load, rows),
-            preferred_nodes=np.delete(self.preferred_nodes, place),
-            preferred_load=np.delete(self.preferred_load, place),
-        )
+        return self.at(self.revision + 1, self.last).kept(np.arange(len(self.ids)) != place)
 
     def followed_by(self, new: "Choices") -> "Choices":
         """With these jobs behind its own."""
