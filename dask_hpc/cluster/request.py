@@ -8,10 +8,10 @@ from typing import Any
 from distributed import Client
 
 from dask_hpc import dask as compat
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, insist, shown, within
 from dask_hpc.model.job import KINDS, Job
 from dask_hpc.model.power import PowerRange
-from dask_hpc.model.units import parse_quantity
+from dask_hpc.model.units import parse_duration
 
 #: the annotation that carries a request with every task of the job
 ANNOTATION = "hpc_job"
@@ -36,30 +36,25 @@ def make_request(name: Any, **fields: Any) -> dict[str, Any]:
     found.setdefault("nodes", 1)
     for key in _SIZES:
         value = found.get(key, 1)
-        if type(value) is not int or not 1 <= value <= MOST_NODES:
-            raise InputError(
-                f"{where}: {key}", f"found {shown(value)}", f"a whole number from 1 to {MOST_NODES:,}"
-            )
-    for key, read in (("walltime", _seconds), ("power", PowerRange.read)):
+        fine = type(value) is int and 1 <= value <= MOST_NODES
+        insist(fine, f"{where}: {key}", value, f"a whole number from 1 to {MOST_NODES:,}")
+    for key, read in (("walltime", parse_duration), ("power", PowerRange.read)):
         if key in found:
-            try:
+            with within(f"{where}: {key}"):
                 found[key] = read(found[key])
-            except InputError as error:
-                raise error.at(f"{where}: {key}") from None
     for key in ("kind", "constraint", "user"):
         check_word(f"{where}: {key}", found.get(key, ""))
     priority = found.get("priority", 0)
-    if isinstance(priority, bool) or not isinstance(priority, int | float) or not -1e15 < priority < 1e15:
-        raise InputError(f"{where}: priority", f"found {shown(priority)}", "a number")
-    if found.get("layout", LAYOUTS[0]) not in LAYOUTS:
-        raise InputError(f"{where}: layout", f"found {shown(found['layout'])}", ", ".join(LAYOUTS))
+    fine = isinstance(priority, int | float) and not isinstance(priority, bool) and -1e15 < priority < 1e15
+    insist(fine, f"{where}: priority", priority, "a number")
+    layout = found.get("layout", LAYOUTS[0])
+    insist(layout in LAYOUTS, f"{where}: layout", layout, ", ".join(LAYOUTS))
     if found.get("walltime") == inf:
         del found["walltime"]
     if "kind" not in found:
         low, high = found.get("min_nodes", found["nodes"]), found.get("max_nodes", found["nodes"])
         found["kind"] = "malleable" if low != high else "rigid"
-    elif found["kind"] not in KINDS:
-        raise InputError(f"{where}: kind", f"found {shown(found['kind'])}", ", ".join(KINDS))
+    insist(found["kind"] in KINDS, f"{where}: kind", found["kind"], ", ".join(KINDS))
     _model(found | {"id": name})
     return {"name": name, **found}
 
@@ -76,58 +71,38 @@ def read_request(request: object, submitted: float) -> tuple[str, Job]:
     return name, _model(checked | {"id": job_id, "submitted": submitted})
 
 
-def layout_of(request: Mapping[str, Any]) -> str:
-    """The layout that a job has declared; none if it has not."""
-    return str(request.get("layout", ""))
-
-
 def read_workers(scheduler: Any, where: str, given: object) -> list[str]:
     """Addresses of connected workers, named in any way Dask knows. Raises ``InputError``."""
-    one = [given] if type(given) in (str, int) else given
-    if not isinstance(one, list | tuple | set) or not all(type(name) in (str, int) for name in one):
-        raise InputError(f"{where}: workers", f"found {shown(given)}", "addresses or names of workers")
+    one: Any = [given] if type(given) in (str, int) else given
+    fine = isinstance(one, list | tuple | set) and all(type(name) in (str, int) for name in one)
+    insist(fine, f"{where}: workers", given, "addresses or names of workers")
     found = compat.named_workers(scheduler, one)
-    if unknown := [name for name, addresses in found.items() if not addresses]:
-        raise InputError(f"{where}: workers", f"found {shown(unknown)}", "workers that are connected")
+    unknown = [name for name, addresses in found.items() if not addresses]
+    insist(not unknown, f"{where}: workers", unknown, "workers that are connected")
     return list(dict.fromkeys(address for addresses in found.values() for address in addresses))
-
-
-def read_why(why: object) -> str:
-    """The reason of a hold. Raises ``InputError``."""
-    check_word("hold: why", why, may_be_empty=False)
-    return str(why)
-
-
-def _seconds(value: Any) -> float:
-    return parse_quantity(value, "s")
 
 
 def _model(fields: dict[str, Any]) -> Job:
     return Job(**{key: value for key, value in fields.items() if key != "layout"})
 
 
-def read_change(nodes: object) -> int:
+def read_change(nodes: Any) -> int:
     """How many nodes more, or less, a job wants. Raises ``InputError``."""
-    if type(nodes) is not int or not 0 < abs(nodes) <= MOST_NODES:
-        raise InputError("request: nodes", f"found {shown(nodes)}", "+1, -1 and so on")
+    fine = type(nodes) is int and 0 < abs(nodes) <= MOST_NODES
+    insist(fine, "request: nodes", nodes, "+1, -1 and so on")
     return nodes
 
 
-def read_number(where: str, number: object) -> None:
+def read_number(where: str, number: Any) -> None:
     """A place in a row of things that are numbered from 0, or an ``InputError``."""
-    if type(number) is not int or number < 0:
-        raise InputError(where, f"found {shown(number)}", "a whole number >= 0")
+    insist(type(number) is int and number >= 0, where, number, "a whole number >= 0")
 
 
 def check_word(where: str, value: object, *, may_be_empty: bool = True, longest: int = _LONGEST) -> None:
     """A name that fits on one line of any screen, or an ``InputError``."""
-    if (
-        not isinstance(value, str)
-        or len(value) > longest
-        or not value.isprintable()
-        or not (value.strip() or may_be_empty)
-    ):
-        raise InputError(where, f"found {shown(value)}", f"a word of at most {longest} characters")
+    fine = isinstance(value, str) and len(value) <= longest and value.isprintable()
+    fine = fine and bool(str(value).strip() or may_be_empty)
+    insist(fine, where, value, f"a word of at most {longest} characters")
 
 
 NAME = "dask-hpc"  # of our plugin, among those of a scheduler

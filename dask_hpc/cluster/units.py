@@ -1,7 +1,8 @@
 """The units of a cluster object: their names, their workers, and sizes in whatever people count them."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from math import ceil, floor, inf, isinf
 from typing import Any, get_args
 
@@ -10,7 +11,7 @@ from dask.utils import parse_bytes
 
 from dask_hpc import dask as compat
 from dask_hpc.model.cluster_view import UnitState
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import InputError, insist, is_number, shown
 
 
 def members(name: Any, spec: Mapping[str, Any]) -> list[str]:
@@ -137,98 +138,106 @@ class Facts:
     #: what happened to the last decision: kind and words
     news: tuple[tuple[str, str], ...] = ()
 
-    def as_plain(self) -> dict[str, Any]:
-        """As it is sent."""
-        return asdict(self)
-
 
 def read_facts(given: object) -> Facts:
     """Facts that came over the wire. Raises ``InputError``."""
-    found = _mapping("facts", given, Facts)
-    units = tuple(_unit(one) for one in _list("facts: units", found.get("units", ())))
-    facts = Facts(
-        asker=_text("facts: asker", found.get("asker")),
-        interval=_number("facts: interval", found.get("interval"), 0.001, 1e6),
-        units=units,
-        minimum=_whole("facts: minimum", found.get("minimum", 0), 0),
-        maximum=_number("facts: maximum", found.get("maximum", inf), 0, inf),
-        members=_whole("facts: members", found.get("members", 1), 1),
-        threads=_whole("facts: threads", found.get("threads", 1), 1),
-        memory=_number("facts: memory", found.get("memory", 0.0), 0, inf),
-        parameters=_mapping("facts: parameters", found.get("parameters", {})),
-        news=read_news(found.get("news", ())),
-    )
-    if facts.minimum > facts.maximum:
-        raise InputError("facts: minimum", f"found {facts.minimum}", f"at most {facts.maximum:g}")
+    facts: Facts = _read("facts", given, Facts, _FACTS)
+    insist(facts.minimum <= facts.maximum, "facts: minimum", facts.minimum, f"at most {facts.maximum:g}")
     return facts
 
 
-def read_news(given: object) -> tuple[tuple[str, str], ...]:
+def read_news(where: str, given: object) -> tuple[tuple[str, str], ...]:
     """Pairs of a kind and words, for the story. Raises ``InputError``."""
-    pairs = [_pair(one) for one in _list("news", given)]
-    return tuple((_text("news", kind), _text("news", words)) for kind, words in pairs)
+    pairs = _list(where, given)
+    for pair in pairs:
+        insist(isinstance(pair, list | tuple) and len(pair) == 2, where, pair, "pairs of words")
+    return tuple((_text(where, kind), _text(where, words)) for kind, words in pairs)
 
 
 def read_units(given: object) -> dict[str, list[str]]:
     """Names of units, and for each those of its workers. Raises ``InputError``."""
-    found = _mapping("units", given)
-    return {name: [_text("units", one) for one in _list("units", found[name])] for name in found}
+    return {name: list(_texts("units", found)) for name, found in _mapping("units", given).items()}
 
 
-def _unit(given: object) -> UnitFacts:
-    found = _mapping("facts: unit", given, UnitFacts)
-    name = _text("facts: unit: name", found.get("name"))
-    where = f"facts: unit {name}"
-    state = found.get("state", "unknown")
-    if state not in _STATES:
-        raise InputError(f"{where}: state", f"found {shown(state)}", ", ".join(_STATES))
-    running_for = found.get("running_for")
-    return UnitFacts(
-        name=name,
-        members=tuple(_text(f"{where}: members", one) for one in _list(where, found.get("members", ()))),
-        state=state,
-        why=_text(f"{where}: why", found.get("why", "")),
-        age=_number(f"{where}: age", found.get("age", 0.0), 0, inf),
-        running_for=None if running_for is None else _number(f"{where}: running_for", running_for, 0, inf),
-        left=_number(f"{where}: left", found.get("left", inf), -inf, inf),
-        is_leaving=found.get("is_leaving", False) is True,
-        refused_ago=_number(f"{where}: refused_ago", found.get("refused_ago", inf), 0, inf),
+def _read(where: str, given: object, kind: type, readers: Mapping[str, Callable[[str, Any], Any]]) -> Any:
+    """An object of this kind, each of its fields read as ``readers`` say."""
+    found = _mapping(where, given)
+    insist(readers.keys() >= found.keys(), where, [*found], ", ".join(readers))
+    needed = {one.name for one in fields(kind) if one.default is one.default_factory is MISSING}
+    return kind(
+        **{
+            name: read(f"{where}: {name}", found.get(name))
+            for name, read in readers.items()
+            if name in found or name in needed
+        }
     )
 
 
-def _mapping(where: str, given: object, of: Any = None) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-        raise InputError(where, f"found {shown(given)}", "a mapping")
-    if of is not None and (unknown := set(given) - set(of.__slots__)):
-        raise InputError(where, f"found {shown(sorted(unknown))}", ", ".join(of.__slots__))
-    return given
+def _mapping(where: str, given: Any) -> Mapping[str, Any]:
+    is_fine = isinstance(given, Mapping) and all(isinstance(key, str) for key in given)
+    insist(is_fine, where, given, "a mapping")
+    found: Mapping[str, Any] = given
+    return found
 
 
-def _list(where: str, given: object) -> list[Any]:
-    if not isinstance(given, list | tuple) or len(given) > _MOST:
-        raise InputError(where, f"found {shown(given)}", "a list")
+def _list(where: str, given: Any) -> list[Any]:
+    insist(isinstance(given, list | tuple) and len(given) <= _MOST, where, given, "a list")
     return list(given)
 
 
-def _pair(given: object) -> tuple[object, object]:
-    if not isinstance(given, list | tuple) or len(given) != 2:
-        raise InputError("news", f"found {shown(given)}", "pairs of words")
-    return given[0], given[1]
+def _text(where: str, given: Any) -> str:
+    insist(isinstance(given, str), where, given, "text")
+    return str(given[:_LONGEST])
 
 
-def _text(where: str, given: object) -> str:
-    if not isinstance(given, str):
-        raise InputError(where, f"found {shown(given)}", "text")
-    return given[:_LONGEST]
+def _texts(where: str, given: object) -> tuple[str, ...]:
+    return tuple(_text(where, one) for one in _list(where, given))
 
 
-def _number(where: str, given: object, low: float, high: float) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not is_number(given, low, high):
-        raise InputError(where, f"found {shown(given)}", f"a number from {low:g} to {high:g}")
+def _number(where: str, given: Any, low: float = 0.0, high: float = inf) -> float:
+    is_fine = isinstance(given, int | float) and not isinstance(given, bool) and is_number(given, low, high)
+    insist(is_fine, where, given, f"a number from {low:g} to {high:g}")
     return float(given)
 
 
-def _whole(where: str, given: object, low: int) -> int:
-    if type(given) is not int or not low <= given <= _MOST:
-        raise InputError(where, f"found {shown(given)}", f"a whole number from {low} to {_MOST:,}")
-    return given
+def _whole(where: str, given: Any, low: int = 0) -> int:
+    insist(
+        type(given) is int and low <= given <= _MOST, where, given, f"a whole number from {low} to {_MOST:,}"
+    )
+    return int(given)
+
+
+def _state(where: str, given: Any) -> UnitState:
+    insist(given in _STATES, where, given, ", ".join(_STATES))
+    found: UnitState = given
+    return found
+
+
+def _units(where: str, given: object) -> tuple[UnitFacts, ...]:
+    units = enumerate(_list(where, given), 1)
+    return tuple(_read(f"facts: unit {number}", one, UnitFacts, _UNIT) for number, one in units)
+
+
+_UNIT: Mapping[str, Callable[[str, Any], Any]] = {
+    "name": _text,
+    "members": _texts,
+    "state": _state,
+    "why": _text,
+    "age": _number,
+    "running_for": lambda where, given: None if given is None else _number(where, given),
+    "left": partial(_number, low=-inf),
+    "is_leaving": lambda where, given: given is True,
+    "refused_ago": _number,
+}
+_FACTS: Mapping[str, Callable[[str, Any], Any]] = {
+    "asker": _text,
+    "interval": partial(_number, low=0.001, high=1e6),
+    "units": _units,
+    "minimum": _whole,
+    "maximum": _number,
+    "members": partial(_whole, low=1),
+    "threads": partial(_whole, low=1),
+    "memory": _number,
+    "parameters": _mapping,
+    "news": read_news,
+}

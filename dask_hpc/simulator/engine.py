@@ -289,9 +289,7 @@ class Engine:
             self.indices.expect_end(job_id, now + self.platform.cleanup)
             self._push(now + self.platform.cleanup, _CHANGES, self._cleaned, life, life.version)
         else:
-            life.version = -1
-            self.indices.end(job_id)
-            del self._live[job_id]
+            self._cleaned(life, now)
 
     def _cleaned(self, life: Life, now: float) -> None:
         self._news = True

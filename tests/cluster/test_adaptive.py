@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import asdict
 from textwrap import dedent
 
 import pytest
@@ -228,7 +229,7 @@ async def test_parameters_can_be_changed_while_it_adapts():
 
 
 def facts(**more):
-    return Facts("x", 1.0, **more).as_plain()
+    return asdict(Facts("x", 1.0, **more))
 
 
 @pytest.mark.parametrize(
@@ -265,7 +266,7 @@ async def test_bad_facts_are_told(wrong):
 
 def test_facts_survive_the_wire():
     one = Facts("x", 0.5, (UnitFacts("a", ("a-0", "a-1"), "running", "", 3.0, 2.0, 60.0),), 1, 4.0, 2, 8, 1e9)
-    assert read_facts(one.as_plain()) == one
+    assert read_facts(asdict(one)) == one
 
 
 @pytest.mark.parametrize("wrong", [{"cluster": None}, {"idle": 3}])

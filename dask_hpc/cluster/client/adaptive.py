@@ -17,7 +17,7 @@ from distributed.deploy import Adaptive
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.client.batch_jobs import TOLD, BatchJobs, JobState, exec_workers, of_process
-from dask_hpc.cluster.client.manager import prepare
+from dask_hpc.cluster.client.manager import manage
 from dask_hpc.cluster.units import Facts, UnitFacts, UnitLayout, is_closing, members
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.policy import parameters_of
@@ -376,9 +376,16 @@ class HPCAdaptive(Adaptive):
         self._adapting = True
         try:
             if not self._is_managed:
-                await self._manage()
+                client = Client(
+                    self.cluster.scheduler_address,
+                    security=self.cluster.security,
+                    asynchronous=True,
+                    set_as_default=False,
+                )
+                async with client:
+                    await manage(client)
             facts = await self._facts()
-            plan = await self.scheduler.hpc_size(facts=facts.as_plain())
+            plan = await self.scheduler.hpc_size(facts=asdict(facts))
             self._is_managed = plan is not None  # else a manager was closed: the next look begins again
             if self._is_managed and self.state == "running" and not is_closing(self.cluster):
                 self._act(plan)
@@ -443,17 +450,6 @@ class HPCAdaptive(Adaptive):
     @staticmethod
     def _unit(name: Any, spec: Any, age: float, **known: Any) -> UnitFacts:
         return UnitFacts(name=str(name), members=tuple(members(name, spec)), age=age, **known)
-
-    async def _manage(self) -> None:
-        """Put the cluster under the configured policy, if it is under none."""
-        plugin, _ = prepare(None)
-        async with Client(
-            self.cluster.scheduler_address,
-            security=self.cluster.security,
-            asynchronous=True,
-            set_as_default=False,
-        ) as client:
-            await client.register_plugin(plugin)
 
 
 def _plain(value: Any) -> Any:

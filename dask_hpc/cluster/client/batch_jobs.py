@@ -79,7 +79,11 @@ class BatchJobs:
 
     async def look(self, units: Mapping[Any, Any], ages: Mapping[Any, float]) -> dict[Any, JobState]:
         """The state of each of these units (objects of the cluster's worker class) now."""
-        ids = {name: str(unit.job_id) for name, unit in units.items() if _has_id(unit)}
+        ids = {
+            name: str(unit.job_id)
+            for name, unit in units.items()
+            if is_slurm(unit) and getattr(unit, "job_id", None)
+        }
         now = monotonic()
         if ids and (now - self._asked_at >= self._poll or not self._known.issuperset(ids.values())):
             self._slurm = await self._ask_slurm(set(ids.values()))
@@ -116,8 +120,10 @@ def of_process(unit: Any, age: float) -> JobState:
     """The state of a unit that is, or knows, a process of this machine."""
     process = getattr(getattr(unit, "process", None), "proc", None)  # of dask-jobqueue's local backend
     if process is not None:
-        code = process.poll()
-        return JobState("running", "", age) if code is None else JobState("gone", _ended(code))
+        if (code := process.poll()) is None:
+            return JobState("running", "", age)
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        return JobState("gone", f"its process {how}")
     status = unit.status.name
     if status in ("closing", "closed", "failed"):
         return JobState("gone", f"its process is {status}")
@@ -147,19 +153,11 @@ def read_squeue(text: str) -> dict[str, JobState]:
     return found
 
 
-def _has_id(unit: Any) -> bool:
-    return is_slurm(unit) and bool(getattr(unit, "job_id", None))
-
-
 def _seconds(text: str, otherwise: float) -> float:
     try:
         return parse_duration(text)
     except InputError:  # UNLIMITED, NOT_SET, INVALID
         return otherwise
-
-
-def _ended(code: int) -> str:
-    return f"its process was killed by signal {-code}" if code < 0 else f"its process ended with code {code}"
 
 
 async def _output(*command: str) -> str | None:

@@ -37,20 +37,12 @@ def malleable(cluster: Any, policy: str | Path | Policy | None = None) -> Any:
         raise InputError(
             "malleable", f"found {shown(cluster)}", "a cluster object of Dask with a worker_spec"
         )
-    wrapped = Malleable(cluster)
-    if cluster.asynchronous:
-        return _malleable(cluster, policy, wrapped)
     manager = manage(cluster, policy)
-    wrapped.begin()
-    manager.before_close(wrapped.end)
-    return manager
 
+    async def wrapped() -> Any:
+        return Malleable(cluster).until_closed(await manager)
 
-async def _malleable(cluster: Any, policy: Any, wrapped: "Malleable") -> Any:
-    manager = await manage(cluster, policy)
-    wrapped.begin()
-    manager.before_close(wrapped.end)
-    return manager
+    return wrapped() if cluster.asynchronous else Malleable(cluster).until_closed(manager)
 
 
 class Malleable:
@@ -59,12 +51,14 @@ class Malleable:
     def __init__(self, cluster: Any) -> None:
         self._cluster = cluster
 
-    def begin(self) -> None:
-        """Put them on the cluster object. On one that is malleable already, do nothing."""
+    def until_closed(self, manager: Any) -> Any:
+        """Put them on the cluster object until the manager is closed. Gives the manager."""
+        manager.before_close(self.end)
         self._lossless = Lossless.around(self._cluster)
         self._lossless.hold(self)
         for name, method in zip(_METHODS, (self.scale, self.scale, self.adapt), strict=True):
             compat.attach(self._cluster, name, method)
+        return manager
 
     async def end(self) -> None:
         """Take them off again, once the units that are leaving have left."""

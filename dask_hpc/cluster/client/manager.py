@@ -36,17 +36,12 @@ def manage(
     """
     plugin, change = prepare(policy, dry_run)
     if isinstance(client_or_cluster, Client):
-        return client_or_cluster.sync(_managed, client_or_cluster, plugin, change, False)
+        return client_or_cluster.sync(_managed, client_or_cluster, plugin, change)
     if not isinstance(client_or_cluster, Cluster):
         raise InputError("manage", f"found {shown(client_or_cluster)}", "a Dask client or cluster")
-    if client_or_cluster.asynchronous:
-        return _managed_cluster(client_or_cluster, plugin, change)
-    client = Client(client_or_cluster, set_as_default=False)
-    try:
-        return client.sync(_managed, client, plugin, change, True)
-    except BaseException:
-        client.close()
-        raise
+    is_awaited = client_or_cluster.asynchronous
+    client = Client(client_or_cluster, asynchronous=is_awaited, set_as_default=False)
+    return client.sync(_managed, client, plugin, change, owns_client=True)
 
 
 def prepare(policy: str | Path | Policy | None, dry_run: bool = False) -> tuple[HpcPlugin, dict[str, str]]:
@@ -70,18 +65,17 @@ def _read(policy: str | Path | Policy) -> tuple[Policy, str]:
     return chosen, text
 
 
-async def _managed(client: Client, plugin: HpcPlugin, change: dict[str, str], owns_client: bool) -> "Manager":
-    await client.register_plugin(plugin)  # does nothing if the cluster is managed already
-    in_force = await client.scheduler.hpc_set(**change)
-    return Manager(client, in_force["name"], owns_client)
-
-
-async def _managed_cluster(cluster: Cluster, plugin: HpcPlugin, change: dict[str, str]) -> "Manager":
-    client = await Client(cluster, asynchronous=True, set_as_default=False)
+async def _managed(
+    client: Client, plugin: HpcPlugin, change: dict[str, str], owns_client: bool = False
+) -> "Manager":
     try:
-        return await _managed(client, plugin, change, True)
+        await client
+        await client.register_plugin(plugin)  # does nothing if the cluster is managed already
+        in_force = await client.scheduler.hpc_set(**change)
+        return Manager(client, in_force["name"], owns_client)
     except BaseException:
-        await client.close()
+        if owns_client:
+            await client.close()
         raise
 
 

@@ -12,7 +12,6 @@ from dask_hpc.cluster.request import (
     read_change,
     read_number,
     read_request,
-    read_why,
     read_workers,
 )
 from dask_hpc.cluster.scheduler.jobs import LiveJob
@@ -33,22 +32,20 @@ class Calls:
         self._management = management
         self._context = management.context
         self._status = status
+        self.feed = status.feed
 
     def by_name(self, of_others: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
         """The calls by the names they are called by, with those of others and of services."""
         ours: tuple[Callable[..., Any], ...] = (
-            self.status, self.story, self.story_since, self.feed, self.snapshot, self.script, self.preview,
-            self.replay, self.set, self.hold, self.release, self.job, self.results, self.keep_back,
-            self.request, self.cancel, self.size, self.rank, self.told, self.close,
+            self.story, self.story_since, self.snapshot, self.script, self.preview, self.replay, self.set,
+            self.hold, self.release, self.job, self.results, self.keep_back, self.request, self.cancel,
+            self.size, self.rank, self.told, self.close,
         )  # fmt: skip
         calls = {f"hpc_{call.__name__}": call for call in ours} | dict(of_others)
+        calls |= {"hpc_status": self._status.whole, "hpc_feed": self.feed}
         for service in self._context.services:
             calls |= service.calls()
         return {name: _strict(name, call) for name, call in calls.items()}
-
-    def status(self) -> dict[str, Any]:
-        """What is going on."""
-        return self._status.whole()
 
     def story(self) -> list[dict[str, Any]]:
         """What was decided and what happened, oldest first. Decisions come with the rule that spoke, what
@@ -65,10 +62,6 @@ class Calls:
         story = self._context.story
         first, rows = story.since(number)
         return {"first": first, "rows": [told(story, row) for row in rows[:most]]}
-
-    def feed(self, story: Any = 0, jobs: Any = None, parts: Any = (), **read: Any) -> dict[str, Any]:
-        """What is new, for somebody who looks several times a second: see ``Status.feed``."""
-        return self._status.feed(story, jobs, parts, read)
 
     def snapshot(self) -> bytes:
         """What a decision would look at now, as bytes that Python can unpickle."""
@@ -123,19 +116,20 @@ class Calls:
 
     def hold(self, workers: Any = None, why: Any = "asked for") -> dict[str, Any]:
         """Let these workers start no more tasks, until they are released for the same reason."""
-        reason = read_why(why)
+        check_word("hold: why", why, may_be_empty=False)
         if not self._management.is_on:
             raise RuntimeError("control is off: no worker can be held")
         holds = self._management.control.holds
         found = read_workers(self._context.scheduler, "hold", workers)
-        refused = holds.hold(found, reason)
+        refused = holds.hold(found, why)
         return {"held": [address for address in found if address not in refused], "refused": refused}
 
     def release(self, workers: Any = None, why: Any = "asked for") -> list[str]:
         """End that hold of these workers, or with no reason all their holds. Those that work again."""
-        reason = None if why is None else read_why(why)
+        if why is not None:
+            check_word("hold: why", why, may_be_empty=False)
         found = read_workers(self._context.scheduler, "release", workers)
-        return [address for address in found if self._management.control.holds.release(address, reason)]
+        return [address for address in found if self._management.control.holds.release(address, why)]
 
     def job(self, id: Any = None) -> dict[str, Any]:
         """One job, also while it waits and after it is done."""
@@ -209,7 +203,7 @@ class Calls:
 
     def told(self, news: Any = None) -> str:
         """Add to the story what happened to a cluster object: pairs of a kind and words."""
-        for decision, reason in read_news(news):
+        for decision, reason in read_news("news", news):
             self._context.tell(decision, reason)
         return "OK"
 

@@ -124,10 +124,16 @@ class Holds:
         return self.is_needed(together)
 
     def is_needed(self, together: Collection[str]) -> str | None:
-        """The task that nobody but these workers may run, in words; None if there is none."""
+        """A task that must still run, and that no running worker but these may run, in words; None if there
+        is none."""
         others = compat.running_workers(self._scheduler).difference(together)
-        key = next(self._needing(set(together), others), None)
-        return None if key is None else f"no other running worker may run {key!r}"
+        for key in self._restricted:
+            task = compat.find_task(self._scheduler, key)
+            if task is not None and compat.is_unfinished(task):
+                with_them = compat.permitted(self._scheduler, task, others.union(together))
+                if with_them.intersection(together) and not compat.permitted(self._scheduler, task, others):
+                    return f"no other running worker may run {key!r}"
+        return None
 
     def bring_back(self, address: str) -> None:
         """Dask could not let a worker go after all, and tells it to be again what Dask thinks it was: if it
@@ -210,15 +216,6 @@ class Holds:
     def _tell(self, decision: str, reason: str) -> None:
         self._context.tell(decision, reason)
         self._context.wake()  # a node may be given away again, or no more
-
-    def _needing(self, there: set[str], others: set[str]) -> Iterator[Hashable]:
-        """Restricted tasks that must still run, may run there, and on no other running worker."""
-        for key in self._restricted:
-            task = compat.find_task(self._scheduler, key)
-            if task is not None and compat.is_unfinished(task):
-                with_them = compat.permitted(self._scheduler, task, others | there)
-                if with_them & there and not compat.permitted(self._scheduler, task, others):
-                    yield key
 
     def _worker_says(self, address: str, status: str) -> str:
         """A worker reports its status. What Dask is to hear: a held worker stays paused."""

@@ -74,10 +74,11 @@ def difference(old: InForce, new: InForce) -> str:
     """What changed, for the story; empty if nothing did."""
     words = []
     before, after = old.policy, new.policy
-    if before.name != after.name or _strategies(before) != _strategies(after):
+    strategies = ([type(getattr(one, field.name)) for field in fields(one)] for one in (before, after))
+    if before.name != after.name or next(strategies) != next(strategies):
         words.append(f"{after.name} from now on")
     else:
-        were, are = _shown(before), _shown(after)
+        were, are = ({path: one.show(at) for path, one, at in it.parameters()} for it in (before, after))
         words += [f"{path} is {are[path]}, was {was}" for path, was in were.items() if was != are[path]]
     words += [
         f"{key} is {value}, was {old.settings[key]}"
@@ -85,15 +86,6 @@ def difference(old: InForce, new: InForce) -> str:
         if value != old.settings[key]
     ]
     return "; ".join(words)
-
-
-def _shown(policy: Policy) -> dict[str, Any]:
-    """Its parameters as people say them, by path."""
-    return {path: one.show(value) for path, one, value in policy.parameters()}
-
-
-def _strategies(policy: Policy) -> list[type]:
-    return [type(getattr(policy, field.name)) for field in fields(policy)]
 
 
 def _policy(policy: object, name: object) -> Policy:

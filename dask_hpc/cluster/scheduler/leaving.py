@@ -101,7 +101,12 @@ class Leaving:
             return found
         try:
             budget = self._context.drain if drain is None else config.live_setting("drain", drain)
-            groups = self._meant(workers if names is None else names, kwargs)
+            given = workers if names is None else names
+            if given is None:
+                groups = [[address] for address in self._scheduler.workers_to_close(**kwargs)]
+            else:  # addresses of the workers that are to leave; together those that one name means
+                given = [given] if isinstance(given, str) else given
+                groups = list(compat.named_workers(self._scheduler, given).values())
             return await self._retire(groups, how, budget)
         except InputError:
             raise
@@ -129,14 +134,6 @@ class Leaving:
             todo = [a for a in todo if compat.worker_status(self._scheduler, a)]
         return {address: answer[address] for address in addresses if address in answer}
 
-    def _meant(self, given: Iterable[Any] | None, kwargs: dict[str, Any]) -> list[list[str]]:
-        """Addresses of the workers that are to leave; together those that one name means."""
-        if given is None:
-            return [[address] for address in self._scheduler.workers_to_close(**kwargs)]
-        if isinstance(given, str):
-            given = [given]
-        return list(compat.named_workers(self._scheduler, given).values())
-
     async def _bring_out(self, departure: "_Departure") -> dict[str, Any]:
         left: dict[str, Any] = {}
         try:
@@ -153,15 +150,12 @@ class Leaving:
                 # One that was refused may be leaving again by now, with somebody else.
                 if self._departures.get(address) is asyncio.current_task():
                     del self._departures[address]
-                    self._let_work(address)
+                    try:
+                        self._holds.release(address, _WHY)
+                    except Exception as error:
+                        self._context.count_error("the end of a hold", error)
         self._report(departure, left)
         return left
-
-    def _let_work(self, address: str) -> None:
-        try:
-            self._holds.release(address, _WHY)
-        except Exception as error:
-            self._context.count_error("the end of a hold", error)
 
     def _on_the_way(self, departure: "_Departure") -> list[str]:
         """Those that are still to be brought out with care. None if control or the scheduler is closed, or

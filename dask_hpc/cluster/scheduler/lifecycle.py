@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.cluster.request import layout_of, read_request
+from dask_hpc.cluster.request import read_request
 from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
 from dask_hpc.cluster.scheduler.jobs import LiveJob
@@ -58,13 +58,6 @@ class Lifecycle:
     def tasks_change_hands(self) -> None:
         """A job that waits may have lost its last task."""
         self.may_be_over(self._context.waiting_jobs())
-
-    def job_starts(self, took_over: bool) -> None:
-        """A job starts, perhaps with tasks that other jobs had; somebody may have waited for that."""
-        if took_over:
-            self.tasks_change_hands()
-        if took_over or self.not_offered:
-            self._context.wake()
 
     def context_closes(self, job_id: str) -> None:
         """The client left a job's context. Its last graphs may still be on their way."""
@@ -119,7 +112,7 @@ class Lifecycle:
         """The size that a running job wants to have."""
         return self._context.indices.requests.get(job.id, self.size_ahead(job))
 
-    def ask(self, job: LiveJob, change: int) -> int:
+    def ask(self, job: LiveJob, change: int) -> None:
         """A running job wants so many more nodes, or gives some back. The policy answers; here only the
         size it asks for."""
         size, requests = self.size_ahead(job), self._context.indices.requests
@@ -130,10 +123,9 @@ class Lifecycle:
         reason = f"asks for {more}: {count_nodes(wanted)}, has {size}"
         self._context.tell_of("request", job, job.nodes, reason)
         self._context.wake()
-        return wanted
 
-    def cancel(self, job: LiveJob) -> int:
-        """Somebody wants no more of a job. Its results stay, its nodes are free; how many tasks that was."""
+    def cancel(self, job: LiveJob) -> None:
+        """Somebody wants no more of a job. Its results stay, its nodes are free."""
         self._context.look_at_the_clock()
         job.is_cancelled = job.closed = True
         count = self._cancel_tasks(job)
@@ -141,7 +133,6 @@ class Lifecycle:
         self._end(job, "cancel", job.reason)
         self.tasks_change_hands()
         self._context.wake()
-        return count
 
     # before a decision
 
@@ -209,7 +200,7 @@ class Lifecycle:
             except InputError as error:
                 self._context.tell("ignored", str(error))
                 return None
-            job = jobs[model.id] = LiveJob(name, model, self._arrivals, layout_of(request))
+            job = jobs[model.id] = LiveJob(name, model, self._arrivals, request.get("layout", ""))
             self._arrivals += 1
             self.not_offered[job] = None
             self._context.tell_of("submit", job, reason=f"asks for {count_nodes(model.nodes)}")

@@ -19,7 +19,6 @@ from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.scheduler.sizing import Sizing
 from dask_hpc.cluster.scheduler.spread import Spread
 from dask_hpc.model.node import Node
-from dask_hpc.model.plan import Plan
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.policy import Policy, Recorded
 
@@ -197,13 +196,13 @@ class ControlLoop:
         if not context.is_paused:
             context.each("decides", lambda service: service.decides())
             self.memory = context.policy.settle(
-                context.snapshot(), self.memory, self._carry_out, self.recorded.append
+                context.snapshot(),
+                self.memory,
+                lambda plan: self.execution.carry_out(plan, self.recorded[-1].snapshot),
+                self.recorded.append,
             )
         context.each("keep", lambda service: service.keep())
         self.execution.free_a_job_alone()
-
-    def _carry_out(self, plan: Plan) -> None:
-        self.execution.carry_out(plan, self.recorded[-1].snapshot)
 
     def snapshot(self) -> Snapshot:
         """What a decision would look at now; it lasts."""

@@ -7,7 +7,7 @@ of services are theirs.
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import dask
@@ -38,14 +38,6 @@ class Metrics:
     def __init__(self, context: Context, status: Status) -> None:
         self.context = context
         self._status = status
-
-    @property
-    def families(self) -> Mapping[str, tuple[Any, ...]]:
-        """Every metric there is, as in ``Service.metrics``."""
-        found = dict(_OURS)
-        for service in self.context.services:
-            found |= service.metrics
-        return found
 
     def show(self) -> None:
         """From now on."""
@@ -103,9 +95,10 @@ class _Collector:
         namespace = dask.config.get("distributed.dashboard.prometheus.namespace", default="dask")
         prefix = f"{namespace}_hpc_" if namespace else "hpc_"
         clusters: list[tuple[str, dict[str, Samples]]] = []
-        families: dict[str, tuple[Any, ...]] = {}
+        families = dict(_OURS)  # as in ``Service.metrics``
         for metrics in self.shown:
-            families |= metrics.families
+            for service in metrics.context.services:
+                families |= service.metrics
             address = metrics.context.scheduler.address
             try:
                 clusters.append((address, metrics.samples()))
@@ -116,13 +109,9 @@ class _Collector:
             family = kind(prefix + name, text, labels=["scheduler", *labels])
             for address, found in clusters:
                 for values, amount in found.get(name, {}).items():
-                    family.add_metric([address, *_words(values)], amount)
+                    words = values if isinstance(values, tuple) else (values,) if values else ()
+                    family.add_metric([address, *words], amount)
             yield family
 
 
 _collector = _Collector()
-
-
-def _words(values: str | tuple[str, ...]) -> tuple[str, ...]:
-    """What stands after the scheduler's address."""
-    return values if isinstance(values, tuple) else (values,) if values else ()

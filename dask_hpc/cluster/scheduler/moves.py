@@ -255,22 +255,27 @@ class _Carrying:
         """Who has to give as well gives first, or it would hold more than before; unless all wait for it."""
         ask: dict[str, list[Hashable]] = {}
         for pair in list(self._queues):
-            self._ask(pair, self._has_given, ask, now)
+            self._ask(pair, ask, now)
         if not self._under_way:
             for pair in list(self._queues):
-                self._ask(pair, lambda move: True, ask, now)
+                self._ask(pair, ask, now, in_any_case=True)
         for address, keys in ask.items():
             compat.copy_to(self._scheduler, address, keys, "hpc-move")
 
     def _ask(
         self,
         pair: tuple[str, str],
-        is_due: Callable[[Move], bool],
         ask: dict[str, list[Hashable]],
         now: float,
+        in_any_case: bool = False,
     ) -> None:
-        queue = self._queues[pair]
-        while queue and self._has_window(queue[0]) and is_due(queue[0]):
+        queue, (source, target) = self._queues[pair], pair
+        while queue:
+            nbytes = queue[0].nbytes
+            coming = (self._sent[source], self._received[target])
+            has_given = self._owed[target] <= 0 or self._gained[target] + nbytes <= 0
+            if any(sum_ and sum_ + nbytes > WINDOW for sum_ in coming) or not (has_given or in_any_case):
+                break
             move = queue.popleft()
             if self._may_move(move):
                 self._under_way[move.key] = copy = _Copy(move, now)
@@ -281,15 +286,6 @@ class _Carrying:
                 self._owed[move.source] -= self._given(move)
         if not queue:
             del self._queues[pair]
-
-    def _has_given(self, move: Move) -> bool:
-        return self._owed[move.target] <= 0 or self._gained[move.target] + move.nbytes <= 0
-
-    def _has_window(self, move: Move) -> bool:
-        return all(
-            not sum_ or sum_ + move.nbytes <= WINDOW
-            for sum_ in (self._sent[move.source], self._received[move.target])
-        )
 
     def _may_move(self, move: Move) -> bool:
         task = compat.find_task(self._scheduler, move.key)

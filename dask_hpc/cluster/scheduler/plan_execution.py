@@ -68,7 +68,10 @@ class PlanExecution:
         self._measurements.size_changed(job)
         self._tell(plan, plan.time, "start", job, start.reason)
         self._gate.open(job, self._context.staying(running))
-        self._lifecycle.job_starts(took_over=self._gate.take_over(job.needs, job))
+        if took_over := self._gate.take_over(job.needs, job):
+            self._lifecycle.tasks_change_hands()
+        if took_over or self._lifecycle.not_offered:  # somebody may have waited for that
+            self._context.wake()
 
     def _resize(self, plan: Plan, resize: Resize) -> None:
         """New tasks of the job go to its new nodes only. Nodes it gives up are its own until what it has

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import wraps
+from functools import partial
 from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -13,31 +13,12 @@ from dask_hpc.cluster.scheduler.calls import Calls
 from dask_hpc.cluster.scheduler.farewell import Farewells
 from dask_hpc.cluster.scheduler.management import Management
 from dask_hpc.cluster.scheduler.metrics import Metrics
-from dask_hpc.cluster.scheduler.service import Context, Service
+from dask_hpc.cluster.scheduler.service import Context, Service, guarded
 from dask_hpc.cluster.scheduler.status import Status
 from dask_hpc.cluster.scheduler.walltime import Walltime
 from dask_hpc.policy import Policy
 
 _SETTLED = ("memory", "erred", "forgotten")
-
-
-def guarded(hook: Callable[..., None]) -> Callable[..., None]:
-    """Our errors stay ours: counted, told, and after too many control is switched off.
-
-    A lost event could make somebody wait for ever, so the hook is called again: a passing error does no
-    harm, and a lasting one soon switches control off.
-    """
-
-    @wraps(hook)
-    def safe(self: "HpcPlugin", *args: Any, **kwargs: Any) -> None:
-        if self.is_on:
-            try:
-                hook(self, *args, **kwargs)
-            except Exception as error:
-                self.context.count_error(hook.__name__, error)
-                self.context.scheduler.loop.add_callback(safe, self, *args, **kwargs)
-
-    return safe
 
 
 class HpcPlugin(Management, SchedulerPlugin):
@@ -98,6 +79,12 @@ class HpcPlugin(Management, SchedulerPlugin):
 
     # hooks
 
+    def hook_failed(self, where: str, error: Exception, again: Callable[[], object]) -> None:
+        """A lost event could make somebody wait for ever, so the hook is called again: a passing error does
+        no harm, and a lasting one soon switches control off."""
+        self.context.count_error(where, error)
+        self.context.scheduler.loop.add_callback(again)
+
     def update_graph(
         self, scheduler: Any, *, client: str, tasks: list[Any], annotations: Any, **kwargs: Any
     ) -> None:
@@ -134,8 +121,7 @@ class HpcPlugin(Management, SchedulerPlugin):
             try:  # of every task: without the call that guards what is rare
                 shares.time.settle(key, finish == "memory")
             except Exception as error:
-                self.context.count_error("transition", error)
-                self.context.scheduler.loop.add_callback(self._task_settles, key, finish)
+                self.hook_failed("transition", error, partial(self._task_settles, key, finish))
         for service, keys in self._watching:
             if keys and key in keys:
                 self._service_hears(service, key, start, finish)
@@ -146,8 +132,7 @@ class HpcPlugin(Management, SchedulerPlugin):
             try:
                 self.control.task_moves(key, job, start, finish, startstops, nbytes)
             except Exception as error:
-                self.context.count_error("transition", error)
-                self.context.scheduler.loop.add_callback(self._look_again, key)
+                self.hook_failed("transition", error, partial(self._look_again, key))
 
     @guarded
     def _task_settles(self, key: Any, finish: str) -> None:

@@ -84,6 +84,10 @@ class Guard:
             # We may be inside one of Dask's transitions, where no other may be asked for.
             self.scheduler.loop.add_callback(self.give_up, self.farewell.format(self.errors))
 
+    def hook_failed(self, where: str, error: Exception, again: Callable[[], object]) -> None:
+        """A hook of Dask's did, and could be called again."""
+        self.count_error(where, error)
+
     def do(self, where: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do this beside all else. An error of it is counted."""
         task = asyncio.ensure_future(work)
@@ -102,12 +106,12 @@ def guarded(hook: Callable[..., Any]) -> Callable[..., Any]:
     """A hook of Dask's: errors of ours stay ours, and nothing is done when it is off."""
 
     @wraps(hook)
-    def safe(self: Guard, *args: Any, **kwargs: Any) -> Any:
+    def safe(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.is_on:
             try:
                 return hook(self, *args, **kwargs)
             except Exception as error:
-                self.count_error(hook.__name__, error)
+                self.hook_failed(hook.__name__, error, partial(safe, self, *args, **kwargs))
         return None
 
     return safe

@@ -1,7 +1,7 @@
 """The size of the cluster, decided where the work is known: facts of a cluster object to a plan for it."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import floor, inf
 from typing import Any
 
@@ -255,18 +255,12 @@ def _unit(
         pinned = pinned or f"job {held_by} holds it"
     elif veto := next((vetoes[load.address] for load in there if load.address in vetoes), ""):
         pinned = pinned or f"{veto} needs it"
-    return Unit(
-        name=given.name,
-        members=len(given.members),
-        connected=len(there),
-        state=given.state,
-        why=given.why,
-        age=given.age,
-        running_for=given.running_for,
-        left=given.left,
-        is_busy=bool(held_by) or any(load.tasks for load in there),
-        held=float(sum(load.held for load in there)),
-        pinned=pinned,
-        is_leaving=given.is_leaving or (bool(there) and all(load.is_leaving for load in there)),
-        refused_ago=given.refused_ago,
-    )
+    seen = {
+        "members": len(given.members),
+        "connected": len(there),
+        "is_busy": bool(held_by) or any(load.tasks for load in there),
+        "held": float(sum(load.held for load in there)),
+        "pinned": pinned,
+        "is_leaving": given.is_leaving or (bool(there) and all(load.is_leaving for load in there)),
+    }
+    return Unit(**asdict(given) | seen)

@@ -66,8 +66,10 @@ class Status:
             found |= service.status()
         return found
 
-    def feed(self, story: Any, jobs: Any, parts: Any, read: Mapping[str, Any]) -> dict[str, Any]:
-        """``story`` is how many rows of it the reader has read; ``read`` says the same of what services feed.
+    def feed(self, story: Any = 0, jobs: Any = None, parts: Any = (), **read: Any) -> dict[str, Any]:
+        """What is new, for somebody who looks several times a second.
+
+        ``story`` is how many rows of it the reader has read; ``read`` says the same of what services feed.
         ``jobs`` is the time of its last look at jobs: the answer has those that are not done, and those that
         have ended since; all of them for -1, none for None. ``parts`` of the status are given whole.
 
@@ -115,7 +117,9 @@ class Status:
 
     def of_job(self, job: LiveJob) -> dict[str, Any]:
         """One job: what it asked for, what it has, what it did, and why it waits if it does."""
-        model, running = job.model, self._context.indices.running.get(job.id)
+        model, performance = job.model, job.performance
+        running = self._context.indices.running.get(job.id)
+        end = running.expected_end if running else inf
         # Others get the nodes that it leaves when its tasks there have ended.
         gives_up = list(running.nodes[running.target :]) if running and running.target is not None else []
         return {
@@ -135,19 +139,7 @@ class Status:
             "started": job.started,
             "ended": job.ended,
             "unfinished_tasks": len(job.unfinished),
-            **self._performance(job),
-            "context": "closed" if job.closed else "open",
-            "failed": job.failures,
-            "cancelled": job.is_cancelled,
-            "reason": job.reason,
-            "waiting_because": self._waiting_because(job) if job.state == "waiting" else None,
-        }
-
-    def _performance(self, job: LiveJob) -> dict[str, Any]:
-        """Seconds are sums over its tasks; ``mtct`` and ``expected_end`` are what the policy goes by."""
-        performance, running = job.performance, self._context.indices.running.get(job.id)
-        end = running.expected_end if running else inf
-        return {
+            # seconds are sums over its tasks; the policy goes by ``mtct`` and ``expected_end``
             "finished_tasks": performance.tasks,
             "bytes": performance.nbytes,
             "compute": performance.compute,
@@ -156,6 +148,11 @@ class Status:
             "mtct": self._context.indices.mtct.get(job.id),
             "progress": performance.progress(self._management.control.measurements.expected),
             "expected_end": None if end == inf else end,
+            "context": "closed" if job.closed else "open",
+            "failed": job.failures,
+            "cancelled": job.is_cancelled,
+            "reason": job.reason,
+            "waiting_because": self._waiting_because(job) if job.state == "waiting" else None,
         }
 
     def _waiting_because(self, job: LiveJob) -> str:

@@ -290,7 +290,12 @@ class Sharing:
             return
         coming = leaving(self._snapshot)
         late = self._late()
-        for job in islice(self._in_turn(late), wish.depth):
+        turn: Iterable[Job] = waiting
+        if wish.fairness:
+            turn = sorted(turn, key=lambda job: self._effective(job, wish.work(job), 0.0))
+        if late is not None:
+            turn = chain([late], (job for job in turn if job is not late))
+        for job in islice(turn, wish.depth):
             least = smallest_size(job) if job.walltime < inf else job.nodes
             if least > growth.idle + coming + room.total and job is not late:
                 continue
@@ -325,12 +330,6 @@ class Sharing:
                 self.starts[job.id] = job.nodes
                 hole.idle -= job.nodes
         self.growth.idle = hole.idle
-
-    def _in_turn(self, late: Job | None) -> Iterable[Job]:
-        jobs: Iterable[Job] = self._snapshot.waiting
-        if self._wish.fairness:
-            jobs = sorted(jobs, key=lambda job: self._effective(job, self._wish.work(job), 0.0))
-        return jobs if late is None else chain([late], (job for job in jobs if job is not late))
 
     def _late(self) -> Job | None:
         """The job that has waited longest, and too long; if it cannot start now, its reservation."""
