@@ -307,7 +307,9 @@ class BridgePlugin(Guard, SchedulerPlugin):
         """Send blocks to the workers that may run tasks, or those of them that a named job has."""
         able = compat.running_workers(self.scheduler) & self._ready
         job, context = stream.grid.job, context_of(self.scheduler)
-        theirs = context.workers_of_name(job) & able if job and context else able
+        jobs = context.jobs.values() if job and context else ()
+        named = [one.workers for one in jobs if one.name == job and one.state == "running"]
+        theirs = named[-1] & able if named else able
         in_order = compat.workers_by_name(self.scheduler)
         workers = tuple(address for address in in_order if address in (theirs or able))
         if workers == stream.workers:

@@ -41,39 +41,36 @@ class UnitLayout:
         workers = len((cluster.new_spec or {}).get("group", ("",)))
         return cls(workers, compat.threads_per_worker(cluster), compat.memory_per_worker(cluster))
 
-    def size(self, workers: Any = None, jobs: Any = None, cores: Any = None, memory: Any = None) -> int:
+    def size(self, *asked: Any, where: str = "scale") -> int:
         """How many units are at least so many workers, jobs, cores, and so much memory together."""
-        return max(
-            (ceil(units) for _, units in self._asked("scale", workers, jobs, cores, memory)), default=0
-        )
+        return max((ceil(units) for _, units in self._asked(where, *asked)), default=0)
 
-    def minimum(self, workers: Any, jobs: Any, cores: Any, memory: Any) -> int:
-        """The least number of units that is at least all of these; the configured one if none is given."""
-        if workers is jobs is cores is memory is None:
-            workers = dask.config.get("distributed.adaptive.minimum", default=0)
-        asked = self._asked("adapt: minimum", workers, jobs, cores, memory)
-        return max((ceil(units) for _, units in asked), default=0)
-
-    def maximum(self, workers: Any, jobs: Any, cores: Any, memory: Any, allow_empty: bool) -> float:
-        """The largest number of units that is at most all of these; the configured one if none is given."""
-        if workers is jobs is cores is memory is None:
-            workers = dask.config.get("distributed.adaptive.maximum", default=inf)
-        most = inf
-        for asked, units in self._asked("adapt: maximum", workers, jobs, cores, memory):
+    def limits(self, least: tuple[Any, ...], most: tuple[Any, ...], allow_empty: bool) -> tuple[int, float]:
+        """The least number of units that is at least all of these (workers, jobs, cores, memory), and the
+        largest one that is at most all of those; the configured ones where none is given."""
+        if set(least) == {None}:
+            least = (dask.config.get("distributed.adaptive.minimum", default=0),)
+        if set(most) == {None}:
+            most = (dask.config.get("distributed.adaptive.maximum", default=inf),)
+        low, high = self.size(*least, where="adapt: minimum"), inf
+        for asked, units in self._asked("adapt: maximum", *most):
             if units < 1 and not allow_empty:
                 one = f"less than one unit ({self})" if units else "so every worker would be closed"
-                raise InputError(
-                    "adapt: maximum", f"found {asked}: {one}", "at least one unit, or allow_empty=True"
-                )
-            most = min(most, units if isinf(units) else floor(units))
-        return most
+                allowed = "at least one unit, or allow_empty=True"
+                raise InputError("adapt: maximum", f"found {asked}: {one}", allowed)
+            high = min(high, units if isinf(units) else floor(units))
+        if low > high:
+            raise InputError("adapt: minimum", f"found {low} units", f"at most {high:g} units")
+        return low, high
 
     def __str__(self) -> str:
         words = [f"{self.workers} worker{'' if self.workers == 1 else 's'}"]
         words += [f"{self.cores} cores"] if self.cores else []
         return ", ".join([*words, *([f"{self.memory / 1e9:.3g} GB"] if self.memory else [])])
 
-    def _asked(self, where: str, workers: Any, jobs: Any, cores: Any, memory: Any) -> list[tuple[str, float]]:
+    def _asked(
+        self, where: str, workers: Any, jobs: Any = None, cores: Any = None, memory: Any = None
+    ) -> list[tuple[str, float]]:
         """Each amount that was given, in words and in units."""
         found = []
         if isinstance(memory, str):
@@ -92,9 +89,8 @@ class UnitLayout:
             if isinstance(amount, bool) or not isinstance(amount, int | float) or not amount >= 0:
                 raise InputError(where, f"found {shown(amount)} {word}", "a number >= 0")
             if not one:
-                raise InputError(
-                    where, f"found {amount} {word}", "workers: how many of these one has is unknown"
-                )
+                allowed = "workers: how many of these one has is unknown"
+                raise InputError(where, f"found {amount} {word}", allowed)
             found.append((f"{amount:g} {word}", amount / one))
         return found
 

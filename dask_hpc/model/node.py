@@ -31,19 +31,15 @@ class Node:
             )
 
 
-def is_local(address: str, host: str) -> bool:
-    """Whether a worker can only be on the scheduler's own machine, as on a laptop."""
-    if address.startswith("inproc://"):
-        return True
+def is_a_node(mode: str, address: str, host: str) -> bool:
+    """Whether a worker is a node by itself; else all of its host make one. ``mode`` is ``hpc.node``: by
+    "auto" those are that can only be on the scheduler's own machine, as on a laptop."""
+    if mode != "auto" or address.startswith("inproc://"):
+        return mode in ("worker", "auto")
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def is_a_node(mode: str, address: str, host: str) -> bool:
-    """Whether a worker is a node by itself; else all of its host make one. ``mode`` is ``hpc.node``."""
-    return mode == "worker" or (mode == "auto" and is_local(address, host))
 
 
 class Nodes:

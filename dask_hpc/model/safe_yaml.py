@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from dask_hpc.model.errors import InputError, one_line, shown
+from dask_hpc.model.errors import InputError, insist, one_line, shown
 
 
 class _Loader(yaml.SafeLoader):
@@ -59,8 +59,7 @@ def read_yaml(text: str | bytes, limit: int) -> Any:
 
 def check_keys(found: Any, known: tuple[str, ...], path: str) -> None:
     """Insist on a mapping with known keys only."""
-    if not isinstance(found, dict):
-        raise InputError(path, f"found {shown(found)}", "a mapping with " + ", ".join(known))
+    insist(isinstance(found, dict), path, found, "a mapping with " + ", ".join(known))
     for key in found:
         if key not in known:
             word = key if isinstance(key, str) and key.isprintable() and 0 < len(key) < 60 else shown(key)

@@ -25,10 +25,6 @@ class Speedup:
         """The share of the nodes that does useful work."""
         return self.factor(nodes) / nodes
 
-    def runtime(self, work: float, nodes: int) -> float:
-        """Seconds for ``work`` node-seconds (its time on one node)."""
-        return work / self.factor(nodes)
-
     def mtct(self, nodes: int) -> float:
         """Communication time over compute time, as seed 001 (2.14) measures it.
 

@@ -10,7 +10,6 @@ from small_cluster import blocked, plugin_of, until
 from tornado.httpclient import AsyncHTTPClient
 
 import dask_hpc
-from dask_hpc.cluster.scheduler.metrics import _words
 from dask_hpc.in_situ.scheduler import PipelineService
 from dask_hpc.model.power import PowerRange, PowerView
 from dask_hpc.power.service import PowerService
@@ -175,4 +174,4 @@ def test_a_pipeline_is_told_apart_by_name_part_and_kind():
     assert found["pipeline_iteration_seconds"] == {("heat", "measured"): 0.6, ("heat", "planned"): 0.5}
     assert found["pipeline_part_seconds"]["heat", "in_situ", "planned"] == 0.3
     assert set(found) == PipelineService.metrics.keys()
-    assert {len(_words(values)) for values in found["pipeline_part_seconds"]} == {3}
+    assert {len(values) for values in found["pipeline_part_seconds"]} == {3}

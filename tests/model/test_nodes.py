@@ -11,7 +11,7 @@ from small_cluster import blocked, cluster2, cluster4, decisions, held, live, pl
 
 import dask_hpc
 from dask_hpc import InputError
-from dask_hpc.model.node import Nodes, is_local
+from dask_hpc.model.node import Nodes, is_a_node
 
 
 async def lose(s, worker):
@@ -164,13 +164,13 @@ async def test_killed_worker_process(c, s, a, b):
         assert decisions(s, "requeue")
 
 
-def test_what_is_local():
-    assert is_local("inproc://10.0.0.7/12/3", "10.0.0.7")
-    assert is_local("tcp://127.0.0.5:1", "127.0.0.5")
-    assert is_local("tcp://[::1]:1", "::1")
-    assert is_local("tcp://localhost:1", "localhost")
-    assert not is_local("tcp://10.0.0.7:1", "10.0.0.7")
-    assert not is_local("tls://node7:1", "node7")
+def test_what_is_a_node():
+    assert is_a_node("auto", "inproc://10.0.0.7/12/3", "10.0.0.7")
+    assert is_a_node("auto", "tcp://127.0.0.5:1", "127.0.0.5")
+    assert is_a_node("auto", "tcp://[::1]:1", "::1")
+    assert is_a_node("auto", "tcp://localhost:1", "localhost")
+    assert not is_a_node("auto", "tcp://10.0.0.7:1", "10.0.0.7")
+    assert not is_a_node("auto", "tls://node7:1", "node7")
 
 
 def test_workers_make_nodes():

@@ -32,7 +32,6 @@ rising = (
 def test_one_node_is_the_unit(model):
     assert model.factor(1) == 1
     assert model.efficiency(1) == 1
-    assert model.runtime(60.0, 1) == 60
     assert model.mtct(1) == 0
 
 
@@ -47,7 +46,7 @@ def test_mtct_is_what_a_perfect_run_would_not_take(model, nodes):
     """From the definition: (time - perfect time) / perfect time, never negative."""
     work = 1000.0
     perfect = work / nodes
-    beyond = (model.runtime(work, nodes) - perfect) / perfect
+    beyond = (work / model.factor(nodes) - perfect) / perfect
     assert model.mtct(nodes) == pytest.approx(max(0.0, beyond), abs=1e-9)
 
 

@@ -226,7 +226,8 @@ class AgentChoice:
         turns."""
         managed, rule = context_of(self._context.scheduler), self.rule
         # Somebody may read what nodes draw; not every rule wants to know.
-        able = self._agents.able(managed.node_watts() if managed and rule.rank == "power" else {})
+        knowing = managed.services if managed and rule.rank == "power" else ()
+        able = self._agents.able({name: w for one in knowing for name, w in one.watts().items()})
         nodes = rule.order(able)
         if not item or not able:
             return Dealer(nodes)

@@ -19,7 +19,7 @@ from dask_hpc import dask as compat
 from dask_hpc.cluster.client.batch_jobs import TOLD, BatchJobs, JobState, exec_workers, of_process
 from dask_hpc.cluster.client.manager import manage
 from dask_hpc.cluster.units import Facts, UnitFacts, UnitLayout, is_closing, members
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, insist
 from dask_hpc.policy import parameters_of
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,8 @@ class Lossless:
         self.trouble = ""
         #: what happened, to be told on the scheduler: kind and words
         self.news: list[tuple[str, str]] = []
-        self._specs: dict[Any, Any] = {}
+        #: how units were specified, also those that are leaving
+        self.specs: dict[Any, Any] = {}
 
     @classmethod
     def around(cls, cluster: Any) -> "Lossless":
@@ -100,10 +101,6 @@ class Lossless:
             cluster.new_spec.pop("group", None)
         if self._undo_exec is not None:
             self._undo_exec()
-
-    def spec(self, name: Any) -> Any:
-        """How a unit was specified, also of one that is leaving."""
-        return self._specs[name]
 
     async def finish(self) -> None:
         """Wait for the units that are leaving now."""
@@ -173,7 +170,7 @@ class Lossless:
         now = monotonic()
         for name in spec:
             self.asked.setdefault(name, now)
-        self._specs.update(spec)
+        self.specs.update(spec)
 
     async def _choose(self, cluster: Any) -> None:
         """Fewer units were asked for: those go that the scheduler can miss most easily."""
@@ -216,11 +213,14 @@ class Lossless:
         for name, why in stayed.items():
             self._put_back(cluster, name, why)
         await asyncio.gather(*(self._close(name) for name in names if name not in stayed))
-        await self._tell(cluster)
+        news, self.news = self.news, []
+        if news:
+            with suppress(OSError):
+                await cluster.scheduler_comm.hpc_told(news=news)
 
     async def _retire(self, cluster: Any, names: list[Any]) -> dict[Any, str]:
         """Ask the scheduler to let these units go. Those that cannot, and why."""
-        workers = {name: members(name, self._specs[name]) for name in names}
+        workers = {name: members(name, self.specs[name]) for name in names}
         everybody = [worker for group in workers.values() for worker in group]
         # The name of a unit says that its workers leave together or not at all. Dask itself does not know
         # such names, should control have been closed.
@@ -238,7 +238,7 @@ class Lossless:
 
     def _unclear(self, cluster: Any, workers: dict[Any, list[str]], gone: set[str]) -> dict[Any, str]:
         """Units that run, but whose workers may go by names that we do not know."""
-        known = {member for name, spec in self._specs.items() for member in members(name, spec)}
+        known = {member for name, spec in self.specs.items() for member in members(name, spec)}
         strangers = self._connected(cluster.scheduler_info) - known
         if not strangers:
             return {}
@@ -258,14 +258,14 @@ class Lossless:
                 logger.warning("dask-hpc: closing %s failed: %s", name, error)
         self.leaving.pop(name, None)
         self.refused.pop(name, None)
-        self._specs.pop(name, None)
+        self.specs.pop(name, None)
         self.opened.discard(name)
 
     def _put_back(self, cluster: Any, name: Any, why: str) -> None:
         unit = self.leaving.pop(name, None)
         if unit is not None:
             cluster.workers[name] = unit
-            cluster.worker_spec[name] = self._specs[name]
+            cluster.worker_spec[name] = self.specs[name]
             self.refused[name] = monotonic()
             self.news.append(("stays", f"{name}: {why}"))
             logger.warning("dask-hpc: %s stays: %s", name, why)
@@ -283,12 +283,6 @@ class Lossless:
             names += going
         self._asking.clear()
         return names
-
-    async def _tell(self, cluster: Any) -> None:
-        news, self.news = self.news, []
-        if news:
-            with suppress(OSError):
-                await cluster.scheduler_comm.hpc_told(news=news)
 
     @staticmethod
     def _connected(info: Any) -> set[str]:
@@ -335,9 +329,12 @@ class HPCAdaptive(Adaptive):
         for name in parameters:
             if name not in known:
                 raise InputError(f"adapt: {name}", "unknown keyword", ", ".join(sorted(known)))
-        if not compat.has_units(cluster):
-            raise InputError("adapt", f"found {shown(cluster)}", "a cluster object with a worker_spec")
-        self._parameters = {name: _plain(value) for name, value in parameters.items()}
+        insist(compat.has_units(cluster), "adapt", cluster, "a cluster object with a worker_spec")
+        #: as they can be sent; Dask takes timedeltas, too
+        self._parameters = {
+            name: value.total_seconds() if isinstance(value, timedelta) else value
+            for name, value in parameters.items()
+        }
         self._is_managed = False
         self._asker = token_hex(4)
         self._jobs = BatchJobs(poll)
@@ -345,11 +342,9 @@ class HPCAdaptive(Adaptive):
         self._layout = UnitLayout.of(cluster)
         if limits is None:
             # Dask's own adapt() passes 0 and infinity where nothing was said.
-            most = self._layout.maximum(None if maximum == inf else maximum, None, None, None, allow_empty)
-            limits = (self._layout.minimum(minimum or None, None, None, None), most)
+            maximum = None if maximum == inf else maximum
+            limits = self._layout.limits((minimum or None,), (maximum,), allow_empty)
         least, most = self.limits = limits
-        if least > most:
-            raise InputError("adapt: minimum", f"found {least} units", f"at most {most:g} units")
         self._lossless = Lossless.around(cluster)
         super().__init__(
             cluster,
@@ -432,7 +427,7 @@ class HPCAdaptive(Adaptive):
             known = asdict(found)
             units.append(self._unit(name, spec, ages.get(name, 0.0), refused_ago=refused_ago, **known))
         for name in list(lossless.leaving):
-            units.append(self._unit(name, lossless.spec(name), ages.get(name, 0.0), is_leaving=True))
+            units.append(self._unit(name, lossless.specs[name], ages.get(name, 0.0), is_leaving=True))
         news, lossless.news = lossless.news, []
         return Facts(
             asker=self._asker,
@@ -450,8 +445,3 @@ class HPCAdaptive(Adaptive):
     @staticmethod
     def _unit(name: Any, spec: Any, age: float, **known: Any) -> UnitFacts:
         return UnitFacts(name=str(name), members=tuple(members(name, spec)), age=age, **known)
-
-
-def _plain(value: Any) -> Any:
-    """A parameter as it can be sent; Dask takes timedeltas, too."""
-    return value.total_seconds() if isinstance(value, timedelta) else value

@@ -120,10 +120,11 @@ class Malleable:
         """Adapt the size to the work from now on; see ``HPCAdaptive``. All limits that are given hold."""
         cluster = self._cluster
         layout = UnitLayout.of(cluster)
-        least = layout.minimum(minimum, minimum_jobs, minimum_cores, minimum_memory)
-        most = layout.maximum(maximum, maximum_jobs, maximum_cores, maximum_memory, allow_empty)
-        if least > most:
-            raise InputError("adapt: minimum", f"found {least} units", f"at most {most:g} units")
+        least, most = layout.limits(
+            (minimum, minimum_jobs, minimum_cores, minimum_memory),
+            (maximum, maximum_jobs, maximum_cores, maximum_memory),
+            allow_empty,
+        )
         if issubclass(Adaptive, HPCAdaptive):
             keywords["limits"] = (least, most)
         before = compat.adaptive_of(cluster)

@@ -13,7 +13,7 @@ from dask_hpc import config
 from dask_hpc.cluster.request import ask, ask_of_job
 from dask_hpc.cluster.scheduler.plugin import HpcPlugin
 from dask_hpc.display import mimebundle
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import insist
 from dask_hpc.policy import Policy
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ def manage(
     plugin, change = prepare(policy, dry_run)
     if isinstance(client_or_cluster, Client):
         return client_or_cluster.sync(_managed, client_or_cluster, plugin, change)
-    if not isinstance(client_or_cluster, Cluster):
-        raise InputError("manage", f"found {shown(client_or_cluster)}", "a Dask client or cluster")
+    insist(isinstance(client_or_cluster, Cluster), "manage", client_or_cluster, "a Dask client or cluster")
     is_awaited = client_or_cluster.asynchronous
     client = Client(client_or_cluster, asynchronous=is_awaited, set_as_default=False)
     return client.sync(_managed, client, plugin, change, owns_client=True)
@@ -57,8 +56,7 @@ def prepare(policy: str | Path | Policy | None, dry_run: bool = False) -> tuple[
 
 
 def _read(policy: str | Path | Policy) -> tuple[Policy, str]:
-    if not isinstance(policy, str | Path | Policy):
-        raise InputError("policy", f"found {shown(policy)}", "a name, a path or a Policy")
+    insist(isinstance(policy, str | Path | Policy), "policy", policy, "a name, a path or a Policy")
     chosen = Policy.load(policy)
     text = chosen.to_yaml()
     Policy.parse(text, name=chosen.name)  # as the scheduler will

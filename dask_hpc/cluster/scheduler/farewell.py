@@ -21,7 +21,7 @@ from dask_hpc.cluster.scheduler.leaving import drain
 from dask_hpc.cluster.scheduler.moves import blocks_on, carry_out, rooms_on
 from dask_hpc.cluster.scheduler.service import Context, Shelter, WorkerSetting
 from dask_hpc.cluster.worker.farewell import FarewellPlugin
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import InputError, insist, is_number, shown
 from dask_hpc.model.units import show_large
 from dask_hpc.planning.moves.leaving import (
     MovableBlock,
@@ -96,10 +96,8 @@ class Farewells:
         if not all(isinstance(text, str) for text in (address, reason, problem)):
             found = f"found {shown(address)}, {shown(reason)}, {shown(problem)}"
             raise InputError("farewell", found, "the address of a worker, a reason and a problem")
-        if not is_number(seconds, 0, _LONGEST):
-            raise InputError("farewell: seconds", f"found {shown(seconds)}", f"0 to {_LONGEST:g}")
-        if not isinstance(stored, list | tuple):
-            raise InputError("farewell: stored", f"found {shown(stored)}", "keys")
+        insist(is_number(seconds, 0, _LONGEST), "farewell: seconds", seconds, f"0 to {_LONGEST:g}")
+        insist(isinstance(stored, list | tuple), "farewell: stored", stored, "keys")
         keys: list[Any] = []
         if (
             self._context.is_on

@@ -30,7 +30,7 @@ class Gate:
         self.owner = context.owner
         self.waves = Waves(context)
         #: tasks that left their job: to be nudged when Dask is not in the middle of something
-        self._freed: dict[Hashable, None] = {}
+        self.freed: dict[Hashable, None] = {}
 
     def submit(self, keys: Iterable[Hashable], job: LiveJob | None) -> bool:
         """A graph arrives, from a job or from outside. Whether tasks of waiting jobs changed hands.
@@ -128,7 +128,7 @@ class Gate:
                 self.waves.queue.changes_hands(key, task)
                 if compat.is_unfinished(task):
                     job.owe(key, compat.prefix(task))
-            self._freed[key] = None
+            self.freed[key] = None
         return bool(found)
 
     def let_go(self, keys: Iterable[Hashable], job: LiveJob) -> None:
@@ -138,7 +138,7 @@ class Gate:
             task = compat.find_task(self._scheduler, key)
             if task is not None and self.owner.get(key) is job:
                 self._disown(key, task)
-                self._freed[key] = None
+                self.freed[key] = None
                 needs.extend(compat.dependencies(task))
         self.take_over(needs, None)
 
@@ -220,23 +220,18 @@ class Gate:
             task = compat.find_task(self._scheduler, key)
             if task is not None:
                 compat.give_back(task, job.wishes.get(key))
-                self._freed[key] = None
+                self.freed[key] = None
         for job in set(self.owner.values()):
             job.ready.clear()
             job.passed.clear()
         self.owner.clear()
-        self._freed.update(dict.fromkeys(self.waves.close()))
+        self.freed.update(dict.fromkeys(self.waves.close()))
         self.nudge_freed()
-
-    @property
-    def has_freed(self) -> bool:
-        """Whether tasks left their job that Dask has not looked at yet."""
-        return bool(self._freed)
 
     def nudge_freed(self) -> None:
         """Let Dask look at the tasks that left their job."""
-        if self._freed:
-            freed, self._freed = self._freed, {}
+        if self.freed:
+            freed, self.freed = self.freed, {}
             compat.nudge(self._scheduler, freed, "hpc-freed", plainly=True)
 
     def _adopt(self, key: Hashable, task: Any, job: LiveJob, is_root: compat.RootRule) -> None:

@@ -85,7 +85,7 @@ class Lifecycle:
         """
         alone = next(iter(self.not_offered)) if len(self.not_offered) == 1 else None
         indices = self._context.indices
-        if alone is None or indices.running or len(indices.waiting) or self._gate.has_freed:
+        if alone is None or indices.running or len(indices.waiting) or self._gate.freed:
             return
         if all(job is alone for job in self._perhaps_over):
             ends, self._perhaps_over = self._perhaps_over, {}

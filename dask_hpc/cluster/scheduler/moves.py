@@ -27,7 +27,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from dask_hpc import dask as compat
-from dask_hpc.model.units import show_duration, show_large
+from dask_hpc.model.units import counted, show_duration, show_large
 from dask_hpc.planning.moves.leaving import MovableBlock, Move
 
 #: bytes on their way from or to one worker. At one look per 20 ms this allows 3 GB/s, more than most
@@ -158,11 +158,8 @@ def settle_on(scheduler: Any, places: Iterable[tuple[Hashable, Collection[str]]]
 def _told(moves: list[Move]) -> str:
     sources, targets = {move.source for move in moves}, {move.target for move in moves}
     size = show_large(sum(move.nbytes for move in moves), "B")
-    return f"{_counted(moves, 'result')} ({size}) from {_counted(sources)} to {_counted(targets)}"
-
-
-def _counted(things: Any, word: str = "worker") -> str:
-    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"
+    way = f"from {counted(len(sources), 'worker')} to {counted(len(targets), 'worker')}"
+    return f"{counted(len(moves), 'result')} ({size}) {way}"
 
 
 class _Copy:

@@ -271,15 +271,6 @@ class Context(Guard):
         running = self.indices.running.get(job.id)
         return list(self.staying(running)) if running else []
 
-    def workers_of_name(self, name: str) -> set[str]:
-        """The workers of the newest running job of that name; none if there is none."""
-        found = [job for job in self.jobs.values() if job.name == name and job.state == "running"]
-        return set(found[-1].workers) if found else set()
-
-    def node_watts(self) -> dict[str, float]:
-        """What each node draws, as far as a service knows."""
-        return {name: watts for service in self.services for name, watts in service.watts().items()}
-
     def groups(self) -> Iterator[tuple[LiveJob | None, list[str]]]:
         """The running jobs with their workers, and None with the workers of no running job."""
         free = dict.fromkeys(self.nodes)

@@ -13,7 +13,7 @@ from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.units import Facts, UnitFacts, read_facts
 from dask_hpc.model.cluster_view import ClusterView, JobNeed, SizePlan, Unit
-from dask_hpc.model.errors import InputError
+from dask_hpc.model.errors import InputError, within
 from dask_hpc.model.node import is_a_node
 from dask_hpc.model.parameter import declared
 from dask_hpc.model.story import Explanation, Word
@@ -88,10 +88,8 @@ class Sizing:
         for name, value in parameters.items():
             if name not in known:
                 raise InputError(f"adapt: {name}", "unknown parameter", ", ".join(known))
-            try:
+            with within(f"adapt: {name}"):
                 values[name] = known[name].read(value)
-            except InputError as error:
-                raise error.at(f"adapt: {name}") from None
         return replace(strategy, **values)
 
     def _holders(self) -> dict[str, LiveJob]:
@@ -195,10 +193,10 @@ class Sizing:
                 share = number / len(sample)
                 seconds = compat.expected_seconds(self._scheduler, task) * share
                 count(owner.get(task.key), seconds, share)
-        needs = [
-            JobNeed(len(job.nodes), _most(job), seconds, round(number))
-            for job, (seconds, number) in of_job.items()
-        ]
+        needs = []
+        for job, (seconds, number) in of_job.items():
+            most = job.model.max_nodes if job.model.resizable else len(job.nodes)
+            needs.append(JobNeed(len(job.nodes), most, seconds, round(number)))
         waiting = (job for job in self._context.waiting_jobs() if not job.blocking)
         needs += [JobNeed(job.model.nodes, job.model.nodes) for job in waiting]
         return work, tasks, tuple(needs)
@@ -230,10 +228,6 @@ class Sizing:
                 self._context.tell(decision, f"{parting.unit}: {parting.reason}", why)
         for word in plan.news:
             self._context.tell("warning", word, why)
-
-
-def _most(job: LiveJob) -> int:
-    return job.model.max_nodes if job.model.resizable else len(job.nodes)
 
 
 def _need(job: LiveJob | None) -> int:

@@ -10,7 +10,7 @@ paused: then it waits.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.moves import blocks_of, carry_out, rooms_on, settle_on
 from dask_hpc.cluster.scheduler.service import Context, Timer
-from dask_hpc.planning.moves.leaving import MovableBlock, MovePlan, collection_of
+from dask_hpc.planning.moves.leaving import MovableBlock, collection_of
 from dask_hpc.planning.moves.spread import lay_out, spread
 
 #: seconds without another growth, before anything moves. Workers that are started together join within about
@@ -100,7 +100,9 @@ class Spread:
     async def _spread_over(self, job: LiveJob | None, addresses: list[str]) -> None:
         blocks = await self._blocks(job, addresses)
         rooms = rooms_on(self._scheduler, addresses)
-        planned = partial(self._plan, job, blocks, rooms)
+        planned = partial(spread, blocks, rooms)
+        if job is not None and job.layout:
+            planned = partial(lay_out, blocks, job.layout, rooms)
         plan = await asyncio.to_thread(planned) if len(blocks) > _MANY else planned()
         whose = "outside of jobs" if job is None else f"of job {job.id}"
         why = f"data {whose} spreads over {len(rooms)} workers: {plan.reason}"
@@ -110,11 +112,6 @@ class Spread:
             self._context.tell("not-moved", why)
         spared = compat.SparedCopies.of(self._scheduler) or ()
         settle_on(self._scheduler, [(key, (at,)) for key, at in plan.places.items() if key not in spared])
-
-    def _plan(self, job: LiveJob | None, blocks: list[MovableBlock], rooms: Mapping[str, int]) -> MovePlan:
-        if job is not None and job.layout:
-            return lay_out(blocks, job.layout, rooms)
-        return spread(blocks, rooms)
 
     async def _until_computed(self, job: LiveJob, blocks: list[MovableBlock]) -> None:
         """What was lost of these collections is there again, or takes long."""

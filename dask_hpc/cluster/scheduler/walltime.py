@@ -18,7 +18,7 @@ from typing import Any
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.service import Context, Timer
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import InputError, insist, is_number, shown
 from dask_hpc.model.units import show_duration
 from dask_hpc.planning.walltime import Durations, may_start
 
@@ -67,8 +67,7 @@ class Walltime:
         """A worker knows that it ends in so many seconds."""
         if not isinstance(address, str) or compat.worker_status(self._scheduler, address) is None:
             raise InputError("worker ends: address", f"found {shown(address)}", "a connected worker")
-        if not is_number(left, float("-inf"), 1e10):
-            raise InputError("worker ends: left", f"found {shown(left)}", "seconds")
+        insist(is_number(left, float("-inf"), 1e10), "worker ends: left", left, "seconds")
         self.ends_at[address] = monotonic() + left
         self._context.tell("worker-ends", f"worker {address} ends in {left:.0f} s")
         self.look()
@@ -158,7 +157,10 @@ class Walltime:
         elif is_held and not verdict.misfits:
             holds.release(address, _WHY)
         elif is_held and not given and waiting and waiting.issubset(verdict.misfits):
-            self._leave_early(address, left)
+            words = f"leaves {show_duration(left)} early: nothing that waits fits"
+            self._context.tell("walltime", f"worker {address} {words}")
+            work = self._scheduler.retire_workers(workers=[address], close_workers=True, remove=True)
+            self._retiring[address] = self._context.do("a departure at the end of a walltime", work)
         return verdict.again
 
     def _note(self, address: str, now: float) -> list[tuple[float, str]]:
@@ -176,13 +178,6 @@ class Walltime:
 
     def _kind(self, key: Any) -> str:
         return compat.prefix(compat.find_task(self._scheduler, key))
-
-    def _leave_early(self, address: str, left: float) -> None:
-        self._context.tell(
-            "walltime", f"worker {address} leaves {show_duration(left)} early: nothing that waits fits"
-        )
-        work = self._scheduler.retire_workers(workers=[address], close_workers=True, remove=True)
-        self._retiring[address] = self._context.do("a departure at the end of a walltime", work)
 
     def _stop_clocks(self) -> None:
         self._next.stop()
