@@ -182,7 +182,13 @@ def batch(bench: Bench) -> Outcome:
     found = bench.study("builtin:power-batch", list(_SCHEDULERS))
     blind = Policy.load(_QUEUE).with_(**{"power.lookahead": "0 s"})
     without = bench.study("builtin:power-batch", [blind])[_QUEUE]
-    beside = [*_ours(found, ""), *_others(found), *_blind(without)]
+    how = f"{_SCHEDULERS[_QUEUE]}, without looking ahead"
+    beside = [
+        *_ours(found, ""),
+        *_others(found),
+        figure(f"{how}: violations", without["violations"]),
+        figure(f"{how}: makespan", without["makespan"] / 60, "min"),
+    ]
     for speedup in _OTHER_SPEEDUPS:
         other = bench.study(f"builtin:power-batch?speedup={speedup:g}", list(_SCHEDULERS))
         beside += _at(bench, speedup, other)
@@ -234,14 +240,6 @@ def _others(found: Runs) -> list[Figure]:
             figure(f"{who}: resizes", found[policy]["resizes"]),
         ]
     return figures
-
-
-def _blind(columns: Columns) -> list[Figure]:
-    how = f"{_SCHEDULERS[_QUEUE]}, without looking ahead"
-    return [
-        figure(f"{how}: violations", columns["violations"]),
-        figure(f"{how}: makespan", columns["makespan"] / 60, "min"),
-    ]
 
 
 def _at(bench: Bench, speedup: float, found: Runs) -> list[Figure]:

@@ -349,8 +349,6 @@ def _correlation(found: Curves, field: str) -> np.ndarray:
 _SYNC_BANDWIDTHS = (0.25, 1.0)
 _MORE_CORES = 64
 _VERY_SIMILAR = 1.0  # per cent
-_SENSITIVITY = (100.0, 10_000.0)
-_SENSITIVE_LOADS = (1.1, 1.2, 1.3, 1.5)
 _DRAWN = "of the means over the samples, which the figure draws"
 _ABOVE = [row for row, load in enumerate(LOADS) if load > CAPACITY]
 

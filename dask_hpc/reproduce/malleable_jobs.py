@@ -152,8 +152,13 @@ _BAND = "printed with one decimal, for one draw of jobs of which much is not giv
 
 def io_intensity(bench: Bench) -> Outcome:
     """4,000 jobs that compute and write: I/O-aware against FCFS (seed 002, 4.2.5; digest 3.4)."""
-    policies = [Policy.load(_FCFS), *(_reading_b(alpha) for alpha in _ALPHAS), _reading_a(_A_ALPHA)]
-    runs = bench.study(_WORKLOAD, [*policies])
+    every_size = {"queue.configurations": "all", "malleability.shrink": "queued"}
+    policies = [
+        Policy.load(_FCFS),
+        *(_named(f"B {alpha:g}", {"queue.alpha": alpha}) for alpha in _ALPHAS),
+        _named(f"A {_A_ALPHA:g}", {"queue.alpha": _A_ALPHA, **every_size}),
+    ]
+    runs = bench.study(_WORKLOAD, policies)
     base = runs[_FCFS]
     gains = {alpha: _less(runs[f"B {alpha:g}"], base, "mean_transfer") for alpha in _ALPHAS}
     claims = [
@@ -163,15 +168,6 @@ def io_intensity(bench: Bench) -> Outcome:
     ]  # fmt: skip
     claims += _shape(gains, runs, base)
     return Outcome(claims, _beside(runs, base, gains))
-
-
-def _reading_b(alpha: float) -> Policy:
-    return _named(f"B {alpha:g}", {"queue.alpha": alpha})
-
-
-def _reading_a(alpha: float) -> Policy:
-    changes = {"queue.alpha": alpha, "queue.configurations": "all", "malleability.shrink": "queued"}
-    return _named(f"A {alpha:g}", changes)
 
 
 def _named(name: str, changes: dict[str, object]) -> Policy:
