@@ -27,7 +27,6 @@ from dask_hpc.cluster.scheduler.service import Guard, Service, Timer, context_of
 from dask_hpc.model.errors import InputError, shown
 
 _SEEN = ("no-worker", "memory")
-LINGER = 0.1  # seconds until a worker tells of blocks whose neighbours are late
 
 
 class BridgePlugin(Guard, SchedulerPlugin):
@@ -38,12 +37,12 @@ class BridgePlugin(Guard, SchedulerPlugin):
     concern = "bridge: "
     most_errors = maxsize
 
-    def __init__(self, linger: float = LINGER) -> None:
-        self._linger = linger
+    def __init__(self) -> None:
+        """It travels as plain data; all else is made where it starts."""
 
     def start(self, scheduler: Any) -> None:
         """Nothing here waits: two that come at once find one plugin."""
-        Guard.__init__(self, scheduler)  # not before: it travels as plain data
+        Guard.__init__(self, scheduler)
         self.is_on = True
         self.streams: dict[str, BridgeStream] = {}
         #: workers that have a mailbox
@@ -62,7 +61,7 @@ class BridgePlugin(Guard, SchedulerPlugin):
             "hpc_bridge_status": self._status,
         }
         compat.add_calls(scheduler, self._calls)
-        mailbox = compat.pickled(Mailbox(self._mailbox, self._linger))
+        mailbox = compat.pickled(Mailbox(self._mailbox))
         self.do("telling workers", compat.add_worker_plugin(scheduler, self._mailbox, mailbox))
 
     @guarded

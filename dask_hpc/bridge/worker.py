@@ -118,9 +118,9 @@ class StreamShelf:
 class Mailbox(WorkerPlugin):
     """The mailbox of a worker, for all streams."""
 
-    def __init__(self, name: str, linger: float) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self._linger = linger
+        self._linger = 0.1  # seconds until it tells of blocks whose neighbours are late
         self.shelves: dict[str, StreamShelf] = {}
 
     async def setup(self, worker: Any) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from secrets import token_hex
 from typing import Any
@@ -17,7 +17,6 @@ from dask_hpc.planning.moves.redistribution import JointPlan, joint_redistributi
 from dask_hpc.planning.moves.spread import within_nodes
 from dask_hpc.redistribution.carrier import (
     Carrier,
-    Chunks,
     Holding,
     Places,
     Progress,
@@ -34,30 +33,23 @@ from dask_hpc.redistribution.scheduler import NAME, RedistributionPlugin
 _TRIES = 5
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What was asked for."""
-
-    layout: Layout
-    #: as it was written
-    word: str
-    #: how many; None: as many as there are
-    nodes: int | None
-    #: exactly these, by name or address
-    workers: Sequence[Any] | None
-
-
 class Redistribution:
     """What ``plan_redistribution`` gives. Nothing moves before ``carry_out``."""
 
-    def __init__(self, client: Client, obj: Any, arrays: list[Chunks], is_ours: bool, wish: Wish) -> None:
-        self.client = client
+    def __init__(self, obj: Any, nodes: Any, workers: Any, layout: Any, client: Client | None) -> None:
+        check(obj)
+        self._layout, self._workers = _read(nodes, workers, layout)
+        self._word, self._wanted = _word(layout), nodes
+        self.client = client = _client(obj, client)
+        if lost := [future for future in futures_of(obj) if future.status == "cancelled"]:
+            raise InputError(
+                "redistribute", f"{len(lost)} chunks were lost or cancelled", "results that are there"
+            )
         self._obj = obj
-        self._names = [array.name for array in arrays]
-        self._arrays = arrays
         #: whether nobody else holds the chunks there are now
-        self._is_ours = is_ours
-        self._wish = wish
+        self._is_ours = not is_persisted(obj)
+        self._arrays = found_in(client.persist(obj) if self._is_ours else obj)
+        self._names = [array.name for array in self._arrays]
         self._plan = JointPlan((), (), ())
         self._places: list[Places] = []
         #: the plan that is carried out now: another one than at first, if a worker has died
@@ -99,7 +91,7 @@ class Redistribution:
             least = f"any plan moves at least {show_large(self.lower_bound, 'B')}"
         leaving = f"; leaving: {', '.join(self.leaving)}" if self.leaving else ""
         return (
-            f"<Redistribution from {self._before} to {count_nodes(len(self.nodes))}, {self._wish.word}: "
+            f"<Redistribution from {self._before} to {count_nodes(len(self.nodes))}, {self._word}: "
             f"{show_large(self.bytes_moved, 'B')} of {show_large(self.nbytes, 'B')} move ({least}), "
             f"{self.cuts} of {chunks} chunks are cut anew{leaving}>"
         )
@@ -161,10 +153,10 @@ class Redistribution:
         elif seen.asked is not None:
             given = {"targets": seen.asked}
         else:
-            wanted = len(seen.workers) if self._wish.nodes is None else self._wish.nodes
+            wanted = len(seen.workers) if self._wanted is None else self._wanted
             given = {"nodes": wanted, "candidates": list(seen.workers)}
         try:
-            plan = joint_redistribution(arrays, self._wish.layout, **given)
+            plan = joint_redistribution(arrays, self._layout, **given)
         except InputError as error:
             if self.nodes:
                 raise RuntimeError(f"a worker is gone, and nothing can take its place: {error}") from None
@@ -179,7 +171,7 @@ class Redistribution:
         futures = [future for array in self._arrays for future in array.futures.values()]
         await wait_for(self.client, futures)
         keys = [future.key for future in futures]
-        named = self._wish.workers
+        named = self._workers
         # Names are read once: later some of them may be gone.
         first = None if named is None or self.nodes else list(named)
         found = await self.client.scheduler.hpc_redistribute_look(keys=keys, workers=first)
@@ -202,7 +194,7 @@ class Redistribution:
             for chunk in plan.chunks
             if chunk.is_old
         ]
-        await carrier.move(targets, f"{self._wish.word} on {count_nodes(len(self.nodes))}")
+        await carrier.move(targets, f"{self._word} on {count_nodes(len(self.nodes))}")
         for number, array in enumerate(self._arrays):
             self._arrays[number] = await carrier.make(
                 array, plans[number], self._places[number], self._is_ours
@@ -286,8 +278,7 @@ def redistribute(
 
     ``progress`` is called now and then with the bytes that are done, and all of them.
     """
-    found = _redistribution(obj, nodes, workers, layout, client)
-    return found.carry_out(progress)
+    return Redistribution(obj, nodes, workers, layout, client).carry_out(progress)
 
 
 def plan_redistribution(
@@ -303,25 +294,11 @@ def plan_redistribution(
     It tells ``nodes``, which nodes are ``leaving``, ``bytes_moved``, the ``lower_bound`` of any plan, and how
     many chunks it ``cuts``. What is not computed yet is computed: before that nobody knows where it lies.
     """
-    found = _redistribution(obj, nodes, workers, layout, client)
+    found = Redistribution(obj, nodes, workers, layout, client)
     return found.client.sync(found.made)
 
 
-def _redistribution(obj: Any, nodes: Any, workers: Any, layout: Any, client: Client | None) -> Redistribution:
-    check(obj)
-    wish = _read(nodes, workers, layout)
-    client = _client(obj, client)
-    lost = [future for future in futures_of(obj) if future.status == "cancelled"]
-    if lost:
-        raise InputError(
-            "redistribute", f"{len(lost)} chunks were lost or cancelled", "results that are there"
-        )
-    is_ours = not is_persisted(obj)
-    persisted = client.persist(obj) if is_ours else obj
-    return Redistribution(client, obj, found_in(persisted), is_ours, wish)
-
-
-def _read(nodes: Any, workers: Any, layout: Any) -> Wish:
+def _read(nodes: Any, workers: Any, layout: Any) -> tuple[Layout, Sequence[Any] | None]:
     if nodes is not None and workers is not None:
         raise InputError("redistribute", "found nodes and workers", "one of them")
     if nodes is not None and (type(nodes) is not int or nodes < 1):
@@ -332,10 +309,9 @@ def _read(nodes: Any, workers: Any, layout: Any) -> Wish:
     if workers is not None and not are_named:
         raise InputError("redistribute: workers", f"found {shown(workers)}", "names or addresses of workers")
     try:
-        found = Layout.read(layout)
+        return Layout.read(layout), workers
     except InputError as error:
         raise error.at("redistribute") from None
-    return Wish(found, _word(layout), nodes, workers)
 
 
 def _word(layout: Any) -> str:

@@ -28,9 +28,9 @@ def _one_thread():
         yield
 
 
-def again(value, *, trusted=False, regular=True):
+def again(value, *, trusted=False):
     """As a store does it: the description as JSON, every block as bytes that are nobody's."""
-    described = describe(value, "u", regular=regular)
+    described = describe(value, "u")
     meta = json.loads(json.dumps(described.meta, allow_nan=False))
     specs = block_specs("u", described.kind, meta)
     assert set(specs) == set(described.sources)
@@ -202,10 +202,9 @@ def test_any_array_in_any_chunks(data):
         edges = [0, *sorted(cuts), length]
         chunks.append(tuple(np.diff(edges).tolist()))
     array = da.from_array(values, chunks=tuple(chunks))
-    for regular in (True, False):
-        found = again(array, regular=regular)
-        assert found.chunks == array.chunks and found.dtype == array.dtype
-        np.testing.assert_array_equal(found.compute(), values)
+    found = again(array)
+    assert found.chunks == array.chunks and found.dtype == array.dtype
+    np.testing.assert_array_equal(found.compute(), values)
 
 
 def test_cells_are_chunks_where_they_can_be():
@@ -214,7 +213,6 @@ def test_cells_are_chunks_where_they_can_be():
     assert list(specs) == ["u/0.0", "u/1.0", "u/2.0"]
     assert describe(da.ones((7, 4), chunks=(3, 4)), "u").collection[0].chunks == ((3, 3, 1), (4,))
     assert describe(da.ones(7, chunks=((2, 5),)), "u").collection[0].chunks == ((5, 2),)
-    assert describe(da.ones(7, chunks=((2, 5),)), "u", regular=False).collection[0].chunks == ((2, 5),)
 
 
 def test_chunks_of_unknown_length():

@@ -61,7 +61,9 @@ def protect(
     settings = config.checkpoint()
     if levels is None:  # those that are possible
         levels = read_levels({PARTNER, *settings["levels"]}, settings["store"] is not None)
-    chosen, often = _levels(levels), _every(every)
+    chosen, often = read_levels(levels, has_store=True), _every(every)
+    if PARTNER not in chosen:
+        raise InputError("levels", f"found {shown(levels)}", "partner, alone or with others")
     if isinstance(every, Mapping) and (unknown := [one for one in every if one not in chosen]):
         raise InputError("every", f"found {shown(unknown[0])}", ", ".join(chosen))
     if type(copies) is not int or not 1 <= copies <= _MOST_COPIES:
@@ -116,13 +118,6 @@ def _keys(obj: Any) -> list[Any]:
             stacklevel=4,
         )
     return keys
-
-
-def _levels(found: Any) -> tuple[str, ...]:
-    chosen = read_levels(found, has_store=True)
-    if PARTNER not in chosen:
-        raise InputError("levels", f"found {shown(found)}", "partner, alone or with others")
-    return chosen
 
 
 def _store(name: str, settings: Mapping[str, Any], unpickle: object) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def folder_name(name: Any, taken: Iterable[str]) -> str:
     return next(made for number in count() if (made := f"variable-{number}") not in used)
 
 
-def described_array(data: Any, place: str, dims: Sequence[Any], *, is_regular: bool) -> dict[str, Any]:
+def described_array(data: Any, place: str, dims: Sequence[Any]) -> dict[str, Any]:
     """An array, with or without chunks, as plain data."""
     chunks: Any = getattr(data, "chunks", None)
     is_chunked = chunks is not None
@@ -61,7 +61,7 @@ def described_array(data: Any, place: str, dims: Sequence[Any], *, is_regular: b
             cells = [max(1, length) for length in data.shape]
         elif 0 in data.shape or all(map(is_even, chunks)):
             cells = [max(1, sizes[0]) for sizes in chunks]
-        elif is_regular:
+        else:
             cells = [sizes[0] if is_even(sizes) else max(sizes) for sizes in chunks]
     found = {
         "place": place,

@@ -140,7 +140,7 @@ class BlockSource:
         return found
 
 
-def described(value: Any, kind: str, regular: bool) -> tuple[dict[str, Any], list[Any]]:
+def described(value: Any, kind: str) -> tuple[dict[str, Any], list[Any]]:
     """What there is to know, and the array of each variable that is stored."""
     meta: dict[str, Any] = {}
     if kind == "dataarray":
@@ -160,7 +160,7 @@ def described(value: Any, kind: str, regular: bool) -> tuple[dict[str, Any], lis
             continue
         data = _data(variable)
         place = folder_name(name, [record["place"] for record in records])
-        record = described_array(data, place, variable.dims, is_regular=regular)
+        record = described_array(data, place, variable.dims)
         record["name"] = pack(name)
         record["is coordinate"] = name in value.coords
         record["attrs"] = pack_mapping(variable.attrs)
@@ -250,13 +250,12 @@ class Described:
         return replace(self, sources=sources, collection=(), places=())
 
 
-def describe(value: Any, label: str, *, regular: bool = True) -> Described:
-    """Take an item apart. Without ``regular``, arrays whose chunks differ in size are not cut anew; Zarr
-    cannot show them then."""
+def describe(value: Any, label: str) -> Described:
+    """Take an item apart. Arrays whose chunks differ in size are cut anew, or Zarr could not show them."""
     label = check_label(label)
     kind = _kind(value, label)
     if kind in ARRAYS:
-        return _described_arrays(value, label, kind, regular)
+        return _described_arrays(value, label, kind)
     if kind in PARTS:
         return _described_parts(value, label, kind)
     if kind == "delayed":
@@ -349,13 +348,13 @@ def _inside(value: Any, deep: int = 3) -> Iterable[Any]:
             yield from _inside(one, deep - 1)
 
 
-def _described_arrays(value: Any, label: str, kind: str, regular: bool) -> Described:
+def _described_arrays(value: Any, label: str, kind: str) -> Described:
     if kind == "array":
         dims = [f"dim_{number}" for number in range(value.ndim)]
-        record = described_array(value, folder_name(label, ()), dims, is_regular=regular)
+        record = described_array(value, folder_name(label, ()), dims)
         meta, found = {"variables": [record]}, [value]
     else:
-        meta, found = described(value, kind, regular)
+        meta, found = described(value, kind)
     sources: dict[str, Source] = {}
     collection, places = [], []
     for record, data in zip(meta["variables"], found, strict=True):

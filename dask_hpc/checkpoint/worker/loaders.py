@@ -241,7 +241,10 @@ async def _fetch(worker: Any, key: Any) -> Any:
         content, silent = said["content"], False
         for address in said["where"]:
             try:
-                block = await _from(worker, address, content)
+                if address == worker.address:  # in memory of its own: the result may be changed in place
+                    block = await asyncio.to_thread(worker.plugins[AGENT].kept.intact, content)
+                else:
+                    block = await fetch(worker.rpc(address), {"content": content})
             except (LookupError, ValueError) as error:  # it is not there, or damaged
                 why = f"{address}: {type(error).__name__}: {error}"
                 await worker.scheduler.hpc_checkpoint_bad(content=content, agent=address, why=why)
@@ -261,10 +264,3 @@ async def _fetch(worker: Any, key: Any) -> Any:
         if pause is not None:
             await asyncio.sleep(pause)
     raise _NoCopy(why)
-
-
-async def _from(worker: Any, address: str, content: str) -> Any:
-    if address != worker.address:
-        return await fetch(worker.rpc(address), {"content": content})
-    # in memory of its own: the result may be changed in place
-    return await asyncio.to_thread(worker.plugins[AGENT].kept.intact, content)
