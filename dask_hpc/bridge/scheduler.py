@@ -269,7 +269,7 @@ class BridgePlugin(Guard, SchedulerPlugin):
         await self.scheduler.broadcast(msg=message, workers=list(self._ready), on_error="ignore")
         if lost is None:
             stream.is_complete = stream.has_ended
-        elif not lost.is_connected:
+        elif lost.comm is None:
             lost.is_lost = True
             self.tell("bridge", f"{stream.name}: producer {lost.rank} did not return")
         self._look(list(self._waiting))

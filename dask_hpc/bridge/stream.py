@@ -26,10 +26,6 @@ class Producer:
     #: it went without a word, and did not return for too long
     is_lost: bool = False
 
-    @property
-    def is_connected(self) -> bool:
-        return self.comm is not None
-
 
 @dataclass(slots=True)
 class StreamBlock:
@@ -75,7 +71,7 @@ class BridgeStream:
 
     @property
     def is_used(self) -> bool:
-        return bool(self.consumers) or any(one.is_connected for one in self.producers.values())
+        return bool(self.consumers) or any(one.comm is not None for one in self.producers.values())
 
     @property
     def stride(self) -> int:
@@ -184,7 +180,7 @@ class BridgeStream:
             "grid": self.grid.as_plain(),
             "workers": list(self.workers),
             "producers": {
-                str(one.rank): "connected" if one.is_connected else "ended" if one.has_ended else "gone"
+                str(one.rank): "connected" if one.comm is not None else "ended" if one.has_ended else "gone"
                 for one in self.producers.values()
             },
             "consumers": len(self.consumers),

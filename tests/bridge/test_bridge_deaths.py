@@ -108,7 +108,7 @@ async def test_a_producer_dies_in_mid_step_and_returns(c, s, a, b):
         await async_poll_for(lambda: plugin_of(s).streams["heat"].newest == 0, 10)
         await cut_off(two)
         producers = plugin_of(s).streams["heat"].producers
-        await async_poll_for(lambda: not producers[1].is_connected, 10)
+        await async_poll_for(lambda: producers[1].comm is None, 10)
         two = await declare(s, 1)
         await put(two, [0, 1], [2, 3])
         await put(one, [1], [0, 1])

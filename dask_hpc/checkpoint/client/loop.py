@@ -16,7 +16,7 @@ from dask_hpc import dask as compat
 from dask_hpc.checkpoint.client.restore import restore
 from dask_hpc.checkpoint.store.files import Files, Trouble
 from dask_hpc.checkpoint.store.items import ARRAYS, rebuild
-from dask_hpc.checkpoint.store.manifest import Manifest
+from dask_hpc.checkpoint.store.manifest import Item, Manifest
 from dask_hpc.checkpoint.store.seal import Key
 from dask_hpc.checkpoint.store.versions import Versions, read_note
 from dask_hpc.checkpoint.version import LEVELS, STORE, read_seconds
@@ -244,18 +244,18 @@ class CommitStats:
 
 @dataclass
 class Found:
-    """All values by label, and how each was described."""
+    """All values by label, and the items that they are (without blocks, if they are in memory)."""
 
     where: str
     step: int
     token: str
     nodes: tuple[str, ...]
     values: dict[str, Any] = field(repr=False)
-    described: Mapping[str, tuple[str, Mapping[str, Any]]] = field(repr=False)
+    items: Mapping[str, Item] = field(repr=False)
 
     def check(self, label: str, kind: str, meta: Mapping[str, Any]) -> None:
         """Whether a value of the program can have become the one that was found. ``InputError`` if not."""
-        was, its = self.described[label]
+        was, its = self.items[label].kind, self.items[label].meta
         if (kind in ARRAYS) != (was in ARRAYS):
             raise InputError(
                 f"add({label!r}, ...)", f"a {kind}", f"a {was}, as in the version in the {self.where}"
@@ -283,8 +283,8 @@ async def in_memory(client: Any, told: Mapping[str, Any]) -> Found:
         plain = {place: there[place] for place in item["plain"]}
         there = there | dict(zip(plain, await client.gather(list(plain.values())), strict=True))
         values[label] = rebuild(item["kind"], item["meta"], there, may_unpickle=True)
-    described = {label: (item["kind"], item["meta"]) for label, item in items.items()}
-    return Found("memory", told["step"], told["token"], tuple(told["nodes"]), values, described)
+    known = {label: Item(item["kind"], item["meta"]) for label, item in items.items()}
+    return Found("memory", told["step"], told["token"], tuple(told["nodes"]), values, known)
 
 
 async def in_store(
@@ -301,9 +301,8 @@ async def in_store(
         manifest = await asyncio.to_thread(store.read, told.version)
     if len(manifest.items) == 1:
         values = {next(iter(manifest.items)): values}
-    described = {label: (item.kind, item.meta) for label, item in manifest.items.items()}
-    found = Found("store", manifest.step or 0, manifest.token, manifest.nodes, dict(values), described)
-    return found, told.skipped
+    step, known = manifest.step or 0, manifest.items
+    return Found("store", step, manifest.token, manifest.nodes, dict(values), known), told.skipped
 
 
 async def newest(

@@ -285,14 +285,14 @@ class Program(Series):
     @property
     def _is_direct(self) -> bool:
         """Whether agents are not even asked now."""
-        known, costs = self._direct, self.schedule
-        if PARTNER not in costs.levels:
+        known, schedule = self._direct, self.schedule
+        if PARTNER not in schedule.levels:
             return True
-        if known is None or STORE not in costs.levels:
+        if known is None or STORE not in schedule.levels:
             return False
         if (now := monotonic()) < known.again_at:
             return True
-        is_worth_it = costs.cost(STORE) > costs.cost(PARTNER)
+        is_worth_it = schedule.costs[STORE] > schedule.costs[PARTNER]
         return not is_worth_it and now < self._tried_at + LONGEST_WAIT
 
     def _no_copy(self, why: str) -> None:

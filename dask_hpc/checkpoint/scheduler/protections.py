@@ -17,7 +17,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from math import inf
 from time import monotonic
 from typing import Any
@@ -33,7 +32,7 @@ from dask_hpc.checkpoint.store.manifest import Manifest, StoredBlock
 from dask_hpc.checkpoint.store.seal import Damaged, Key, WrongKey
 from dask_hpc.checkpoint.store.versions import Commit, Versions
 from dask_hpc.checkpoint.version import DISK, STORE, KeptVersion
-from dask_hpc.checkpoint.worker.loaders import is_content_key
+from dask_hpc.checkpoint.worker.loaders import is_content_key, name_of
 from dask_hpc.cluster.scheduler.service import Timer
 from dask_hpc.model.errors import one_line
 from dask_hpc.strategies.checkpoint.when import Every
@@ -122,7 +121,9 @@ class StoredName(Series):
         is_first = not self.index
         self._learn(manifest)
         keys = self.protected.keys
-        found = [key for key in keys if is_content_key(key) and stored_place(key, self._run) in self.index]
+        found = [
+            key for key in keys if is_content_key(key) and name_of(key, self._run, _DIGEST) in self.index
+        ]
         if found and is_first:
             number = self._context.get(Recipes).load_stored(found)
             of = f"{len(found)} of {len(keys)} results are stored"
@@ -159,7 +160,7 @@ class StoredName(Series):
     def _has_new(self) -> bool:
         there = self._coming.items[_LABEL]["meta"]["contents"] if self._coming is not None else {}
         for key in self._ready():
-            place, content = stored_place(key, self._run), self._context.catalogue.where(key)[0]
+            place, content = name_of(key, self._run, _DIGEST), self._context.catalogue.where(key)[0]
             known = self.index.get(place)
             written = there.get(place) if known is None else known.content
             if written is None or (content and written and written != content):
@@ -178,7 +179,7 @@ class StoredName(Series):
 
     def _snapshot(self) -> KeptVersion | None:
         """A version of all that is there now."""
-        keys = {} if self._is_over else {stored_place(key, self._run): key for key in self._ready()}
+        keys = {} if self._is_over else {name_of(key, self._run, _DIGEST): key for key in self._ready()}
         if not keys:
             return None
         contents = {place: self._context.catalogue.where(key)[0] for place, key in keys.items()}
@@ -253,21 +254,21 @@ class StoredResults:
 
     def cannot_be_read(self, key: Hashable) -> None:
         """What is stored of a key is damaged, gone, or out of reach."""
-        place = stored_place(key, self._run)
+        place = name_of(key, self._run, _DIGEST)
         for name in self.names.values():
             name.index.pop(place, None)
 
     def __contains__(self, key: Hashable) -> bool:
         if not self.names:
             return False
-        place = stored_place(key, self._run)
+        place = name_of(key, self._run, _DIGEST)
         return any(place in name.index for name in self.names.values())
 
     def where(self, key: Hashable) -> dict[str, Any] | None:
         """How to read a key's block; nothing if it is not stored."""
         if not self.names:
             return None
-        place = stored_place(key, self._run)
+        place = name_of(key, self._run, _DIGEST)
         return next((one.where(place, key) for one in self.names.values() if place in one.index), None)
 
     def as_plain(self, name: str) -> dict[str, Any]:
@@ -275,14 +276,8 @@ class StoredResults:
         known = self.names.get(name)
         if known is None:
             return {}
-        stored = sum(stored_place(key, self._run) in known.index for key in known.protected.keys)
+        stored = sum(name_of(key, self._run, _DIGEST) in known.index for key in known.protected.keys)
         return {"stored": stored, "store_problem": known.store_problem}
-
-
-def stored_place(key: Hashable, run: str) -> str:
-    """Of a key's block in a version; a key that says not what it is has one of this run."""
-    meant = repr(key) if is_content_key(key) else f"{key!r} of {run}"
-    return blake2b(meant.encode(), digest_size=_DIGEST).hexdigest()
 
 
 #: seconds in which what becomes ready is taken together

@@ -53,7 +53,7 @@ class Schedule:
         self.failures = failures
         self.planned: When | None = None
         #: seconds of a commit to each level, a moving average
-        self._costs = {level: _PER_COMMIT[level] + nbytes * _PER_BYTE[level] for level in levels}
+        self.costs = {level: _PER_COMMIT[level] + nbytes * _PER_BYTE[level] for level in levels}
         #: what the plan was made from
         self._basis: tuple[tuple[Cost, ...], int] | None = None
         self._last: dict[str, float] = {}
@@ -62,15 +62,12 @@ class Schedule:
         self.due = dict.fromkeys(levels, monotonic())
 
     def measured(self, level: str, seconds: float) -> None:
-        self._costs[level] += _NEWEST * (seconds - self._costs[level])
-
-    def cost(self, level: str) -> float:
-        return self._costs[level]
+        self.costs[level] += _NEWEST * (seconds - self.costs[level])
 
     async def plan(self, nodes: int) -> When | None:
         """A new plan if what the last one was made from has changed."""
         rate = self.failures.rate
-        costs = tuple(Cost(level, self._costs[level], rate(level)) for level in self.levels)
+        costs = tuple(Cost(level, self.costs[level], rate(level)) for level in self.levels)
         if self._basis is not None and not has_drifted(*self._basis, costs, nodes):
             return None
         self._basis = (costs, nodes)

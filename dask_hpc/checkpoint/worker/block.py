@@ -57,7 +57,11 @@ class Block:
     def check(self) -> None:
         """Raises ``Damaged`` if these are not the contents that the name tells."""
         whole = sum(memoryview(piece).nbytes for piece in self.pieces) == self.nbytes
-        if not whole or not _is_content(self.head, self.pieces, self.content):
+        if is_opaque(self.head):
+            is_right = _content(self.head, self.pieces) == self.content
+        else:
+            is_right = has_sum([_said(self.head), *self.pieces], self.content)
+        if not whole or not is_right:
             raise Damaged(f"a copy of {self.content} is damaged")
 
     async def check_aside(self) -> None:
@@ -105,12 +109,6 @@ def _content(head: Any, pieces: Iterable[Any]) -> str:
     for piece in pieces:
         made.update(piece)
     return f"{_FORGED}:{made.hexdigest()}"
-
-
-def _is_content(head: Any, pieces: Iterable[Any], content: str) -> bool:
-    if is_opaque(head):
-        return _content(head, pieces) == content
-    return has_sum([_said(head), *pieces], content)
 
 
 #: bytes of one message. Memory of that size goes back to the system as soon as it is free (smaller pieces

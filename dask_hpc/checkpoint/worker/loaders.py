@@ -64,6 +64,12 @@ def is_content_key(key: Hashable) -> bool:
     return isinstance(name, str) and _TOKEN.search(name) is not None
 
 
+def name_of(key: Hashable, run: str, digest: int) -> str:
+    """For a file with a key's result; a key that says not what it is has one of this run."""
+    meant = repr(key) if is_content_key(key) else f"{key!r} of {run}"
+    return blake2b(meant.encode(), digest_size=digest).hexdigest()
+
+
 def may_be_stored(key: Hashable) -> bool:
     """Whether the result is all there is to a task: those of Dask's shuffles do more than it tells."""
     name = str(key[0] if isinstance(key, tuple) and key else key)
@@ -93,8 +99,7 @@ class Store:
         return {name for name in files.names() if name.endswith(_SUFFIX)}
 
     def name(self, key: Hashable) -> str:
-        meant = repr(key) if is_content_key(key) else f"{key!r} of {self.run}"
-        return blake2b(meant.encode(), digest_size=20).hexdigest() + _SUFFIX
+        return name_of(key, self.run, 20) + _SUFFIX
 
     def write(self, key: Hashable, value: Any) -> int:
         """Store a result. Gives the size of its file in bytes."""
