@@ -8,7 +8,7 @@ with ghost cells is a copy, which a step may overwrite.
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 from time import thread_time, time
@@ -24,13 +24,11 @@ from dask_hpc.in_situ.analysis import InSituAnalysis
 from dask_hpc.in_situ.blocks import BlockGrid, Halo, Offset, edge, join, padded, trimmed
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class FiledBlocks:
     """Blocks in files, on the worker that made this."""
 
-    __slots__ = ("paths",)
-
-    def __init__(self, paths: dict[int, str]) -> None:
-        self.paths = paths
+    paths: dict[int, str]
 
     def take(self, wanted: Collection[int]) -> dict[int, xr.Dataset]:
         """Some of the blocks; their files are gone then."""
@@ -117,34 +115,25 @@ class PipelineWork:
     halo: Halo
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class HeldBlocks:
     """What one task leaves on its worker: whole blocks, and edges of blocks for those that lie at that offset
     from their receiver."""
 
-    __slots__ = ("blocks", "edges", "records")
-
-    def __init__(
-        self,
-        blocks: dict[int, xr.Dataset],
-        edges: dict[tuple[int, Offset], xr.Dataset] | None = None,
-        records: tuple[TaskRecord, ...] = (),
-    ) -> None:
-        self.blocks = blocks
-        self.edges = edges or {}
-        self.records = records
+    blocks: dict[int, xr.Dataset]
+    edges: dict[tuple[int, Offset], xr.Dataset] = field(default_factory=dict)
+    records: tuple[TaskRecord, ...] = ()
 
     def __sizeof__(self) -> int:
         return sum(sizeof(one) for one in (*self.blocks.values(), *self.edges.values()))
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AnalysisOutcome:
     """What an analysis answered: by block, or (under None) for the whole."""
 
-    __slots__ = ("records", "values")
-
-    def __init__(self, values: dict[int | None, Any], records: tuple[TaskRecord, ...]) -> None:
-        self.values = values
-        self.records = records
+    values: dict[int | None, Any]
+    records: tuple[TaskRecord, ...]
 
     def __sizeof__(self) -> int:
         return sum(sizeof(one) for one in self.values.values())
