@@ -345,9 +345,7 @@ def frozen(block: xr.Dataset) -> xr.Dataset:
     return shared
 
 
-def _merged(
-    held: Iterable[HeldBlocks],
-) -> tuple[dict[int, xr.Dataset], dict[tuple[int, Offset], xr.Dataset]]:
+def _merged(held: Iterable[HeldBlocks]) -> tuple[dict[int, xr.Dataset], dict[tuple[int, Offset], xr.Dataset]]:
     blocks: dict[int, xr.Dataset] = {}
     edges: dict[tuple[int, Offset], xr.Dataset] = {}
     for one in held:

@@ -19,16 +19,8 @@ from dask_hpc.model.units import show_duration, show_large
 _TOGETHER = 1.0  # seconds in which copies that are made again are one event
 _SETTLED = ("memory", "erred", "forgotten")
 _COUNTS = (
-    "commits",
-    "copies",
-    "moved",
-    "unchanged",
-    "failed",
-    "recoveries",
-    "recovered",
-    "unrecovered",
-    "damaged",
-)
+    "commits", "copies", "moved", "unchanged", "failed", "recoveries", "recovered", "unrecovered", "damaged",
+)  # fmt: skip
 
 
 @dataclass

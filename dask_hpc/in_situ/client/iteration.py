@@ -253,10 +253,7 @@ class _Builder:
         return self._work.halo.neighbours(self._work.grid, block)
 
     def _moves(
-        self,
-        place: SimulationPlace,
-        needs: Mapping[int, Mapping[Offset, int]],
-        of_block: Mapping[int, Group],
+        self, place: SimulationPlace, needs: Mapping[int, Mapping[Offset, int]], of_block: Mapping[int, Group]
     ) -> dict[Any, Future]:
         """Parcels of what the blocks of a worker need from others, by the task that made it."""
         wanted: dict[Any, tuple[Group, list[int], set[tuple[int, Offset]]]] = {}

@@ -55,10 +55,7 @@ class PipelineMachine:
 
 
 async def look(
-    client: Client,
-    bandwidth: float,
-    allotted: Collection[str] | None = None,
-    leaving: Collection[str] = (),
+    client: Client, bandwidth: float, allotted: Collection[str] | None = None, leaving: Collection[str] = ()
 ) -> PipelineMachine:
     """The nodes now, of workers that run and are not leaving; those that are allotted, if not all are. None
     at all is an ``InputError``."""
@@ -91,8 +88,7 @@ def _nodes(
     """These nodes, without workers that leave."""
     found = (
         PipelineNode(
-            name,
-            tuple((one, workers[one]["nthreads"]) for one in known.workers(name) if one not in leaving),
+            name, tuple((one, workers[one]["nthreads"]) for one in known.workers(name) if one not in leaving)
         )
         for name in names
     )
