@@ -41,9 +41,9 @@ class RedistributionPlugin(SchedulerPlugin):
             "hpc_redistribute_leave": self._leave,
             "hpc_redistribute_look": self._look,
             "hpc_redistribute_move": self._move,
-            "hpc_redistribute_moved": self._moved_so_far,
+            "hpc_redistribute_moved": lambda run: self._moved[run],
             "hpc_redistribute_free": self._free,
-            "hpc_redistribute_tidy": self._tidy,
+            "hpc_redistribute_tidy": lambda targets: settle_on(scheduler, targets),
         }
         compat.add_calls(scheduler, self._calls)
 
@@ -119,9 +119,6 @@ class RedistributionPlugin(SchedulerPlugin):
             )
         return list(failed)
 
-    def _moved_so_far(self, run: str) -> int:
-        return self._moved[run]
-
     def _free(self, keys: Iterable[Hashable], everywhere: bool) -> str:
         """These tasks may run anywhere, if the worker they were meant for takes no tasks; ``everywhere``:
         in any case."""
@@ -138,11 +135,6 @@ class RedistributionPlugin(SchedulerPlugin):
                 freed.append(key)
         compat.nudge(self._scheduler, freed, "hpc-redistribute")
         return "OK"
-
-    def _tidy(self, targets: Sequence[Any]) -> list[Hashable]:
-        """Drop copies that these chunks have elsewhere. Gives the keys of those that are not where they are
-        meant to be."""
-        return settle_on(self._scheduler, targets)
 
     def _managed(self) -> Context | None:
         """What is known of a cluster whose jobs are controlled, or None."""
