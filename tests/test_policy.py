@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dask_hpc.policy
 from dask_hpc import InputError, Policy
 from dask_hpc.model.parameter import Parameter
-from dask_hpc.policy import ready_made
+from dask_hpc.policy import parameters_of, ready_made
 from dask_hpc.strategies import CONCERNS, strategies
 
 
@@ -399,3 +399,7 @@ def test_concerns_are_the_schema():
         Policy.parse("nonsense: 1")
     for concern in CONCERNS:
         assert concern in caught.value.allowed
+
+
+def test_what_the_strategies_of_a_concern_may_be_given():
+    assert "max_pending" in parameters_of("size") and "max_pending" not in parameters_of("queue")

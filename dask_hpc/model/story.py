@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.plan import Plan
+from dask_hpc.model.power import PowerView
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.units import count_nodes
 
@@ -192,7 +193,7 @@ def _power(snapshot: Snapshot, plan: Plan | None = None) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {"watts": view.watts, "source": view.source, "uncertainty": view.uncertainty}
     if plan is not None and plan.for_power:
-        found["after"] = view.watts + _more(snapshot, plan)
+        found["after"] = view.watts + _more(view, snapshot, plan)
     if snapshot.corridor is not None:
         lower, upper = snapshot.corridor.at(snapshot.now)
         found |= {"lower": lower, "upper": None if upper == inf else upper}
@@ -205,11 +206,8 @@ def _power(snapshot: Snapshot, plan: Plan | None = None) -> dict[str, Any]:
     return found
 
 
-def _more(snapshot: Snapshot, plan: Plan) -> float:
+def _more(view: PowerView, snapshot: Snapshot, plan: Plan) -> float:
     """Watts that the starts and new sizes of a plan add, by the figures of their jobs."""
-    view = snapshot.power
-    if view is None:
-        return 0.0
     changes = [(start.job, start.nodes) for start in plan.starts]
     changes += [(one.job, one.nodes - len(snapshot.running[one.job].nodes)) for one in plan.resizes]
     return sum(nodes * (view.per_node(job).most - view.idle) for job, nodes in changes)
@@ -221,7 +219,7 @@ def _lacks_power(snapshot: Snapshot, plan: Plan, job: Job) -> bool:
     if view is None or corridor is None:
         return False
     own = job.nodes * (view.per_node(job.id).most - view.idle)
-    return view.watts + _more(snapshot, plan) + own > corridor.at(snapshot.now)[1]
+    return view.watts + _more(view, snapshot, plan) + own > corridor.at(snapshot.now)[1]
 
 
 def _not_started(snapshot: Snapshot, plan: Plan) -> Iterator[str]:

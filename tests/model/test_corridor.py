@@ -126,3 +126,10 @@ def test_any_text_is_a_corridor_or_refused(text):
 def test_times_may_be_read_otherwise():
     corridor = Corridor.parse("[{at: noon, upper: 1}]", {"noon": 12.0}.__getitem__)
     assert corridor.steps == ((12, 0, 1),)
+
+
+def test_a_person_reads_its_first_steps():
+    corridor = Corridor(tuple((60.0 * i, 1000.0 + i, 2000.0) for i in range(4)))
+    first = "1 kW to 2 kW, from 60.0 s on 1 kW to 2 kW"
+    assert Corridor(corridor.steps[:2]).in_words() == first
+    assert corridor.in_words() == f"{first}, from 120.0 s on 1 kW to 2 kW and 1 more steps"

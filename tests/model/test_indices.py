@@ -168,3 +168,11 @@ def test_who_has_a_withheld_node_keeps_it():
     assert sorted(indices.idle) == ["1", "2"]
     indices.withhold({"0"})
     assert indices.remove_node("0").nodes == ()
+
+
+def test_a_change_of_size_puts_the_end_off_by_what_it_takes():
+    indices = machine(2)
+    indices.waiting.add(Job(id="a", nodes=1, max_nodes=2, kind="malleable", walltime=100.0))
+    indices.start("a", 1)
+    indices.now = 40.0
+    assert indices.begin_resize("a", 2, stall=5.0).expected_end == 40.0 + 5.0 + 30.0

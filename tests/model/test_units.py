@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import (
     UNITS,
+    finite,
     parse_duration,
     parse_quantity,
     show_bounds,
@@ -119,3 +120,7 @@ def test_shown_bounds():
 def test_whole_numbers_of_bytes_are_shown_whatever_their_type():
     assert show_bytes(1_234_567) == show_bytes(1_234_567.0) == "1234567 B"
     assert show_bytes(123_456_789) == show_bytes(123_456_789.0) == "123 MB"
+
+
+def test_json_has_no_infinity():
+    assert finite({"a": [1, math.inf, (math.nan, "x")], "b": 2.5}) == {"a": [1, None, [None, "x"]], "b": 2.5}
