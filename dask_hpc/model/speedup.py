@@ -4,7 +4,7 @@ A model answers ``factor(n)`` with ``factor(1) == 1``; everything else follows f
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf, isqrt
@@ -142,16 +142,6 @@ class IoScaling(Speedup):
     def factor(self, nodes: int) -> float:
         one = self.demand.seconds(1)
         return one / self.demand.seconds(nodes) if one > 0 else 1.0
-
-
-def from_runtimes(runtimes: Mapping[int, float]) -> Interpolated:
-    """An interpolated model from seconds measured at some sizes (which must include 1)."""
-    if 1 not in runtimes:
-        raise InputError("runtimes", f"found sizes {shown(sorted(runtimes))}", "a table with size 1")
-    for size, seconds in runtimes.items():
-        fine = is_number(seconds, 0, inf) and 0 < seconds < inf
-        insist(fine, f"runtime on {shown(size)} nodes", seconds, "more than 0 s")
-    return Interpolated(tuple((n, runtimes[1] / runtimes[n]) for n in sorted(runtimes)))
 
 
 Constraint = Literal["any", "even", "odd", "pof2", "cube", "square"]

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Speedup, Tabulated, from_runtimes
+from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Speedup, Tabulated
+from dask_hpc.simulator.readers.yaml_workload import from_runtimes
 
 steps = st.lists(st.tuples(st.integers(1, 50), st.floats(0.0, 10.0)), max_size=8)
 

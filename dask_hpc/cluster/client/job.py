@@ -129,31 +129,27 @@ class JobContext:
             return {"id": job_id, "name": self._request["name"], "state": "unknown", "reason": reason}
 
     def __exit__(self, *error: object) -> None:
-        job_id, clients = self._leave()
-        for client in clients:
-            if client.asynchronous:  # called on its event loop: nothing here may wait
-                client.loop.add_callback(tell_closed, client, job_id)
-            else:
-                with suppress(Exception):
-                    client.sync(tell_closed, client, job_id, callback_timeout=_PATIENCE)
+        for client, job_id in self._leave():  # called on its event loop: nothing here may wait
+            client.loop.add_callback(tell_closed, client, job_id)
 
     async def __aenter__(self) -> "JobContext":
         return self.__enter__()
 
     async def __aexit__(self, *error: object) -> None:
-        job_id, clients = self._leave()
-        for client in clients:
-            if client.asynchronous:
-                await tell_closed(client, job_id)
-            else:
-                with suppress(Exception):
-                    client.sync(tell_closed, client, job_id, callback_timeout=_PATIENCE)
+        for client, job_id in self._leave():
+            await tell_closed(client, job_id)
 
-    def _leave(self) -> tuple[str, list[Client]]:
+    def _leave(self) -> list[tuple[Client, str]]:
+        """The context is closed, and that was told through clients of threads; asynchronous ones have to."""
         job_id, annotated, clients = self._entered.pop()
         # Not this context's error: dask.annotate only has to put back what was there before.
         annotated.__exit__(None, None, None)
-        return job_id, [client for client in clients | self._clients() if client.status == "running"]
+        found = [client for client in clients | self._clients() if client.status == "running"]
+        for client in found:
+            if not client.asynchronous:
+                with suppress(Exception):
+                    client.sync(tell_closed, client, job_id, callback_timeout=_PATIENCE)
+        return [(client, job_id) for client in found if client.asynchronous]
 
     def _clients(self) -> set[Client]:
         if self._client is not None:

@@ -19,7 +19,7 @@ from dask_hpc.cluster.scheduler.management import Management
 from dask_hpc.cluster.scheduler.sizing import NO_CHANGE
 from dask_hpc.cluster.scheduler.status import Status, told
 from dask_hpc.cluster.units import read_news, read_units
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, insist, shown
 from dask_hpc.model.units import count_nodes
 
 _ACTIONS = ("pause", "resume", "undo")
@@ -69,8 +69,8 @@ class Calls:
 
     def script(self, client: Any = None, request: Any = None) -> str:
         """What this client submits outside of jobs belongs to one job: as ``dask-hpc run`` wants it."""
-        if not isinstance(client, str) or client not in self._context.scheduler.clients:
-            raise InputError("client", f"found {shown(client)}", "the id of a connected client")
+        is_known = isinstance(client, str) and client in self._context.scheduler.clients
+        insist(is_known, "client", client, "the id of a connected client")
         read_request(request, 0.0)
         self._management.control.lifecycle.script_of[client] = cast(dict[str, Any], request)
         return "OK"
@@ -100,8 +100,7 @@ class Calls:
         """
         management = self._management
         if action is not None:
-            if not isinstance(action, str) or action not in _ACTIONS:
-                raise InputError("action", f"found {shown(action)}", ", ".join(_ACTIONS))
+            insist(action in _ACTIONS, "action", action, ", ".join(_ACTIONS))
             if policy is not None or name is not None or changes is not None:
                 raise InputError("action", f"found {shown(action)} together with changes", "one of the two")
             if action == "undo":
@@ -112,7 +111,15 @@ class Calls:
             management.put_in_force(management.history.now.changed(policy, name, changes))
             if policy is not None:
                 management.switch_on()
-        return self._in_force()
+        now, history = management.history.now, management.history
+        return {
+            "name": now.policy.name,
+            "policy": now.policy.to_yaml(),
+            "settings": dict(now.settings),
+            "state": management.state,
+            "undo": len(history),
+            "version": history.version,
+        }
 
     def hold(self, workers: Any = None, why: Any = "asked for") -> dict[str, Any]:
         """Let these workers start no more tasks, until they are released for the same reason."""
@@ -211,17 +218,6 @@ class Calls:
         """End the management."""
         await self._management.stop()
         return "OK"
-
-    def _in_force(self) -> dict[str, Any]:
-        now = self._management.history.now
-        return {
-            "name": now.policy.name,
-            "policy": now.policy.to_yaml(),
-            "settings": dict(now.settings),
-            "state": self._management.state,
-            "undo": len(self._management.history),
-            "version": self._management.history.version,
-        }
 
 
 def _strict(name: str, call: Callable[..., Any]) -> Callable[..., Any]:

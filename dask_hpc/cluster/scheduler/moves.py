@@ -22,6 +22,7 @@ Failure conditions:
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass
 from time import time
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -162,16 +163,14 @@ def _told(moves: list[Move]) -> str:
     return f"{counted(len(moves), 'result')} ({size}) {way}"
 
 
+@dataclass(slots=True)
 class _Copy:
     """A move under way."""
 
-    __slots__ = ("asked", "deadline", "is_there", "move")
-
-    def __init__(self, move: Move, now: float) -> None:
-        self.move = move
-        self.asked = now
-        self.deadline = now + _PATIENCE + move.nbytes / _SLOWEST
-        self.is_there = True  # until it is asked for
+    move: Move
+    asked: float
+    deadline: float
+    is_there: bool = True  # until it is asked for
 
 
 class _Carrying:
@@ -275,7 +274,7 @@ class _Carrying:
                 break
             move = queue.popleft()
             if self._may_move(move):
-                self._under_way[move.key] = copy = _Copy(move, now)
+                self._under_way[move.key] = copy = _Copy(move, now, now + _PATIENCE + nbytes / _SLOWEST)
                 self._gained[move.target] += move.nbytes
                 self._set_there(copy, False)
                 ask.setdefault(move.target, []).append(move.key)

@@ -201,9 +201,3 @@ class HpcPlugin(Management, SchedulerPlugin):
         await self.control.settle()
         self.farewells.cancel()
         self.walltime.close()
-
-
-def managed(scheduler: Any) -> HpcPlugin | None:
-    """The plugin that manages this scheduler now, if it is managed and control is on."""
-    plugin = scheduler.plugins.get(NAME)
-    return plugin if isinstance(plugin, HpcPlugin) and plugin.is_on else None

@@ -8,7 +8,7 @@ from typing import Any
 from dask_hpc.cluster.request import read_number
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.management import Management
-from dask_hpc.model.errors import InputError, is_number, shown
+from dask_hpc.model.errors import insist, is_number
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.model.units import count_nodes
 
@@ -67,16 +67,12 @@ class Status:
         return found
 
     def feed(self, story: Any = 0, jobs: Any = None, parts: Any = (), **read: Any) -> dict[str, Any]:
-        """What is new, for somebody who looks several times a second.
-
-        ``story`` is how many rows of it the reader has read; ``read`` says the same of what services feed.
-        ``jobs`` is the time of its last look at jobs: the answer has those that are not done, and those that
-        have ended since; all of them for -1, none for None. ``parts`` of the status are given whole.
-
-        Of a row of the story: see ``Story.row``."""
+        """What is new, for somebody who looks several times a second. ``story`` is how many rows of it the
+        reader has read; ``read`` says the same of what services feed. ``jobs`` is the time of its last look at
+        jobs: the answer has those that are not done, and those that have ended since; all of them for -1, none
+        for None. ``parts`` of the status are given whole."""
         read_number("story", story)
-        if jobs is not None and not is_number(jobs, -inf, inf):
-            raise InputError("jobs", f"found {shown(jobs)}", "a time in seconds, or None")
+        insist(jobs is None or is_number(jobs, -inf, inf), "jobs", jobs, "a time in seconds, or None")
         context, services = self._context, self._context.services
         known = {service.feed_key: service for service in services if service.feed_key}
         for key in read.keys() - known:  # of a service that is not here, perhaps
@@ -92,10 +88,7 @@ class Status:
             "errors": context.errors,
             "lost": self.lost,
             "resizes": context.story.counts["grow"] + context.story.counts["shrink"],
-            "story": {
-                "first": first,
-                "rows": [context.story.row(happening) for happening in rows[:_MOST]],
-            },
+            "story": {"first": first, "rows": [context.story.row(happening) for happening in rows[:_MOST]]},
             **{key: service.feed(read.get(key, 0)) for key, service in known.items()},
             "jobs": None if jobs is None else [self.of_job(job) for job in newer],
             **dict(self._parts(parts)),
@@ -103,8 +96,8 @@ class Status:
 
     def _parts(self, parts: Any) -> Iterator[tuple[str, Any]]:
         of_services = {name: one for one in self._context.services for name in one.parts}
-        if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
-            raise InputError("parts", f"found {shown(parts)}", ", ".join([*of_services, "holds", "nodes"]))
+        is_fine = isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts)
+        insist(is_fine, "parts", parts, ", ".join([*of_services, "holds", "nodes"]))
         for part in parts:
             if part in of_services:
                 yield of_services[part].parts[part], of_services[part].part(part)
@@ -162,17 +155,14 @@ class Status:
             return f"needs results of job {producer.id}, which has not started"
         if self._context.is_paused:
             return "decisions are paused"
-        asked, there, idle = (
-            job.model.nodes,
-            len(self._context.indices.nodes),
-            len(self._context.indices.idle),
-        )
+        indices = self._context.indices
+        asked, there, idle = job.model.nodes, len(indices.nodes), len(indices.idle)
         if asked > there:
             return f"asks for {count_nodes(asked)}, the cluster has {there}"
         if asked > idle:
-            held = len(self._context.indices.withheld)
+            held = len(indices.withheld)
             return f"needs {count_nodes(asked)}, {idle} idle" + (f", {held} held" if held else "")
-        first = self._context.indices.waiting.first
+        first = indices.waiting.first
         if first is not None and first.id != job.id:
             return f"{count_nodes(idle)} idle, but the policy keeps the order: job {first.id} is first"
         reasons = (service.why_waits(job) for service in self._context.services)

@@ -35,11 +35,11 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from dask_hpc.model.errors import InputError, insist, shown, within
+from dask_hpc.model.errors import InputError, insist, is_number, shown, within
 from dask_hpc.model.job import Job
 from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
-from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Speedup, Tabulated, from_runtimes
+from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Speedup, Tabulated
 from dask_hpc.model.units import UNITS, parse_duration, parse_quantity
 from dask_hpc.planning.in_situ.plan import read_analysis, read_simulation
 from dask_hpc.simulator.application import (
@@ -301,6 +301,16 @@ def _points(value: Any, read: Callable[[Any], float]) -> dict[int, float]:
     insist(fits, "", value, "a mapping of nodes to numbers")
     insist(all(type(size) is int for size in value), "", value, "whole numbers of nodes")
     return {size: read(value[size]) for size in sorted(value)}
+
+
+def from_runtimes(runtimes: Mapping[int, float]) -> Interpolated:
+    """An interpolated model from seconds measured at some sizes (which must include 1)."""
+    if 1 not in runtimes:
+        raise InputError("runtimes", f"found sizes {shown(sorted(runtimes))}", "a table with size 1")
+    for size, seconds in runtimes.items():
+        fine = is_number(seconds, 0, inf) and 0 < seconds < inf
+        insist(fine, f"runtime on {shown(size)} nodes", seconds, "more than 0 s")
+    return Interpolated(tuple((n, runtimes[1] / runtimes[n]) for n in sorted(runtimes)))
 
 
 _SPEEDUPS: Readers = {
