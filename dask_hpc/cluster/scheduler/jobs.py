@@ -301,11 +301,6 @@ class LiveJob:
         return len(self.failed) + self._failed_before
 
     @property
-    def is_over(self) -> bool:
-        """Whether nothing of it is left to do."""
-        return self.closed and not self.unfinished
-
-    @property
     def gives_way(self) -> bool:
         """Whether it leaves its nodes when it has nothing to run and others wait, though it is not over."""
         return self.script == self.id

@@ -268,7 +268,7 @@ class Lifecycle:
         """Why a job ends now; nothing if it does not."""
         if job.state == "done":
             return ""
-        if job.is_over:
+        if job.closed and not job.unfinished:
             left = "its tasks are done" if job.state == "running" else "no task of it is left"
             failed = f", {job.failures} of them failed" if job.failures else ""
             return f"its context is closed and {left}{failed}"

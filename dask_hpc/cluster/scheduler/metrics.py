@@ -12,6 +12,7 @@ from typing import Any
 
 import dask
 
+from dask_hpc.cluster.scheduler.loop import ControlLoop
 from dask_hpc.cluster.scheduler.service import Context, Samples
 from dask_hpc.cluster.scheduler.status import Status
 
@@ -75,7 +76,7 @@ class Metrics:
             "resizes": {"grow": counts["grow"], "shrink": counts["shrink"]},
             "results_lost": {"": self._status.lost},
             "errors": {"": counts["error"]},
-            "policy_cycle_seconds": {"": self._status.cycle},
+            "policy_cycle_seconds": {"": self.context.get(ControlLoop).cycle},
         }
         for service in self.context.services:
             found |= service.samples(status)

@@ -24,11 +24,6 @@ class Status:
         #: results that left with their only worker
         self.lost = 0
 
-    @property
-    def cycle(self) -> float:
-        """Seconds of the last decision."""
-        return self._management.control.cycle
-
     def worker_lost(self, message: Mapping[str, Any]) -> None:
         """A worker is gone, and as Dask logged it, these results with it."""
         keys = message["lost-computed-tasks"]
@@ -68,9 +63,9 @@ class Status:
 
     def feed(self, story: Any = 0, jobs: Any = None, parts: Any = (), **read: Any) -> dict[str, Any]:
         """What is new, for somebody who looks several times a second. ``story`` is how many rows of it the
-        reader has read; ``read`` says the same of what services feed. ``jobs`` is the time of its last look at
-        jobs: the answer has those that are not done, and those that have ended since; all of them for -1, none
-        for None. ``parts`` of the status are given whole."""
+        reader has read; ``read`` says the same of what services feed. ``jobs`` is the time of its last look
+        at jobs: the answer has those that are not done, and those that have ended since; all of them for -1,
+        none for None. ``parts`` of the status are given whole."""
         read_number("story", story)
         insist(jobs is None or is_number(jobs, -inf, inf), "jobs", jobs, "a time in seconds, or None")
         context, services = self._context, self._context.services
