@@ -77,17 +77,10 @@ def parse_quantity(value: object, unit: str, where: str = "") -> float:
             return number * words[word]
         known = ", ".join(sorted(set(_WRITTEN[unit]), key=lambda w: words[w.lower()]))
         raise InputError(where, f"found the unit {shown(match[2])} in {shown(value)}", f"units {known}")
-    if unit == "s" and text.isascii():
-        if clock := _CLOCK.fullmatch(text):
-            return _clock_seconds(clock[1], clock[2], clock[3], clock[4])
-        if clock := _DAYS.fullmatch(text):
-            return _clock_seconds(clock[1], clock[2], clock[3], None)
+    if unit == "s" and text.isascii() and (clock := _CLOCK.fullmatch(text) or _DAYS.fullmatch(text)):
+        scales = (86400.0, 3600.0, 60.0, 1.0)  # days, hours, minutes, seconds
+        return sum(float(part or 0) * scale for part, scale in zip(clock.groups(), scales, strict=False))
     raise InputError(where, f"found {shown(value)}", f"a quantity such as {_EXAMPLE[unit]}")
-
-
-def _clock_seconds(days: str | None, hours: str | None, minutes: str | None, seconds: str | None) -> float:
-    d, h, m, s = (float(part or 0) for part in (days, hours, minutes, seconds))
-    return d * 86400.0 + h * 3600.0 + m * 60.0 + s
 
 
 def parse_duration(value: object) -> float:
