@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -139,10 +140,15 @@ def not_public(module: str, tree: ast.AST) -> Iterator[str]:
             yield f"{module}:{node.lineno}: not public: {', '.join(wrong)}"
 
 
-def parsed(folder: Path, package: str) -> Iterator[tuple[str, ast.AST]]:
-    for path in sorted((folder / package).rglob("*.py")):
-        module = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
-        yield module, ast.parse(path.read_text(), str(path))
+@cache
+def parsed(folder: Path, package: str) -> list[tuple[str, ast.AST]]:
+    return [
+        (
+            ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__"),
+            ast.parse(path.read_text(), str(path)),
+        )
+        for path in sorted((folder / package).rglob("*.py"))
+    ]
 
 
 def test_imports_point_up():
@@ -165,7 +171,7 @@ def test_only_compat_knows_the_insides_of_dask():
 
 
 def test_widgets_use_the_public_api():
-    files = list(parsed(ROOT / "widgets", "dask_hpc_widgets"))
+    files = parsed(ROOT / "widgets", "dask_hpc_widgets")
     assert files
     assert [found for file in files for found in not_public(*file)] == []
 
@@ -270,7 +276,7 @@ def arrows_among(files: list[tuple[str, ast.AST]]) -> dict[str, set[str]]:
 
 
 def test_no_two_modules_import_each_other_in_a_circle():
-    assert circles(arrows_among(list(parsed(ROOT, "dask_hpc")))) == []
+    assert circles(arrows_among(parsed(ROOT, "dask_hpc"))) == []
 
 
 def test_a_circle_is_found():

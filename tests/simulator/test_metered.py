@@ -101,7 +101,7 @@ def test_following_power_changes_nothing(policy, jobs, platform):
         ),
     ),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_runs_in_a_corridor_are_sound_and_the_same_whether_recorded_or_not(policy, jobs, platform, metering):
     platform = replace(platform, idle_power=71.0, active_power=250.0, metering=metering)
     stories = []
