@@ -347,7 +347,15 @@ class Engine:
                     life.companion = companion = found
         is_alone = companion is None and not job.resizable
         if arrival.application is None and is_alone and start.nodes == job.nodes:
-            self._run_undisturbed(life, running)
+            # its end is known now, unless a node fails
+            runtime = arrival.runtime * (1.0 - life.done) if life.done else arrival.runtime
+            if runtime <= job.walltime:
+                life.state = "completed"
+            else:
+                life.state, runtime = "killed", job.walltime
+            self._order += 1  # as ``_push``, without the call: nearly all jobs of large traces come here
+            end = begins + runtime
+            heappush(self._events, (end, _STEPS, self._order, self._finish, life, life.version))
             return
         life.execution = self._execution(life)
         life.execution.begin(begins, len(running.nodes))
@@ -370,19 +378,6 @@ class Engine:
             return Phased(application, self.platform, life.done)
         found = (service.execution(life) for service in self._services)
         return next(execution for execution in found if execution is not None)
-
-    def _run_undisturbed(self, life: Life, running: Running) -> None:
-        """Its end is known now, unless a node fails."""
-        arrival = life.arrival
-        runtime = arrival.runtime * (1.0 - life.done) if life.done else arrival.runtime
-        walltime = arrival.job.walltime
-        if runtime <= walltime:
-            life.state = "completed"
-        else:
-            life.state, runtime = "killed", walltime
-        end = running.started + self.platform.launch + runtime
-        self._order += 1  # as ``_push``, without the call: nearly all jobs of large traces come here
-        heappush(self._events, (end, _STEPS, self._order, self._finish, life, life.version))
 
     def _expect_kill(self, life: Life) -> None:
         if life.deadline < inf:

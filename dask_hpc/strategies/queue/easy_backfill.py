@@ -55,7 +55,7 @@ class EasyBackfill(QueueStrategy):
             starts, head, idle = from_the_front(snapshot)
             if head is None or not idle:
                 return starts, None
-            started = zip(snapshot.waiting, starts, strict=False)
+            started = zip(snapshot.waiting, starts, strict=False) if starts else ()
             ends = [(snapshot.now + job.walltime, job.nodes) for job, _ in started]
             shadow, spare = shadow_time(snapshot, ends, head.nodes, idle)
             asked = waiting.key(head.id)

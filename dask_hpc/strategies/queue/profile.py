@@ -90,10 +90,11 @@ def shadow_time(
     )
     if starting:
         ends = merge(ends, sorted(starting))
-    missing, shadow = nodes - idle, snapshot.now
+    missing, now = nodes - idle, snapshot.now
+    shadow = now
     for end, freed in ends:
         if missing <= 0 and end > shadow:
             break
-        shadow = max(end, snapshot.now)
+        shadow = max(end, now)
         missing -= freed
     return (inf, idle) if missing > 0 else (shadow, -missing)
