@@ -173,3 +173,8 @@ def test_what_could_not_be_written_makes_room_for_a_newer_one():
     assert series.written("disk full", again=one).gone == [one] and series.next_to_write() is two
     series.written()
     assert two.levels == ["store"] and series.next_to_write() is None and not one.levels
+
+
+def test_only_what_is_newer_than_all_we_heard_of_is_news():
+    series = SeriesState("it")
+    assert [series.learn(number) for number in (3, 2, 3, 4)] == [True, False, False, True]

@@ -272,3 +272,12 @@ def test_of_what_failed_a_number_is_left_when_dask_forgets_it():
     assert job.failures == 3 and job.failed == {"x", "y"}
     gate.tasks_vanish()
     assert job.failures == 3 and not job.failed
+
+
+def test_a_job_waits_for_whoever_its_producers_wait_for():
+    first, second, third = (LiveJob(name, Job(id=name, nodes=1), 0) for name in "abc")
+    third.producers.add(second)
+    second.producers.add(first)
+    assert third.waits_for(first) and not first.waits_for(third)
+    first.producers.add(second)  # in a circle everybody does
+    assert first.waits_for(second) and not first.waits_for(third)

@@ -211,3 +211,10 @@ async def test_a_transition_costs_less_than_five_microseconds(c, s, *workers, se
         assert whole < 5e-6
         await Event("go").set()
         await c.gather(futures)
+
+
+def test_progress_of_short_tasks_counts_their_seconds():
+    performance = Performance()
+    performance.add(performance.work("x"), spent(0.1), 8)
+    performance.work("y").left = 1
+    assert isclose(performance.progress(lambda prefix: 0.3), 0.25)

@@ -67,3 +67,12 @@ def test_withdrawn_job_gives_its_reservation_back():
     indices.withdraw("a")
     _, memory = decided(indices, STRATEGY, memory)
     assert memory.times == {"b": 100.0}
+
+
+def test_who_runs_when_its_time_is_up_keeps_its_nodes():
+    indices = machine(4, (4, 100.0), now=0.0)
+    wait(indices, ("a", 4, 50))
+    _, memory = decided(indices, STRATEGY)
+    assert memory.times == {"a": 100.0}
+    indices.now = 100.0
+    assert decided(indices, STRATEGY, memory)[0] == []

@@ -7,7 +7,7 @@ from dask_hpc.model.job import Job
 from dask_hpc.strategies.malleability.egs import Egs
 from dask_hpc.strategies.malleability.fcfs_malleable import FcfsMalleable
 from dask_hpc.strategies.malleability.fpsma import Fpsma
-from dask_hpc.strategies.malleability.grow_shrink import grown, shrunk
+from dask_hpc.strategies.malleability.grow_shrink import grown, shrink_for, shrunk
 from dask_hpc.strategies.malleability.performance_aware import PerformanceAware
 
 
@@ -153,3 +153,11 @@ def test_evolving_jobs_are_left_to_themselves():
     indices = machine(8, now=0.0)
     started(indices, "e", 4, kind="evolving")
     assert sizes(indices, Fpsma()) == {}
+
+
+def test_who_cannot_give_is_not_asked():
+    indices = machine(16, now=0.0)
+    started(indices, "least", 4, 4)
+    started(indices, "more", 10, 4)
+    found = shrink_for(indices.running.values(), 3, Job(id="next", nodes=5))
+    assert [(resize.job, resize.nodes) for resize in found] == [("more", 7)]

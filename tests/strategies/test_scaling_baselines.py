@@ -47,3 +47,9 @@ def test_parsl_gives_back_what_was_idle_long_enough():
     indices.now = 60.0
     assert sizes(indices, strategy, memory) == {"a": 3}  # 140 s on 8 nodes are 3 tasks
     assert sizes(indices, ParslSimple(task=400, max_idletime=50, scale_in=False), memory) == {}
+
+
+def test_dask_grows_into_what_is_idle_beside_a_job_that_shrinks():
+    indices = running(8, 100.0, nodes=12)
+    started(indices, "b", 2, walltime=400.0)
+    assert sizes(indices, DaskAdaptive(target_duration=200, wait_count=1)) == {"a": 4, "b": 4}

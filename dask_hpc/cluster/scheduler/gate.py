@@ -83,7 +83,6 @@ class Gate:
         work = job.settle(key)
         if finish == "forgotten":
             del self.owner[key]
-            self._drop(key, job)
             job.forget(key)
         return work
 
