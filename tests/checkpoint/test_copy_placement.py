@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dask_hpc.checkpoint.scheduler.catalogue import Catalogue, Dealer
-from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
+from dask_hpc.checkpoint.scheduler.placement import CopyPlacement, Order
 from dask_hpc.strategies.checkpoint.agents import AgentNode
 
 WORKERS = [f"w{number}" for number in range(6)]  # two on each of three nodes
@@ -343,3 +343,38 @@ def test_a_death_while_it_is_asked_counts_for_nothing():
     known.catalogue.lost("w2")
     assert not known.is_copied("w2", order, "1", 10)
     assert known.catalogue.where("x") == ("", [])
+
+
+def test_one_key_is_copied_for_one_of_those_who_want_it():
+    placement = CopyPlacement(Catalogue(), Cluster())
+    first, second = set(), set()
+    by_key = Order("x", None, 10, 1, 1, set())
+    by_content = Order(None, "2", 20, 1, 1, set())
+    assert placement.claim([by_key, by_content], first, {}) == [by_key, by_content] and first == {"x"}
+    later = {}
+    assert placement.claim([by_key, by_content], second, later) == [by_content]
+    assert later == {"x": 1} and not second
+
+
+def two_copies(wanted=1):
+    """Of x, on the first worker and the third."""
+    placement = CopyPlacement(Catalogue(), Cluster())
+    for agent in ("w0", "w2"):
+        placement.catalogue.joins(agent)
+        placement.catalogue.copied("x", "1", 10, agent, wanted)
+    return placement
+
+
+def test_others_have_as_many_copies_when_one_leaves():
+    (order,) = two_copies(wanted=2).leaving(["w0"])
+    assert (order.content, order.copies, order.wanted, order.not_to) == ("1", 1, 2, {"w0", "w2"})
+    assert two_copies(wanted=1).leaving(["w0"]) == []
+
+
+def test_a_copy_comes_from_the_nearest_that_has_one():
+    placement = two_copies()
+    order = Order(None, "1", 10, 1, 1, set())
+    assert [placement.question(order, agent)["source"] for agent in ("w1", "w3")] == ["w0", "w2"]
+    placement._view.results["x"].add("w5")
+    assert placement.question(order, "w1") == {"key": "x", "source": "w5", "have": ["1"]}
+    assert two_copies().question(Order(None, "2", 20, 1, 1, set()), "w1") is None
