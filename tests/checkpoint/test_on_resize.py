@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.checkpoint.store.manifest import OnResize
+from dask_hpc.checkpoint.store.versions import rule_text
 from dask_hpc.model.errors import InputError
 
 BEFORE, AFTER = ["a", "b"], ["b", "c", "d"]
@@ -54,3 +55,8 @@ def test_every_node_has_a_value(before, after, rule):
 def test_rules_that_nobody_knows(rule):
     with pytest.raises(InputError, match="default:VALUE"):
         OnResize.read(rule)
+
+
+@pytest.mark.parametrize("rule", ["constant", "rank", "default:3", "joining:'a'"])
+def test_a_rule_is_written_as_it_is_read(rule):
+    assert rule_text(rule) == rule and OnResize.read(rule_text(rule)) == OnResize.read(rule)

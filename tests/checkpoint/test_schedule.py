@@ -84,3 +84,11 @@ def test_planning_takes_no_time_to_speak_of():
     began = monotonic()
     found = asyncio.run(one.plan(64))
     assert set(found.every) == {"partner", "disk"} and monotonic() - began < 10
+
+
+def test_what_commits_cost_comes_nearer_to_what_is_measured():
+    schedule = Schedule(["partner"], "young", 1e9, FailureCounts(MTBF))
+    schedule.costs["partner"] = 10.0
+    for seconds, cost in ((20.0, 13.0), (3.0, 10.0), (10.0, 10.0)):
+        schedule.measured("partner", seconds)
+        assert schedule.costs["partner"] == pytest.approx(cost)
