@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from dask_hpc.model.story import Happening
-from dask_hpc.planning.in_situ.back_pressure import Slow
+from dask_hpc.planning.in_situ.back_pressure import SlowWish
 from dask_hpc.planning.in_situ.partition import (
     Partition,
     PartitionProblem,
@@ -232,7 +232,7 @@ class Piped(Execution):
         #: those whose analyses may still run, and when they end
         self._unseen: deque[tuple[float, list[float], Phases]] = deque()
         # what is to be done if analyses do not keep up; strategies that do not say: wait
-        slow = Slow(getattr(strategy, "when_slow", "wait"), getattr(strategy, "stall", inf))
+        slow = strategy.slow.over(SlowWish("wait", inf)).rule()
         self._pace = Pace([one.name for one in run.pipeline.analyses], slow)
         #: when the next step could begin if no analysis were late
         self._free = 0.0

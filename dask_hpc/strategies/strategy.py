@@ -14,6 +14,7 @@ from dask_hpc.model.plan import Cap, Hold, Interrupt, Release, Resize, Start
 from dask_hpc.model.power import Corridor, Verdict
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.waiting import Ranking
+from dask_hpc.planning.in_situ.back_pressure import SlowWish
 from dask_hpc.planning.in_situ.partition import PipelineView, Placement
 from dask_hpc.strategies.checkpoint.agents import AgentNode, GiveBack, ItemAgents, MoreNodes
 from dask_hpc.strategies.io.lane_view import IoView, LaneLimit, Mix, Next
@@ -112,6 +113,16 @@ class PlacementStrategy(Strategy, Protocol):
     """Where the analyses of an in situ pipeline run. Asked by each pipeline between two of its iterations."""
 
     concern: ClassVar[str] = "placement"
+
+    @property
+    def warm_up(self) -> int:
+        """How many iterations are only measured."""
+        return 3
+
+    @property
+    def slow(self) -> SlowWish:
+        """What it says of analyses that do not keep up, as far as it does."""
+        return SlowWish()
 
     def decide(self, view: PipelineView, memory: Any) -> tuple[Placement | None, Any]:
         """Another partition, or None if the one in force stays; and what to remember."""

@@ -11,6 +11,7 @@ from distributed import Client, LocalCluster
 
 import dask_hpc
 from dask_hpc.planning.in_situ.partition import Partition, Phases, Placement
+from dask_hpc.strategies.strategy import PlacementStrategy
 
 per_block = dask_hpc.InSituPipeline.per_block
 whole = dask_hpc.InSituPipeline.whole
@@ -77,10 +78,10 @@ def test_the_first_iterations_are_measured_and_then_it_is_decided(three, mode):
     assert pipe.status()["iterations"] == 13
 
 
-class Wandering:
+class Wandering(PlacementStrategy):
     """Decides for other partitions all the time: between every two iterations."""
 
-    concern, name, mode, warm_up = "placement", "wandering", "async", 3
+    name, mode = "wandering", "async"
     choices = (
         ("async", 3, 1, ("mean", "total"), ()),
         ("async", 1, 1, ("mean",), ("total",)),

@@ -36,6 +36,7 @@ from dask_hpc.planning.in_situ.partition import (
 from dask_hpc.planning.in_situ.phases import placed
 from dask_hpc.planning.in_situ.places import PipelineNode, Places, make_places
 from dask_hpc.policy import Policy
+from dask_hpc.strategies.strategy import PlacementStrategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,10 +278,6 @@ class Auto:
         placement, self._memory = self._strategy.decide(view, self._memory)
         return placement
 
-    @property
-    def _warm_up(self) -> int:
-        return int(getattr(self._strategy, "warm_up", 3))
-
     def _come_into_force(self, iteration: int, placement: Placement) -> None:
         self._is_expected = self._measured.simulation.time > 0
         self._partition = placement.partition
@@ -291,7 +288,7 @@ class Auto:
     def _expect(self) -> None:
         """What a partition that was guessed promises, once its parts were measured."""
         current = self._partition
-        if self._is_expected or current is None or self._measured.count < self._warm_up:
+        if self._is_expected or current is None or self._measured.count < self._strategy.warm_up:
             return
         self._is_expected = True
         known = placed(self._problem(), ceil(current.nodes), ceil(current.helper_cores), current.in_situ)
@@ -329,20 +326,17 @@ class Auto:
 
     def _rules(self) -> dict[str, Slow]:
         """What is done about slow analyses: as is said of each, of the pipeline, and by the strategy."""
-        strategy = self._strategy
-        said = SlowWish(getattr(strategy, "when_slow", None), getattr(strategy, "stall", None))
-        said = self._steered.slow.over(said)
+        said = self._steered.slow.over(self._strategy.slow)
         return {name: one.slow.over(said).rule() for name, one in self._steered.analyses.items()}
 
 
 SIDES = ("in situ", "in transit")
 
 
-class OneSide:
+class OneSide(PlacementStrategy):
     """All analyses in situ on a quarter of the cores of every node, or in transit on a quarter of the nodes;
     at least one, at most all but one."""
 
-    concern: ClassVar[str] = "placement"
     name: ClassVar[str] = "one-side"
 
     def __init__(self, side: str, mode: Mode) -> None:
@@ -364,10 +358,9 @@ class OneSide:
         return placed(problem, count - max(1, count // 4), 0, ())
 
 
-class AsSaid:
+class AsSaid(PlacementStrategy):
     """The partition that the user made, on whatever nodes there are."""
 
-    concern: ClassVar[str] = "placement"
     name: ClassVar[str] = "as-said"
 
     def __init__(self, partition: Partition) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.units import count_nodes, show_duration, show_large
+from dask_hpc.planning.in_situ.back_pressure import SlowWish
 from dask_hpc.planning.in_situ.partition import (
     Mode,
     Partition,
@@ -158,6 +159,10 @@ class InSitu(PlacementStrategy):
     stall: Annotated[
         float, Parameter("longest that a step waits for slow analyses first", unit="s", low=0.0, none=inf)
     ] = 1.0
+
+    @property
+    def slow(self) -> SlowWish:
+        return SlowWish(self.when_slow, self.stall)
 
     def decide(self, view: PipelineView, memory: Any) -> tuple[Placement | None, Any]:
         """Another partition if there is a reason and it is worth it; and what the next is compared to."""
