@@ -36,7 +36,6 @@ from dask_hpc.planning.in_situ.partition import (
 from dask_hpc.planning.in_situ.phases import placed
 from dask_hpc.planning.in_situ.places import PipelineNode, Places, make_places
 from dask_hpc.policy import Policy
-from dask_hpc.strategies.strategy import PlacementStrategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +332,15 @@ class Auto:
 SIDES = ("in situ", "in transit")
 
 
-class OneSide(PlacementStrategy):
+class _Fixed:
+    """What strategies say that do not go by what is measured."""
+
+    concern: ClassVar[str] = "placement"
+    warm_up: ClassVar[int] = 3
+    slow: ClassVar[SlowWish] = SlowWish()
+
+
+class OneSide(_Fixed):
     """All analyses in situ on a quarter of the cores of every node, or in transit on a quarter of the nodes;
     at least one, at most all but one."""
 
@@ -358,7 +365,7 @@ class OneSide(PlacementStrategy):
         return placed(problem, count - max(1, count // 4), 0, ())
 
 
-class AsSaid(PlacementStrategy):
+class AsSaid(_Fixed):
     """The partition that the user made, on whatever nodes there are."""
 
     name: ClassVar[str] = "as-said"
