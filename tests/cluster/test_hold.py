@@ -427,7 +427,7 @@ async def test_a_shuffle_that_begins_leaves_a_held_worker_out(c, s, a, b, d):
             x = da.ones((10, 100), chunks=(1, 100)).rechunk((10, 10))
             future = c.compute(x.sum())
         assert await future == 1000
-        assert s.workers[a.address].status == Status.paused and not a.data and not holds_of(s).lent
+        assert s.workers[a.address].status == Status.paused and not a.data and not holds_of(s)._lent
 
 
 @cluster4

@@ -43,7 +43,7 @@ class Holds:
         #: those that were told to run, and have not said yet that they do
         self.coming_back: set[str] = set()
         #: held workers that work on for a plugin's sake
-        self.lent: set[str] = set()
+        self._lent: set[str] = set()
         #: tasks restricted by the user that may not have run yet
         self._restricted: dict[Hashable, None] = {}
         self._pruned = 0
@@ -96,10 +96,14 @@ class Holds:
             self._let_work(address)
             del self.reasons[address]
             del self._said[address]
-            self.lent.discard(address)
+            self._lent.discard(address)
             self._tell("release", f"worker {address}: {why or 'all holds are lifted'}")
             return True
         return False
+
+    def is_lent(self, address: str) -> bool:
+        """Whether a held worker works on because a plugin needs it."""
+        return address in self._lent
 
     def refusal(self, together: Collection[str], *, for_good: bool = False) -> str | None:
         """Why these workers cannot be held now, all of them; None if they can."""
@@ -182,7 +186,7 @@ class Holds:
         """A worker is gone, and with it its holds."""
         self.reasons.pop(address, None)
         self._said.pop(address, None)
-        self.lent.discard(address)
+        self._lent.discard(address)
         self._paused_themselves.discard(address)
         self.coming_back.discard(address)
 
@@ -225,7 +229,7 @@ class Holds:
         if address not in self.reasons or status not in ("running", "paused"):
             return status
         self._said[address] = status
-        return status if address in self.lent else "paused"
+        return status if address in self._lent else "paused"
 
     def _let_work(self, address: str) -> None:
         if self._said[address] == "running" and compat.worker_status(self._scheduler, address) == "paused":
@@ -246,12 +250,12 @@ class Holds:
 
     def _lend_or_take_back(self, address: str) -> None:
         plugin = compat.veto(self._scheduler, address)
-        if plugin and address not in self.lent:
-            self.lent.add(address)
+        if plugin and address not in self._lent:
+            self._lent.add(address)
             self._let_work(address)
             self._tell("hold", f"worker {address} works on while {plugin} needs it")
-        elif not plugin and address in self.lent:
-            self.lent.discard(address)
+        elif not plugin and address in self._lent:
+            self._lent.discard(address)
             if compat.worker_status(self._scheduler, address) == "running":
                 compat.set_worker_status(self._scheduler, address, "paused")
             self._tell("hold", f"worker {address} is held again: no plugin needs it any more")

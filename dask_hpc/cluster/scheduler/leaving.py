@@ -186,7 +186,7 @@ class Leaving:
                 self._refuse(departure, address, reason)
             held |= {address: now for address in free if address not in departure.refused}
             # A shuffle may have begun to need one that is held: its time stands still until that is over.
-            held |= {address: now for address in held if address in self._holds.lent}
+            held |= {address: now for address in held if self._holds.is_lent(address)}
             if all(
                 address in held and (now - held[address] >= departure.budget or not self._is_busy(address))
                 for address in departure.ready
@@ -196,7 +196,7 @@ class Leaving:
             await asyncio.sleep(LOOK)
 
     def _is_busy(self, address: str) -> bool:
-        return address in self._holds.lent or bool(compat.processing(self._scheduler, address))
+        return self._holds.is_lent(address) or bool(compat.processing(self._scheduler, address))
 
     def _is_needed(self, departure: "_Departure", address: str) -> bool:
         plugin = compat.veto(self._scheduler, address)

@@ -237,7 +237,7 @@ class PowerLevers(Service):
         because somebody has released it."""
         holds = self._holds
         workers = self.context.nodes.workers(name)
-        return any(address in holds.lent or address not in holds.reasons for address in workers)
+        return any(holds.is_lent(address) or address not in holds.reasons for address in workers)
 
     def _adapted(self) -> list[tuple[float, float, int]]:
         now = self.context.clock()
