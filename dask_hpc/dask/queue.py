@@ -167,7 +167,8 @@ _QUEUE_EXIT = "stimulus_queue_slots_maybe_opened"
 
 class QueueExit:
     """Where Dask lets tasks out of its queue: called whenever slots of workers may have opened, and all that
-    follows from that has been done. What stands there must not raise."""
+    follows from that has been done. Dask is in the middle of a worker's message: an error would close the
+    connection to that worker."""
 
     def __init__(self, scheduler: Any) -> None:
         self._plain = getattr(scheduler, _QUEUE_EXIT)
@@ -177,9 +178,19 @@ class QueueExit:
 
     def __call__(self, *, stimulus_id: str) -> None:
         if not self.is_shut:
-            self.before_queue()
+            self.attempt(self.before_queue)
             self._plain(stimulus_id=stimulus_id)
-        self.after_queue()
+        self.attempt(self.after_queue)
+
+    def attempt(self, step: Callable[[], None]) -> None:
+        """Do it; whatever goes wrong stays here."""
+        try:
+            step()
+        except Exception as error:
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """A step raised that."""
 
     def before_queue(self) -> None:
         """Slots may have opened, and Dask's queue has not gone on yet."""

@@ -4,8 +4,6 @@ import asyncio
 import gc
 import inspect
 import logging
-import random
-import types
 from contextlib import suppress
 
 import pytest
@@ -13,35 +11,12 @@ from distributed import Client, Event, SchedulerPlugin, Worker
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sabotage import sabotage, workload
 
 import dask_hpc
 from dask_hpc import InputError
-from dask_hpc.cluster.scheduler.fair_shares import FairShares, VirtualTime
-from dask_hpc.cluster.scheduler.farewell import Farewells
-from dask_hpc.cluster.scheduler.gate import Gate
-from dask_hpc.cluster.scheduler.hand_over import HandOvers
-from dask_hpc.cluster.scheduler.holds import Holds
-from dask_hpc.cluster.scheduler.jobs import Performance
-from dask_hpc.cluster.scheduler.leaving import Leaving
-from dask_hpc.cluster.scheduler.lifecycle import Lifecycle, Measurements
-from dask_hpc.cluster.scheduler.loop import ControlLoop
-from dask_hpc.cluster.scheduler.plan_execution import PlanExecution
-from dask_hpc.cluster.scheduler.sizing import Sizing
-from dask_hpc.cluster.scheduler.spread import Spread
-from dask_hpc.cluster.scheduler.waves import Waves
 
 four = gen_cluster(client=True, nthreads=[("", 1)] * 4, timeout=90)
-PARTS = (
-    ControlLoop, PlanExecution, Gate, Holds, Leaving, HandOvers, Spread, Lifecycle, FairShares, VirtualTime,
-    Measurements,
-    Performance,
-    Waves, Farewells, Sizing,
-)  # fmt: skip
-#: how everything is let go of; a failure there is tried apart
-WAY_OUT = {
-    "__init__", "release_all", "close", "lift_all", "nudge_freed", "end", "tell", "_tell", "_let_work",
-    "stop_timer", "stop", "cancel", "start",
-}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -59,50 +34,6 @@ def plugin_of(s):
     return s.plugins["dask-hpc"]
 
 
-def sabotage(monkeypatch, seed, rate):
-    """Every method of every part of ours now raises at random, before it does anything."""
-    dice = random.Random(seed)
-
-    def failing(method):
-        if inspect.iscoroutinefunction(method):
-
-            async def fails(*args, **kwargs):
-                if dice.random() < rate:
-                    raise ZeroDivisionError(f"on purpose, in {method.__name__}")
-                return await method(*args, **kwargs)
-
-        else:
-
-            def fails(*args, **kwargs):
-                if dice.random() < rate:
-                    raise ZeroDivisionError(f"on purpose, in {method.__name__}")
-                return method(*args, **kwargs)
-
-        return fails
-
-    for part in PARTS:
-        for name, method in list(vars(part).items()):
-            if isinstance(method, types.FunctionType) and name not in WAY_OUT:
-                monkeypatch.setattr(part, name, failing(method))
-
-
-async def workload(c, s):
-    """Jobs that wait, grow, need each other and end; work outside of jobs; a worker that leaves."""
-    futures = c.map(inc, range(100), pure=False)
-    with dask_hpc.job("m", nodes=1, min_nodes=1, max_nodes=4):
-        one = c.map(inc, range(30), pure=False)
-        two = c.map(inc, one, pure=False)
-    with dask_hpc.job("r", nodes=3):
-        three = c.map(inc, two, pure=False)
-    with dask_hpc.job("s", nodes=2):
-        four_ = c.map(inc, range(20), pure=False)
-    s.workers_to_close(n=1)
-    address = list(s.workers)[-1]
-    await c.retire_workers([address])
-    found = [await c.gather(each) for each in (futures, one, two, three, four_)]
-    assert found == [[i + k for i in range(n)] for k, n in ((1, 100), (1, 30), (2, 30), (3, 30), (1, 20))]
-
-
 class Veto(SchedulerPlugin):
     def valid_workers_downscaling(self, scheduler, workers):
         raise ZeroDivisionError("on purpose")
@@ -116,7 +47,7 @@ async def test_in_plain_dask_a_failing_veto_breaks_every_shrink(c, s, *workers):
 
 
 @pytest.mark.parametrize("rate", [0.002, 0.05, 1.0])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0])
 def test_computations_finish_whatever_we_do(monkeypatch, report, seed, rate):
     @four
     async def body(c, s, *workers):

@@ -133,11 +133,11 @@ class Waves(compat.QueueExit):
     def _run(self) -> None:
         self._is_scheduled = False
         if not self._is_closed:
-            self._work()
+            self.attempt(self._work)
 
     def after_queue(self) -> None:
         """Somewhere a worker may be able to take one more task."""
-        if self.pending or self.queue.has_news or self.queue.wants_slots:
+        if self.pending or self._to_take_back or self.queue.has_news or self.queue.wants_slots:
             self._work()
 
     def before_queue(self) -> None:
@@ -146,11 +146,13 @@ class Waves(compat.QueueExit):
             self._is_working = True
             try:
                 self.queue.let_pass(only_before_roots=True)
-            except Exception as error:
-                self._context.count_error("a queue", error)
-                self.wake()
             finally:
                 self._is_working = False
+
+    def failed(self, error: Exception) -> None:
+        """Somebody may be waiting for what was not done. A lasting error switches control off."""
+        self._context.count_error("a wave", error)
+        self.wake()
 
     def _work(self) -> None:
         if self._is_working:
@@ -162,9 +164,6 @@ class Waves(compat.QueueExit):
             if self.pending:
                 self._let_jobs_pass()
                 self.queue.let_pass(only_before_roots=False)
-        except Exception as error:
-            self._context.count_error("a wave", error)
-            self.wake()  # somebody may be waiting for it; a lasting error switches control off
         finally:
             self._is_working = False
 
