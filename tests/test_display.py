@@ -117,6 +117,7 @@ def test_what_a_front_end_includes_is_passed_on(offered):
     assert asked == {"include": {"text/html"}, "exclude": None}
 
 
+@pytest.mark.slow
 def test_where_the_libraries_are_missing_a_result_prints_itself():
     """In an interpreter of its own, in which neither library can be imported."""
     program = (

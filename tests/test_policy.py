@@ -263,6 +263,7 @@ MONSTERS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", MONSTERS.values(), ids=MONSTERS)
 def test_monsters_are_refused_quickly(text):
     started = perf_counter()

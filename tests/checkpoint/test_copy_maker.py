@@ -52,6 +52,7 @@ def where(s, futures):
     return [known.where(future.key)[1] for future in futures]
 
 
+@pytest.mark.slow
 @cluster3
 async def test_a_thousand_blocks_spread_over_the_other_nodes(c, s, a, b, d):
     futures = await blocks_on(c, a, 1000)
@@ -162,6 +163,7 @@ async def test_a_worker_alone_has_nobody_and_the_next_one_helps(c, s, a):
     assert not controller_of(s).errors
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_heap")
 @cluster3
 async def test_a_hundred_thousand_blocks_are_dealt_in_small_steps(c, s, a, b, d):

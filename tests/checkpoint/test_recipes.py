@@ -2,6 +2,7 @@
 
 import gc
 
+import pytest
 from distributed import Event, wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 
@@ -18,6 +19,7 @@ def late(x):
 one = gen_cluster(client=True, nthreads=[("", 1)])
 
 
+@pytest.mark.slow
 @one
 async def test_a_long_chain_that_is_protected_at_each_step_is_walked_once(c, s, a):
     """Each recipe is recorded with its own step alone, and what it needs by name."""
@@ -38,6 +40,7 @@ async def test_a_long_chain_that_is_protected_at_each_step_is_walked_once(c, s, 
     s.validate_state()
 
 
+@pytest.mark.slow
 @one
 async def test_ancestors_that_many_share_are_kept_once(c, s, a):
     source = c.submit(inc, 0, key="source")
@@ -55,6 +58,7 @@ async def test_ancestors_that_many_share_are_kept_once(c, s, a):
     assert not recipes._known
 
 
+@pytest.mark.slow
 @one
 async def test_a_deep_graph_is_no_problem(c, s, a):
     with_chain = c.submit(inc, 0, key=("x", 0))

@@ -59,6 +59,7 @@ def grid(nodes):
     return xr.Dataset({"u": (("x", "y"), values), "v": ("x", values[:, 0])}).chunk(x=-(-17 // nodes), y=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("old, new, layout", list(cases()))
 def test_from_any_to_any_number_of_nodes(client, stored, old, new, layout):
     found, _ = restore(f"from-{old}", stored, layout=LAYOUTS[layout], nodes=new, client=client)
@@ -84,6 +85,7 @@ def layouts(data, dims):
     return {dim: data.draw(kinds) for dim in chosen}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_any_shape_in_any_layout(tmp_path_factory, data):

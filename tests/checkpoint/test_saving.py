@@ -119,6 +119,7 @@ def test_layouts_of_a_restore(client, tmp_path):
         dask_hpc.restore("run", str(tmp_path), layout={"q": "block"})
 
 
+@pytest.mark.slow
 def test_without_a_client(client, tmp_path):
     save(client, str(tmp_path), "run", {"u": field()})
     other = "import sys, dask_hpc; v, m = dask_hpc.restore('run', sys.argv[1]); print(float(v.u.sum()))"

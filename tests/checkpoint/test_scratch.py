@@ -86,6 +86,7 @@ for number in range(200):
 """
 
 
+@pytest.mark.slow
 def test_agents_that_come_while_others_go(tmp_path):
     """Who goes removes folders that are empty, and those of another who has just come are."""
     here = [sys.executable, "-c", COMING_AND_GOING, str(tmp_path)]

@@ -81,6 +81,7 @@ OFTEN = [point for point in COMMIT_POINTS if point.startswith(("block", "metadat
 SECOND = [pytest.param(f"{point}:2", marks=pytest.mark.slow) for point in OFTEN]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [*COMMIT_POINTS, *SECOND])
 def test_killed_at_every_step_of_a_commit(store, fault):
     assert in_another_process(store, "save", 3, fault) == -signal.SIGKILL
@@ -111,6 +112,7 @@ def test_a_store_that_fails_at_any_step(store, monkeypatch, point, error):
     assert_is(store, 4)
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_really_full(store):
     """A limit on the size of files stands in for the disk."""
     assert in_another_process(store, "save", 3, size=100) == errno.EFBIG

@@ -65,6 +65,7 @@ def test_the_model_is_calibrated_by_the_configuration(tmp_path):
     assert (found["model"]["idle"], found["model"]["busy"], found["source"]) == (90, 350, "modelled")
 
 
+@pytest.mark.slow
 def test_watching_without_a_terminal(tree):
     done = told("--root", tree.root, "--watch", "--seconds", "0.5s", "--interval", "0.1s")
     lines = done.stdout.splitlines()

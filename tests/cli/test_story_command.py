@@ -38,6 +38,7 @@ def computed(client, name, **wishes):
         assert client.submit(inc, 1, pure=False).result() == 2
 
 
+@pytest.mark.slow
 def test_the_story_at_once():
     with small_cluster() as client:
         address = client.scheduler.address
@@ -56,6 +57,7 @@ def test_the_story_at_once():
                 client.sync(client.scheduler.hpc_story_since, number="all")
 
 
+@pytest.mark.slow
 def test_follow_until_control_is_closed_and_until_ctrl_c():
     with small_cluster() as client:
         address = client.scheduler.address

@@ -376,6 +376,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 def test_any_sequence_runs_everything_once(steps):

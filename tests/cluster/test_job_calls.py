@@ -195,6 +195,7 @@ async def test_what_arrives_of_a_cancelled_job_is_cancelled(c, s, *workers):
         assert plugin_of(s).errors == 0
 
 
+@pytest.mark.slow
 def test_a_synchronous_client():
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as local,

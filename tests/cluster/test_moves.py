@@ -241,6 +241,7 @@ async def test_a_closing_source_still_gives(c, s, a, b, d):
     assert sum(map(len, await c.gather(futures))) == 500
 
 
+@pytest.mark.slow
 @cluster3
 async def test_a_thousand_small_results(c, s, a, b, d):
     futures = c.map(inc, range(1000), workers=[a.address])

@@ -447,6 +447,7 @@ async def test_alone_it_is_not_restricted_and_dask_queues(c, s, *workers):
     assert plugin_of_is_gone(s)
 
 
+@pytest.mark.slow
 @cluster2
 async def test_what_waited_is_handed_to_dask(c, s, *workers):
     async with await dask_hpc.manage(c):
@@ -465,6 +466,7 @@ def in_processing(s):
     return [task for ws in s.workers.values() for task in ws.processing]
 
 
+@pytest.mark.slow
 @cluster2
 async def test_a_new_node_confines_it_and_takes_back_what_dask_queued(c, s, *workers):
     async with await dask_hpc.manage(c):
@@ -611,6 +613,7 @@ class Placed(SchedulerPlugin):
 steps = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5), st.booleans()), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(steps)
 def test_moved_at_random_every_root_runs_once_and_on_its_nodes(steps):

@@ -60,6 +60,7 @@ def reasons(pipe, decision="placement"):
     return [line["reason"] for line in pipe.story() if line["decision"] == decision]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_the_first_iterations_are_measured_and_then_it_is_decided(three, mode):
     pipe = pipeline(three, mode=mode)
@@ -139,6 +140,7 @@ def test_a_paused_cluster_changes_nothing(three):
         assert pipe.status()["changed"] == 0
 
 
+@pytest.mark.slow
 def test_a_worker_that_joins_is_used_within_five_iterations(three):
     joined = []
 

@@ -308,6 +308,7 @@ async def test_only_edges_travel_between_steps(c, s, a, b):
 # another placement in the middle
 
 
+@pytest.mark.slow
 @cluster3
 async def test_another_partition_at_every_iteration_changes_no_result(c, s, *workers):
     names = ("mean", "total")

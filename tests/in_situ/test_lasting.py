@@ -68,6 +68,7 @@ IN_SITU = Partition("async", 4, 1, ("mean", "total"), (), Phases(0, 0, 0))
 MIXED = Partition("sync", 2, 0, ("total",), ("mean",), Phases(0, 0, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("placement", ["auto", IN_SITU, MIXED])
 @pytest.mark.parametrize("keep_every", [None, 4])
 def test_a_worker_that_is_lost_costs_no_iteration(four, placement, keep_every):
@@ -88,6 +89,7 @@ async def are_done(client):
     await async_poll_for(lambda: {task.state for task in copies(client)} == {"memory"}, 10)
 
 
+@pytest.mark.slow
 def test_a_kept_state_does_not_depend_on_what_dask_drops(four):
     """Of what a copy fetched, Dask has two replicas and drops one: here always the one at home."""
     four.amm.stop()
@@ -110,6 +112,7 @@ def test_a_kept_state_does_not_depend_on_what_dask_drops(four):
     assert len(reasons) == 1 and "which was kept on another node" in reasons[0]
 
 
+@pytest.mark.slow
 def test_a_kept_state_survives_one_loss_after_the_other(four):
     """After the first, what is left of it is copied again."""
     pipe = dask_hpc.InSituPipeline(
@@ -129,6 +132,7 @@ def test_a_kept_state_survives_one_loss_after_the_other(four):
     assert ["from iteration 8," in reason for reason in recovered(pipe)] == [True, True]
 
 
+@pytest.mark.slow
 def test_a_worker_that_gives_its_data_away(four):
     """Where nobody manages the cluster, Dask closes it whatever it runs: a step may be done again."""
 

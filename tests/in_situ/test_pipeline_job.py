@@ -85,6 +85,7 @@ def ran_outside(s, pipe):
     return [key for key, worker in at.items() if worker and worker.address not in job.workers]
 
 
+@pytest.mark.slow
 @cluster4
 async def test_keeps_to_its_nodes_beside_another_job(c, s, *workers):
     async with await dask_hpc.manage(c, policy="fcfs") as manager:
@@ -128,6 +129,7 @@ async def test_waits_until_its_job_starts(c, s, *workers):
         await run.rest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("placement", ["in situ", "in transit", "auto"])
 @gen_cluster(client=True, nthreads=[("", 1)] * 4, timeout=60)
 async def test_grows_when_another_ends_and_shrinks_when_one_starts(c, s, *workers, placement):
@@ -164,6 +166,7 @@ async def test_grows_when_another_ends_and_shrinks_when_one_starts(c, s, *worker
         await until(s, "heat", "done")
 
 
+@pytest.mark.slow
 @gen_cluster(client=True, nthreads=[("", 1)] * 4, timeout=60)
 async def test_an_idle_pipeline_hands_its_blocks_over(c, s, *workers):
     """Nobody asks for its next iteration while the job shrinks: its blocks are moved, it goes on there."""
@@ -185,6 +188,7 @@ async def test_an_idle_pipeline_hands_its_blocks_over(c, s, *workers):
         await wait(second)
 
 
+@pytest.mark.slow
 @cluster4
 async def test_two_pipelines_are_two_jobs(c, s, *workers):
     async with await dask_hpc.manage(c, policy="fcfs"):
@@ -200,6 +204,7 @@ async def test_two_pipelines_are_two_jobs(c, s, *workers):
         assert {job.state for job in plugin_of(s).control.jobs.values()} == {"done"}
 
 
+@pytest.mark.slow
 @cluster4
 async def test_another_run_is_another_job_that_goes_on_with_the_state(c, s, *workers):
     async with await dask_hpc.manage(c, policy="fcfs"):
@@ -218,6 +223,7 @@ async def test_another_run_is_another_job_that_goes_on_with_the_state(c, s, *wor
         await other
 
 
+@pytest.mark.slow
 @gen_cluster(client=True, nthreads=[("", 1)] * 3, timeout=60)
 async def test_a_job_that_loses_a_node_goes_on(c, s, *workers):
     async with await dask_hpc.manage(c, policy="fcfs"):
@@ -291,6 +297,7 @@ def test_what_it_asks_for_is_checked(wrong):
         make(None, **wrong)
 
 
+@pytest.mark.slow
 @gen_cluster(client=True, nthreads=[("", 1)] * 4, timeout=60)
 async def test_a_worker_leaves_a_pipeline_that_is_no_job(c, s, *workers):
     """Tasks are bound to the worker nearly all the time: it can leave as the pipeline hears of it."""

@@ -112,6 +112,7 @@ def test_what_is_no_corridor(text, words):
     assert len(str(caught.value).splitlines()) == 1
 
 
+@pytest.mark.slow
 @given(st.binary() | st.text() | st.recursive(st.none() | st.text() | st.floats() | st.integers(),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["at", "lower", "upper", "x"]), inner),
 ).map(json.dumps))  # fmt: skip

@@ -4,6 +4,7 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def _texts(node):
     return {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) else set()
 
 
+@pytest.mark.slow
 def test_whatever_is_told_is_a_word():
     """Readers draw rows by their words: what is no word would have no sign and no effect."""
     tell = re.compile(r"(\w+\.)*(_?tell(_of)?|_say|_resized|_end|release_all|Happening|news\.append)$")

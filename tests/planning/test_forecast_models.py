@@ -24,6 +24,7 @@ def standard(values):
     return (values - values.mean()) / values.std()
 
 
+@pytest.mark.slow
 @theirs_may_warn
 def test_arima_is_statsmodels():
     sarimax = pytest.importorskip("statsmodels.tsa.statespace.sarimax")

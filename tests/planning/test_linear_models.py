@@ -1,6 +1,7 @@
 """Models as small matrices."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ def test_the_last_value_stays(series):
     np.testing.assert_allclose(model.ahead(3) @ model.state, series[-1], atol=1e-6)
 
 
+@pytest.mark.slow
 @given(values, st.integers(2, 6))
 def test_a_season_comes_again(series, season):
     model = seasonal_naive(series[:6], season)

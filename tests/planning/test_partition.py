@@ -22,6 +22,7 @@ def test_exact_is_the_best_of_all(problem):
         assert found.warning == "" and found.iteration == pytest.approx(best, rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(problems(), st.sampled_from(ALL_ORDERS))
 def test_what_every_order_keeps(problem, order):

@@ -41,6 +41,7 @@ def test_the_search_on_machines_that_can_be_enumerated(analyses, extras, mode):
         assert found.iteration == pytest.approx(best, rel=1e-9 if analyses == 12 else 1.1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extras", [False, True])
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_no_order_is_better_on_large_machines(mode, extras):

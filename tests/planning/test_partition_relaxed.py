@@ -184,6 +184,7 @@ def test_hardly_any_parallel_work_beside_no_simulation_is_not_rounded_away():
     assert relaxed(problem, ()).iteration == pytest.approx(1.5)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(problems(), st.integers(0, 63))
 def test_fractions_are_inside_the_machine_and_no_whole_numbers_are_faster(problem, chosen):

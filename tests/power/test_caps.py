@@ -103,6 +103,7 @@ async def test_a_worker_that_goes_takes_its_capped_threads_along(c, s, a, b):
         assert await threads(s, a) == [4]
 
 
+@pytest.mark.slow
 @gen_cluster(client=True, nthreads=[("", 4)] * 2, Worker=Nanny, timeout=60)
 async def test_a_worker_that_was_killed_comes_back_capped(c, s, a, b):
     async with await dask_hpc.manage(c):

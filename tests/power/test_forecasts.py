@@ -73,6 +73,7 @@ async def answered_by_process(one):
     await one.until(is_so)
 
 
+@pytest.mark.slow
 @gen_test()
 async def test_a_model_fitted_in_the_process_answers():
     pytest.importorskip("statsmodels")

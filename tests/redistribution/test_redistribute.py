@@ -108,6 +108,7 @@ def same(found, wanted):
         assert found[name].dtype == wanted[name].dtype
 
 
+@pytest.mark.slow
 @four
 async def test_a_dataset_keeps_everything_but_its_place(c, s, *workers):
     ds = dataset()

@@ -47,6 +47,7 @@ def by_claim(found):
     return claims
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*QUICK, *SLOW])
 def test_the_table_is_complete(name):
     found = outcome(name, seeds=1 if name == "io-intensity" else 2)
@@ -125,6 +126,7 @@ def test_batch_study():
     assert ours["least makespan that the corridor's energy allows, speed-up n ** 1"].ours > 14.5
 
 
+@pytest.mark.slow
 def test_in_situ_beside_the_simulation():
     """Digest 5.1, sanity run: the gap is just below capacity, and ours is never slower than any order."""
     found = outcome("in-situ-async", seeds=4)

@@ -160,6 +160,7 @@ async def nothing_left(s, before):
     assert traces(s) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment", ["at once", "jobs run and wait", "a worker leaves", "held", "off", "cancelled"]
 )

@@ -91,6 +91,7 @@ def test_machine_sizes_that_make_no_sense(nodes):
         simulate([], nodes=nodes)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.integers(0, 20), st.integers(1, 5), st.integers(0, 9), st.integers(1, 9)), max_size=30

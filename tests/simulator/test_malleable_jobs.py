@@ -217,6 +217,7 @@ def test_evolving_job_gets_what_is_idle_and_gives_back():
 # properties
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10_000),
     jobs=st.lists(

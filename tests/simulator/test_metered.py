@@ -83,6 +83,7 @@ def test_following_power_changes_nothing(policy, jobs, platform):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name.startswith("power-")])
 @given(
     jobs=powered(),

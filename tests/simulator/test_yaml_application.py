@@ -236,6 +236,7 @@ keys = ["nodes", "speed", "link", "file_system", "tick", "only_ticks", "resize",
 platforms = st.dictionaries(st.sampled_from(keys), plain, max_size=3)
 
 
+@pytest.mark.slow
 @given(jobs, platforms | plain | st.just({"nodes": 4}))
 @settings(max_examples=300, deadline=None)
 def test_any_structure_gives_a_workload_or_a_complaint(tmp_path_factory, job, platform):

@@ -63,6 +63,7 @@ keys = st.sampled_from(["id", "submit", "nodes", "runtime", "walltime", "priorit
 jobs = st.lists(st.dictionaries(keys, plain | st.integers(1, 9), max_size=6), max_size=3)
 
 
+@pytest.mark.slow
 @given(st.fixed_dictionaries({"jobs": jobs | plain}, optional={"nodes": plain}))
 @settings(max_examples=300, deadline=None)
 def test_any_structure_gives_a_workload_or_a_complaint(tmp_path_factory, found):

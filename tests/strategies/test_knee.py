@@ -89,6 +89,7 @@ def test_it_costs_next_to_nothing_where_nothing_collapses(knee, most, waiting, w
         assert machine.seconds <= (1 + 0.03) * best + 1e-9
 
 
+@pytest.mark.slow
 @given(st.integers(4, 32), st.randoms(use_true_random=False))
 def test_noise_does_not_lead_it_far_astray(most, random):
     machine = Machine(collapsing(most // 2, 3.0), most)

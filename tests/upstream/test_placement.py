@@ -46,6 +46,7 @@ def parted(ours, needs, nthreads):
     return found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("needs", [0, 1, 4])
 @pytest.mark.parametrize("threads", [(1,) * 5, (3, 2, 1)], ids=["same", "different"])
 @pytest.mark.parametrize("ours", [False, True], ids=["plain", "ours"])

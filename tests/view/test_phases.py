@@ -3,6 +3,7 @@
 import re
 import xml.etree.ElementTree as ET
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ def test_nothing_yet():
     ET.fromstring(phases_svg([]))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(*[st.floats(0, 1e5)] * 4), max_size=30))
 def test_everything_stays_inside(values):
     given_rows = [tell_iteration(i, one[0], Phases(*one[1:]), None) for i, one in enumerate(values)]

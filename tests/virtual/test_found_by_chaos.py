@@ -3,6 +3,8 @@
 import asyncio
 import time
 
+import pytest
+
 import dask_hpc
 
 
@@ -11,6 +13,7 @@ def slept(seconds, *values):
     return sum(values)
 
 
+@pytest.mark.slow
 def test_dask_drops_a_copy_while_the_other_worker_says_farewell(virtual_cluster):
     """A result was on two workers, so the one that closed handed over everything else. Meanwhile Dask gave up
     the copy of the other one, which was held. Nobody had it then, and it could not be computed again if it
@@ -46,6 +49,7 @@ def test_dask_drops_a_copy_while_the_other_worker_says_farewell(virtual_cluster)
     )
 
 
+@pytest.mark.slow
 def test_a_job_grows_whose_other_workers_are_all_on_their_way_out(virtual_cluster):
     """A task started again elsewhere because its worker's time was over; all other workers of its job were
     held, so it waited. The job got an idle node, and nobody looked at the task again."""

@@ -30,6 +30,7 @@ def where(seconds):
     return get_worker().name
 
 
+@pytest.mark.slow
 def test_waiting_costs_nothing(virtual_cluster):
     async def main(cluster):
         client = await cluster.client()
@@ -43,6 +44,7 @@ def test_waiting_costs_nothing(virtual_cluster):
     assert time.thread_time() - began < 30
 
 
+@pytest.mark.slow
 def test_dask_and_our_plugin_go_by_the_virtual_clock(virtual_cluster):
     async def main(cluster):
         client = await cluster.client()
@@ -65,6 +67,7 @@ def test_dask_and_our_plugin_go_by_the_virtual_clock(virtual_cluster):
     virtual_cluster(main)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_says_nothing(virtual_cluster):
     async def main(cluster):
         client = await cluster.client()
@@ -80,6 +83,7 @@ def test_a_killed_worker_says_nothing(virtual_cluster):
     virtual_cluster(main)
 
 
+@pytest.mark.slow
 def test_a_killed_client_is_gone_with_its_tasks(virtual_cluster):
     async def main(cluster):
         client, other = await cluster.client(), await cluster.client("other")
@@ -94,6 +98,7 @@ def test_a_killed_client_is_gone_with_its_tasks(virtual_cluster):
     assert virtual_cluster(main) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_graceful", [True, False])
 def test_a_worker_that_is_told_to_go_does(virtual_cluster, is_graceful):
     async def main(cluster):
@@ -107,6 +112,7 @@ def test_a_worker_that_is_told_to_go_does(virtual_cluster, is_graceful):
     virtual_cluster(main)
 
 
+@pytest.mark.slow
 def test_who_is_slow_or_late(virtual_cluster):
     async def main(cluster):
         client = await cluster.client()
@@ -124,6 +130,7 @@ def test_who_is_slow_or_late(virtual_cluster):
     assert 50 < slow < 51 and 1.5 < late < 15 and 1.1 < prompt < 1.2
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_ever(virtual_cluster):
     async def hangs(cluster):
         await asyncio.Event().wait()
@@ -216,6 +223,7 @@ def digests(seeds, junk=0):
     return [tuple(line.split()) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_one_seed_gives_one_order_of_events():
     """In any process, whatever ran there before. The sum is over all transitions of all tasks with worker,
     time and cause, over what our plugin tells, and over all executions."""

@@ -77,6 +77,7 @@ def check(problem, answer):
         assert answer.sizes[part.id] in part.sizes
 
 
+@pytest.mark.slow
 @given(problems())
 @settings(max_examples=300, deadline=None)
 def test_the_fast_path_is_exact(problem):
@@ -104,6 +105,7 @@ def test_what_is_reachable_is_exact(problem):
     assert guaranteed(problem) == (highest >= problem.floor, lowest <= problem.ceiling)
 
 
+@pytest.mark.slow
 @given(problems())
 @settings(max_examples=300, deadline=None)
 def test_what_bounds_prove_is_true(problem):

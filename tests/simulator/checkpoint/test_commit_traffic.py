@@ -124,6 +124,7 @@ services = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(apps, resizes, services, st.integers(0, 3))
 @settings(deadline=None)
 def test_every_commit_arrives_and_bytes_are_conserved(app, changes, service, seed):
