@@ -179,7 +179,19 @@ def periods_of_pandas():
     return xr.Dataset({"v": ("p", pd.array([1, None, 3], "Int64"))})
 
 
-@pytest.mark.parametrize("make", [multi_index, without_index, other_index, categories, periods_of_pandas])
+def extension_types():
+    indexes = {
+        "number": pd.Index([1, None], dtype="Int64"),
+        "range": pd.interval_range(0, 3),
+        "month": pd.period_range("2000", periods=2, freq="M"),
+        "time": pd.date_range("2000", periods=2, tz="UTC"),
+    }
+    return xr.Dataset({"v": ("number", [1, 2])}, coords=indexes)
+
+
+@pytest.mark.parametrize(
+    "make", [multi_index, without_index, other_index, categories, periods_of_pandas, extension_types]
+)
 def test_indexes_and_types_of_pandas(make):
     assert_same(again(make()), make())
 

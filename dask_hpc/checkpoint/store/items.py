@@ -113,8 +113,7 @@ class BlockSource:
         for record in meta["variables"]:
             name, values = self.unpack(record["name"]), self.array(record)
             if type(values).__module__.startswith("pandas"):
-                is_index = record["is coordinate"] and values.dtype.name == "category"
-                values = pd.Index(values) if is_index else values.array
+                values = pd.Index(values) if record["is coordinate"] else values.array
             encodings[name] = self._encoding(record)
             variable = xr.Variable(self.unpack(record["dims"]), values, self._attrs(record))
             (coordinates if record["is coordinate"] else data)[name] = variable
