@@ -134,7 +134,8 @@ def test_a_disk_that_fails_while_a_block_is_read(tmp_path, monkeypatch, point):
 
 
 def test_mixed_objects_are_one_value():
-    for odd in ([1, "a"], ["a", None], ["\ud800"], [np.str_("a")]):
+    days = [kind(2000, 1, 1) for kind in (cftime.DatetimeNoLeap, cftime.Datetime360Day)]
+    for odd in ([1, "a"], ["a", None], ["\ud800"], [np.str_("a")], days, [days[0], None]):
         array = np.empty(len(odd), object)
         array[:] = odd
         made = spec(array) | {"form": "objects", "dtype": None}

@@ -1,12 +1,13 @@
 """What the checkpoint service did is one line of the story for each event, however many blocks that has."""
 
+import asyncio
 from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
-from dask_hpc.checkpoint.scheduler.context import Diary, Tally
-from dask_hpc.cluster.scheduler.service import Guard
+from dask_hpc.checkpoint.scheduler.context import NAME, ControllerContext, Diary, HasGone, Tally
+from dask_hpc.cluster.scheduler.service import Guard, Managed
 
 
 @pytest.fixture
@@ -50,6 +51,13 @@ def test_a_commit_is_one_line_and_one_that_found_nothing_to_do_is_none(diary, to
     assert found["counts"]["commits"] == 1 and found["counts"]["moved"] == 6_000_000
     assert found["counts"]["unchanged"] == 1_000_000 and found["counts"]["failed"] == 2
     assert found["last_commit"]["seconds"] == 0.5 and 0 <= found["last_commit"]["ago"] < 60
+
+
+def test_the_last_commit_is_the_newest_one_whatever_its_name(diary):
+    for name, moved in (("u", 1), ("v", 2), ("u", 3)):
+        diary.committed(name, Tally(copies=1, moved=moved))
+    assert diary.as_plain()["last_commit"]["moved"] == diary.last_commit("u")["moved"] == 3
+    assert diary.last_commit("v")["moved"] == 2 and diary.last_commit("w") is None
 
 
 def test_copies_that_find_no_room_again_and_again_are_told_once(diary, told):
@@ -110,3 +118,27 @@ def test_copies_that_are_made_again_one_after_the_other_are_one_event_of_agents(
     assert told == [("agents", "some blocks had too few copies; made again: 3 copies, 15 B moved, in 0.3 s")]
     diary.copied_again(Tally(copies=1, seconds=0.1))
     assert len(waiting) == 1 and diary.as_plain()["counts"]["copies"] == 4
+
+
+def test_of_calls_to_workers_only_errors_of_ours_are_told():
+    logged = []
+    scheduler = SimpleNamespace(plugins={}, log_event=lambda topic, event: logged.append((topic, event)))
+    context = ControllerContext(scheduler)
+
+    async def fails(error):
+        raise error
+
+    async def calls():
+        for error in (HasGone("tcp://w"), asyncio.CancelledError(), ZeroDivisionError("ours")):
+            await asyncio.wait([context.do("a call", fails(error))])
+
+    asyncio.run(calls())
+    told = {"decision": "error", "reason": "checkpoint: in a call: ZeroDivisionError: ours"}
+    assert logged == [(NAME, told)] and context.errors == 1
+
+
+def test_the_story_of_a_managed_cluster_has_what_is_told(told):
+    managed = Managed()
+    managed.context = SimpleNamespace(tell=lambda *what: told.append(what))
+    ControllerContext(SimpleNamespace(plugins={"dask-hpc": managed})).tell("commit", "u")
+    assert told == [("commit", "u")]

@@ -303,6 +303,27 @@ def test_surplus_beside_a_result_goes_once_enough_are_elsewhere():
     assert not placed(held=["w0"], where=["w2", "w4"]).steps(["1"]).drops
 
 
+def dealt(known, order, *workers):
+    """Agents for an order, if these have room and no others."""
+    domain_of = known._view.domain_of
+    return known.deal(order, Dealer([AgentNode(one, 100, 0, domain=domain_of(one)) for one in workers]))
+
+
+def test_beside_the_others_a_copy_is_made_only_if_there_are_too_few():
+    """It would die with them."""
+    for copies, room, agents in ((1, ["w1"], []), (1, ["w1", "w2"], ["w2"]), (2, ["w1"], ["w1"])):
+        known = placed(copies, held=["w0"], where=["w0"])
+        (order,) = known.steps(["1"]).orders
+        assert dealt(known, order, *room) == agents
+
+
+def test_who_has_what_is_probably_the_same_takes_it_unless_it_is_beside_the_result():
+    known = placed(held=[], where=["w1", "w2"])
+    known._view.results["z"] = {"w0"}
+    (order,) = known.orders([("z", 1)], like={"z": "1"})
+    assert dealt(known, order, "w4") == ["w2"]
+
+
 def test_what_is_looked_at_while_it_is_copied_is_looked_at_again():
     known = placed(held=["w0"], where=["w1"])
     steps = known.steps(["1"])

@@ -125,6 +125,13 @@ def test_one_of_each(value):
     assert same(again(value), value)
 
 
+def test_numbers_that_other_readers_of_json_may_not_know_exactly_are_text():
+    for number in (2**53 - 1, 1 - 2**53):
+        assert encode(number).head == number
+    for number in (2**53, -(2**53)):
+        assert encode(number).head == {"is": "int", "of": hex(number)}
+
+
 @pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="numpy 2")
 def test_strings_of_any_length():
     words = np.array(["a", "a longer one"], np.dtypes.StringDType())

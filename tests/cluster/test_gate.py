@@ -3,6 +3,7 @@
 from collections import Counter
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from pure_scheduler import PureScheduler
@@ -256,6 +257,79 @@ def test_what_another_job_took_over_comes_back_when_that_one_waits_again():
     body.start(first, ADDRESSES[:3])
     body.decide()
     assert body.body.owner["needed", 0] is first and needed[0].state == "processing"
+
+
+def of_one_job():
+    """Its only job waits."""
+    body = AnyOrder()
+    body.body.jobs["a"] = job = LiveJob("a", Job(id="a", nodes=1), 0)
+    return body, job
+
+
+def submit(body, job, count, hosts=None):
+    """So many tasks, which may be root tasks."""
+    tasks = body.s.make([("x", number) for number in range(count)])
+    for task in tasks:
+        task.host_restrictions = hosts
+    body.gate.submit([task.key for task in tasks], job)
+    body.s.schedule(tasks)
+    return tasks
+
+
+def processing(tasks):
+    return {task.key for task in tasks if task.state == "processing"}
+
+
+def test_a_job_that_waits_again_waits_whatever_the_user_said_of_its_tasks():
+    """While it runs they are where he said, if that is nowhere in the job."""
+    body, job = of_one_job()
+    body.join("tcp://c:2")
+    body.start(job, ADDRESSES[:1])
+    (task,) = submit(body, job, 1, hosts={"c"})
+    assert task.processing_on.host == "c"
+    body.requeue(job)
+    body.s.leave(task.processing_on.address)
+    assert task.state == "no-worker" and task.worker_restrictions is job.gate
+
+
+@pytest.mark.queue
+def test_root_tasks_that_waited_are_handed_to_dask_when_their_job_has_all_workers():
+    body, job = of_one_job()
+    tasks = submit(body, job, 20)
+    assert len(job.ready) == 20 and job.wave == {GATE}
+    body.start(job, ADDRESSES[:3])
+    body.turn_ends()
+    assert len(processing(tasks)) == 6 and len(body.s.queued) == 14
+    assert not job.confined and not job.ready and job.wave == set()
+
+
+@pytest.mark.queue
+def test_when_it_has_not_all_workers_any_more_they_come_back():
+    body, job = of_one_job()
+    body.start(job, ADDRESSES[:3])
+    tasks = submit(body, job, 20)
+    flying = processing(tasks)
+    assert len(flying) == 6 and len(body.s.queued) == 14 and not job.passed
+    body.join(ADDRESSES[3])
+    assert job.passed == flying
+    body.turn_ends()
+    assert not body.s.queued and len(job.ready) == 14 and processing(tasks) == flying
+
+
+@pytest.mark.queue
+def test_root_tasks_that_a_worker_does_not_take_after_all_wait_again():
+    body, job = of_one_job()
+    tasks = submit(body, job, 20)
+    body.start(job, ADDRESSES[:1])
+    worker = body.s.workers[ADDRESSES[0]]
+    body.s.running.discard(worker)  # and Dask still counts its slots
+    call, args = body.s.loop.calls.popleft()
+    call(*args)
+    assert not processing(tasks) and len(job.ready) == 20
+    assert all(task.worker_restrictions is job.wave for task in tasks)
+    body.s.running.add(worker)
+    body.turn_ends()
+    assert processing(tasks) == job.passed == {("x", 0), ("x", 1)}
 
 
 TestAnyOrder = AnyOrder.TestCase

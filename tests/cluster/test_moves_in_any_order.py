@@ -153,3 +153,37 @@ class Moving(RuleBasedStateMachine):
 
 TestMoving = Moving.TestCase
 TestMoving.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def one_move():
+    """Of a result on the first worker to the second one."""
+    s = Replicas()
+    s.deaf = None
+    for address in ADDRESSES[:2]:
+        s.use(s.join(address))
+    (task,) = s.make(["x"], workers=ADDRESSES[:1])
+    s.schedule([task])
+    s.finish(task)
+    (block,) = moves.blocks_of(s, ["x", "nothing"])
+    assert block.holders == (ADDRESSES[0],)
+    return s, moves._Carrying(s, [Move("x", block.nbytes, *ADDRESSES[:2])], False)
+
+
+def test_a_copy_is_asked_for_at_once_and_the_old_one_goes_when_it_is_there():
+    s, carrying = one_move()
+    assert carrying.step(0.0) and s.asked[ADDRESSES[1]] == {"x"}
+    assert carrying.step(moves.LOOK)
+    s.arrive(ADDRESSES[1], "x")
+    assert not carrying.step(2 * moves.LOOK) and compat.holders(s.tasks["x"]) == (ADDRESSES[1],)
+    assert [move.key for move in carrying.done] == ["x"] and not carrying.failed
+
+
+def test_what_is_lost_on_its_way_is_told_and_what_nobody_wants_any_more_is_not():
+    for happens, told in (
+        (lambda s: s.leave(ADDRESSES[0]), [moves._LOST]),
+        (lambda s: s.release(s.tasks["x"]), []),
+    ):
+        s, carrying = one_move()
+        assert carrying.step(0.0)
+        happens(s)
+        assert not carrying.step(moves.LOOK) and list(carrying.failed) == told and not carrying.done

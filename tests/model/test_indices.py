@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
+from dask_hpc.model.plan import Cap, Hold, Plan, Release
+from dask_hpc.model.power import PowerView
 from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.strategies.queue.fcfs import Fcfs
 from dask_hpc.strategies.queue.order import Priority
@@ -176,3 +178,16 @@ def test_a_change_of_size_puts_the_end_off_by_what_it_takes():
     indices.start("a", 1)
     indices.now = 40.0
     assert indices.begin_resize("a", 2, stall=5.0).expected_end == 40.0 + 5.0 + 30.0
+
+
+def test_levers_stay_as_they_were_pulled_last():
+    indices = machine(2)
+    plan = Plan(1, 0.0, hold=Hold(1, "why"), cap=Cap(0.5, 200.0, "why"))
+    indices.pull_levers(plan)
+    assert indices.power is None and indices.revision == 0  # nobody looks at power
+    indices.power = PowerView(1000.0)
+    for one in (plan, Plan(2, 0.0, release=Release(2, "why")), Plan(3, 0.0)):
+        indices.pull_levers(one)
+    power = indices.power
+    assert (power.held, power.threads, power.cap, power.released) == (1, 0.5, 200.0, 2)
+    assert indices.revision == 2

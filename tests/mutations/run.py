@@ -93,7 +93,7 @@ TESTS = (
     ),
     *_of(
         "checkpoint",
-        "files cells items manifest versions seal value block kept_copies on_resize resume scratch",
+        "arrays files cells items manifest versions seal value block kept_copies on_resize resume scratch",
     ),
     *_of("simulator", "engine malleable_jobs"),
 )

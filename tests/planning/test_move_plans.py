@@ -59,6 +59,19 @@ def test_from_four_workers_to_two(leaving):
     assert cuts(result) <= 3
 
 
+@pytest.mark.parametrize(
+    ("before", "target"),
+    [
+        ("BBBABBBBCCCCCDDDDDD", "B"),  # 7.5 are not much more than a share of 6.3
+        ("BBBABBBBBBCCCDDDDDDD", "D"),  # 9.5 are, and D has its share as well
+    ],
+)
+def test_neighbours_stay_together_a_little_beyond_the_share(before, target):
+    blocks = layout(before, 10)
+    (move,) = evacuate(blocks, "A", {"B": 100, "C": 0, "D": 100}).moves
+    assert move.target == target
+
+
 def test_plain_keys_go_where_room_is():
     blocks = [MovableBlock(f"k{i}", 10, ("A",)) for i in range(6)]
     plan = evacuate(blocks, "A", {"B": 100, "C": 60})

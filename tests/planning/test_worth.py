@@ -10,6 +10,8 @@ from dask_hpc.planning.moves.leaving import MovableBlock, RecomputeCost, dearest
 def test_seconds_per_byte_decide():
     recipes = {"cheap": RecomputeCost(1, 100), "dear": RecomputeCost(10, 100), "small": RecomputeCost(1, 1)}
     assert worth_first(recipes, recipes) == ["small", "dear", "cheap"]
+    recipes = {"two": RecomputeCost(3, 2), "one": RecomputeCost(2, 1), "none": RecomputeCost(2, 0)}
+    assert worth_first(recipes, recipes) == ["one", "none", "two"]  # nothing is less than a byte
 
 
 def test_lost_ancestors_count_and_saved_ones_do_not():

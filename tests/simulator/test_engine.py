@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from dask_hpc import InputError, Policy
 from dask_hpc.model.job import Job
+from dask_hpc.model.node import Node
+from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.simulator import (
     Arrival,
     Machine,
@@ -175,6 +177,16 @@ def test_a_size_of_the_cluster_is_no_matter_of_a_simulated_machine():
     assert "size: demand does nothing" in simulate("builtin:ten-jobs", policy=policy).notes[0]
     assert Policy.load("fcfs").without_body("cluster") == []
     assert "failure: node-stealing" in Policy.load("node-stealing").without_body("cluster")[0]
+
+
+def test_who_was_changing_its_size_when_it_is_taken_over_goes_on_with_the_new_one():
+    then = Indices(Node(str(i)) for i in range(4))
+    then.waiting.add(Job(id="m", nodes=4, kind="malleable", min_nodes=1, max_nodes=4, walltime=100.0))
+    then.start("m", 4)
+    then.begin_resize("m", 2)
+    then.waiting.add(Job(id="next", nodes=2, walltime=50.0))
+    jobs = simulate(snapshot=Snapshot(then), policy="fcfs").jobs
+    assert list(jobs["start"]) == [0.0, 0.0] and list(jobs["end"]) == [200.0, 50.0]
 
 
 @pytest.mark.parametrize("module", [engine, execution, record, service])

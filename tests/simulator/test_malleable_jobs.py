@@ -66,6 +66,13 @@ def test_nodes_freed_by_a_shrink_start_the_next_job_in_the_same_instant():
     assert dict(zip(result.jobs["id"], result.jobs["start"], strict=True)) == {"a": 0.0, "b": 10.0}
 
 
+@pytest.mark.parametrize("nodes", [3, 16])
+def test_a_policy_may_not_plan_a_size_that_a_job_cannot_use(nodes):
+    job = Job(id="a", nodes=2, kind="malleable", min_nodes=1, max_nodes=8, constraint="pof2")
+    with pytest.raises(RuntimeError, match=f"planned {nodes} nodes for job 'a', which cannot use them"):
+        run([Arrival(job, 100.0)], {0: [("a", nodes)]}, platform=32)
+
+
 def test_walltime_is_meant_for_the_start_size():
     result = run([malleable("a", walltime=110.0)], {0: [("a", 1)]})
     assert list(result.jobs["state"]) == ["completed"] and ends(result) == {"a": 200.0}
@@ -196,6 +203,13 @@ def test_file_system_is_shared_equally_by_nodes():
     both = simulate(jobs, policy="fcfs", platform=platform)
     # a has 50 left at 5, both at 5 per node: a ends at 15; b has 50 left, alone at 10: 20
     assert ends(both) == {"a": 15.0, "b": 20.0}
+
+
+def test_what_moves_nothing_is_no_transfer():
+    tasks = [Task("write", lambda n, size=size: size) for size in (0.0, 100.0, 0.0)]
+    app = (Phase(tuple(tasks), scheduling_point=False),)
+    result = simulate([phased("a", app, 2, "rigid")], policy="fcfs", platform=Platform(2, link=10.0))
+    assert ends(result) == {"a": 10.0} and result.metrics["mean_transfer"] == 10.0
 
 
 def test_only_the_root_writes():

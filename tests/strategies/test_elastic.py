@@ -109,6 +109,23 @@ def test_users_who_hold_less_go_first():
     assert decided(indices, ElasticQueue(fairness=1.0))[0] == ["b"]
 
 
+def test_who_waits_for_long_goes_before_users_who_hold_as_little():
+    for aging, first in ((0.0, "short"), (1.0, "old")):
+        indices = machine(1, now=1000.0)
+        for name, walltime, submitted in (("short", 10.0, 900.0), ("old", 110.0, 0.0)):
+            indices.waiting.add(Job(id=name, nodes=1, walltime=walltime, submitted=submitted))
+        assert decided(indices, ElasticQueue(fairness=1.0, aging=aging))[0] == [first]
+
+
+def test_nodes_for_which_others_shrink_are_not_given_away():
+    """One of them is idle already."""
+    indices = machine(8, now=0.0)
+    started(indices, "wide", 7, speedup=HALF, least=2)
+    wait(indices, ("next", 6, 100), ("small", 1, 100))
+    assert sizes(indices, Elastic()) == {"wide": 2}
+    assert decided(indices, ElasticQueue())[0] == []
+
+
 def small(seed, share, exponent):
     """60 jobs on 16 nodes."""
     draw, curve, arrivals = random.Random(seed), PowerLaw(exponent), []

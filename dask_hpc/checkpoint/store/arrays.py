@@ -226,9 +226,9 @@ def _element(form: str, dtype: np.dtype[Any] | None) -> tuple[Any, Any, Any]:
     """Type of element, value of what is not there, and first codec."""
     if form == TEXT:
         return "string", "", {"name": "vlen-utf8", "configuration": {}}
-    if form == TIMES or dtype is None:
+    if dtype is None:
         return "int64", 0, _in_bytes("<")
-    order = "<" if dtype.newbyteorder("=").str[0] == "<" and dtype.isnative else dtype.str[0]
+    order = dtype.str[0]
     if dtype.kind in "mM":
         return "int64", 0, _in_bytes(order)
     if dtype.kind == "U":

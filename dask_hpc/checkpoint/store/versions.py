@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from errno import EAGAIN
 from secrets import token_hex
 from typing import Any
 
@@ -207,7 +208,7 @@ class Commit:
 
     def overtaken(self) -> Overtaken:
         what = f"somebody else finished a version of that name while version {self.version} was written"
-        return Overtaken(11, f"{self.versions.name}: {what}")
+        return Overtaken(EAGAIN, f"{self.versions.name}: {what}")
 
 
 def begin(
