@@ -67,6 +67,7 @@ def test_it_opens_on_the_first_notebook():
     assert "ControlRoom(" in (ROOT / NOTEBOOK).read_text()
 
 
+@pytest.mark.slow
 def test_the_dashboard_goes_through_the_proxy():
     assert "jupyter-server-proxy" in environment()
     show = "import dask; print(dask.config.get('distributed.dashboard.link'))"

@@ -30,6 +30,7 @@ print("ran")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_job_runs_without_a_service(room):
     done = subprocess.run(

@@ -1,6 +1,7 @@
 """Bridges on a cluster that is managed, adapted, or fails tasks that wait."""
 
 import numpy as np
+import pytest
 from bridge_parts import close, declare, plugin_of, put, shelf_of, whole
 from distributed import Client, LocalCluster
 from distributed.utils_test import async_poll_for, gen_cluster, gen_test
@@ -37,6 +38,7 @@ async def test_blocks_go_to_the_workers_of_a_job(c, s, *workers):
     assert NAME not in s.plugins
 
 
+@pytest.mark.slow
 @gen_test()
 async def test_adapting_keeps_somebody_for_those_who_wait():
     """Tasks that wait for producers are work to come: the last worker stays for them."""

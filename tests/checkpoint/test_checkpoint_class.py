@@ -104,6 +104,7 @@ def test_memory_is_free_when_the_program_is_over(client, tmp_path):
         assert service.commits.series.keys() == {"other"} and not client.cluster.scheduler.tasks
 
 
+@pytest.mark.slow
 def test_the_graph_does_not_grow_with_the_iterations(client):
     with dask_hpc.Checkpoint("run", client=client, every=1) as ck:
         u = ck.add("u", client.persist(da.zeros(4, chunks=2)))

@@ -30,6 +30,7 @@ def count_sends(workers):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "senders"),
     [

@@ -153,6 +153,7 @@ def test_a_key_that_others_may_know_is_not_used(store, spoil, monkeypatch, tmp_p
         store.read(KEY)
 
 
+@pytest.mark.slow
 def test_two_that_open_a_new_directory_get_one_key(tmp_path):
     code = "from dask_hpc.checkpoint.worker.loaders import Store; print(Store(sys.argv[1], 'r').open())"
     program = f"import sys; {code}"

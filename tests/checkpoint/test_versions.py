@@ -117,6 +117,7 @@ REACHED = [point for point in COMMIT_POINTS if point.startswith(("block", "manif
 OFTEN = [point for point in REACHED if point.startswith(("block", "prune"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "point, times", [*((point, 1) for point in REACHED), *((point, 2) for point in OFTEN)]
 )

@@ -180,6 +180,7 @@ def python(*args, **options):
     return subprocess.run([sys.executable, *args], capture_output=True, text=True, check=False, **options)
 
 
+@pytest.mark.slow
 def test_processes():
     done = python("-m", "dask_hpc", "policies", "show", "nonsense")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)

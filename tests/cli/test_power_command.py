@@ -59,6 +59,7 @@ def test_for_programs(tree):
     assert found["cap"] == {"least": 60.0, "most": 200.0, "problem": ""}
 
 
+@pytest.mark.slow
 def test_the_model_is_calibrated_by_the_configuration(tmp_path):
     env = os.environ | {"DASK_HPC__POWER_MODEL": "{'idle': '90 W', 'busy': '350 W'}"}
     found = json.loads(told("--json", "--root", str(tmp_path), env=env).stdout)
@@ -84,6 +85,7 @@ def test_ctrl_c_ends_watching(tree):
     assert (process.returncode, errors) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_chart_on_a_terminal(tree):
     """80 columns: nothing is wider, and Ctrl-C leaves the terminal as it was."""
     tree.remove("intel-rapl:0")

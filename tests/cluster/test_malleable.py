@@ -203,6 +203,7 @@ def test_it_may_be_scaled_from_another_thread_while_units_are_being_made():
     assert cluster.status == Status.closed  # which fails if a unit was made and never started
 
 
+@pytest.mark.slow
 def test_a_batch_job_goes_as_a_whole():
     with (
         batch_cluster(cores=2, processes=2) as cluster,

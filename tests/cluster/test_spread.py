@@ -167,6 +167,7 @@ async def test_a_job_that_grows(c, s, a, b):
             await keep
 
 
+@pytest.mark.slow
 @cluster2
 async def test_not_during_a_shuffle(c, s, a, b):
     async with await dask_hpc.manage(c):

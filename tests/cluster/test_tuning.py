@@ -124,6 +124,7 @@ async def test_paused_decides_nothing_until_resumed(c, s, *workers):
         assert told == ["pause", "resume"]
 
 
+@pytest.mark.slow
 def test_a_synchronous_client():
     with (
         LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as local,

@@ -444,6 +444,7 @@ async def test_dump_and_identity(c, s, *workers):
     assert (await c.get_versions())["workers"]
 
 
+@pytest.mark.slow
 @both
 async def test_many_clients_at_once(c, s, *workers):
     from distributed import Client

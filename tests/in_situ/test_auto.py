@@ -97,6 +97,7 @@ class Wandering(PlacementStrategy):
         return Placement(view.name, Partition(*choice, Phases(0, 0, 0)), f"turn {turn}"), turn
 
 
+@pytest.mark.slow
 def test_another_partition_before_every_iteration_loses_none(three):
     pipe = pipeline(three)
     pipe._strategy = Wandering()
@@ -112,6 +113,7 @@ def test_a_placement_that_was_said_stays(three):
     assert pipe.partition.runs_like(placed) and pipe.status()["changed"] == 0
 
 
+@pytest.mark.slow
 def test_a_managed_clusters_policy_decides_and_is_told(three):
     with dask_hpc.manage(three, policy="in-situ-sync") as manager:
         pipe = pipeline(three, mode="async", name="heat")

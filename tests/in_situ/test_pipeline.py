@@ -104,6 +104,7 @@ def blow_inside(block):
     return blow(block).isel(x=slice(1, -1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [blow, blow_inside])
 @pytest.mark.parametrize("lengths", [(12,), (1, 5, 4, 2), (3, 3, 3, 3)])
 def test_the_ends_of_a_ring_are_neighbours(three, step, lengths):

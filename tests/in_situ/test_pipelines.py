@@ -102,6 +102,7 @@ def test_what_cannot_be_used_is_refused(wrong):
         read_status(status(**wrong))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.recursive(

@@ -107,6 +107,7 @@ def test_no_season(name):
         fit(name, SERIES, None, 50)
 
 
+@pytest.mark.slow
 def test_a_search_that_does_not_end_is_no_fit():
     pytest.importorskip("statsmodels")
     for name in ("arima", "sarimax", "holt-winters"):

@@ -12,6 +12,7 @@ from dask_hpc.planning.in_situ.plan import ALL_ORDERS, partition
 from tests.planning.partition_problems import all_subsets, brute_force, instance, problems
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core, listed", [(2, 1 << 14), (16, 1 << 14), (2, 4)])
 @settings(max_examples=150, deadline=None)
 @given(problem=problems())

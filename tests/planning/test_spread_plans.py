@@ -175,6 +175,7 @@ def test_spread(situation, dice):
     assert spread(blocks, rooms(reversed(workers))) == plan
 
 
+@pytest.mark.slow
 @given(situations(), st.lists(st.integers(0, 60), min_size=6, max_size=6))
 def test_rooms_are_kept(situation, free):
     blocks, workers = situation

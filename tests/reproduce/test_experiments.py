@@ -147,6 +147,7 @@ def test_in_situ_beside_the_simulation():
     assert below > 100 and above < 10
 
 
+@pytest.mark.slow
 def test_in_situ_before_the_next_iteration():
     """Sync is never slower in this model, and the optima of both modes come together above capacity."""
     found = outcome("in-situ-sync", seeds=4)

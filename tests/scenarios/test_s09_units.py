@@ -134,6 +134,7 @@ async def test_a_maximum_of_zero_needs_consent(report):
             cluster.adapt(Adaptive=HPCAdaptive, minimum=0, maximum=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "where"),
     [

@@ -222,6 +222,7 @@ plain = st.recursive(
 HARMLESS = {"hpc_set": {"policy", "action", "changes"}, "hpc_hold": {"workers"}, "hpc_release": {"workers"}}
 
 
+@pytest.mark.slow
 def test_arbitrary_arguments_are_bad_input_and_change_nothing():
     @four
     async def body(c, s, *workers):

@@ -392,6 +392,7 @@ odd = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["jobs", "solver"]), st.data(), odd)
 @settings(max_examples=200, deadline=None)
 def test_anything_gives_a_workload_or_a_complaint(tmp_path_factory, which, data, value):

@@ -393,6 +393,7 @@ strategies = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     strategy=strategies,

@@ -58,6 +58,7 @@ def test_conservative_never_moves_a_promise_back(jobs, machine):
     Machine(machine, policy, Record()).run(arrivals(jobs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @given(jobs=workloads, machine=st.integers(1, 6))
 @settings(max_examples=100, deadline=None)

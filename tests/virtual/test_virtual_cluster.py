@@ -153,6 +153,7 @@ def test_threads_are_refused(virtual_cluster):
         virtual_cluster(main)
 
 
+@pytest.mark.slow
 def test_everything_is_as_before():
     """Whoever comes next in this process notices nothing."""
     import virtual_cluster as harness

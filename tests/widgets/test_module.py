@@ -57,6 +57,7 @@ def test_a_module_is_valid(name, tmp_path):
     subprocess.run(["node", "--check", str(path)], check=True, capture_output=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("node"), reason="needs node")
 def test_what_needs_no_page():
     """The layouts, scales and hit tests, as Node sees them."""

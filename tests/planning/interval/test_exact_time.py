@@ -126,6 +126,7 @@ def test_systems_of_the_document(levels, work, counts, periods, exact, model):
     assert float(hierarchical_efficiency(levels, work, counts, periods)) == pytest.approx(model, abs=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [360, 351.3])
 def test_many_runs_with_luck_take_as_long_on_average(run):
     levels = system(4, (0.833, 0.167), (0.667, 3.33))

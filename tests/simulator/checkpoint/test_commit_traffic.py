@@ -174,6 +174,7 @@ def test_asynchronous_is_never_slower(app, changes, service):
     assert goes_on <= waits * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 16), st.floats(1, 100), st.floats(0, 2), st.floats(0, 5), st.integers(1, 8),
     st.sampled_from([4.0, 8.0, float("inf")]),

@@ -150,6 +150,7 @@ def test_a_step_is_followed_without_a_cycle(true, noise, shrink):
         assert len(site.actions) <= 40 and not [when for when, _ in site.actions if when > indices.now - 200]
 
 
+@pytest.mark.slow
 def test_out_of_reach_nothing_thrashes():
     indices = machine(8, running=[rigid("r", 4), job("m", 3, 1, 3)])
     indices.power = replace(indices.power, source="measured")
