@@ -116,7 +116,7 @@ class MadeUp:
 
     def feed(self, story=0, power=0, jobs=None, parts=()):
         """As the plugin's."""
-        found = self.status.feed(story, None, (), {"power": power})
+        found = self.status.feed(story, power=power)
         if jobs is not None:
             for job in self.jobs.values():
                 if job["state"] == "running":
