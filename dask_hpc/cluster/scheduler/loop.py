@@ -204,6 +204,11 @@ class ControlLoop:
         context.each("keep", lambda service: service.keep())
         self.execution.free_a_job_alone()
 
+    def open_gates(self) -> None:
+        """An error may have come between a job's start and its tasks: nothing is to be kept from running."""
+        for job in self._context.running_jobs():
+            self.gate.open(job, self._context.workers_of(job))
+
     def snapshot(self) -> Snapshot:
         """What a decision would look at now; it lasts."""
         self._catch_up()

@@ -24,6 +24,8 @@ class Management(Managed):
     def __init__(self) -> None:
         # What Dask's hooks look at: they may be called before there is anything to hear of.
         self._is_taken = False
+        #: whether an error ended the decision before
+        self._was_cut_short = False
         self._owner: dict[Any, Any] = {}
         self._held: dict[str, Any] = {}
         self._watching: list[tuple[Service, Container[Any]]] = []
@@ -122,11 +124,15 @@ class Management(Managed):
             return
         began = monotonic()
         try:
+            if self._was_cut_short:
+                self.control.open_gates()
             self.control.decide()
+            self._was_cut_short = False
             self.control.cycle = monotonic() - began
             self._mind_timeout()
         except Exception as error:
             self.control.memory = None
+            self._was_cut_short = True
             self.context.count_error("a decision", error)
             self.context.wake()  # it may be owed to somebody; a lasting error switches control off
 
