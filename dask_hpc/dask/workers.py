@@ -172,13 +172,15 @@ class TaskMover:
         can start it soonest. How many it was asked for. A task that nobody else may run stays.
         """
         victim = self._scheduler.workers[address]
-        others = running_workers(self._scheduler) - {address}
+        tasks = [
+            task
+            for task in victim.processing
+            if not (task.actor or task in victim.long_running or task in victim.executing)
+            and (keys is None or task.key in keys)
+        ]
+        others = running_workers(self._scheduler) - {address} if tasks else set()
         asked = 0
-        for task in list(victim.processing):
-            if task.actor or task in victim.long_running or task in victim.executing:
-                continue
-            if keys is not None and task.key not in keys:
-                continue
+        for task in tasks:
             thieves = permitted(self._scheduler, task, others)
             if thieves and task not in self._stealing.in_flight:
                 thief = min(thieves, key=partial(self._begin, task))

@@ -4,8 +4,9 @@ import importlib.util
 import json
 import subprocess
 import sys
+from math import sqrt
 from pathlib import Path
-from statistics import median
+from statistics import median, stdev
 
 import pytest
 from rig import chromium
@@ -39,7 +40,14 @@ def test_a_page_of_1000_nodes_and_200_jobs():
 
 
 def test_to_watch_costs_the_scheduler_little(slowness):
-    found = measured("watched_scheduler.py", "measure", "1.5", "16")
-    more = [ours - without for ours, without in zip(found["watched"], found["without"], strict=True)]
-    assert median(more) < 0.02 * slowness()
-    assert median(found["answers"]) > 5
+    more, answers = [], []
+    for _ in range(5):  # jobs are resized at random: until it is clear on which side of the bound it is
+        found = measured("watched_scheduler.py", "measure", "1", "16")
+        pairs = zip(found["watched"], found["without"], strict=True)
+        more += [ours - without for ours, without in pairs]
+        answers += found["answers"]
+        bound, unsure = 0.02 * slowness(), 1.25 * stdev(more) / sqrt(len(more))
+        if abs(median(more) - bound) > 2 * unsure:
+            break
+    assert median(more) < bound
+    assert median(answers) > 5

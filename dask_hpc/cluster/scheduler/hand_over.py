@@ -22,6 +22,7 @@ from dask_hpc.planning.moves.leaving import MovableBlock, evacuate
 from dask_hpc.planning.moves.spread import lay_out
 
 _DRAIN = 0.2  # seconds after which the rest is asked for again: somebody may be able to take it now
+_PATIENCE = 0.1  # who has waited for long looks less often: another tenth of that is nothing to anybody
 _ROUNDS = 3  # of moving: tasks end while results are moved
 
 
@@ -91,7 +92,7 @@ class HandOvers:
                 for address in gives:
                     if compat.worker_status(self._scheduler, address):
                         self._mover.drain(address, job.unfinished)
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(min(max(LOOK, (now - since) * _PATIENCE), _DRAIN))
 
     async def _move(self, job: LiveJob, gives: set[str]) -> bool:
         """Whether everything that was to move has arrived, and perhaps more is there now."""
