@@ -2,13 +2,12 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+from forks import Fork
 
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.versions import Versions
@@ -56,7 +55,7 @@ class Run:
         self.script.write_text(PROGRAM)
         self.store = directory / "store"
         self.result = directory / "result.npy"
-        self._processes: list[subprocess.Popen] = []
+        self._processes: list[Fork] = []
         self._logs = 0
 
     def __enter__(self):
@@ -71,15 +70,13 @@ class Run:
 
     def start(self, *command, **environment):
         """A process of its own."""
-        fast = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "4s", "PYTHONFAULTHANDLER": "1"}
-        with open(self.directory / f"out-{len(self._processes)}", "wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, *map(str, command)],
-                env={**os.environ, **fast, **environment},
-                stdout=out,
-                stderr=out,
-                cwd=self.directory,
-            )
+        fast = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "4s"}
+        process = Fork(
+            command,
+            env={**os.environ, **fast, **environment},
+            output=self.directory / f"out-{len(self._processes)}",
+            cwd=self.directory,
+        )
         self._processes.append(process)
         return process
 

@@ -8,6 +8,7 @@ from time import monotonic, sleep
 import numpy as np
 import pytest
 from distributed import Client, Event, LocalCluster, get_worker, wait
+from forks import forked_nannies
 
 import dask_hpc
 from dask_hpc.checkpoint.faults import COPY_POINTS, LOAD_POINTS, SEND_POINTS, SHELF_POINTS, VARIABLE
@@ -20,9 +21,12 @@ PATIENCE = 30
 @pytest.fixture
 def cluster():
     """One for each test: a nanny that restarts its worker and is told to restart it may end without any."""
-    with LocalCluster(
-        n_workers=3, threads_per_worker=1, memory_limit="1GB", dashboard_address=":0", silence_logs=50
-    ) as found:
+    with (
+        forked_nannies(),
+        LocalCluster(
+            n_workers=3, threads_per_worker=1, memory_limit="1GB", dashboard_address=":0", silence_logs=50
+        ) as found,
+    ):
         yield found
 
 

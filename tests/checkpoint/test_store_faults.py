@@ -1,7 +1,6 @@
 """Killed at any step, or with anything wrong with its files: a version can be restored, never a wrong one."""
 
 import errno
-import multiprocessing
 import os
 import resource
 import signal
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from distributed import Client, LocalCluster
+from forks import FORKS, forked_nannies
 from small_stores import save
 
 from dask_hpc import Checkpoint, restore
@@ -31,13 +31,6 @@ from dask_hpc.model.errors import InputError
 def items(step):
     dataset = xr.Dataset({"u": ("x", np.arange(5) * step), "same": ("x", np.arange(5))})
     return {"u": dataset, "n": step}
-
-
-#: forks processes that have imported already what they need
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(
-    ["pytest", "xarray", "zarr", "distributed", "dask_hpc.checkpoint.client.restore"]
-)
 
 
 def _do(root, what, step, fault, size):
@@ -326,6 +319,7 @@ def test_many_claims_at_once(tmp_path):
 )
 def test_a_worker_that_dies_in_the_middle(tmp_path, fault):
     with (
+        forked_nannies(),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):

@@ -2,12 +2,11 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from forks import FORKS
 from small_stores import write
 
 from dask_hpc.checkpoint.faults import COMMIT_POINTS, VARIABLE
@@ -103,14 +102,11 @@ def test_with_a_key(versions):
         assert b"hidden" not in versions.files.read(f"run/00000001/{path}")
 
 
-SCRIPT = """
-import sys
-sys.path.insert(0, sys.argv[2])
-from test_versions import Files, Versions, commit
-versions = Versions(Files(sys.argv[1]), "run")
-commit(versions, "new")
-versions.prune(1)
-"""
+def _commit_and_die(root, fault):
+    os.environ[VARIABLE] = fault
+    versions = Versions(Files(root), "run")
+    commit(versions, "new")
+    versions.prune(1)
 
 
 REACHED = [point for point in COMMIT_POINTS if point.startswith(("block", "manifest", "prune"))]
@@ -125,12 +121,10 @@ def test_killed_at_every_step(tmp_path, point, times):
     versions = Versions(Files(str(tmp_path)), "run")
     for text in ("older", "old"):
         commit(versions, text)
-    found = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path), str(Path(__file__).parent)],
-        env=os.environ | {VARIABLE: f"{point}:{times}"},
-        check=False,
-    )
-    assert found.returncode == -signal.SIGKILL
+    process = FORKS.Process(target=_commit_and_die, args=(str(tmp_path), f"{point}:{times}"))
+    process.start()
+    process.join(100)
+    assert process.exitcode == -signal.SIGKILL
     manifest, wrong = versions.latest()
     is_new = manifest.version == 3
     assert contents(versions, manifest) == (["new 0", "new 1"] if is_new else ["old 0", "old 1"])

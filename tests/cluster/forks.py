@@ -1,0 +1,95 @@
+"""Processes of tests that are cheap to start: forked from a server that has imported what they need.
+
+They are processes like any other: a signal kills one of them and nobody else, and what it had not written is
+lost. Only what each would do first, importing Dask and us for two seconds, is done once for all of them.
+"""
+
+import faulthandler
+import os
+import runpy
+import subprocess
+import sys
+from contextlib import contextmanager
+from importlib import import_module
+
+import dask
+from distributed.utils import get_mp_context
+
+_FORKED = {"distributed.worker.multiprocessing-method": "forkserver"}
+
+with dask.config.set(_FORKED):
+    #: starts such processes; Dask's nannies use the same one, and would have the server import less
+    FORKS = get_mp_context()
+
+FORKS.set_forkserver_preload(
+    [
+        # not distributed.utils_test, which starts a thread: it would be missing in all of them
+        "pytest", "dask.array", "xarray", "zarr", "distributed", "distributed.nanny",
+        "distributed.cli.dask_scheduler", "distributed.cli.dask_worker",
+        "dask_hpc", "dask_hpc.services", "dask_hpc.checkpoint.client.restore",
+        "dask_hpc.checkpoint.scheduler.service", "dask_hpc.checkpoint.worker.agent",
+        "dask_hpc.checkpoint.worker.loaders",
+    ]
+)  # fmt: skip
+
+
+@contextmanager
+def forked_nannies():
+    """Nannies that start meanwhile fork their workers, instead of running Python anew for each."""
+    with dask.config.set(_FORKED):
+        yield
+
+
+class Fork:
+    """What ``python COMMAND`` would be: a script, or ``-m`` and a command of Dask. Used like a ``Popen``."""
+
+    def __init__(self, command, *, env, output=os.devnull, cwd=None) -> None:
+        self.args = [str(one) for one in command]
+        self._process = FORKS.Process(target=_run, args=(self.args, dict(env), str(output), cwd))
+        self._process.start()
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self):
+        """How it ended, minus the signal that killed it; ``None`` as long as it runs."""
+        return self._process.exitcode
+
+    def poll(self):
+        """The same."""
+        return self._process.exitcode
+
+    def wait(self, timeout=None):
+        """Until it ends."""
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return self._process.exitcode
+
+    def send_signal(self, number):
+        """Unless it has ended."""
+        if self._process.exitcode is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        """Without a word."""
+        self._process.kill()
+
+
+def _run(command, env, output, cwd):
+    with open(output, "ab") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+    faulthandler.enable(2)
+    os.environ.clear()
+    os.environ.update(env)
+    dask.config.refresh()  # it was read with what the server's environment said
+    if cwd is not None:
+        os.chdir(cwd)
+    what, *arguments = command
+    if what == "-m":
+        module, *arguments = arguments
+        sys.argv = [module, *arguments]
+        import_module(module).main(arguments)
+    else:
+        sys.argv = command
+        runpy.run_path(what, run_name="__main__")
