@@ -82,7 +82,9 @@ async def hold(cluster, c, manager):
 
 async def shuffled(kind, act, managed):
     """How often a shuffle was begun anew, on a cluster of three that is made smaller in the middle of it."""
-    local = LocalCluster(n_workers=3, threads_per_worker=1, asynchronous=True, dashboard_address=":0")
+    local = LocalCluster(
+        n_workers=3, threads_per_worker=1, processes=False, asynchronous=True, dashboard_address=":0"
+    )
     async with local as cluster, Client(cluster, asynchronous=True) as c:
         manager = await dask_hpc.manage(c) if managed else None
         s = cluster.scheduler
@@ -139,7 +141,9 @@ def test_policy_resize(kind, report):
     found = {}
 
     async def resized():
-        local = LocalCluster(n_workers=4, threads_per_worker=1, asynchronous=True, dashboard_address=":0")
+        local = LocalCluster(
+            n_workers=4, threads_per_worker=1, processes=False, asynchronous=True, dashboard_address=":0"
+        )
         async with (
             local as cluster,
             Client(cluster, asynchronous=True) as c,
