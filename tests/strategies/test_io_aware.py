@@ -90,10 +90,10 @@ def test_the_table_follows_the_queue():
     indices.waiting.remove("c")
     indices.revision += 1
     table = choices(Snapshot(indices), table, True)
-    assert table.ids == ["d"] and list(table.nodes) == [2, 3, 4, 5, 6]
+    assert [one.id for one in table.jobs] == ["d"] and list(table.nodes) == [2, 3, 4, 5, 6]
     indices.waiting.add(job("ahead", 4, 0.3), ahead=1)
     indices.revision += 1
-    assert choices(Snapshot(indices), table, True).ids == ["ahead", "d"]
+    assert [one.id for one in choices(Snapshot(indices), table, True).jobs] == ["ahead", "d"]
 
 
 def test_a_job_grows_towards_the_balance():

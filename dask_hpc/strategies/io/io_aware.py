@@ -30,7 +30,7 @@ class Choices:
 
     revision: int
     last: Key | None
-    ids: list[str]
+    jobs: list[Job]
     counts: Any
     nodes: Any
     load: Any
@@ -50,7 +50,7 @@ class Choices:
         return cls(
             -1,
             None,
-            [job.id for job in jobs],
+            list(jobs),
             np.array([len(ns) for ns in rows], dtype=np.int64),
             np.array([n for ns in rows for n in ns], dtype=np.int64),
             np.fromiter(flat, float),
@@ -67,7 +67,7 @@ class Choices:
         rows = np.repeat(stay, self.counts)
         return replace(
             self,
-            ids=[*compress(self.ids, stay.tolist())],
+            jobs=[*compress(self.jobs, stay.tolist())],
             counts=self.counts[stay],
             nodes=self.nodes[rows],
             load=self.load[rows],
@@ -77,7 +77,7 @@ class Choices:
 
     def without(self, place: int) -> "Choices":
         """Without the job at this place of the queue, which is about to start."""
-        return self.at(self.revision + 1, self.last).kept(np.arange(len(self.ids)) != place)
+        return self.at(self.revision + 1, self.last).kept(np.arange(len(self.jobs)) != place)
 
     def followed_by(self, new: "Choices") -> "Choices":
         """With these jobs behind its own."""
@@ -85,7 +85,7 @@ class Choices:
             name: np.concatenate((getattr(self, name), getattr(new, name)))
             for name in ("counts", "nodes", "load", "preferred_nodes", "preferred_load")
         }
-        return replace(self, ids=self.ids + new.ids, **joined)
+        return replace(self, jobs=self.jobs + new.jobs, **joined)
 
     def of_running(self, snapshot: Snapshot) -> "Choices":
         """With what runs now, each job at the size it has or is on its way to."""
@@ -155,20 +155,20 @@ def choices(snapshot: Snapshot, known: Choices | None, every_size: bool) -> Choi
     """The table for this snapshot, made from that of the last decision where the queue is the same."""
     waiting, revision, last = snapshot.waiting, snapshot.revision, snapshot.waiting.last_key
     if known is not None and known.last == last:
-        if known.revision == revision and len(known.ids) == len(waiting):
+        if known.revision == revision and len(known.jobs) == len(waiting):
             return known
-        if known.ids == [job.id for job in waiting]:
+        if known.jobs == [*waiting]:
             return known.at(revision, last)
-    jobs = list(waiting)
-    table = known
+    jobs, table = [*waiting], known
     if table is not None:
-        table = table.kept(np.fromiter((job_id in waiting for job_id in table.ids), bool, len(table.ids)))
-        if any(job.id != job_id for job, job_id in zip(jobs, table.ids, strict=False)):
+        present = {*map(id, jobs)}
+        table = table.kept(np.array([id(job) in present for job in table.jobs], dtype=bool))
+        if jobs[: len(table.jobs)] != table.jobs:
             table = None  # somebody stands ahead of known jobs
     if table is None:
         table = Choices.of(jobs, every_size)
     else:
-        table = table.followed_by(Choices.of(jobs[len(table.ids) :], every_size))
+        table = table.followed_by(Choices.of(jobs[len(table.jobs) :], every_size))
     return table.at(revision, last)
 
 
@@ -221,7 +221,7 @@ class IoAwareQueue(QueueStrategy):
         cluster = snapshot.size if self.denominator == "cluster" else None
         table = table.of_running(snapshot)
         running_load, running_nodes = table.running
-        while idle and table.ids:
+        while idle and table.jobs:
             balance = IoBalance(
                 running_load,
                 running_nodes,
@@ -233,8 +233,8 @@ class IoAwareQueue(QueueStrategy):
                 break
             place = int(np.searchsorted(np.cumsum(table.counts), row, side="right"))
             nodes = int(table.nodes[row])
-            reason = f"best of {len(table.ids)} waiting for balance and order"
-            starts.append(Start(table.ids[place], nodes, reason))
+            reason = f"best of {len(table.jobs)} waiting for balance and order"
+            starts.append(Start(table.jobs[place].id, nodes, reason))
             running_load += float(table.load[row])
             running_nodes += nodes
             idle -= nodes
@@ -242,7 +242,7 @@ class IoAwareQueue(QueueStrategy):
         return starts, replace(table, settled=table.revision)
 
     def _best(self, table: Choices, balance: IoBalance, idle: int, cluster: int | None) -> int | None:
-        jobs = len(table.ids)
+        jobs = len(table.jobs)
         workload = balance.workload(cluster)
         alpha = min(1.0, 2 * self.alpha * workload) if self.adaptive else self.alpha
         off = balance.off(workload, table.load, table.nodes)
