@@ -26,7 +26,21 @@ def pytest_addoption(parser):
     parser.addoption("--runslow", action="store_true", help="also run the tests marked slow or timed")
 
 
+#: what takes longest begins first where tests run beside each other: nobody waits for one file at the end
+_LONGEST = (
+    "tests/test_notebooks.py", "tests/test_binder.py", "tests/test_packaging.py", "tests/virtual",
+    "tests/checkpoint/test_resume.py", "tests/scenarios/test_s01", "tests/scenarios/test_nothing_lost",
+    "tests/browser", "tests/cli", "tests/checkpoint", "tests/scenarios",
+)  # fmt: skip
+
+
+def _begins(item):
+    return next((i for i, name in enumerate(_LONGEST) if item.nodeid.startswith(name)), len(_LONGEST))
+
+
 def pytest_collection_modifyitems(config, items):
+    if config.getoption("--runslow"):
+        items.sort(key=_begins)
     reasons = {}
     if not config.getoption("--runslow"):
         reasons["slow"] = "slow: needs --runslow"
