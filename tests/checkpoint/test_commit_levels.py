@@ -73,9 +73,12 @@ async def test_the_store_alone(c, s, *workers, tmp_path):
 
 @pytest.mark.slow
 def test_a_version_on_disk_survives_all_processes(tmp_path):
-    local = ("--local-directory", str(tmp_path), "--no-nanny")
+    local, fork = ("--local-directory", str(tmp_path), "--no-nanny"), {"fork": True}
     with empty_cluster() as cluster, Client(cluster) as client:  # noqa: SIM117
-        with worker_process(cluster, "a", *local) as a, worker_process(cluster, "b", *local) as b:
+        with (
+            worker_process(cluster, "a", *local, **fork) as a,
+            worker_process(cluster, "b", *local, **fork) as b,
+        ):
             client.wait_for_workers(2)
             ck = dask_hpc.Checkpoint("run", levels=("partner", "disk"), client=client, every=1)
             u = ck.add("u", client.persist(da.random.random(8, chunks=2)))
@@ -88,7 +91,10 @@ def test_a_version_on_disk_survives_all_processes(tmp_path):
             del scattered, u
             for one in (*family(a), *family(b)):
                 one.kill()
-            with worker_process(cluster, "c", *local), worker_process(cluster, "d", *local):
+            with (
+                worker_process(cluster, "c", *local, **fork),
+                worker_process(cluster, "d", *local, **fork),
+            ):
                 client.wait_for_workers(2)
                 client.sync(_comes_back, client, before)
 

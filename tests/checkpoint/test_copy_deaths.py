@@ -4,9 +4,9 @@ import asyncio
 
 import numpy as np
 import pytest
-from distributed import Client, wait
+from distributed import Client, Nanny, Scheduler, SpecCluster, wait
 from distributed.utils_test import async_poll_for
-from worker_process import empty_cluster, worker_process
+from forks import forked_nannies
 
 import dask_hpc
 from dask_hpc.checkpoint.faults import COPY_POINTS, VARIABLE
@@ -18,8 +18,9 @@ NAME = "dask-hpc-checkpoint"
 GIVES = ("give", "give-part")
 
 
-def block(i, large):
-    return np.full(transfer.CHUNK // 8 + 1000 if large and not i else 1000, float(i))
+def block(i):
+    """The first two go in two parts; dealt in turn to two agents, each of them has one."""
+    return np.full(transfer.CHUNK // 8 + 1000 if i < 2 else 1000, float(i))
 
 
 def survivors_agree(s):
@@ -35,30 +36,41 @@ def survivors_agree(s):
     return ask()
 
 
+def workers(env):
+    """Three with nannies: who dies comes back, and dies again there."""
+    return SpecCluster(
+        scheduler={"cls": Scheduler, "options": {"dashboard_address": ":0", "host": "127.0.0.1"}},
+        workers={
+            name: {"cls": Nanny, "options": {"nthreads": 1, "env": env.get(name, {})}}
+            for name in ("source", "agent", "other")
+        },
+        silence_logs=50,
+    )
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("point", COPY_POINTS)
-def test_a_death_at_each_step(point, times):
-    dies = {VARIABLE: f"{point}:{times}"}
-    with empty_cluster() as cluster, Client(cluster) as client:
+def test_a_death_at_each_step(point, again):
+    times = (2 if point.endswith("part") else 3) if again else 1
+    armed = "source" if point in GIVES else "agent"
+    with (
+        forked_nannies(),
+        workers({armed: {VARIABLE: f"{point}:{times}"}}) as cluster,
+        Client(cluster) as client,
+    ):
         s = cluster.scheduler
-        with (
-            worker_process(cluster, "source", env=dies if point in GIVES else {}),
-            worker_process(cluster, "agent", env={} if point in GIVES else dies),
-            worker_process(cluster, "other"),
-        ):
-            client.wait_for_workers(3)
-            futures = client.map(
-                block, range(30), [True] * 30, workers=["source"], allow_other_workers=True, pure=False
-            )
-            wait(futures)
-            before = client.gather(futures)
-            dask_hpc.protect(futures, name="x", client=client)
-            client.sync(_commit_ends, client)
-            client.sync(_all_is_well, client, s, futures)
-            for one, other in zip(client.gather(futures), before, strict=True):
-                np.testing.assert_array_equal(one, other)
-            assert not s.plugins[NAME].errors
+        client.wait_for_workers(3)
+        futures = client.map(block, range(30), workers=["source"], allow_other_workers=True, pure=False)
+        wait(futures)
+        before = client.gather(futures)
+        dask_hpc.protect(futures, name="x", client=client)
+        client.sync(_commit_ends, client)
+        client.sync(_all_is_well, client, s, futures)
+        for one, other in zip(client.gather(futures), before, strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert not s.plugins[NAME].errors
+        assert [msg for _, msg in s.get_events("all") if msg["action"] == "remove-worker"], "nobody died"
 
 
 async def _commit_ends(client):

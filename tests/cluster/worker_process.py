@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import psutil
 from distributed import LocalCluster
+from forks import Fork
 
 
 @contextmanager
@@ -20,18 +21,22 @@ def empty_cluster(**options):
 
 
 @contextmanager
-def worker_process(cluster, name, *options, preload="", env=None):
-    """One ``dask worker`` of one thread; whatever happens, no process is left."""
+def worker_process(cluster, name, *options, preload="", env=None, fork=False):
+    """One ``dask worker`` of one thread; whatever happens, no process is left. Forked it is cheap, and the
+    same but for what Python does at its exit."""
     command = [
-        sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address,
+        "-m", "distributed.cli.dask_worker", cluster.scheduler_address,
         "--name", name, "--nthreads", "1", "--no-dashboard", *options,
     ]  # fmt: skip
     if preload:
         command += ["--preload", preload]
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}  # it has to find the functions of the tests
-    process = subprocess.Popen(
-        command, env=os.environ | path | (env or {}), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    env = os.environ | path | (env or {})
+    if fork:
+        process = Fork(command, env=env)
+    else:
+        null = subprocess.DEVNULL
+        process = subprocess.Popen([sys.executable, *command], env=env, stdout=null, stderr=null)
     try:
         yield process
     finally:

@@ -40,7 +40,9 @@ def one_life(loop, store, log, seed, *, ours, end):
     with ExitStack() as stack:
         cluster = stack.enter_context(empty_cluster(loop=loop))
         c = stack.enter_context(Client(cluster))
-        workers = [stack.enter_context(worker_process(cluster, name, "--nanny")) for name in "ab"]
+        workers = [
+            stack.enter_context(worker_process(cluster, name, "--no-nanny", fork=True)) for name in "ab"
+        ]
         if ours:
             with dask.config.set({"hpc.rescue": str(store)}):
                 manager = stack.enter_context(dask_hpc.manage(c))
