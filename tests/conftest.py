@@ -28,7 +28,7 @@ def pytest_addoption(parser):
 
 #: what takes longest begins first where tests run beside each other: nobody waits for one file at the end
 _LONGEST = (
-    "tests/test_notebooks.py", "tests/test_binder.py", "tests/test_packaging.py", "tests/virtual",
+    "tests/test_notebooks.py", "tests/test_installed.py", "tests/test_packaging.py", "tests/virtual",
     "tests/checkpoint/test_resume.py", "tests/scenarios/test_s01", "tests/scenarios/test_nothing_lost",
     "tests/browser", "tests/cli", "tests/checkpoint", "tests/scenarios",
 )  # fmt: skip
@@ -51,6 +51,13 @@ def pytest_collection_modifyitems(config, items):
         for marker, reason in reasons.items():
             if marker in item.keywords:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def forked_workers(monkeypatch):
+    """Workers of programs that this test starts are forked from one process that has imported Dask (a setting
+    of Dask's own): each is a process, as ever, but not each imports it again."""
+    monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ FOLDER = Path(__file__).parent.parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.rglob("*.ipynb"))
 TUTORIALS = [path for path in NOTEBOOKS if path.parent.name == "tutorials"]
 BENCHMARKS = [path for path in NOTEBOOKS if path.parent.name == "benchmarks"]
+#: it runs in an environment of its own, within its time, in test_installed.py, and in a page in tests/browser
+ELSEWHERE = FOLDER / "tutorials/1-first-steps.ipynb"
 #: seconds at the small scale for those that say nothing else in their metadata
 USUAL = 60
 
@@ -26,14 +28,17 @@ def code(path):
 
 def test_there_are_notebooks():
     assert len(BENCHMARKS) >= 11
+    assert ELSEWHERE in TUTORIALS
     assert [path.stem.partition("-")[0] for path in TUTORIALS] == ["1", "2", "3", "4", "5", "6", "7"]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("papermill") is None, reason="needs papermill")
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in NOTEBOOKS if path != ELSEWHERE], ids=lambda path: path.stem
+)
 @pytest.mark.filterwarnings("ignore")  # of those who run notebooks
-def test_a_notebook_runs_within_its_time(path, tmp_path):
+def test_a_notebook_runs_within_its_time(path, tmp_path, forked_workers):
     import papermill
 
     stated = read(path).metadata.get("dask_hpc", {}).get("seconds", USUAL)

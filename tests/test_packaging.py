@@ -1,19 +1,13 @@
 """The wheel carries all that is needed, and the top of the repository only what belongs there."""
 
-import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tarfile
-import time
 import zipfile
-from contextlib import suppress
 from importlib.metadata import entry_points, version
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 
@@ -133,46 +127,3 @@ def test_the_sdist(built):
     mine = {name for name in tracked_files() if not name.startswith(".")}
     assert mine - packed == set()
     assert not any(name.startswith(".ci/") for name in packed)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)  # the whole of JupyterLab is installed
-def test_the_installed_wheel_has_the_widgets_and_the_lab(built, tmp_path):
-    python = tmp_path / "venv/bin/python"
-    run(sys.executable, "-m", "venv", tmp_path / "venv")
-    run(python, "-m", "pip", "install", "-q", f"{built[0]}[widgets]")
-    program = (
-        "import dask_hpc_widgets as w; assert 'site-packages' in w.__file__;"
-        "from importlib.metadata import entry_points;"
-        "[point.load() for point in entry_points(group='dask_hpc.displays')];"
-        "explorers = [getattr(w, name)() for name in w.__all__ if name.endswith('Explorer')];"
-        "modules = [getattr(w, name)._esm for name in w.__all__ if hasattr(getattr(w, name), '_esm')];"
-        "print(len(explorers), len(modules), min(len(str(text)) for text in modules) > 500)"
-    )
-    explorers, modules, are_long = run(python, "-I", "-c", program, cwd=tmp_path).split()
-    assert (int(explorers), are_long) == (3, "True") and int(modules) >= 10
-
-    # the page of the notebook, from the wheel's copy of it
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    mine = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "PYTHON"))}
-    mine |= {"HOME": str(tmp_path), "JUPYTER_TOKEN": "secret"}
-    command = [tmp_path / "venv/bin/dask-hpc", "lab", "--no-browser", f"--port={port}"]
-    log = tmp_path / "lab.log"
-    with log.open("w") as file:
-        lab = subprocess.Popen(command, cwd=tmp_path, env=mine, stdout=file, stderr=file)
-    try:
-        limit, answer = time.monotonic() + 120, ""
-        while "ControlRoom(" not in answer:
-            assert time.monotonic() < limit and lab.poll() is None, log.read_text()
-            address = f"http://127.0.0.1:{port}/api/contents/1-first-steps.ipynb?token=secret"
-            with suppress(OSError):
-                answer = urlopen(address, timeout=30).read().decode()
-            time.sleep(0.1)
-        lab.send_signal(signal.SIGINT)
-        assert lab.wait(30) == 0
-    finally:
-        if lab.poll() is None:
-            lab.kill()
-            lab.wait()

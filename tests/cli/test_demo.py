@@ -11,7 +11,7 @@ from dask_hpc.cli import cli
 
 
 @pytest.mark.slow
-def test_demo_ends_by_itself_and_writes_its_report(tmp_path):
+def test_demo_ends_by_itself_and_writes_its_report(tmp_path, forked_workers):
     report = tmp_path / "demo.html"
     command = [sys.executable, "-m", "dask_hpc", "demo", "--seconds", "10", "--report", str(report)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110)
@@ -29,7 +29,7 @@ def test_demo_ends_by_itself_and_writes_its_report(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_corridor_moves_twice_and_is_kept(tmp_path):
+def test_the_corridor_moves_twice_and_is_kept(tmp_path, forked_workers):
     report = tmp_path / "corridor.html"
     command = [
         sys.executable,

@@ -82,7 +82,7 @@ def test_one_demo_at_a_time():
 
 
 @pytest.mark.slow
-def test_the_demo_loses_everything_and_the_plate_is_right(tmp_path):
+def test_the_demo_loses_everything_and_the_plate_is_right(tmp_path, forked_workers):
     report = tmp_path / "plate.html"
     command = [sys.executable, "-m", "dask_hpc", "demo", "--checkpoint", "--seconds", "20"]
     done = subprocess.run([*command, "--report", str(report)], capture_output=True, text=True, timeout=280)

@@ -1,64 +1,15 @@
 """``dask-hpc lab`` up to the page: what it serves, how it ends, and what it says when it cannot start."""
 
-import json
-import os
-import pty
-import signal
 import socket
-import subprocess
-import sys
-import time
-from contextlib import contextmanager
 from importlib.util import find_spec
-from urllib.error import URLError
-from urllib.parse import quote
-from urllib.request import Request, urlopen
 
 import pytest
 from click.testing import CliRunner
 
 from dask_hpc.cli import cli
-from dask_hpc.cli.lab import tutorials
 
 FIRST = "1-first-steps.ipynb"
 needs_jupyter = pytest.mark.skipif(find_spec("jupyterlab") is None, reason="needs jupyterlab")
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-@contextmanager
-def running(home, folder, *options):
-    """The command in a terminal, with a home where nothing of this machine's users is."""
-    folder.mkdir(exist_ok=True)
-    mine = {name: os.environ[name] for name in os.environ if not name.startswith("JUPYTER")}
-    mine |= {"HOME": str(home), "JUPYTER_TOKEN": "secret", "IPYTHONDIR": str(home / "ipython")}
-    command = [sys.executable, "-m", "dask_hpc", "lab", "--no-browser", *options]
-    ours, terminal = pty.openpty()
-    with (home / "lab.log").open("w+") as log, open(ours, "wb"), open(terminal, "rb") as keys:
-        process = subprocess.Popen(command, cwd=folder, env=mine, stdin=keys, stdout=log, stderr=log)
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-
-
-def fetched(port, path, log):
-    """What JupyterLab answers, once it does."""
-    limit = time.monotonic() + 90
-    asked = Request(f"http://127.0.0.1:{port}/{quote(path)}", headers={"Authorization": "token secret"})
-    while True:
-        try:
-            with urlopen(asked, timeout=60) as answer:
-                return answer.geturl(), answer.read().decode()
-        except (URLError, ConnectionError):
-            assert time.monotonic() < limit, log.read_text()
-            time.sleep(0.1)
 
 
 def complaint(*args):
@@ -66,37 +17,6 @@ def complaint(*args):
     assert result.exit_code == 2, result.output
     (line,) = result.stderr.splitlines()
     return line
-
-
-@needs_jupyter
-@pytest.mark.slow
-def test_it_serves_the_notebook_and_ends_by_ctrl_c(tmp_path):
-    place, port = tmp_path / "a place", free_port()
-    with running(tmp_path, place, "--port", str(port)) as process:
-        log = tmp_path / "lab.log"
-        address, page = fetched(port, "", log)
-        assert address.endswith(f"/lab/tree/{FIRST}") and "<title>JupyterLab" in page
-        _, served = fetched(port, f"api/contents/{FIRST}", log)
-        sources = "".join("".join(cell["source"]) for cell in json.loads(served)["content"]["cells"])
-        assert "ControlRoom(" in sources and "LocalCluster(" in sources
-        assert (place / FIRST).read_text() == (tutorials() / FIRST).read_text()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
-    said = log.read_text()
-    assert f"/lab/tree/{FIRST}" in said
-    assert "Traceback" not in said and "press Shift+Enter" in said.splitlines()[0]
-
-
-@needs_jupyter
-@pytest.mark.slow
-def test_a_notebook_that_is_there_is_left_as_it_is(tmp_path):
-    place, port = tmp_path / "work", free_port()
-    place.mkdir()
-    own = (tutorials() / FIRST).read_text().replace("First steps", "My own steps")
-    (place / FIRST).write_text(own)
-    with running(tmp_path, place, "--port", str(port)):
-        assert "My own steps" in fetched(port, f"api/contents/{FIRST}", tmp_path / "lab.log")[1]
-    assert (place / FIRST).read_text() == own
 
 
 @needs_jupyter

@@ -14,7 +14,7 @@ from distributed import Client, LocalCluster
 import dask_hpc
 from dask_hpc.cli.run import most_nodes, nodes_over_time, picture
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_workers")]
 
 WORK = """
 import sys, threading, time
