@@ -4,8 +4,7 @@ import asyncio
 
 import dask.array as da
 import numpy as np
-import pytest
-from distributed import Nanny, Worker, futures_of, wait
+from distributed import Worker, futures_of, wait
 from distributed.utils_test import async_poll_for, gen_cluster
 
 import dask_hpc
@@ -161,21 +160,6 @@ async def test_two_at_once_find_one_controller(c, s, a, b, d):
     await asyncio.gather(*(dask_hpc.protect(one, name=one.key, client=c) for one in (x, y)))
     await async_poll_for(lambda: is_safe(s, [x, y]), 10)
     assert len(controller_of(s).protected) == 2
-
-
-@pytest.mark.slow
-@gen_cluster(client=True, nthreads=[("", 1)] * 2, Worker=Nanny)
-async def test_a_restart_forgets_everything(c, s, a, b):
-    x = c.submit(block, 1, pure=False)
-    await dask_hpc.protect(x, name="x", client=c)
-    await c.restart()
-    known = controller_of(s)
-    assert not known.protected and not known.catalogue.contents and not known.errors
-    assert not s.clients[NAME].wants_what if NAME in s.clients else True
-    y = c.submit(block, 2, pure=False)
-    await wait(y)
-    await dask_hpc.protect(y, name="x", client=c)
-    await async_poll_for(lambda: is_safe(s, [y]), 20)
 
 
 @cluster3

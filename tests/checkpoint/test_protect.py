@@ -390,13 +390,18 @@ async def test_actors_and_shuffles_are_left_alone(c, s, a, b, d):
 async def test_a_restart_forgets_everything(c, s, a, b):
     await dask_hpc.protect(c.submit(inc, 1, key="x"), "it", client=c)
     await whole(c, "it")
+    await dask_hpc.protect(c.map(inc, range(20), pure=False), "late", client=c)
     await c.restart()
     found = controller(s)
     assert not found.protected and not found.catalogue.contents and not len(found.recipes)
+    pins = s.clients.get("dask-hpc-checkpoint")
+    assert not found.errors and not (pins and pins.wants_what)
     again = c.submit(inc, 2, key="x")
     await dask_hpc.protect(again, "it", client=c)
     await whole(c, "it")
     assert await again == 3 and not found.errors
+    (holder_,), (agent,) = s.tasks["x"].who_has, found.catalogue.where("x")[1]
+    assert agent in s.workers and agent != holder_.address
 
 
 @three

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from importlib import import_module
+from multiprocessing import forkserver
 
 import dask
 from distributed.utils import get_mp_context
@@ -31,6 +32,30 @@ FORKS.set_forkserver_preload(
         "dask_hpc.checkpoint.worker.loaders",
     ]
 )  # fmt: skip
+
+
+_BEGAN = dict(os.environ)
+_ensure_running = forkserver._forkserver.ensure_running
+
+
+def _start_as_we_began():
+    """What the first test that needs the server set in its environment is not for all that come later."""
+    if forkserver._forkserver._forkserver_pid is not None:
+        return _ensure_running()
+    now = dict(os.environ)
+    try:
+        _set_environment(_BEGAN)
+        return _ensure_running()
+    finally:
+        _set_environment(now)
+
+
+def _set_environment(variables):
+    os.environ.clear()
+    os.environ.update(variables)
+
+
+forkserver._forkserver.ensure_running = _start_as_we_began
 
 
 @contextmanager
@@ -80,8 +105,7 @@ def _run(command, env, output, cwd):
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
     faulthandler.enable(2)
-    os.environ.clear()
-    os.environ.update(env)
+    _set_environment(env)
     dask.config.refresh()  # it was read with what the server's environment said
     if cwd is not None:
         os.chdir(cwd)
