@@ -30,8 +30,11 @@ def worker_process(cluster, name, *options, preload="", env=None, fork=False):
     ]  # fmt: skip
     if preload:
         command += ["--preload", preload]
-    path = {"PYTHONPATH": os.pathsep.join(sys.path)}  # it has to find the functions of the tests
-    env = os.environ | path | (env or {})
+    usual = {
+        "PYTHONPATH": os.pathsep.join(sys.path),  # it has to find the functions of the tests
+        "DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "spawn",  # what is signalled are its processes
+    }
+    env = os.environ | usual | (env or {})
     if fork:
         process = Fork(command, env=env)
     else:
