@@ -1,4 +1,5 @@
-"""``dask-hpc lab`` up to the page: what it serves, how it ends, and what it says when it cannot start."""
+"""``dask-hpc lab`` up to JupyterLab: what that is told, and what is said when it cannot start. What it serves
+and how it ends is in test_installed.py."""
 
 import socket
 from importlib.util import find_spec
@@ -7,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from dask_hpc.cli import cli
+from dask_hpc.cli.lab import tutorials
 
 FIRST = "1-first-steps.ipynb"
 needs_jupyter = pytest.mark.skipif(find_spec("jupyterlab") is None, reason="needs jupyterlab")
@@ -60,3 +62,15 @@ def test_what_jupyterlab_is_told(tmp_path, monkeypatch):
     assert "--no-browser" not in told and not any("port" in word for word in told)
     assert f"--ServerApp.root_dir={tmp_path}" in told
     assert (tmp_path / FIRST).exists()
+
+
+@needs_jupyter
+def test_a_notebook_that_is_there_is_left_as_it_is(tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr("os.execv", lambda program, command: told.extend(command))
+    own = (tutorials() / FIRST).read_text().replace("First steps", "My own steps")
+    (tmp_path / FIRST).write_text(own)
+    result = CliRunner().invoke(cli, ["lab", "--folder", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / FIRST).read_text() == own
+    assert f"--LabApp.default_url=/lab/tree/{FIRST}" in told
