@@ -54,12 +54,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nannies_fork():
-    """Their workers are as real as others, and start ten times as fast."""
-    from forks import forked_nannies
-
-    with forked_nannies():
-        yield
+def forks_have_imported_us():
+    """Where nannies fork their workers, as in CI: from a process that needs no more."""
+    if dask.config.get("distributed.worker.multiprocessing-method") == "forkserver":
+        import forks  # noqa: F401
 
 
 @pytest.fixture
