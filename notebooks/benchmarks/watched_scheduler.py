@@ -92,9 +92,8 @@ async def serve():
             is_over = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
             dice = Random(1)
             while not is_over.done():
-                for job in dice.sample(running, 4):  # of which some are as small or as large as they may be
-                    with suppress(dask_hpc.InputError):
-                        await manager.resize(job.id, dice.choice([-1, 1]))
+                with suppress(dask_hpc.InputError):  # it may be as small or as large as it may be
+                    await manager.resize(dice.choice(running).id, dice.choice([-1, 1]))
                 await asyncio.wait([is_over], timeout=EVERY)
             sys.stdout.flush()
             os._exit(0)  # no need to let go of all that one by one

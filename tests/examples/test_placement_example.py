@@ -19,7 +19,7 @@ from dask_hpc.examples.placement import (
     two_nodes,
 )
 
-ROWS, ITERATIONS, ROUNDS = 1024, 5, 2
+ROWS, ITERATIONS, ROUNDS = 2048, 5, 1
 _OTHERS = 0.25  # cores; with more of them in use by somebody else nothing can be said of times
 
 

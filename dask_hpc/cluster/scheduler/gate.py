@@ -68,8 +68,8 @@ class Gate:
             job.held.pop(key, None)
             job.ready.discard(key)
         if finish in compat.UNFINISHED:
-            job.failed.discard(key)
             if key not in job.unfinished:
+                job.failed.discard(key)
                 job.owe(key, compat.prefix(compat.find_task(self._scheduler, key)))
             if finish == "no-worker":
                 task = compat.find_task(self._scheduler, key)

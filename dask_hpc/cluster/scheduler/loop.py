@@ -89,8 +89,8 @@ class ControlLoop:
             self.measurements.worked[job] = None
             if job.performance.add(work, startstops, nbytes):
                 self._context.wake()
-        may_end = job.closed or job.gives_way or job.state == "waiting"
-        if not job.unfinished and job.state != "done" and may_end:
+        is_idle = not job.unfinished and job.state != "done"  # of nearly every task this is all that is asked
+        if is_idle and (job.closed or job.gives_way or job.state == "waiting"):
             self.lifecycle.may_be_over((job,))
             self._context.wake()
 
