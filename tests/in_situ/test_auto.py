@@ -3,6 +3,7 @@ whatever is decided, no iteration is lost and results are those of a serial loop
 
 import threading
 import time
+from statistics import mean
 
 import heat
 import pytest
@@ -232,3 +233,36 @@ def test_what_is_declared_is_checked(wrong):
         whole(heat.mean, **wrong)
     with pytest.raises(TypeError, match="no sped"):
         whole(heat.mean, sped=3)
+
+
+def takes(seconds, function):
+    """The same, in a time that does not depend on how fast the machine is."""
+
+    def slow(*given):
+        time.sleep(seconds)
+        return function(*given)
+
+    return slow
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("placement", ["auto", "in situ", "in transit"])
+def test_an_iteration_takes_as_long_as_was_predicted(placement):
+    """Where the parts of an iteration take what they took before, it takes what is made of them."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        pipe = dask_hpc.InSituPipeline(
+            takes(0.2, heat.advance), heat.plate((16, 8)),
+            {
+                "mean": whole(takes(0.5, heat.mean), variables=["heat"]),
+                "total": per_block(takes(0.1, heat.total), sum, variables=["heat"]),
+            },
+            mode="sync", placement=placement, chunks={"y": 8}, halo={"y": 1}, client=client,
+        )  # fmt: skip
+        for _ in pipe.run(20):
+            pass
+        seconds = [one["seconds"] for one in pipe.status()["history"]]
+        # on the average: results may come early and late by turns
+        assert mean(seconds[-12:]) == pytest.approx(pipe.partition.iteration, rel=0.15)
