@@ -6,7 +6,7 @@ import dask
 import dask.array as da
 import dask.bag as db
 import pytest
-from distributed import Client, Event, fire_and_forget
+from distributed import Client, Event, fire_and_forget, wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 from small_cluster import blocked, cluster2, cluster4, decisions, held, live, plugin_of, until, where
 
@@ -107,6 +107,24 @@ async def test_same_object_twice_is_two_jobs(c, s, *workers):
         assert len(set(ids)) == 2
         await until(s, "again", "done")
         assert [j for _, j in decisions(s, "start")] == ids
+
+
+@cluster2
+async def test_a_task_that_is_tried_again_has_not_failed(c, s, *workers, tmp_path):
+    def second_time_lucky():
+        if not (tmp_path / "tried").exists():
+            (tmp_path / "tried").touch()
+            raise OSError
+
+    async with await dask_hpc.manage(c):
+        with dask_hpc.job("a", nodes=2):
+            f = c.submit(second_time_lucky, pure=False)
+            await wait(f)
+            assert live(s, "a").failed == {f.key}
+            await c.retry([f])
+            await async_poll_for(lambda: f.status == "finished", 10)
+        await until(s, "a", "done")
+        assert not live(s, "a").failed and live(s, "a").failures == 0
 
 
 @cluster2
