@@ -28,7 +28,7 @@ def pytest_addoption(parser):
 
 #: what takes longest begins first where tests run beside each other: nobody waits for one file at the end
 _LONGEST = (
-    "tests/test_notebooks.py", "tests/test_installed.py", "tests/test_packaging.py", "tests/virtual",
+    "tests/test_installed.py", "tests/test_packaging.py", "tests/virtual",
     "tests/checkpoint/test_resume.py", "tests/scenarios/test_s01", "tests/scenarios/test_nothing_lost",
     "tests/browser", "tests/cli", "tests/checkpoint", "tests/scenarios",
 )  # fmt: skip

@@ -32,7 +32,7 @@ def test_there_are_notebooks():
     assert [path.stem.partition("-")[0] for path in TUTORIALS] == ["1", "2", "3", "4", "5", "6", "7"]
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.skipif(find_spec("papermill") is None, reason="needs papermill")
 @pytest.mark.parametrize(
     "path", [path for path in NOTEBOOKS if path != ELSEWHERE], ids=lambda path: path.stem
