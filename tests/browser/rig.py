@@ -128,7 +128,7 @@ def browser(pictures, name):
             pages = [page for context in chrome.contexts for page in context.pages]
             for number, page in enumerate(pages):
                 page.screenshot(path=Path(pictures, f"{name}-failed-{number}.png"))
-                print(f"page {number} complains of", page.complaints)
+                print(f"page {number} complains of {page.complaints}, and shows:", page.inner_text("body"))
             raise
         finally:
             chrome.close()
@@ -174,7 +174,7 @@ def run_cell(page, number):
     cell = page.locator(".jp-Notebook .jp-Cell").nth(number)
     prompt = cell.locator(".jp-InputPrompt").first
     cell.locator(".cm-content").first.click()
-    page.keyboard.press("Shift+Enter")
+    page.keyboard.press("Control+Enter")  # with Shift it makes a cell below, and may scroll there
     limit = time.monotonic() + 20
     while prompt.inner_text() == "[ ]:":
         assert time.monotonic() < limit, f"cell {number} does not run"

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import dask
 import numpy as np
 import pytest
 from distributed import Client, Nanny, Scheduler, SpecCluster, wait
@@ -56,6 +57,8 @@ def test_a_death_at_each_step(point, again):
     armed = "source" if point in GIVES else "agent"
     with (
         forked_nannies(),
+        # all results are made at the source: with some elsewhere, others fetch the two parts
+        dask.config.set({"distributed.scheduler.work-stealing": False}),
         workers({armed: {VARIABLE: f"{point}:{times}"}}) as cluster,
         Client(cluster) as client,
     ):

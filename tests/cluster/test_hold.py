@@ -365,9 +365,9 @@ async def test_released_restricted_tasks_are_forgotten(c, s, a, b):
     async with await dask_hpc.manage(c):
         with dask.annotate(workers=[a.address]):
             for _ in range(12):
-                await c.gather(c.map(inc, range(500), pure=False))
+                await c.gather(c.map(inc, range(300), pure=False))
         await async_poll_for(lambda: not s.tasks, 10)
-        assert len(holds_of(s)._restricted) < 4000  # of 6000
+        assert len(holds_of(s)._restricted) < 2500  # of 3600
 
 
 STEPS = st.lists(
