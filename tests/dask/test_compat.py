@@ -744,7 +744,7 @@ async def test_loads_of_workers(c, s, a):
     await f
     assert s.transition_counter > before, "Scheduler.transition_counter does not count"
     assert compat.unfinished(s) == 0
-    assert compat.expected_seconds(s, task) < 0.5, "TaskPrefix.duration_average is not measured"
+    assert compat.expected_seconds(s, task) != 0.5, "TaskPrefix.duration_average is not measured"
     assert compat.worker_loads(s)[0].held > 0, "WorkerState.nbytes is gone"
     actor = await c.submit(Counter, actor=True)
     assert "actor" in compat.worker_loads(s)[0].pinned, "WorkerState.actors is gone"
