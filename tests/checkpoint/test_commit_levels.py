@@ -1,6 +1,7 @@
 """Commits to the levels that were asked for, each when it is due."""
 
 import asyncio
+import threading
 from time import monotonic
 
 import dask.array as da
@@ -14,6 +15,7 @@ from worker_process import empty_cluster, family, worker_process
 import dask_hpc
 from dask_hpc.checkpoint.client.loop import in_memory
 from dask_hpc.checkpoint.version import read_levels
+from dask_hpc.checkpoint.worker.agent import Agent
 from dask_hpc.model.errors import InputError
 
 NAME = "dask-hpc-checkpoint"
@@ -97,6 +99,30 @@ def test_a_version_on_disk_survives_all_processes(tmp_path):
             ):
                 client.wait_for_workers(2)
                 client.sync(_comes_back, client, before)
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 2)
+async def test_what_a_new_worker_has_on_disk_is_waited_for(c, s, *workers, monkeypatch):
+    """It joins and runs before its agent has looked at its disk and said what is there."""
+    async with dask_hpc.Checkpoint("run", levels=("partner", "disk"), every=1, client=c) as ck:
+        await ck.add("plain", 7)
+        await ck.commit(wait=True)
+        is_looking, may_look = threading.Event(), threading.Event()
+        look = Agent._open_shelf
+
+        def looks_later(agent):
+            is_looking.set()
+            may_look.wait(30)
+            return look(agent)
+
+        monkeypatch.setattr(Agent, "_open_shelf", looks_later)
+        async with Worker(s.address, nthreads=1) as new:
+            assert await asyncio.to_thread(is_looking.wait, 30)
+            opening = asyncio.ensure_future(c.scheduler.hpc_checkpoint_open(name="run", client=c.id))
+            await asyncio.wait([opening], timeout=0.2)
+            assert not opening.done() and new.address not in s.plugins[NAME].agents
+            may_look.set()
+            assert (await opening)["version"]["step"] == 0 and new.address in s.plugins[NAME].agents
 
 
 async def _comes_back(client, before):

@@ -89,7 +89,7 @@ class Controller(ControllerContext, SchedulerPlugin):
             "hpc_checkpoint_bad": self.bad,
             "hpc_checkpoint_no_copy": self.no_copy,
             "hpc_checkpoint_status": self.status,
-            "hpc_checkpoint_open": self.commits.open,
+            "hpc_checkpoint_open": self.open_program,
             "hpc_checkpoint_commit": self.commits.commit,
             "hpc_checkpoint_settled": self.commits.settled,
             "hpc_checkpoint_stats": self.commits.stats,
@@ -352,6 +352,12 @@ class Controller(ControllerContext, SchedulerPlugin):
     def is_safe(self, key: Hashable) -> bool:
         """Whether a result is loaded from a copy if it is lost."""
         return key in self.recipes and (bool(self.catalogue.where(key)[1]) or key in self.stored)
+
+    async def open_program(self, name: str, client: str) -> dict[str, Any]:
+        """A program begins or goes on: see ``Commits.open``. New workers may have its version on disk."""
+        if name in self.commits.series:
+            await self.agents.come()
+        return await self.commits.open(name, client)
 
     async def close_program(self, name: str, forget: bool) -> dict[str, Any]:
         """A program ends: see ``Commits.close``."""
