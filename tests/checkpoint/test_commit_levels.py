@@ -6,6 +6,7 @@ from time import monotonic
 
 import dask.array as da
 import numpy as np
+import psutil
 import pytest
 from distributed import Client, Worker, WorkerPlugin
 from distributed.utils_test import async_poll_for, gen_cluster
@@ -91,8 +92,10 @@ def test_a_version_on_disk_survives_all_processes(tmp_path):
             ck.commit(wait=True)
             assert ck.stats().versions == {"partner": 0, "disk": 0}
             del scattered, u
-            for one in (*family(a), *family(b)):
+            killed = [*family(a), *family(b)]
+            for one in killed:
                 one.kill()
+            psutil.wait_procs(killed)
             with (
                 worker_process(cluster, "c", *local, **fork),
                 worker_process(cluster, "d", *local, **fork),

@@ -1,5 +1,6 @@
 """Workers go in the middle of a run, with or without a word: every iteration is there, and right."""
 
+import asyncio
 import time
 
 import dask
@@ -10,6 +11,8 @@ from distributed import Client, LocalCluster, get_worker
 from distributed.utils_test import async_poll_for
 
 import dask_hpc
+from dask_hpc.in_situ.client.loop import IterationLoop
+from dask_hpc.in_situ.client.steering import Auto
 from dask_hpc.planning.in_situ.partition import Partition, Phases
 
 whole = dask_hpc.InSituPipeline.whole
@@ -31,8 +34,8 @@ def four():
         yield client
 
 
-def run(client, happens, iterations=24, **wishes):
-    """A pipeline in which something happens at iteration ten; gives it when it has ended, all right."""
+def run(client, happens, iterations=24, happens_at=10, **wishes):
+    """A pipeline in which something happens at an iteration; gives it when it has ended, all right."""
     pipe = dask_hpc.InSituPipeline(
         heat.advance, STATE, ANALYSES, chunks={"y": 4}, halo={"y": 1}, client=client, **wishes
     )
@@ -42,7 +45,7 @@ def run(client, happens, iterations=24, **wishes):
         numbers.append(i)
         assert results["mean"] == heat.mean(wanted[i - 1])
         assert set(results) == set(ANALYSES)
-        if i == 10:
+        if i == happens_at:
             happens(pipe)
     assert numbers == [*range(1, iterations + 1)]
     xr.testing.assert_identical(pipe.state.compute(), wanted[-1])
@@ -141,6 +144,48 @@ def test_a_worker_that_gives_its_data_away(four):
 
     pipe = run(four, retire, placement=IN_SITU)
     assert pipe.status()["nodes"] == ["0", "2", "3"]
+
+
+@pytest.mark.slow
+def test_what_is_done_is_handed_out_although_its_state_was_let_go(four, monkeypatch):
+    """A worker leaves when an iteration is done but for its results, which are not here yet, and two more
+    are: their states are held, that of the first is not."""
+    begins_again, late = asyncio.Event(), []
+    finish, deliver, orders = IterationLoop._finish, IterationLoop.deliver, Auto.orders
+
+    async def finishes(loop, one, submitted):
+        if one.iteration == 12:
+            late.append(loop)
+            await begins_again.wait()
+        return await finish(loop, one, submitted)
+
+    async def delivers(loop):
+        asyncio.get_running_loop().call_soon(begins_again.set)
+        await deliver(loop)
+
+    async def stops_before(steering, iteration, *rest):
+        if iteration == 15:
+            await begins_again.wait()
+        return await orders(steering, iteration, *rest)
+
+    monkeypatch.setattr(IterationLoop, "_finish", finishes)
+    monkeypatch.setattr(IterationLoop, "deliver", delivers)
+    monkeypatch.setattr(Auto, "orders", stops_before)
+
+    async def three_are_done():
+        def are_done():
+            under_way = late[0].unfinished if late else ()
+            return [one.iteration for one in under_way if one.is_done] == [12, 13, 14]
+
+        await async_poll_for(are_done, 10)
+        assert not late[0].unfinished[0].groups
+
+    def retire(pipe):
+        four.sync(three_are_done)
+        four.retire_workers([four.cluster.workers[1].address])
+
+    (reason,) = recovered(run(four, retire, happens_at=11, placement=IN_SITU))
+    assert "from iteration 14, whose state was not lost" in reason
 
 
 @pytest.mark.slow

@@ -122,6 +122,12 @@ class Submitted:
         rest = (self.reports, self.outcomes, self.rows)
         return [*groups, *kept, *(future for some in rest for future in some.values())]
 
+    @property
+    def is_done(self) -> bool:
+        kept = (records for _, records in self.kept.values())
+        awaited = (self.reports.values(), self.outcomes.values(), kept)
+        return all(future.status == "finished" for some in awaited for future in some)
+
     def bring_to(self, orders: Orders) -> None:
         """Blocks on workers that are not to be used any more go to those that have them next: Dask fetches
         them, wherever they are by then, and no task has to run where they were."""

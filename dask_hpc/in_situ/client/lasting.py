@@ -185,6 +185,7 @@ class LastingLoop:
         return used - set(there)
 
     async def _begin_again(self, lost: set[str]) -> None:
+        await self._loop.deliver()
         await self._loop.stop()
         self._steering.look_again()
         self._ready.extend(self._loop.take_finished())

@@ -9,6 +9,7 @@ leaves two iterations' results lying.
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 from typing import Any
@@ -24,6 +25,7 @@ from dask_hpc.in_situ.blocks import BlockGrid, join, rebuilt
 from dask_hpc.in_situ.client.iteration import Finished, Group, Orders, Steering, Submitted, Submitter
 from dask_hpc.in_situ.worker import AnalysisOutcome, TaskRecord, outline
 
+_LOOK = 0.1  # seconds between two looks at what is done
 _LYING = 2  # finished iterations that wait for the user before the simulation waits, too
 
 
@@ -62,7 +64,8 @@ class IterationLoop:
         self._is_lost = False
         #: all iterations are done, and none has failed
         self.is_done = False
-        self._tasks = {asyncio.ensure_future(self._guarded(one())) for one in (self._submit, self._deliver)}
+        self._submits = asyncio.ensure_future(self._guarded(self._submit()))
+        self._tasks = {self._submits, asyncio.ensure_future(self._guarded(self._deliver()))}
 
     async def next(self) -> Finished | None:
         """The next iteration that is done, or None after the last. Raises what went wrong."""
@@ -83,6 +86,16 @@ class IterationLoop:
         found = [*self._ready]
         self._ready.clear()
         return found
+
+    async def deliver(self) -> None:
+        """Submit no more, and wait for iterations that are done but for their results, which are not fetched
+        yet: their states may have been let go."""
+        self._submits.cancel()
+        while self.unfinished and self.unfinished[0].is_done and self._error is None:
+            self._news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK):  # their workers, too, may go meanwhile
+                    await self._news.wait()
 
     async def stop(self) -> None:
         """Submit and hand out no more. What is held of iterations stays."""
