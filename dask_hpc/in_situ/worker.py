@@ -298,6 +298,11 @@ def combine(order: TaskOrder, *given: AnalysisOutcome) -> AnalysisOutcome:
     return AnalysisOutcome({None: value}, (*(record for one in given for record in one.records), record))
 
 
+def analyse_and_combine(order: TaskOrder, *given: Any) -> AnalysisOutcome:
+    """Both, of all blocks."""
+    return combine(order, analyse(order, *given))
+
+
 def report(*given: Any) -> tuple[TaskRecord, ...]:
     """What some tasks of this worker measured; what else is given is only waited for."""
     return tuple(record for one in given if isinstance(one, HeldBlocks) for record in one.records)

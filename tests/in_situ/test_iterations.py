@@ -291,6 +291,31 @@ async def test_only_what_an_analysis_declares_is_moved_to_it(c, s, *workers):
         assert moved["names"] < state["heat"].nbytes / 2 < moved["all"]
 
 
+@pytest.mark.parametrize("side", ["in situ", "in transit"])
+@pytest.mark.parametrize("cores", [1, 2])
+def test_what_one_core_analyses_it_combines_at_once(side, cores):
+    """A task for that would wait behind the next iteration's analysis, and the next step but one for it."""
+    in_situ, in_transit = (("total",), ()) if side == "in situ" else ((), ("total",))
+
+    @gen_cluster(client=True, nthreads=[("", 1 + cores)] + [("", cores)] * bool(in_transit))
+    async def test(c, s, *workers):
+        pipe = pipeline(
+            c, analyses={"total": Pipeline.per_block(heat.total, sum, keep=True)}, chunks={"y": 3}
+        )
+        notes = noted(c, pipe, Partition("async", 1, cores * bool(in_situ), in_situ, in_transit, UNKNOWN))
+        found = await run(pipe, 3)
+        for i, state in enumerate(heat.serial(heat.plate(), 3), 1):
+            assert await found[i]["total"] == pytest.approx(float(state["heat"].sum()))
+        made = {move.key for move in s.transition_log if move.finish == "memory"}
+        ran = {key.split("-")[2] for key in made if key.startswith("in-situ-")}
+        looked = {"analyse_and_combine"} if cores == 1 else {"analyse", "combine"}
+        assert ran & {"analyse", "combine", "analyse_and_combine"} == looked
+        for done in notes.done:
+            assert {"analysis", "combine"} <= {one.part for one in done.records}
+
+    test()
+
+
 @cluster2
 async def test_only_edges_travel_between_steps(c, s, a, b):
     pipe = pipeline(c, chunks={"y": 6}, halo={"y": 1})

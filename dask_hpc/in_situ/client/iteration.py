@@ -296,14 +296,16 @@ class _Builder:
     def analysis(self, number: int, name: str) -> None:
         is_staged = name in self._places.in_transit
         side = "in transit" if is_staged else "in situ"
-        if self._work.analyses[name].per_block:
-            outcomes = [*(self._staged(name) if is_staged else self._beside(name))]
-            where = self._turn(number, is_staged)
+        where = self._turn(number, is_staged)
+        if not self._work.analyses[name].per_block:
+            outcome = self._whole(number, name, where, is_staged)
+        elif len(shares := self._shares(is_staged)) == 1:
+            # A task of its own would wait there behind whatever is next.
+            (outcome,) = self._analysed(tasks.analyse_and_combine, name, is_staged, shares)
+        else:
+            outcomes = self._analysed(tasks.analyse, name, is_staged, shares)
             order = self.order(side, range(len(self._work.grid)), name)
             outcome = self._task(where, tasks.combine, order, *outcomes, helper=not is_staged, urgent=True)
-        else:
-            where = self._turn(number, is_staged)
-            outcome = self._whole(number, name, where, is_staged)
         self.made.outcomes[name] = self.made.latest[name] = outcome
         if self._work.analyses[name].keep:
             value = self._task(where, tasks.value, outcome, urgent=True)
@@ -314,22 +316,31 @@ class _Builder:
         places: Sequence[Any] = self._places.staging if is_staged else self._places.simulation
         return str(places[number % len(places)].address)
 
-    def _beside(self, name: str) -> Iterator[Future]:
-        """By block, on the workers that have them."""
-        for place in self._places.simulation:
-            for row, blocks in enumerate(parts(place.blocks, place.helper_cores)):
-                groups = [group.future for group in self._groups(name, place.address, blocks)]
-                order = self.order("in situ", blocks, name)
-                yield self._in_row((place.address, row), tasks.analyse, order, *groups)
+    def _shares(self, is_staged: bool) -> list[tuple[str, int, Sequence[int]]]:
+        """By core that analyses per block: its worker, its number there and its blocks."""
+        if is_staged:
+            cores = [place.address for place in self._places.staging for _ in range(place.cores)]
+            several = parts(range(len(self._work.grid)), len(cores))
+            return [(address, 0, blocks) for address, blocks in zip(cores, several, strict=False)]
+        return [
+            (place.address, row, blocks)
+            for place in self._places.simulation
+            for row, blocks in enumerate(parts(place.blocks, place.helper_cores))
+        ]
 
-    def _staged(self, name: str) -> Iterator[Future]:
-        """By block, on the staging workers."""
-        cores = [place.address for place in self._places.staging for _ in range(place.cores)]
-        for address, blocks in zip(cores, parts(range(len(self._work.grid)), len(cores)), strict=False):
-            order = self.order("in transit", blocks, name)
-            yield self._task(
-                address, tasks.analyse, order, *self._fetched(name, address, blocks, "in transit")
-            )
+    def _analysed(
+        self, function: Any, name: str, is_staged: bool, shares: Iterable[tuple[str, int, Sequence[int]]]
+    ) -> Iterator[Future]:
+        """By block, on these cores."""
+        for address, row, blocks in shares:
+            if is_staged:
+                order = self.order("in transit", blocks, name)
+                parcels = self._fetched(name, address, blocks, "in transit")
+                yield self._task(address, function, order, *parcels)
+            else:
+                order = self.order("in situ", blocks, name)
+                groups = [group.future for group in self._groups(name, address, blocks)]
+                yield self._in_row((address, row), function, order, *groups)
 
     def _whole(self, number: int, name: str, where: str, is_staged: bool) -> Future:
         everything = range(len(self._work.grid))
