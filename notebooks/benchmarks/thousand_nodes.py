@@ -229,6 +229,9 @@ def measure_page(seconds, history=HISTORY, with_room=True, pictures=None, profil
             page.goto(url)
             page.wait_for_selector(".jp-Notebook .jp-Cell")
             rig.run_cell(page, 0)
+            # what the page asks the kernel as it opens is answered by then: ipywidgets may lose a widget
+            # that comes in the middle of it
+            page.locator(".jp-InputPrompt", has_text="[1]:").wait_for()
             rig.run_cell(page, 1)
             if with_room:
                 page.wait_for_selector(".dh-headline .dh-card >> nth=3", timeout=120_000)

@@ -124,11 +124,12 @@ def browser(pictures, name):
         chrome = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         try:
             yield chrome
-        except BaseException:
+        except BaseException as error:
             pages = [page for context in chrome.contexts for page in context.pages]
             for number, page in enumerate(pages):
                 page.screenshot(path=Path(pictures, f"{name}-failed-{number}.png"))
-                print(f"page {number} complains of {page.complaints}, and shows:", page.inner_text("body"))
+                shown = page.locator("body:not(:has(.jp-Notebook)), .jp-Notebook").first.inner_text()
+                error.add_note(f"page {number} complains of {page.complaints}, and shows:\n{shown}")
             raise
         finally:
             chrome.close()
