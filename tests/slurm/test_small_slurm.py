@@ -43,7 +43,8 @@ def test_jobs_of_a_node_that_is_set_down_wait_again(slurm):
 def test_a_crash_kills_what_runs_on_the_node_and_nothing_else(slurm):
     here, there = (slurm.run(*SLEEP, "-w", node).strip() for node in ("n1", "n3"))
     slurm.wait_until(lambda: slurm.jobs() == {here: "RUNNING", there: "RUNNING"}, "two running jobs")
-    slurm.wait_until(lambda: slurm.processes(f"SLURM_JOB_ID={here}"), "a process of the job")
+    for job in (here, there):
+        slurm.wait_until(lambda job=job: slurm.processes(f"SLURM_JOB_ID={job}"), "a process of the job")
     slurm.crash("n1")
     assert not slurm.processes("SLURMD_NODENAME=n1")
     assert slurm.processes(f"SLURM_JOB_ID={there}")
