@@ -363,10 +363,12 @@ async def test_restart_forgets_the_tasks(c, s, a, b):
 @cluster2
 async def test_released_restricted_tasks_are_forgotten(c, s, a, b):
     async with await dask_hpc.manage(c):
-        with dask.annotate(workers=[a.address]):
+        with dask.annotate(workers=["tcp://127.0.0.1:1"]):  # nobody's, so that none of them runs
             for _ in range(12):
-                await c.gather(c.map(inc, range(300), pure=False))
-        await async_poll_for(lambda: not s.tasks, 10)
+                futures = c.map(inc, range(300), pure=False)
+                await async_poll_for(lambda: len(s.tasks) == 300, 10)
+                del futures
+                await async_poll_for(lambda: not s.tasks, 10)
         assert len(holds_of(s)._restricted) < 2400  # of 3600
 
 
