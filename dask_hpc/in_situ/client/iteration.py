@@ -5,7 +5,8 @@ they are, where they run, and what waits for what.
    many rows of tasks as it has helper cores; a task of a row waits for the one before, also for that of the
    iteration before. So neither side uses more cores than it has, and no more tasks are needed than cores.
    (Limits by worker resources would not do: a task that waits for its resource keeps others from starting.)
-   Parcels, combines and reports are small and start first, on whichever core is free.
+   Parcels, combines and reports are small and start first, on whichever core is free; what a single core
+   analyses it combines in the same task, as another would wait there behind whatever is next.
 2. All tasks are bound to their worker. What is on it already is used where it is. From other workers come
    parcels, cut out where the data are: edges for a step, blocks that move to another worker, and of an
    analysis only the variables that it declares. Two analyses that need the same share a parcel.
@@ -124,6 +125,7 @@ class Submitted:
 
     @property
     def is_done(self) -> bool:
+        """Whether all that is asked of it is on the cluster, fetched or not."""
         kept = (records for _, records in self.kept.values())
         awaited = (self.reports.values(), self.outcomes.values(), kept)
         return all(future.status == "finished" for some in awaited for future in some)
@@ -300,7 +302,6 @@ class _Builder:
         if not self._work.analyses[name].per_block:
             outcome = self._whole(number, name, where, is_staged)
         elif len(shares := self._shares(is_staged)) == 1:
-            # A task of its own would wait there behind whatever is next.
             (outcome,) = self._analysed(tasks.analyse_and_combine, name, is_staged, shares)
         else:
             outcomes = self._analysed(tasks.analyse, name, is_staged, shares)
@@ -319,9 +320,9 @@ class _Builder:
     def _shares(self, is_staged: bool) -> list[tuple[str, int, Sequence[int]]]:
         """By core that analyses per block: its worker, its number there and its blocks."""
         if is_staged:
-            cores = [place.address for place in self._places.staging for _ in range(place.cores)]
+            cores = [(place.address, core) for place in self._places.staging for core in range(place.cores)]
             several = parts(range(len(self._work.grid)), len(cores))
-            return [(address, 0, blocks) for address, blocks in zip(cores, several, strict=False)]
+            return [(*core, blocks) for core, blocks in zip(cores, several, strict=False)]
         return [
             (place.address, row, blocks)
             for place in self._places.simulation
@@ -331,7 +332,7 @@ class _Builder:
     def _analysed(
         self, function: Any, name: str, is_staged: bool, shares: Iterable[tuple[str, int, Sequence[int]]]
     ) -> Iterator[Future]:
-        """By block, on these cores."""
+        """By block, on these cores; in transit on whichever core of that worker is free."""
         for address, row, blocks in shares:
             if is_staged:
                 order = self.order("in transit", blocks, name)
