@@ -15,6 +15,7 @@ import dask_hpc
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timed,  # a dragged edge holds within a second
     pytest.mark.skipif(chromium() is None, reason="needs Debian's chromium"),
     pytest.mark.skipif(importlib.util.find_spec("playwright") is None, reason="needs playwright"),
     pytest.mark.filterwarnings("ignore"),
