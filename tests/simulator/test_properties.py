@@ -110,7 +110,7 @@ def rows(record):
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(jobs=arrivals(), platform=platforms)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_run_is_sound(policy, jobs, platform):
     machine = play(policy, jobs, platform, Record(allotments=True))
     record = machine.record
@@ -134,7 +134,7 @@ def test_every_run_is_sound(policy, jobs, platform):
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(jobs=arrivals(), platform=platforms)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_same_input_same_run_recorded_or_not(policy, jobs, platform):
     one, two = (play(policy, jobs, platform, Record(allotments=flag)) for flag in (True, False))
     silent = play(policy, jobs, platform, None)
@@ -144,7 +144,7 @@ def test_same_input_same_run_recorded_or_not(policy, jobs, platform):
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(jobs=arrivals(), platform=platforms)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_names_mean_nothing(policy, jobs, platform):
     """Other names, the same schedule."""
     renamed = [replace(a, job=replace(a.job, id=f"x{9 - int(a.job.id[1:])}")) for a in jobs]

@@ -185,7 +185,7 @@ def again(indices, policy, plan, memory, corridor):
 
 @pytest.mark.parametrize("name", SEED_POLICIES)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_policy(name, data):
     policy = Policy.load(name)
     indices = data.draw(machines(policy.queue))
@@ -195,7 +195,7 @@ def test_every_policy(name, data):
 @pytest.mark.parametrize("queue", sorted(strategies("queue")))
 @pytest.mark.parametrize("name", MALLEABILITY)
 @given(data=st.data())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_every_pair(queue, name, data):
     policy = Policy("pair", strategies("queue")[queue](), strategies("malleability")[name]())
     check(data.draw(machines(policy.queue)), policy)
@@ -203,7 +203,7 @@ def test_every_pair(queue, name, data):
 
 @pytest.mark.parametrize(("name", "parameters"), VARIANTS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_variant(name, parameters, data):
     queue = strategies("queue").get(name, strategies("queue")["fcfs"])()
     if name in strategies("power"):
