@@ -14,7 +14,7 @@ from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
 from dask_hpc.model.snapshot import INTERRUPTED, Snapshot
 from dask_hpc.strategies import CONCERNS, strategies
-from dask_hpc.strategies.malleability.grow_shrink import answers
+from dask_hpc.strategies.malleability.grow_shrink import answers, given_up
 from dask_hpc.strategies.size.demand import Demand
 from dask_hpc.strategies.strategy import (
     CheckpointStrategy,
@@ -302,6 +302,8 @@ class Policy:
         outlook = outlook_after(snapshot, starts)
         resizes: list[Resize] = answers(snapshot, outlook.idle)
         if self.malleability is not None:
+            if not starts and (given := given_up(snapshot, outlook.idle)):
+                return resizes + given, memory  # who else is to give is thought of when these have
             answered = {resize.job for resize in resizes}
             gained = sum(max(0, r.nodes - len(snapshot.running[r.job].nodes)) for r in resizes)
             outlook = Outlook(outlook.head, outlook.idle - gained)

@@ -15,6 +15,8 @@ from dask_hpc.model.waiting import Ranking, Waiting
 
 #: how far a job that failed, or that was interrupted for one, goes ahead of the queue
 FAILED, INTERRUPTED = 2, 1
+#: seconds after which a job with nothing to run rests: between two steps of a program it is so for moments
+REST = 0.5
 
 
 class Running(NamedTuple):
@@ -40,7 +42,8 @@ class Indices:
     """Mutable; owned by one body. Strategies see it through a ``Snapshot``."""
 
     __slots__ = ("by_end", "failed", "idle", "mtct", "nodes", "now", "overhead", "power", "progress",
-                 "requests", "resizable", "revision", "running", "waiting", "withheld")  # fmt: skip
+                 "requests", "resizable", "resting", "revision", "running", "waiting",
+                 "withheld")  # fmt: skip
 
     def __init__(self, nodes: Iterable[Node] = (), order: Ranking | None = None, now: float = 0.0) -> None:
         self.now = now
@@ -61,6 +64,8 @@ class Indices:
         self.progress: dict[str, float] = {}
         #: the sizes that evolving jobs have asked for and not been answered
         self.requests: dict[str, int] = {}
+        #: running jobs that have nothing to run just now, and since when
+        self.resting: dict[str, float] = {}
         #: seconds that a job holds its nodes before and after its work, as far as the body knows
         self.overhead = 0.0
         #: jobs that lost a node in this very instant and wait again
@@ -273,6 +278,8 @@ class Snapshot:
     power: PowerView | None = _shown("power")
     #: jobs that lost a node in this very instant; they wait again, ahead of the queue
     failed: tuple[str, ...] = _shown("failed")
+    #: running jobs that have nothing to run just now, and since when
+    resting: Mapping[str, float] = _shown("resting")
     #: changes whenever what runs, or the set of nodes, has changed
     revision: int = _shown("revision")
 

@@ -238,6 +238,8 @@ class LiveJob:
         self.closed = False
         #: the clients in its own tasks that submit more of it
         self.helpers: set[str] = set()
+        #: when its last task so far was done
+        self.rests_since = -inf
         #: whether somebody cancelled it: what still arrives of it is cancelled, too
         self.is_cancelled = False
         #: its tasks that raised, or need one that did, and were not tried again; of those that Dask has

@@ -15,11 +15,11 @@ from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.leaving import Leaving
 from dask_hpc.cluster.scheduler.lifecycle import Lifecycle, Measurements
 from dask_hpc.cluster.scheduler.plan_execution import PlanExecution
-from dask_hpc.cluster.scheduler.service import Context
+from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.cluster.scheduler.sizing import Sizing
 from dask_hpc.cluster.scheduler.spread import Spread
 from dask_hpc.model.node import Node
-from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.snapshot import REST, Snapshot
 from dask_hpc.policy import Policy, Recorded
 
 _RECORDED = 200  # decisions that are kept with all they were made from
@@ -56,6 +56,8 @@ class ControlLoop:
             context, self.gate, self.hand_overs, self.spread, self.lifecycle, self.measurements
         )
         self.sizing = Sizing(context)
+        #: until a job that has nothing to run gives up nodes
+        self._rest = Timer(context, "the rest of a job", context.wake)
         #: how clients share what is in no job, if they do
         self.shares: FairShares | None = None
         self._share(context.settings["fair-shares"])
@@ -89,10 +91,14 @@ class ControlLoop:
             self.measurements.worked[job] = None
             if job.performance.add(work, startstops, nbytes):
                 self._context.wake()
-        is_idle = not job.unfinished and job.state != "done"  # of nearly every task this is all that is asked
-        if is_idle and (job.closed or job.gives_way or job.state == "waiting"):
+        if job.unfinished or job.state == "done":  # of nearly every task this is all that is asked
+            return
+        job.rests_since = self._context.clock()
+        if job.closed or job.gives_way or job.state == "waiting":
             self.lifecycle.may_be_over((job,))
             self._context.wake()
+        elif len(self.indices.waiting):
+            self._rest.set(REST)
 
     def context_closes(self, job_id: str) -> None:
         """The client left a job's context."""
@@ -261,7 +267,17 @@ class ControlLoop:
         self.indices.withhold(self.holds.nodes(self.nodes, besides=not_withheld))
         self.measurements.note()
         self.lifecycle.push_ends()
+        self._look_who_rests()
         context.each("refresh", lambda service: service.refresh())
+
+    def _look_who_rests(self) -> None:
+        indices = self.indices
+        resting = {job.id: job.rests_since for job in self._context.running_jobs() if not job.unfinished}
+        if resting != indices.resting:
+            indices.resting = resting
+            indices.revision += 1
+        if resting and len(indices.waiting) and (latest := max(resting.values())) + REST > indices.now:
+            self._rest.set(latest + REST - indices.now)
 
     def release_all(self, decision: str, reason: str) -> None:
         """Let go of everything, once: all tasks run as in plain Dask."""
@@ -270,6 +286,7 @@ class ControlLoop:
         self._is_released = True
         context = self._context
         ways = (
+            self._rest.stop,
             self.hand_overs.close,
             partial(context.each, "release", lambda service: service.release()),
             self.leaving.close,
@@ -298,6 +315,7 @@ class ControlLoop:
     async def settle(self) -> None:
         """The scheduler closes: nothing of ours goes on."""
         self._context.each("cancel", lambda service: service.cancel())
+        self._rest.stop()
         self.hand_overs.close()
         self.leaving.close()
         self.holds.cancel()

@@ -8,18 +8,24 @@ from typing import Annotated, Any, Literal
 from dask_hpc.model.job import Job
 from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Resize
-from dask_hpc.model.snapshot import Running, Snapshot
+from dask_hpc.model.snapshot import REST, Running, Snapshot
 from dask_hpc.model.speedup import largest_legal, next_legal_down, smallest_legal
 from dask_hpc.model.units import count_nodes
+from dask_hpc.strategies.queue.moldable import smallest_size
 from dask_hpc.strategies.strategy import MalleabilityStrategy, Outlook, Resizes
 
 
 def malleable(snapshot: Snapshot) -> list[Running]:
     """Running jobs the scheduler may resize of its own accord, in order of start.
 
-    Evolving jobs are not among them: by the classes of Feitelson and Rudolph they ask for themselves.
+    Evolving jobs are not among them: by the classes of Feitelson and Rudolph they ask for themselves. Nor
+    are those that have nothing to run while others have: see ``given_up``.
     """
-    return [running for running in snapshot.resizable if running.job.kind == "malleable"]
+    found = [running for running in snapshot.resizable if running.job.kind == "malleable"]
+    resting = snapshot.resting
+    if resting and (len(snapshot.waiting) or len(resting) < len(snapshot.running)):
+        found = [running for running in found if running.job.id not in resting]
+    return found
 
 
 def answers(snapshot: Snapshot, idle: int) -> list[Resize]:
@@ -41,6 +47,40 @@ def answers(snapshot: Snapshot, idle: int) -> list[Resize]:
             continue
         idle -= max(0, target - size)
         resizes.append(Resize(job.id, target, f"it asked for {wanted} nodes"))
+    return resizes
+
+
+def given_up(snapshot: Snapshot, idle: int) -> list[Resize]:
+    """Resizes of malleable jobs that have rested for ``REST``, longest first, and hold more nodes than they
+    need: what somebody who waits can start on they give up. Every policy that resizes jobs does this.
+    """
+    now, resting = snapshot.now, snapshot.resting
+    if not resting or not len(snapshot.waiting):
+        return []
+    jobs = [
+        r
+        for r in snapshot.resizable
+        if r.job.kind == "malleable" and now - resting.get(r.job.id, now) >= REST
+    ]
+    jobs.sort(key=lambda running: resting[running.job.id])
+    idle += leaving(snapshot)
+    room = idle + sum(
+        len(r.nodes) - (smallest_legal(r.job.constraint, r.job.min_nodes, len(r.nodes)) or 0) for r in jobs
+    )
+    need, whom = 0, ""
+    for job in snapshot.waiting if jobs else ():
+        size = job.nodes if need + job.nodes <= room else smallest_size(job)
+        if need + size <= room:
+            need += size
+            whom = whom or job.id
+    need -= idle
+    resizes = []
+    for running in jobs:
+        size = len(running.nodes)
+        target = shrunk(running.job, size, need) if need > 0 else size
+        if target < size:
+            need -= size - target
+            resizes.append(Resize(running.job.id, target, f"has nothing to run, and job {whom} waits"))
     return resizes
 
 
