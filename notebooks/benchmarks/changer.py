@@ -117,7 +117,7 @@ class Changer:
         if self._conditions.slow_workers:
             address = self._dice.choice(sorted(self._scheduler.workers) or [None])
             if address is not None:
-                self._call_worker(address, time.sleep, 1.0)
+                self._call_worker(address, stop, 1.0)
 
     def _call(self, function, *args, **kwargs):
         """Without waiting for it: the next change comes when it is due."""
@@ -235,5 +235,10 @@ def wait_and_add(number, seed):
     return number + seed
 
 
-def close_gracefully(dask_worker):
+async def stop(seconds):
+    """The event loop, not only this coroutine."""
+    time.sleep(seconds)
+
+
+async def close_gracefully(dask_worker):
     dask_worker.loop.add_callback(dask_worker.close_gracefully, restart=True)

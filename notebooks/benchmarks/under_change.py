@@ -148,7 +148,10 @@ class Run:
         starts = read_starts(folder)
         again = twice(starts, anew)
         plugin = cluster.scheduler.plugins.get("dask-hpc")
+        since = time.time() - plugin.context.clock() if plugin else 0.0
         self.evidence |= {
+            "began": time.time() - took,
+            "story began": since,
             "left": left,
             "changes": changer.done,
             "again": dict(sorted(again.items())[:2000]),
@@ -277,6 +280,30 @@ def run_all(given):
     print(table(rows))
 
 
+def explain(path):
+    """Tell in order what happened in a run that left evidence: changes, who left with what, story and log."""
+    found = json.loads(Path(path).read_text())
+    began = found["began"]
+    rows = [(when, f"CHANGE {what}") for when, what in found["changes"]]
+    for one in found["left"]:
+        lost = f"lost {len(one['computed'])} computed, {len(one['scattered'])} scattered"
+        said = f"LEFT   {one['worker']}: {lost}, {one['processing']} were to run there; {one['stimulus']}"
+        rows.append((one["time"], said))
+    for one in found["story"]:
+        words = [one["decision"], one["job"], *one["nodes"], one["reason"]]
+        rows.append((found["story began"] + one["time"], f"STORY  {' '.join(filter(None, words))}"))
+    for line in found["log"]:
+        when, _, said = line.partition(" ")
+        rows.append((float(when), f"LOG    {said}"))
+    for key, times in found["again"].items():
+        for (_, before), (when, where) in times:
+            rows.append((when, f"AGAIN  {key} on {where}, before on {before}"))
+    for when, said in sorted(rows):
+        print(f"{when - began:8.3f} {said[:240]}")
+    if found["error"]:
+        print(found["error"])
+
+
 def read_rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -312,8 +339,11 @@ def main():
     asked.add_argument("--kind", choices=["both", "managed", "plain"], default="both")
     asked.add_argument("--seeds", type=int, default=10)
     asked.add_argument("--first", type=int, default=0, help="the first seed")
+    asked.add_argument("--explain", metavar="FILE", help="tell what a file of evidence has, in order")
     given = asked.parse_args()
-    if given.all:
+    if given.explain:
+        explain(given.explain)
+    elif given.all:
         run_all(given)
     elif given.workload is None:
         asked.error("name a workload, or --all")
