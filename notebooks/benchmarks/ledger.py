@@ -11,7 +11,6 @@ from pathlib import Path
 from distributed import SchedulerPlugin, WorkerPlugin
 
 STARTS, RULES = "starts-of-tasks", "ledger"
-_BEGINS = {("ready", "executing"), ("constrained", "executing")}
 _FAILS = {("executing", "error"), ("long-running", "error")}
 
 
@@ -28,11 +27,27 @@ class StartsPlugin(WorkerPlugin):
         self.where = worker.address
         path = Path(self.folder) / f"{os.getpid()}-{time.time_ns()}.starts"
         self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        # The state "executing" comes before: a worker that is told to close meanwhile does not begin.
+        worker.active_keys = ActiveKeys(self.write, worker.active_keys)
 
     def transition(self, key, start, finish, **kwargs):
-        what = "start" if (start, finish) in _BEGINS else "fail" if (start, finish) in _FAILS else ""
-        if what:
-            os.write(self.file, f"{time.time()}\t{what}\t{self.where}\t{key!r}\n".encode())
+        if (start, finish) in _FAILS:
+            self.write("fail", key)
+
+    def write(self, what, key):
+        os.write(self.file, f"{time.time()}\t{what}\t{self.where}\t{key!r}\n".encode())
+
+
+class ActiveKeys(set):
+    """What a worker knows of the tasks that it really runs; says when one is added."""
+
+    def __init__(self, write, keys):
+        super().__init__(keys)
+        self._write = write
+
+    def add(self, key):
+        self._write("start", key)
+        super().add(key)
 
 
 class LedgerPlugin(SchedulerPlugin):
