@@ -1,13 +1,13 @@
 """Workers: who they are, what state they are in, and how they are held and leave."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from time import time
 from typing import Any
 
 import cloudpickle
-from distributed import Status, WorkerPlugin
+from distributed import NannyPlugin, Status, WorkerPlugin
 from distributed.shuffle._core import ShuffleId, barrier_key
 from distributed.stealing import WorkStealing
 from distributed.worker_state_machine import UnpauseEvent
@@ -171,7 +171,9 @@ class TaskMover:
         """Ask a worker for all tasks it has not started, or those of these keys, each for the worker that
         can start it soonest. How many it was asked for. A task that nobody else may run stays.
         """
-        victim = self._scheduler.workers[address]
+        victim = self._scheduler.workers.get(address)
+        if victim is None:
+            return 0
         tasks = [
             task
             for task in victim.processing
@@ -247,26 +249,53 @@ def is_closing(scheduler: Any) -> bool:
     return scheduler.status != Status.running
 
 
-class Dismissal:
-    """On a worker: whether the scheduler has closed, or has removed it already, so that it has nobody to talk
-    to when it closes. Asking all the same ends in attempts to connect, for as long as one waits."""
+class Closing:
+    """The end of a worker, whoever wants it: ``before(reason, seconds)`` comes first, once, in the time that
+    is given, while the worker is still connected and its tasks run.
+
+    Dask itself lets go of what runs when it begins to close, and asks its plugins afterwards.
+    """
 
     _OVER = ("scheduler-close", "scheduler-remove-worker")  # a "scheduler-close-worker" is still known there
 
-    def __init__(self, worker: Any) -> None:
+    def __init__(self, worker: Any, before: Callable[[str, float], Awaitable[None]]) -> None:
         self._worker = worker
-        self._close = worker.stream_handlers["close"]
+        self._before = before
+        self._plain = worker.close
         self._is_told = False
-        #: it is of no interest any more
-        self.stop = put(worker.stream_handlers, "close", self._hear)
+        #: how the first who wanted it wanted it; a second must not close a nanny that was to go on
+        self._how: dict[str, Any] | None = None
+        tables = (worker.stream_handlers, worker.handlers)
+        places = zip(tables, ("close", "terminate"), strict=True)
+        self._put_back = [put(vars(worker), "close", self.close)]
+        self._put_back += [put(table, name, self._hear) for table, name in places]
+
+    def stop(self) -> None:
+        """It closes as Dask does."""
+        for put_back in self._put_back:
+            put_back()
+
+    async def close(self, timeout: float = 30, **how: Any) -> Any:
+        """In the place of the worker's own."""
+        worker = self._worker
+        if self._how is not None or (worker.status.name in ("running", "paused") and not self.is_over):
+            is_first, self._how = self._how is None, self._how or how
+            if is_first:
+                # What the scheduler answers to a heartbeat after the farewell would close the nanny, too.
+                worker.periodic_callbacks["heartbeat"].stop()
+                worker.status = Status.closing_gracefully  # start nothing more
+            await self._before(how.get("reason", "it closes"), timeout)
+            how = self._how
+        return await self._plain(timeout=timeout, **how)
 
     async def _hear(self, **how: Any) -> Any:
         self._is_told = how.get("reason") in self._OVER
-        return await self._close(**how)
+        return await self.close(**how)
 
     @property
     def is_over(self) -> bool:
-        """Nobody at the scheduler's hears this worker any more."""
+        """Nobody at the scheduler's hears this worker any more: it has closed, or removed it already. Asking
+        all the same ends in attempts to connect, for as long as one waits."""
         return self._is_told or bool(self._worker.batched_stream.closed())
 
 
@@ -281,15 +310,46 @@ async def add_worker_plugin(scheduler: Any, name: str, plugin: bytes) -> None:
     await scheduler.register_worker_plugin(None, plugin, name, idempotent=True)
 
 
-async def replace_worker_plugin(scheduler: Any, name: str, plugin: bytes) -> None:
-    """Give this plugin to all workers, now and later, in the place of the one of that name, if any."""
-    await scheduler.register_worker_plugin(None, plugin, name, idempotent=False)
+async def replace_worker_plugin(scheduler: Any, plugin: WorkerPlugin | NannyPlugin) -> None:
+    """Give this plugin to all workers, or nannies, now and later, in the place of the one of that name."""
+    register = scheduler.register_worker_plugin
+    if isinstance(plugin, NannyPlugin):
+        await remove_worker_plugin(scheduler, plugin.name)  # a nanny would only forget the one it has
+        register = scheduler.register_nanny_plugin
+    await register(None, pickled(plugin), plugin.name, idempotent=False)
 
 
 async def remove_worker_plugin(scheduler: Any, name: str) -> None:
     """Take it from them."""
     if name in scheduler.worker_plugins:
         await scheduler.unregister_worker_plugin(None, name)
+    elif name in scheduler.nanny_plugins:
+        await scheduler.unregister_nanny_plugin(None, name)
+
+
+class NannyPatience(NannyPlugin):
+    """A nanny that is to end its worker waits for so many seconds at least before it kills it."""
+
+    name = "dask-hpc-patience"
+    _SHARE = 0.8  # of the time it is given it waits before it kills
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def setup(self, nanny: Any) -> None:
+        """From now on."""
+        plain, least = nanny.kill, self._seconds / self._SHARE
+
+        async def kill(timeout: float = least, reason: str = "nanny-kill") -> None:
+            await plain(timeout=max(timeout, least), reason=reason)
+
+        self._put_back = [put(table, "kill", kill) for table in (vars(nanny), nanny.handlers)]
+
+    def teardown(self, nanny: Any) -> None:
+        """As before, unless it is about to end its worker: Dask removes plugins first."""
+        if nanny.status.name != "closing":
+            for put_back in self._put_back:
+                put_back()
 
 
 def leaving_workers(scheduler: Any) -> set[str]:

@@ -1,12 +1,13 @@
 """What a leaving worker holds goes to others, if there are any and there is time."""
 
 import asyncio
+from time import monotonic
 
 import numpy as np
 import pytest
-from distributed import Event, Status, wait
+from distributed import Event, Nanny, Status, wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
-from small_cluster import blocked, cluster2, cluster4, plugin_of
+from small_cluster import blocked, cluster2, cluster4, plugin_of, where
 
 import dask_hpc
 from dask_hpc import InputError
@@ -45,8 +46,8 @@ async def test_a_worker_that_closes_hands_over_its_results(c, s, *workers):
         assert plugin_of(s).errors == 0
 
 
-@cluster2
-async def test_what_it_ran_is_not_under_suspicion(c, s, a, b):
+@gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"hpc.farewell": "1 s"})
+async def test_what_it_still_runs_when_its_time_is_over_is_not_under_suspicion(c, s, a, b):
     async with await dask_hpc.manage(c):
         await everybody_has_it([a, b])
         f = c.submit(blocked, "go", workers=[a.address], allow_other_workers=True, key="runs")
@@ -54,9 +55,84 @@ async def test_what_it_ran_is_not_under_suspicion(c, s, a, b):
         closing = asyncio.ensure_future(a.close(executor_wait=False))
         await async_poll_for(lambda: a.address not in s.workers, 10)
         assert s.tasks["runs"].suspicious == 0
+        assert told(s, "restart") == [
+            f"worker {a.address} leaves (it closes): 1 of its tasks start again elsewhere"
+        ]
         await Event("go").set()
         await closing
         assert await f == b.address
+
+
+@cluster2
+async def test_what_runs_there_ends_and_what_has_not_begun_goes_elsewhere(c, s, a, b):
+    async with await dask_hpc.manage(c):
+        await everybody_has_it([a, b])
+        runs = c.submit(blocked, "go", workers=[a.address], allow_other_workers=True, key="runs")
+        await async_poll_for(lambda: "runs" in a.state.tasks and a.state.executing_count == 1, 10)
+        waits = [
+            c.submit(where, i, workers=[a.address], allow_other_workers=True, pure=False) for i in range(5)
+        ]
+        await async_poll_for(lambda: len(a.state.tasks) == 6, 10)
+        closing = asyncio.ensure_future(a.close(reason="made to"))
+        assert await c.gather(waits) == [b.address] * 5
+        assert a.address in s.workers and a.status == Status.closing_gracefully
+        assert not a.periodic_callbacks["heartbeat"].is_running()
+        await Event("go").set()
+        assert await runs == a.address, "it ran once, there"
+        await closing
+        assert a.address not in s.workers and set(b.data) >= {"runs"}
+        assert told(s, "restart", "error") == []
+
+
+@cluster2
+async def test_a_cluster_that_closes_waits_for_nothing_that_runs(c, s, *workers):
+    async with await dask_hpc.manage(c):
+        await everybody_has_it(workers)
+        futures = c.map(blocked, ["go"] * 2, pure=False)
+        await async_poll_for(lambda: sum(w.state.executing_count for w in workers) == 2, 10)
+        since = monotonic()
+        await asyncio.gather(*(w.close(executor_wait=False) for w in workers))
+        assert monotonic() - since < 3
+        assert told(s, "restart", "move", "error") == []
+        await Event("go").set()
+        del futures
+
+
+@cluster2
+async def test_a_second_who_has_less_time_does_not_wait_longer(c, s, a, b):
+    async with await dask_hpc.manage(c):
+        await everybody_has_it([a, b])
+        f = c.submit(blocked, "go", workers=[a.address], allow_other_workers=True)
+        await async_poll_for(lambda: a.state.executing_count == 1, 10)
+        first = asyncio.ensure_future(a.close(executor_wait=False))
+        await async_poll_for(lambda: a.status == Status.closing_gracefully, 10)
+        since = monotonic()
+        await a.close(executor_wait=False, timeout=0.5)
+        assert monotonic() - since < 3 and a.status == Status.closed
+        await first
+        await Event("go").set()
+        assert await f == b.address
+
+
+@pytest.mark.slow
+@gen_cluster(client=True, nthreads=[("", 1)] * 2, Worker=Nanny, timeout=60)
+async def test_restarted_workers_lose_nothing_and_run_nothing_twice(c, s, a, b):
+    async with await dask_hpc.manage(c, policy="elastic"):
+        await async_poll_for(lambda: all("kill" in vars(n) for n in (a, b)), 10)
+        held = c.map(inc, range(20), pure=False)
+        await wait(held)
+        runs = c.submit(blocked, "go", workers=[a.worker_address], allow_other_workers=True, key="runs")
+        await async_poll_for(lambda: "runs" in s.tasks and s.tasks["runs"].state == "processing", 10)
+        there = a.worker_address
+        restarting = asyncio.ensure_future(c.restart_workers([there]))
+        await async_poll_for(lambda: s.workers[there].status == Status.closing_gracefully, 10)
+        await Event("go").set()
+        assert await restarting == {there: "OK"}
+        assert await runs == there
+        assert await c.gather(held) == list(range(1, 21))
+        lost = [e["lost-computed-tasks"] for _, e in s.get_events("all") if e["action"] == "remove-worker"]
+        assert lost == [set()] and told(s, "restart", "error") == []
+    assert not any("kill" in vars(n) for n in (a, b))
 
 
 @cluster4

@@ -516,7 +516,7 @@ async def test_what_somebody_outside_needs_does_not_wait_again(c, s, a, b):
         outside = c.submit(len, needed)
         await async_poll_for(lambda: outside.key in s.tasks, 10)
         victim = next(w for w in (a, b) if w.address in job.workers)
-        await victim.close(executor_wait=False)
+        await victim.close(executor_wait=False, timeout=0)
         await until(s, "lost", "waiting")
         await Event("go").set()
         assert await outside and job.state == "waiting" and set(held(job)) == {alone.key}

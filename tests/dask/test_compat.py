@@ -1,7 +1,9 @@
 """A contract test for every private name of Dask that the room ``dask/`` touches."""
 
+import asyncio
 import inspect
 import pickle
+from contextlib import suppress
 from math import inf
 from time import monotonic, time
 
@@ -17,6 +19,7 @@ from distributed import (
     Client,
     Event,
     LocalCluster,
+    Nanny,
     Reschedule,
     SchedulerPlugin,
     Status,
@@ -346,20 +349,72 @@ async def test_permitted_is_what_dask_permits(c, s, a, b):
         assert compat.permitted(s, task, {b.address}) == expected & {b.address}
 
 
+def closings(*workers):
+    """Each worker's end, and what came before it: by whom, with what time, and what its status was."""
+    said, found = [], []
+    for worker in workers:
+
+        async def before(reason, seconds, worker=worker):
+            said.append((worker, reason, seconds, worker.status.name))
+
+        found.append(compat.Closing(worker, before))
+    return found, said
+
+
 @two
 async def test_who_closes_a_worker(c, s, a, b):
-    of_a, of_b = compat.Dismissal(a), compat.Dismissal(b)
+    (of_a, of_b), said = closings(a, b)
     assert not of_a.is_over
     assert a.batched_stream.closed() is False, "Worker.batched_stream does not tell whether it is closed"
     s.close_worker(a.address)
     await a.finished()
     assert not of_a._is_told, "Scheduler.close_worker says what Scheduler.close says"
+    assert {one[0] for one in said} == {a}, "Scheduler.close_worker does not come to stream_handlers['close']"
+    assert said[0][2:] == (30, "closing_gracefully")
     await s.close()
     await b.finished()
     assert of_b._is_told, "Scheduler.close no longer tells workers that it closes"
     assert b.batched_stream.closed(), "Worker.batched_stream is open though the worker has ended"
+    assert {one[0] for one in said} == {a}, "nobody hears it any more"
+
+
+@two
+async def test_whoever_closes_a_worker_something_comes_before(c, s, a, b):
+    (of_a, of_b), said = closings(a, b)
+    await asyncio.gather(
+        a.close(nanny=False, reason="first", timeout=5.0), a.close(nanny=True, reason="second", timeout=2.0)
+    )
+    assert {("first", 5.0), ("second", 2.0)} <= {one[1:3] for one in said}
+    assert of_a._how == {"nanny": False, "reason": "first"} and a.status == Status.closed
+    assert not a.periodic_callbacks["heartbeat"].is_running()
+    with suppress(OSError):
+        await s.rpc(b.address).terminate()
+    await b.finished()
+    assert said[-1][0] is b, "Worker.handlers['terminate'] is another way to close"
     of_b.stop()
-    assert b.stream_handlers["close"] == b.close
+    assert "close" not in vars(b) and b.stream_handlers["close"] == b.close == b.handlers["terminate"]
+
+
+@gen_cluster(client=True, nthreads=[("", 1)], Worker=Nanny)
+async def test_a_nanny_is_as_patient_as_it_is_told(c, s, a):
+    given = []
+    kill = a.process.kill
+
+    async def recording(timeout, **how):
+        given.append(timeout)
+        await kill(timeout=timeout, **how)
+
+    a.process.kill = recording
+    await compat.replace_worker_plugin(s, compat.NannyPatience(10.0))
+    await compat.replace_worker_plugin(s, compat.NannyPatience(12.0))
+    assert "kill" in vars(a) and a.handlers["kill"] is a.kill, "Nanny.handlers['kill'] is gone"
+    await compat.remove_worker_plugin(s, compat.NannyPatience.name)
+    assert "kill" not in vars(a) and a.handlers["kill"] == a.kill
+    await compat.replace_worker_plugin(s, compat.NannyPatience(12.0))
+    await a.close()  # Dask takes plugins off before it ends the worker
+    assert given == [15.0], (
+        "Nanny.close no longer gives its time to Nanny.kill and that to WorkerProcess.kill"
+    )
 
 
 @two
@@ -1122,11 +1177,11 @@ async def test_a_worker_uses_fewer_threads_when_both_sides_change(c, s, a, b):
 @gen_cluster(client=True, nthreads=[("", 4)])
 async def test_a_plugin_takes_threads_from_a_worker_and_gives_them_back(c, s, a):
     name = compat.ThreadsPlugin.name
-    await compat.replace_worker_plugin(s, name, compat.pickled(compat.ThreadsPlugin(0.25)))
+    await compat.replace_worker_plugin(s, compat.ThreadsPlugin(0.25))
     assert a.state.nthreads == 1, "Worker.state.nthreads is gone"
     futures = c.map(blocked, ["go"] * 4, range(4), pure=False)
     await async_poll_for(lambda: a.state.executing_count == 1 and len(a.state.tasks) == 4, 10)
-    await compat.replace_worker_plugin(s, name, compat.pickled(compat.ThreadsPlugin(0.5)))
+    await compat.replace_worker_plugin(s, compat.ThreadsPlugin(0.5))
     assert a.state.nthreads == 2, "Scheduler.register_worker_plugin does not replace a plugin of that name"
     await async_poll_for(lambda: a.state.executing_count == 2, 10)
     assert a.state.running is True, "Worker.state.running is gone"

@@ -192,7 +192,7 @@ async def test_lost_retried_cancelled_and_failed(c, s, a, b):
         await manager.set(**{"settings.io-lanes": {"/fast": 2}})
         futures = reads(c)
         await settle(lambda: len(reading(s)) == 2)
-        await a.close(executor_wait=False)
+        await a.close(executor_wait=False, timeout=0)
         await settle(lambda: len(reading(s)) == 2)
         await c.cancel(futures[:2])
         await settle(lambda: len(reading(s)) == 2)

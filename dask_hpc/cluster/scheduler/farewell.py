@@ -14,13 +14,15 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.leaving import drain
 from dask_hpc.cluster.scheduler.moves import blocks_on, carry_out, rooms_on
 from dask_hpc.cluster.scheduler.service import Context, Shelter, WorkerSetting
-from dask_hpc.cluster.worker.farewell import FarewellPlugin
+from dask_hpc.cluster.worker.farewell import FarewellPlugin, patience
 from dask_hpc.model.errors import InputError, insist, is_number, shown
 from dask_hpc.model.units import show_large
 from dask_hpc.planning.moves.leaving import (
@@ -35,6 +37,7 @@ from dask_hpc.planning.moves.leaving import (
 _ANCESTORS = 100_000  # recipes looked at in one farewell
 _MOMENT, _LOOKS = 0.2, 20  # seconds to see whether the others close as well, and looks meanwhile
 _LOOK = 0.05  # seconds between looks at who closes
+_DRAIN = 0.2  # seconds after which the rest is asked for again: somebody may be able to take it now
 _PATIENCE = 5.0  # seconds for what is under way when control ends
 _ROUNDS = 3  # of moving: what was moved may be given up where it arrived
 _LONGEST = 3600.0  # seconds that a worker may ask for
@@ -50,25 +53,31 @@ class Farewells:
         self._shelter = next(shelters, Shelter())
         #: by which workers say farewell
         self._saying = WorkerSetting(context, FarewellPlugin)
+        self._waiting = WorkerSetting(context, compat.NannyPatience)
         self._going: dict[str, _Going] = {}
         #: why workers close, as they logged it
         self._reasons: dict[str, str] = {}
 
     def start(self) -> None:
         """All workers, now and later, will say farewell."""
-        self._saying.set((self._context.settings["farewell"], self._shelter.for_workers))
+        seconds = self._context.settings["farewell"]
+        self._saying.set((seconds, self._shelter.for_workers))
+        self._waiting.set(patience(seconds))
 
     async def stop(self) -> None:
         """No worker will any more."""
         if moving := [going.moving for going in self._going.values() if going.moving is not None]:
             await asyncio.wait(moving, timeout=_PATIENCE)
-        self._saying.set(None)
-        await self._saying.settle()
+        for setting in (self._saying, self._waiting):
+            setting.set(None)
+        for setting in (self._saying, self._waiting):
+            await setting.settle()
         self.cancel()
 
     def cancel(self) -> None:
         """The scheduler closes: nothing of ours goes on."""
         self._saying.cancel()
+        self._waiting.cancel()
         for going in self._going.values():
             if going.moving is not None:
                 going.moving.cancel()
@@ -119,9 +128,11 @@ class Farewells:
         """What the worker should store now; nothing if it may go."""
         going = self._going.get(address)
         if going is None:
+            if reason:
+                self._reasons[address] = reason
             going = self._going[address] = _Going(asyncio.get_running_loop().time() + seconds)
-            if self._only_there(address):
-                await self._see(lambda: reason or address in self._reasons)
+            if self._only_there(address) or compat.processing(self._scheduler, address):
+                await self._see(lambda: address in self._reasons)
                 await self._see(lambda: not self._stays(address))
             moves = self._plan(address, going)
             is_alone = not self._stays(address) or not _is_told_to_go(self._why(address, reason))
@@ -140,6 +151,9 @@ class Farewells:
             return keys
         if going.first and (self._stays(address) or _is_told_to_go(reason)):
             self._tell_result(address, reason, going.first)
+        if self._stays(address) and (keys := compat.processing(self._scheduler, address)):
+            start_again = f"{len(keys)} of its tasks start again elsewhere"
+            self._context.tell("restart", f"worker {address} leaves ({reason}): {start_again}")
         # Going on purpose is no failure: what it ran is not under suspicion.
         await compat.let_worker_go(self._scheduler, address)
         return []
@@ -193,13 +207,24 @@ class Farewells:
         seemed to need this one. What it keeps of other workers' results follows."""
         with suppress(OSError):  # the time is over, or one has gone
             async with asyncio.timeout_at(going.deadline):
+                self._context.get(Holds).mover.drain(address)
                 for _ in range(_ROUNDS):
                     await self._move(address, going, moves)
+                    await self._wait_for_tasks(address)
                     if self._only_there(address).keys() <= set(going.unplaced):
                         break
                     moves = self._plan(address, going)
                 if with_copies:
                     await drain(self._context, [address])
+
+    async def _wait_for_tasks(self, address: str) -> None:
+        """What has not started there goes to others, what runs ends, unless everybody closes."""
+        asked, clock = -inf, asyncio.get_running_loop().time
+        while self._stays(address) and compat.processing(self._scheduler, address):
+            if clock() - asked > _DRAIN:
+                asked = clock()
+                self._context.get(Holds).mover.drain(address)
+            await asyncio.sleep(_LOOK)
 
     async def _move(self, address: str, going: "_Going", moves: tuple[Move, ...]) -> None:
         while moves:

@@ -327,9 +327,9 @@ class Timer:
 
 
 class WorkerSetting:
-    """One value that all workers are to have, now and later: it travels as a worker plugin, made of the value
-    (several of a tuple); with the ``normal`` one workers have none. Workers hear of a change a moment later,
-    and of the last one if several come at once.
+    """One value that all workers, or their nannies, are to have, now and later: it travels as a plugin, made
+    of the value (several of a tuple); with the ``normal`` one they have none. They hear of a change a moment
+    later, and of the last one if several come at once.
     """
 
     def __init__(self, context: Context, plugin: type[Any], normal: Any = None) -> None:
@@ -370,7 +370,7 @@ class WorkerSetting:
     async def _tell(self, value: Any) -> None:
         if value != self._normal:
             plugin = self._plugin(*value) if isinstance(value, tuple) else self._plugin(value)
-            await compat.replace_worker_plugin(self._scheduler, self._plugin.name, compat.pickled(plugin))
+            await compat.replace_worker_plugin(self._scheduler, plugin)
         else:
             await compat.remove_worker_plugin(self._scheduler, self._plugin.name)
 

@@ -6,10 +6,12 @@ When Dask's ``teardown`` comes, much is too late already:
    tears down afterwards. The results are lost by then.
 2. A batch system that ends a job signals all its processes. Under a nanny the worker's process has no
    handler, and is dead at once.
+3. Whoever else closes a worker (its nanny, ``restart_workers``, a cluster object) makes it let go of what
+   runs there, which then runs a second time elsewhere.
 
 So in a process that is a worker's own, SIGTERM first starts the farewell; then happens what would have
-happened. A second SIGTERM is not waited with. In all other cases (a signal to the nanny only, a cluster that
-stops single workers) the farewell is said in ``teardown``.
+happened. A second SIGTERM is not waited with. And a worker that is to close says farewell before it begins
+to, in the time that it is given for closing if that is less. Its nanny is as patient as both need.
 """
 
 import asyncio
@@ -30,8 +32,13 @@ from dask_hpc import dask as compat
 
 NAME = "dask-hpc-farewell"
 SHARE = 0.8  # of the time between the signal and the worker's death; the rest is for closing
-_PATIENCE = 1.0  # seconds that the scheduler's answer may come late
+LATE = 0.5  # of the same time, that the answer of a busy scheduler may come late if nobody ends the worker
 _ASK_SLURM = 10.0  # seconds that scontrol may take
+
+
+def patience(seconds: float) -> float:
+    """How long whoever closes a worker should wait for it, of which a farewell takes so many seconds."""
+    return seconds * (1 + LATE / SHARE)
 
 
 class FarewellPlugin(WorkerPlugin):
@@ -52,7 +59,7 @@ class FarewellPlugin(WorkerPlugin):
         """Tasks of this worker start when this is over, so nothing here waits."""
         self._worker = worker
         self._loop = asyncio.get_running_loop()
-        self._dismissal = compat.Dismissal(worker)
+        self._closing = compat.Closing(worker, self._say_farewell)
         before = signal.getsignal(signal.SIGTERM)
         # Dask's own command line has a handler for SIGTERM; a nanny's child has none.
         is_command = getattr(before, "__module__", "") == "distributed._signals"
@@ -68,11 +75,9 @@ class FarewellPlugin(WorkerPlugin):
         """The worker closes, or this plugin is removed."""
         if self._saying is not None:
             self._saying.cancel()
-        self._dismissal.stop()
-        if worker.status == Status.closing and not (self._farewell is None and self._dismissal.is_over):
-            # A batch system signals the nanny and its worker. If the nanny was quicker, the worker's signal
-            # comes now, and must not end the farewell.
-            await self._say_farewell("")
+        self._closing.stop()
+        if worker.status == Status.closing and self._farewell is None and not self._closing.is_over:
+            await self._say_farewell("", self._seconds)
         if self._chained is not None and signal.getsignal(signal.SIGTERM) == self._on_signal:
             signal.signal(signal.SIGTERM, self._chained)
 
@@ -89,40 +94,42 @@ class FarewellPlugin(WorkerPlugin):
     async def _leave(self, signum: int) -> None:
         worker, reason = self._worker, f"signal-{signum}"
         if not callable(self._chained):
-            # Closing first, or a heartbeat that the scheduler does not expect any more would close the nanny
-            # too; the farewell is said in teardown.
-            await worker.close(nanny=False, executor_wait=False, timeout=self._seconds, reason=reason)
+            await worker.close(
+                nanny=False, executor_wait=False, timeout=patience(self._seconds), reason=reason
+            )
             return
         try:
             if worker.status in (Status.running, Status.paused):
                 worker.status = Status.closing_gracefully  # start nothing more
-            await self._say_farewell(reason)
+            await self._say_farewell(reason, patience(self._seconds))
         finally:
             self._chained(signum, None)
 
     # the farewell
 
-    async def _say_farewell(self, reason: str) -> None:
+    async def _say_farewell(self, reason: str, seconds: float) -> None:
+        """Once, whoever asks for it; each waits in his own time. Its errors must not keep the worker from
+        closing."""
         if self._farewell is None:
+            self._until = monotonic() + SHARE * min(seconds, self._seconds)
             self._farewell = asyncio.ensure_future(self._hand_over(reason))
-        await asyncio.wait([self._farewell])  # its errors must not keep the worker from closing
-        if not self._farewell.cancelled():
+        await asyncio.wait([self._farewell], timeout=SHARE * seconds)
+        if self._farewell.done() and not self._farewell.cancelled():
             self._farewell.exception()
 
     async def _hand_over(self, reason: str) -> None:
-        deadline = monotonic() + SHARE * self._seconds
         stored: list[Any] = []
         problem = ""
         while True:
-            left = max(0.0, deadline - monotonic())
+            left = max(0.0, self._until - monotonic())
             call = self._worker.scheduler.hpc_farewell(
                 address=self._worker.address, reason=reason, seconds=left, stored=stored, problem=problem
             )
-            answer = await asyncio.wait_for(call, left + _PATIENCE)
+            answer = await asyncio.wait_for(call, left + LATE * self._seconds)
             keys = answer["store"] if answer else ()
             if not keys:
                 return
-            stored, problem = await self._write(keys, deadline)
+            stored, problem = await self._write(keys, self._until)
 
     async def _write(self, keys: Any, deadline: float) -> tuple[list[Any], str]:
         """Write results to the store, in this order, off the event loop. Gives the keys of those that are
