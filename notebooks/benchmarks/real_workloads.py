@@ -9,12 +9,13 @@ import logging
 import time
 
 import array_workloads
+import frame_workloads
 import future_workloads
 from distributed import Client, LocalCluster
 from workload_kit import SIZES, WORKLOADS, Workload, is_same
 
 __all__ = ["CHAPTERS", "SIZES", "WORKLOADS", "Workload", "is_same"]
-CHAPTERS = (array_workloads, future_workloads)
+CHAPTERS = (array_workloads, frame_workloads, future_workloads)
 
 
 def forget_all(client):

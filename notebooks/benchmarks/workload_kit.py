@@ -21,6 +21,8 @@ class Workload:
     stresses: str
     function: Callable[..., Any]
     sizes: Mapping[str, Mapping[str, Any]]
+    #: False: it has actors, which stay with their worker, so nobody may tell that to go
+    can_move: bool = True
 
     def run(self, client: Client, size: str) -> Any:
         """Do it on this cluster: all that computes happens in here. Gives the same, to rounding, wherever
@@ -28,14 +30,16 @@ class Workload:
         return self.function(client, **self.sizes[size])
 
 
-def workload(stresses: str, **sizes: Mapping[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def workload(
+    stresses: str, *, can_move: bool = True, **sizes: Mapping[str, Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function of a client and some numbers, with these numbers for each size."""
     assert set(sizes) == set(SIZES), sorted(sizes)
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__.replace("_", "-")
         assert name not in WORKLOADS, name
-        WORKLOADS[name] = Workload(name, stresses, function, sizes)
+        WORKLOADS[name] = Workload(name, stresses, function, sizes, can_move)
         return function
 
     return register
