@@ -4,14 +4,15 @@ Dask gives a worker more tasks than it has threads, and the next one starts with
 end is known is held as soon as a kind of task that waits could not finish there, started when a thread is
 free, with the drain budget to spare; holding it gives what it has not started to others. It works again when
 all that waits would fit. Of a kind that has never run, a worker in its last ten minutes starts a task only
-once. A held worker that is empty, and where nothing that waits would fit, leaves early; its results go to
-others first.
+once. A held worker that is empty, and where nothing that waits would fit, leaves early, if another that works
+lasts longer; its results go to others first.
 
 While no worker's end is known nothing here runs: no clock, no look at any task.
 """
 
 import asyncio
 from collections.abc import Iterable
+from math import inf
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -156,12 +157,24 @@ class Walltime:
             return None
         elif is_held and not verdict.misfits:
             holds.release(address, _WHY)
-        elif is_held and not given and waiting and waiting.issubset(verdict.misfits):
+        elif (
+            is_held
+            and not given
+            and waiting
+            and waiting.issubset(verdict.misfits)
+            and self._is_outlasted(address)
+        ):
             words = f"leaves {show_duration(left)} early: nothing that waits fits"
             self._context.tell("walltime", f"worker {address} {words}")
             work = self._scheduler.retire_workers(workers=[address], close_workers=True, remove=True)
             self._retiring[address] = self._context.do("a departure at the end of a walltime", work)
         return verdict.again
+
+    def _is_outlasted(self, address: str) -> bool:
+        """Whether somebody who works and lasts longer can take its results: or those who end before it would
+        soon have nobody to give theirs to."""
+        end = self.ends_at[address]
+        return any(self.ends_at.get(other, inf) > end for other in compat.running_workers(self._scheduler))
 
     def _note(self, address: str, now: float) -> list[tuple[float, str]]:
         """Since when the worker has each of its tasks, and their kinds."""
