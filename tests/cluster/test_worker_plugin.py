@@ -101,6 +101,25 @@ def test_slurm_is_asked(tmp_path, monkeypatch, answer, known):
     assert not known or 590 < found - time.time() <= 600
 
 
+@gen_cluster(client=True, nthreads=[])
+async def test_slurm_that_kills_sooner_is_respected_and_that_is_said_before(c, s, tmp_path, monkeypatch):
+    command = tmp_path / "scontrol"
+    command.write_text(
+        "#!/bin/sh\n[ \"$*\" = 'show config' ] && printf 'KillOnBadExit = 0\\nKillWait  = 5 sec\\n'\n"
+    )
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    async with await dask_hpc.manage(c), Worker(s.address, nthreads=1) as a:
+        story = plugin_of(s).story
+        await async_poll_for(lambda: any("KillWait" in h.reason for h in story.happenings), 10)
+        assert a.plugins[worker_plugin.NAME]._seconds == 5.0
+        assert [h.reason for h in story.happenings if h.decision == "warning"] == [
+            f"worker {a.address}: Slurm kills it 5 s after SIGTERM (KillWait), and hpc.farewell is 8 s: "
+            "it hands over what it can by then"
+        ]
+
+
 def test_slurm_says_it_in_the_environment(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 60))
     assert 58 < worker_plugin.end_of_slurm_job() - time.time() <= 60
@@ -109,7 +128,7 @@ def test_slurm_says_it_in_the_environment(monkeypatch):
 def test_no_slurm(monkeypatch):
     monkeypatch.delenv("SLURM_JOB_END_TIME", raising=False)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    assert worker_plugin.end_of_slurm_job() is None
+    assert worker_plugin.end_of_slurm_job() is worker_plugin.grace_of_slurm_job() is None
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("PATH", "/nowhere")
-    assert worker_plugin.end_of_slurm_job() is None
+    assert worker_plugin.end_of_slurm_job() is worker_plugin.grace_of_slurm_job() is None

@@ -16,6 +16,7 @@ to, in the time that it is given for closing if that is less. Its nanny is as pa
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -29,6 +30,7 @@ import psutil
 from distributed import Status, WorkerPlugin
 
 from dask_hpc import dask as compat
+from dask_hpc.model.units import show_duration
 
 NAME = "dask-hpc-farewell"
 SHARE = 0.8  # of the time between the signal and the worker's death; the rest is for closing
@@ -153,8 +155,17 @@ class FarewellPlugin(WorkerPlugin):
         left = [self._worker.lifetime - lived] if self._worker.lifetime else []
         if (end := await asyncio.to_thread(end_of_slurm_job)) is not None:
             left.append(end - time())
+        address = self._worker.address
         if left:
-            await self._worker.scheduler.hpc_worker_ends(address=self._worker.address, left=min(left))
+            await self._worker.scheduler.hpc_worker_ends(address=address, left=min(left))
+        grace = await asyncio.to_thread(grace_of_slurm_job)
+        if grace is not None and grace < self._seconds:
+            words = (
+                f"worker {address}: Slurm kills it {show_duration(grace)} after SIGTERM (KillWait), and "
+                f"hpc.farewell is {show_duration(self._seconds)}: it hands over what it can by then"
+            )
+            self._seconds = grace
+            await self._worker.scheduler.hpc_told(news=[("warning", words)])
 
 
 def in_thread(
@@ -190,10 +201,26 @@ def end_of_slurm_job() -> float | None:
     job = os.environ.get("SLURM_JOB_ID", "")
     if end.isdecimal() or not job:
         return float(end) if end.isdecimal() else None
-    command = ["scontrol", "show", "job", "-o", job]
+    words = dict(word.partition("=")[::2] for word in _scontrol("job", "-o", job).split())
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SLURM)
-        words = dict(word.partition("=")[::2] for word in told.stdout.split())
         return datetime.fromisoformat(words["EndTime"]).timestamp()
-    except (OSError, subprocess.SubprocessError, KeyError, ValueError):
-        return None  # no such command, no answer, or no end ("Unknown")
+    except (KeyError, ValueError):
+        return None  # no answer, or no end ("Unknown")
+
+
+def grace_of_slurm_job() -> float | None:
+    """Seconds between SIGTERM and SIGKILL where Slurm ends the job that this process belongs to; None if it
+    belongs to none, or nobody knows. Takes a while: Slurm is asked."""
+    if not os.environ.get("SLURM_JOB_ID"):
+        return None
+    found = re.search(r"^KillWait\s*=\s*(\d+)", _scontrol("config"), re.MULTILINE)
+    return float(found[1]) if found else None
+
+
+def _scontrol(*what: str) -> str:
+    """What Slurm shows of this; nothing if there is no such command, or no answer."""
+    try:
+        command = ["scontrol", "show", *what]
+        return subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SLURM).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
