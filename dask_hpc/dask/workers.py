@@ -258,6 +258,8 @@ class Closing:
 
     _OVER = ("scheduler-close", "scheduler-remove-worker")  # a "scheduler-close-worker" is still known there
 
+    _AS_EVER = 4.0  # seconds that a nanny leaves its worker for closing, if nobody says another time
+
     def __init__(self, worker: Any, before: Callable[[str, float], Awaitable[None]]) -> None:
         self._worker = worker
         self._before = before
@@ -286,6 +288,8 @@ class Closing:
                 worker.status = Status.closing_gracefully  # start nothing more
             await self._before(how.get("reason", "it closes"), timeout)
             how = self._how
+        if worker.nanny and not how.get("nanny", True):
+            timeout = min(timeout, self._AS_EVER)  # nannies are more patient for the sake of what came before
         return await self._plain(timeout=timeout, **how)
 
     async def _hear(self, **how: Any) -> Any:
