@@ -15,7 +15,7 @@ def numbers(shape, chunks, seed=1):
 
 @workload(
     "root tasks of less than a millisecond: how fast they are let through",
-    tiny={"columns": 150}, small={"columns": 1_000}, full={"columns": 6_000},
+    tiny={"columns": 150}, small={"columns": 800}, full={"columns": 6_000},
 )  # fmt: skip
 def thin_sum(client, columns, rows=1_000):
     """The sum of an array that is made fast and has thin chunks."""
@@ -36,7 +36,7 @@ def fat_map(client, chunks, length=500_000):
 
 @workload(
     "chunks that are read again when their mean is known: they stay, or are made twice",
-    tiny={"rows": 20}, small={"rows": 120}, full={"rows": 600},
+    tiny={"rows": 16}, small={"rows": 80}, full={"rows": 400},
 )  # fmt: skip
 def anomaly(client, rows, width=400):
     """Deviations from a mean over time, squared and averaged again."""
@@ -46,7 +46,7 @@ def anomaly(client, rows, width=400):
 
 @workload(
     "a layout changed by tasks: many small slices, each wanted by one other task",
-    tiny={"side": 5}, small={"side": 16}, full={"side": 32},
+    tiny={"side": 7}, small={"side": 22}, full={"side": 40},
 )  # fmt: skip
 def rechunk_tasks(client, side, block=100):
     """Rows into columns, by tasks."""
@@ -57,7 +57,7 @@ def rechunk_tasks(client, side, block=100):
 
 @workload(
     "a layout changed by P2P: workers that take part have to stay",
-    tiny={"side": 5}, small={"side": 24}, full={"side": 60},
+    tiny={"side": 8}, small={"side": 40}, full={"side": 90},
 )  # fmt: skip
 def rechunk_p2p(client, side, block=100):
     """Rows into columns, by P2P."""
@@ -119,7 +119,7 @@ def vorticity(client, times, side=300):
 
 @workload(
     "a chain across all chunks: nothing else to do when it is late",
-    tiny={"chunks": 60}, small={"chunks": 400}, full={"chunks": 2_000},
+    tiny={"chunks": 30}, small={"chunks": 200}, full={"chunks": 800},
 )  # fmt: skip
 def cumulative_sum(client, chunks, length=10_000):
     """A running sum along the array, and its mean."""

@@ -31,8 +31,9 @@ class Conditions:
     lifetimes: bool
 
     @classmethod
-    def of(cls, seed):
-        return cls(seed % 2 == 1, seed % 4 >= 2, seed % 3 == 2, seed % 5 == 4)
+    def of(cls, seed, can_move=True):
+        """``can_move``: nothing is tied to its worker, as an actor is."""
+        return cls(seed % 2 == 1, seed % 4 >= 2, seed % 3 == 2, seed % 5 == 4 and can_move)
 
     def __str__(self):
         return ", ".join(name for name, is_so in vars(self).items() if is_so) or "none"

@@ -62,7 +62,7 @@ def join(client, parts, rows=10_000):
 
 @workload(
     "a tree of small tables, and some large ones beside it",
-    tiny={"parts": 20}, small={"parts": 150}, full={"parts": 800},
+    tiny={"parts": 6}, small={"parts": 40}, full={"parts": 200},
 )  # fmt: skip
 def group_by(client, parts, rows=20_000):
     """Sums and means of a few large groups and of many small ones."""
@@ -82,7 +82,7 @@ def weather(days, side, seed):
 
 @workload(
     "groups that cut across chunks: hundreds of small slices of each",
-    tiny={"days": 400}, small={"days": 1_500}, full={"days": 6_000},
+    tiny={"days": 60}, small={"days": 240}, full={"days": 900},
 )  # fmt: skip
 def climatology(client, days, side=60):
     """The mean of each month over all years, and how far each month's days are from it."""

@@ -9,7 +9,7 @@ import dask
 import dask.array as da
 import dask.bag as db
 import numpy as np
-from distributed import as_completed, get_client, worker_client
+from distributed import as_completed, get_client, rejoin, secede, worker_client
 from workload_kit import computed, workload
 
 
@@ -90,7 +90,10 @@ def squares(start, stop):
     """A task that has others do a map for it, with the worker's own client."""
     client = get_client()
     futures = client.map(pow, range(start, stop), [2] * (stop - start), pure=False)
-    return sum(client.gather(futures))
+    secede()  # or all threads might wait for tasks that nobody can run
+    found = client.gather(futures)
+    rejoin()
+    return sum(found)
 
 
 @workload(
@@ -201,7 +204,7 @@ def word_count(client, parts, count=150):
 
 @workload(
     "short bursts between which the client thinks: data that stay, results that are waited for",
-    tiny={"chunks": 8, "steps": 5}, small={"chunks": 16, "steps": 25}, full={"chunks": 40, "steps": 80},
+    tiny={"chunks": 8, "steps": 5}, small={"chunks": 16, "steps": 12}, full={"chunks": 30, "steps": 40},
 )  # fmt: skip
 def gradient_descent(client, chunks, steps, rows=20_000, features=20):
     """A linear fit: each step looks at all data, which are kept, and changes a few numbers."""
@@ -218,8 +221,8 @@ def gradient_descent(client, chunks, steps, rows=20_000, features=20):
 
 @workload(
     "functions of megabytes: what the scheduler has to pass on with each task",
-    tiny={"tasks": 8, "numbers": 100_000}, small={"tasks": 60, "numbers": 250_000},
-    full={"tasks": 250, "numbers": 500_000},
+    tiny={"tasks": 8, "numbers": 100_000}, small={"tasks": 200, "numbers": 250_000},
+    full={"tasks": 600, "numbers": 500_000},
 )  # fmt: skip
 def large_closures(client, tasks, numbers):
     """A map of functions that each carry a table with them."""
@@ -276,7 +279,7 @@ def dot_all(block, others):
 
 @workload(
     "scattered data: nothing can compute it again",
-    tiny={"blocks": 8}, small={"blocks": 40}, full={"blocks": 150},
+    tiny={"blocks": 20}, small={"blocks": 150}, full={"blocks": 600},
 )  # fmt: skip
 def scatter_map(client, blocks, rows=200):
     """Blocks of the client's own data, some of which each task looks at."""
@@ -303,7 +306,7 @@ def grow(number, folder, seconds):
 
 @workload(
     "long and short tasks side by side, of which some are tried again: nobody may wait for nothing",
-    tiny={"trees": 60}, small={"trees": 400}, full={"trees": 2_000},
+    tiny={"trees": 60}, small={"trees": 600}, full={"trees": 3_000},
 )  # fmt: skip
 def forest(client, trees, seconds=0.005):
     """Many models that are fitted independently of each other."""

@@ -5,6 +5,7 @@ them on plain Dask and prints how long each takes. ``under_change.py`` runs them
 """
 
 import argparse
+import gc
 import logging
 import time
 
@@ -18,9 +19,13 @@ __all__ = ["CHAPTERS", "SIZES", "WORKLOADS", "Workload", "is_same"]
 CHAPTERS = (array_workloads, frame_workloads, future_workloads)
 
 
-def forget_all(client):
+def forget_all(client, patience=30.0):
     """Wait until the scheduler knows no task any more: the next measurement starts from nothing."""
+    until = time.monotonic() + patience
     while client.run_on_scheduler(known_tasks):
+        gc.collect()  # futures that actors hold are in circles, here and there
+        client.run(gc.collect)
+        assert time.monotonic() < until, "tasks are left over"
         time.sleep(0.02)
 
 
@@ -39,9 +44,10 @@ def main():
             print(f"{one.name:20} {one.function.__doc__.splitlines()[0]}\n{'':20} stresses {one.stresses}")
         return
     names = list(WORKLOADS) if given.names == ["all"] else given.names
-    logging.getLogger("distributed").setLevel(logging.ERROR)
     with (
-        LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=4, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+        ) as cluster,
         Client(cluster) as client,
     ):
         for name in names:

@@ -97,7 +97,7 @@ class Run:
     def __init__(self, name, seed, managed, size="small", loops=4, patience=120.0):
         self.name, self.seed, self.managed, self.size = name, seed, managed, size
         self.loops, self.patience = loops, patience
-        self.conditions = Conditions.of(seed)
+        self.conditions = Conditions.of(seed, WORKLOADS[name].can_move)
         self.found, self.trouble = None, ""
         #: what explains a run in which something is not 0
         self.evidence = {}
