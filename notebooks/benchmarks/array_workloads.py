@@ -86,7 +86,7 @@ def map_overlap(client, side, steps, block=200):
 
 @workload(
     "results that are each needed many times, in another order than they are made",
-    tiny={"side": 4}, small={"side": 8}, full={"side": 13},
+    tiny={"side": 3}, small={"side": 8}, full={"side": 13},
 )  # fmt: skip
 def matmul(client, side, block=200):
     """A matrix times another one."""
@@ -97,7 +97,7 @@ def matmul(client, side, block=200):
 
 @workload(
     "a tree of factorisations, then back up: results that wait long for their second use",
-    tiny={"rows": 20}, small={"rows": 200}, full={"rows": 1_000},
+    tiny={"rows": 8}, small={"rows": 200}, full={"rows": 1_000},
 )  # fmt: skip
 def svd_tall(client, rows, block=1_000, columns=50):
     """The singular values of a tall and skinny matrix."""

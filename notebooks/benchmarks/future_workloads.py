@@ -121,7 +121,7 @@ def trapezium(low, high):
 
 @workload(
     "a loop that submits more as results come: never much to do at once",
-    tiny={"tolerance": 1e-6}, small={"tolerance": 5e-8}, full={"tolerance": 2e-9},
+    tiny={"tolerance": 5e-6}, small={"tolerance": 5e-8}, full={"tolerance": 2e-9},
 )  # fmt: skip
 def submit_more(client, tolerance):
     """An area under a curve: a piece that is not exact enough is cut in two."""
@@ -204,7 +204,7 @@ def word_count(client, parts, count=150):
 
 @workload(
     "short bursts between which the client thinks: data that stay, results that are waited for",
-    tiny={"chunks": 8, "steps": 5}, small={"chunks": 16, "steps": 12}, full={"chunks": 30, "steps": 40},
+    tiny={"chunks": 6, "steps": 3}, small={"chunks": 16, "steps": 12}, full={"chunks": 30, "steps": 40},
 )  # fmt: skip
 def gradient_descent(client, chunks, steps, rows=20_000, features=20):
     """A linear fit: each step looks at all data, which are kept, and changes a few numbers."""
@@ -279,7 +279,7 @@ def dot_all(block, others):
 
 @workload(
     "scattered data: nothing can compute it again",
-    tiny={"blocks": 20}, small={"blocks": 150}, full={"blocks": 600},
+    tiny={"blocks": 10}, small={"blocks": 150}, full={"blocks": 600},
 )  # fmt: skip
 def scatter_map(client, blocks, rows=200):
     """Blocks of the client's own data, some of which each task looks at."""

@@ -216,6 +216,7 @@ def run_here(given):
     out.mkdir(parents=True, exist_ok=True)
     if not given.spawn:
         dask.config.set(FORKED)
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # as nannies set it, where Python starts anew
         get_mp_context().set_forkserver_preload(["distributed.nanny", "dask_hpc.services", "real_workloads"])
 
     def tell(row, evidence):
