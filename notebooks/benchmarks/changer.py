@@ -73,7 +73,8 @@ class Changer:
         self._cluster, self._client, self._manager = cluster, client, manager
         self._context, self._conditions, self._pauses = context, conditions, pauses
         self._scheduler = cluster.scheduler
-        self._wanted, self._adapts_until, self._last_pause = len(cluster.workers), 0.0, time.monotonic()
+        self._wanted, self._last_pause = len(cluster.workers), time.monotonic()
+        self._adaptive, self._adapts_until = None, 0.0
         self._going = set()
         self._is_over = threading.Event()
         self._calls = ThreadPoolExecutor(8)
@@ -145,6 +146,7 @@ class Changer:
         if self._adapts_until:
             if time.monotonic() > self._adapts_until:
                 self._adapts_until = 0.0
+                self._cluster.loop.add_callback(self._adaptive.stop)
                 return self._scale(dice)
             return self._other(dice)
         if draw < 0.30:
@@ -162,13 +164,12 @@ class Changer:
         way(address, dice)
         return None
 
-    def _running(self):
-        return [one for one in list(self._scheduler.workers.values()) if one.status == Status.running]
-
     def _victim(self, dice):
-        running = self._running()
-        staying = [one for one in running if one.address not in self._going]
-        if len(running) > self._wanted or len(staying) < 2:
+        """Somebody to be told to go, or nobody."""
+        wanted = {str(name) for name in list(self._cluster.worker_spec)}
+        running = [one for one in list(self._scheduler.workers.values()) if one.status == Status.running]
+        staying = [one for one in running if str(one.name) in wanted and one.address not in self._going]
+        if len(running) > self._wanted or len(wanted) > self._wanted or len(staying) < 2:
             return None
         found = sorted(one.address for one in staying if not one.actors)
         return dice.choice(found) if found else None
@@ -184,7 +185,7 @@ class Changer:
         if self._going & set(self._scheduler.workers):
             return self._scale(dice)
         self._adapts_until = time.monotonic() + dice.uniform(1.0, 4.0)
-        self._cluster.adapt(minimum=1, maximum=4, interval="500ms")
+        self._adaptive = self._cluster.adapt(minimum=1, maximum=4, interval="500ms")
         self._note("adapt between 1 and 4")
         return None
 
