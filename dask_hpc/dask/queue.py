@@ -98,6 +98,11 @@ def threads_of(scheduler: Any, addresses: Iterable[str]) -> int:
     return sum(scheduler.workers[address].nthreads for address in addresses if address in scheduler.workers)
 
 
+def is_connected(scheduler: Any, addresses: Collection[str] | None) -> bool:
+    """Whether one of these workers is there."""
+    return not scheduler.workers.keys().isdisjoint(addresses or ())
+
+
 def holds_all_workers(scheduler: Any, addresses: set[str]) -> bool:
     """Whether there is no worker but these."""
     return all(address in addresses for address in scheduler.workers)

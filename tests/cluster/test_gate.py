@@ -32,6 +32,9 @@ class Body:
     def count_error(self, where, error):
         raise error
 
+    def wake(self):
+        """Decisions come when a test makes them."""
+
 
 class AnyOrder(RuleBasedStateMachine):
     def __init__(self):
@@ -330,6 +333,23 @@ def test_root_tasks_that_a_worker_does_not_take_after_all_wait_again():
     body.s.running.add(worker)
     body.turn_ends()
     assert processing(tasks) == job.passed == {("x", 0), ("x", 1)}
+
+
+def test_a_task_that_a_shuffle_binds_to_workers_long_gone_finds_those_of_its_job():
+    """Dask's shuffles give back a copy of where a task might run, and that may be old by then."""
+    body, job = of_one_job()
+    body.join(ADDRESSES[3])
+    body.start(job, ADDRESSES[:2])
+    (task,) = submit(body, job, 1)
+    assert task.state == "processing"
+    task.worker_restrictions = {ADDRESSES[4], "tcp://gone:7"}
+    body.s.transitions({task.key: "released"}, "test")
+    assert task.state == "no-worker"
+    body.decide()
+    assert task.state == "processing" and task.worker_restrictions is job.gate
+    task.worker_restrictions = {ADDRESSES[2], "tcp://gone:7"}  # there, and it is not for us to say where
+    body.s.transitions({task.key: "released"}, "test")
+    assert task.state == "processing" and task.processing_on.address == ADDRESSES[2]
 
 
 TestAnyOrder = AnyOrder.TestCase

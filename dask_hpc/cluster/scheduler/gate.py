@@ -28,6 +28,7 @@ class Gate:
         self._nodes = context.nodes
         self._jobs = context.jobs
         self.owner = context.owner
+        self._wake = context.wake
         self.waves = Waves(context)
         #: tasks that left their job: to be nudged when Dask is not in the middle of something
         self.freed: dict[Hashable, None] = {}
@@ -73,10 +74,13 @@ class Gate:
                 job.owe(key, compat.prefix(compat.find_task(self._scheduler, key)))
             if finish == "no-worker":
                 task = compat.find_task(self._scheduler, key)
-                if job.wave and compat.restriction(task) is job.wave:
+                where = compat.restriction(task)
+                if job.wave and where is job.wave:
                     self.waves.root_waits(key, task, job)
                 elif not self.waves.queue.keeps(key):
                     job.held[key] = None
+                    if where is not job.gate and key not in job.wishes:
+                        self._find_again(key, task, job)
             return None
         if finish == "erred":
             job.failed.add(key)
@@ -85,6 +89,14 @@ class Gate:
             del self.owner[key]
             job.forget(key)
         return work
+
+    def _find_again(self, key: Hashable, task: Any, job: LiveJob) -> None:
+        """Dask's shuffles bind a task to a worker, and give it back a copy of the set it had then: those
+        workers may all be gone when it is computed again."""
+        if job.state == "running" and not compat.is_connected(self._scheduler, compat.restriction(task)):
+            compat.restrict(task, job.gate)
+            self.freed[key] = None
+            self._wake()
 
     def tasks_vanish(self) -> None:
         """Dask cleared all its tasks."""
