@@ -28,9 +28,11 @@ import threading
 import time
 import traceback
 from contextlib import contextmanager, nullcontext, suppress
+from itertools import product
 from pathlib import Path
 
 import dask
+import pandas as pd
 from changer import Changer, Conditions
 from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
@@ -117,8 +119,8 @@ class Run:
             Client(cluster) as client,
         ):  # fmt: skip
             row = self._watched(cluster, client, folder, log)
-            is_right = not self.trouble and is_same(self.found, wanted)
-            row["wrong"] = int(not row["hung"] and not is_right)
+            if not row["hung"]:
+                row["wrong"] = int(bool(self.trouble) or not is_same(self.found, wanted))
             self.evidence |= {"log": log.lines, "error": self.trouble, "found": repr(self.found)[:1000]}
             tell(row, self.evidence)
             if row["hung"]:
@@ -234,51 +236,50 @@ def file_name(name, seed, managed):
     return f"{name}-{seed}-{'managed' if managed else 'plain'}"
 
 
-def run_apart(name, seed, managed, given, folder):
+def run_apart(name, seed, managed, folder, *, size="small", busy=4, patience=120.0, spawn=False):
     """One run in a process of its own, which is ended should it not end by itself. Gives its row."""
     command = [
-        sys.executable, __file__, name, str(seed), "--managed" if managed else "--plain",
-        "--size", given.size, "--busy", str(given.busy), "--patience", str(given.patience),
-        "--out", str(folder), *(["--spawn"] if given.spawn else []),
+        sys.executable, __file__, name, str(seed), "--managed" if managed else "--plain", "--size", size,
+        "--busy", str(busy), "--patience", str(patience), "--out", str(folder),
+        *(["--spawn"] if spawn else []),
     ]  # fmt: skip
-    log = folder / f"{file_name(name, seed, managed)}.log"
+    log = Path(folder) / f"{file_name(name, seed, managed)}.log"
     with log.open("w") as errors:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
         )
         try:
-            said, _ = process.communicate(timeout=given.patience + AROUND)
+            said, _ = process.communicate(timeout=patience + AROUND)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             said, _ = process.communicate()
     rows = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     if rows:
         return rows[-1]
-    asked = {"workload": name, "seed": seed, "managed": managed, "size": given.size}
+    asked = {"workload": name, "seed": seed, "managed": managed, "size": size}
     return asked | {"lost": 0, "twice": 0, "wrong": 0, "hung": 1, "seconds": 0, "trouble": ["no answer"]}
 
 
-def run_all(given):
-    """Whatever has no result in the folder yet; then the table."""
-    folder = Path(given.out)
+def run_missing(folder, names, seeds, kinds=(True, False), say=print, **options):
+    """All runs, as rows: those that the folder has, and those that are done now and added to it. The kinds
+    are whether it is managed; for the options see ``run_apart``."""
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    results = folder / "runs.jsonl"
-    rows = read_rows(results)
-    done = {(row["workload"], row["seed"], row["managed"], row["size"]) for row in rows}
-    names = given.only.split(",") if given.only else list(WORKLOADS)
-    kinds = {"managed": [True], "plain": [False]}.get(given.kind, [True, False])
-    for seed in range(given.first, given.first + given.seeds):
-        for name in names:
-            for managed in kinds:
-                if (name, seed, managed, given.size) in done:
-                    continue
-                row = run_apart(name, seed, managed, given, folder)
-                with results.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                rows.append(row)
-                counts = " ".join(f"{count} {row[count]}" for count in COUNTS)
-                print(f"{file_name(name, seed, managed)}: {counts} in {row['seconds']} s", flush=True)
-    print(table(rows))
+    results, size = folder / "runs.jsonl", options.get("size", "small")
+    rows = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    rows = [row for row in rows if row["size"] == size and row["workload"] in names and row["seed"] in seeds]
+    done = {(row["workload"], row["seed"], row["managed"]) for row in rows}
+    for seed, name, managed in product(seeds, names, kinds):
+        if (name, seed, managed) in done:
+            continue
+        row = run_apart(name, seed, managed, folder, **options)
+        with results.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        rows.append(row)
+        if say is not None:
+            counts = " ".join(f"{count} {row[count]}" for count in COUNTS)
+            say(f"{file_name(name, seed, managed)}: {counts} in {row['seconds']} s")
+    return rows
 
 
 def explain(path):
@@ -305,14 +306,8 @@ def explain(path):
         print(found["error"])
 
 
-def read_rows(path):
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def table(rows):
     """A line for each workload: what ours and what plain Dask counted over all seeds, and the median time."""
-    import pandas as pd
-
     frame = pd.DataFrame(rows)
     how = dict.fromkeys(COUNTS, "sum") | {"seconds": "median", "seed": "count"}
     found = frame.groupby(["workload", "managed"]).agg(how).rename(columns={"seed": "runs"})
@@ -345,7 +340,11 @@ def main():
     if given.explain:
         explain(given.explain)
     elif given.all:
-        run_all(given)
+        names = given.only.split(",") if given.only else list(WORKLOADS)
+        kinds = {"managed": [True], "plain": [False]}.get(given.kind, [True, False])
+        seeds = range(given.first, given.first + given.seeds)
+        options = {"size": given.size, "busy": given.busy, "patience": given.patience, "spawn": given.spawn}
+        print(table(run_missing(given.out or "under-change", names, seeds, kinds, **options)))
     elif given.workload is None:
         asked.error("name a workload, or --all")
     else:
