@@ -8,6 +8,8 @@ from distributed import Future
 from distributed.active_memory_manager import ReduceReplicas
 from distributed.client import _wait
 from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.protocol import pickle
+from distributed.worker_state_machine import UpdateDataEvent
 
 from dask_hpc.dask.scheduler import put
 
@@ -18,9 +20,21 @@ def keys_on(scheduler: Any, address: str) -> list[Any]:
     return [task.key for task in worker.has_what if not task.actor] if worker else []
 
 
+def tasks_on(scheduler: Any, address: str) -> list[Any]:
+    """The tasks whose results a worker holds, actors too."""
+    worker = scheduler.workers.get(address)
+    return list(worker.has_what) if worker else []
+
+
+def key_of(task: Any) -> Hashable:
+    """The key of a task."""
+    found: Hashable = task.key
+    return found
+
+
 def holders(task: Any) -> tuple[str, ...]:
     """The workers that hold a task's result."""
-    return tuple(worker.address for worker in task.who_has or ())
+    return tuple([worker.address for worker in task.who_has or ()])
 
 
 def size(task: Any) -> int:
@@ -58,15 +72,69 @@ def is_shuffling(scheduler: Any) -> bool:
 
 
 def copy_to(scheduler: Any, address: str, keys: Iterable[Any], stimulus_id: str) -> None:
-    """Ask a worker to fetch copies. Asking twice does no harm; nobody says when they are there."""
+    """Ask a worker to fetch copies. Asking twice does no harm; nobody says when they are there.
+
+    The message of Dask's ``request_acquire_replicas``, which makes a list of the holders for each result.
+    """
     if address in scheduler.stream_comms:
-        scheduler.request_acquire_replicas(address, list(keys), stimulus_id=stimulus_id)
+        tasks = [scheduler.tasks[key] for key in keys]
+        message = {
+            "op": "acquire-replicas",
+            "who_has": {task.key: holders(task) for task in tasks},
+            "nbytes": {task.key: task.nbytes for task in tasks},
+            "stimulus_id": stimulus_id,
+        }
+        scheduler.stream_comms[address].send(message)
 
 
 def drop_from(scheduler: Any, address: str, keys: Iterable[Any], stimulus_id: str) -> None:
     """Drop copies, each neither the last one nor used there. The scheduler knows them no more at once."""
     if address in scheduler.stream_comms:
         scheduler.request_remove_replicas(address, list(keys), stimulus_id=stimulus_id)
+
+
+def forget_copies(scheduler: Any, address: str, keys: Iterable[Any]) -> None:
+    """The same, but the worker is not told: it leaves."""
+    worker = scheduler.workers[address]
+    for key in keys:
+        scheduler.remove_replica(scheduler.tasks[key], worker)
+
+
+def remind_of_drops(scheduler: Any, address: str, keys: Iterable[Any]) -> None:
+    """It stays after all: it is told of copies that the scheduler forgot, if it has not got them again."""
+    worker = scheduler.workers.get(address)
+    known = {task.key for task in worker.has_what} if worker and keys else ()
+    if worker and (keys := [key for key in keys if key not in known]):
+        message = {"op": "remove-replicas", "keys": keys, "stimulus_id": "hpc-stay"}
+        scheduler.stream_comms[address].send(message)
+
+
+def has_spilled(scheduler: Any, address: str) -> bool:
+    """Whether a worker keeps results on its disk, for want of memory."""
+    worker = scheduler.workers.get(address)
+    return worker is not None and worker.metrics.get("spilled_bytes", {}).get("memory", 0) > 0
+
+
+def pack_results(worker: Any, keys: Iterable[Any]) -> bytes:
+    """On a worker: those of these results that are there, for ``enter_results`` on another one."""
+    packed: bytes = pickle.dumps({key: worker.data[key] for key in keys if key in worker.data})
+    return packed
+
+
+def is_known_here(worker: Any, key: Any) -> bool:
+    """On a worker: whether it has heard of a task."""
+    return key in worker.state.tasks
+
+
+def enter_results(worker: Any, packed: bytes, stimulus_id: str) -> list[Any]:
+    """On a worker: results of another one are here now, and the scheduler is told. Not entered is what a
+    task here has come to need meanwhile. Gives the keys of those that are here."""
+    found = pickle.loads(packed)
+    data = {key: result for key, result in found.items() if key not in worker.state.tasks}
+    worker.handle_stimulus(UpdateDataEvent(data=data, stimulus_id=stimulus_id))
+    here = [key for key in found if key in worker.data]
+    worker.batched_send({"op": "add-keys", "keys": here, "stimulus_id": stimulus_id})
+    return here
 
 
 def follow_replicas(scheduler: Any, arrived: Callable[[str, Iterable[Any]], None]) -> Callable[[], None]:

@@ -226,7 +226,7 @@ async def test_a_lost_ancestor_makes_a_result_dear(c, s, a, b):
         s.task_prefixes["source"].duration_average = 100
         s.task_prefixes["lone"].duration_average = 50
         farewells = plugin_of(s).farewells
-        recipes = farewells._recipes(["lone", "small"])
+        recipes = await farewells._recipes(["lone", "small"])
         assert set(recipes) == {"lone", "small", "source"}
         assert (recipes["source"].seconds, recipes["small"].needs) == (100, ("source",))
 

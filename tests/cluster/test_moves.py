@@ -47,7 +47,7 @@ def all_to(blocks, target):
 async def test_results_move(c, s, a, b, d):
     futures = await spread_out(c, a, 10)
     told = Told()
-    blocks = moves.blocks_on(s, [a.address])
+    blocks = await moves.blocks_on(s, [a.address])
     assert {(block.key, block.holders) for block in blocks} == {(f.key, (a.address,)) for f in futures}
     assert all(block.nbytes >= 100 for block in blocks)
     assert await moves.carry_out(s, all_to(blocks, b), "a test", told) == set()
@@ -62,7 +62,7 @@ async def test_results_move(c, s, a, b, d):
 @cluster3
 async def test_evacuation_end_to_end(c, s, a, b, d):
     futures = await spread_out(c, a, 12)
-    plan = evacuate(moves.blocks_on(s, s.workers), [a.address], moves.rooms_on(s, s.workers))
+    plan = evacuate(await moves.blocks_on(s, s.workers), [a.address], moves.rooms_on(s, s.workers))
     assert await moves.carry_out(s, plan.moves, "a leaves", Told()) == set()
     assert not held_by(s, a)
     assert {len(held_by(s, b)), len(held_by(s, d))} == {6}
@@ -80,12 +80,16 @@ async def from_blocked(s, c, count=3, nbytes=100):
 async def test_the_source_dies_in_the_middle(c, s, a, b, d):
     x, futures = await from_blocked(s, c)
     told = Told()
-    doing = asyncio.create_task(moves.carry_out(s, all_to(moves.blocks_on(s, [x.address]), b), "why", told))
+    doing = asyncio.create_task(
+        moves.carry_out(s, all_to(await moves.blocks_on(s, [x.address]), b), "why", told)
+    )
     await x.in_get_data.wait()
     await s.remove_worker(x.address, close=False, stimulus_id="test")
     assert await doing == {f.key for f in futures}
     assert told[0][0] == "not-moved" and "lost with the worker" in told[0][1]
-    assert moves.blocks_of(s, [f.key for f in futures]) == []  # may be made there only, as the user said
+    assert (
+        list(moves.blocks_of(s, [f.key for f in futures])) == []
+    )  # may be made there only, as the user said
     x.block_get_data.set()
     await x.close()
 
@@ -93,7 +97,9 @@ async def test_the_source_dies_in_the_middle(c, s, a, b, d):
 @cluster3
 async def test_the_source_dies_but_another_has_a_copy(c, s, a, b, d):
     x, futures = await from_blocked(s, c, 1)
-    doing = asyncio.create_task(moves.carry_out(s, all_to(moves.blocks_on(s, [x.address]), b), "", Told()))
+    doing = asyncio.create_task(
+        moves.carry_out(s, all_to(await moves.blocks_on(s, [x.address]), b), "", Told())
+    )
     await x.in_get_data.wait()
     x.block_get_data.set()
     await doing
@@ -117,7 +123,7 @@ async def test_the_source_dies_but_another_has_a_copy(c, s, a, b, d):
 async def test_the_target_dies_or_pauses(c, s, a, b, d):
     x, futures = await from_blocked(s, c)
     y, z = await Worker(s.address), await Worker(s.address)
-    blocks = moves.blocks_on(s, [x.address])
+    blocks = await moves.blocks_on(s, [x.address])
     told = Told()
     plan = [*all_to(blocks[:1], y), *all_to(blocks[1:2], z), *all_to(blocks[2:], b)]
     doing = asyncio.create_task(moves.carry_out(s, plan, "why", told))
@@ -138,7 +144,7 @@ async def test_the_target_dies_or_pauses(c, s, a, b, d):
 @cluster3
 async def test_a_target_that_takes_nothing_is_not_asked(c, s, a, b, d):
     futures = await spread_out(c, a, 2)
-    blocks = moves.blocks_on(s, [a.address])
+    blocks = await moves.blocks_on(s, [a.address])
     b.status = Status.paused
     await async_poll_for(lambda: not compat.is_running(s, b.address), 5)
     assert set(moves.rooms_on(s, [b.address, d.address, "tcp://nobody:1"])) == {d.address}
@@ -151,7 +157,7 @@ async def test_a_target_that_takes_nothing_is_not_asked(c, s, a, b, d):
 async def test_released_meanwhile(c, s, a, b, d):
     x, futures = await from_blocked(s, c)
     told = Told()
-    plan = all_to(moves.blocks_on(s, [x.address]), b)
+    plan = all_to(await moves.blocks_on(s, [x.address]), b)
     doing = asyncio.create_task(moves.carry_out(s, plan, "", told))
     await x.in_get_data.wait()
     for f in futures:
@@ -168,13 +174,13 @@ async def test_released_meanwhile(c, s, a, b, d):
 @cluster3
 async def test_moved_by_somebody_else(c, s, a, b, d):
     futures = await spread_out(c, a, 2)
-    blocks = moves.blocks_on(s, [a.address])
+    blocks = await moves.blocks_on(s, [a.address])
     assert await moves.carry_out(s, all_to(blocks, b), "", Told()) == set()
     told = Told()
     assert await moves.carry_out(s, all_to(blocks, d), "", told) == set()
     assert not told and held_by(s, b) == {f.key for f in futures}
     # Two at the same time: each key has one place in the end.
-    blocks = moves.blocks_on(s, [b.address])
+    blocks = await moves.blocks_on(s, [b.address])
     await asyncio.gather(
         moves.carry_out(s, all_to(blocks, a), "", told), moves.carry_out(s, all_to(blocks, d), "", told)
     )
@@ -189,7 +195,9 @@ async def test_a_running_task_keeps_its_data(c, s, a, b, d):
     user = c.submit(blocked, "go", future, workers=[a.address])
     task = compat.find_task(s, future.key)
     await async_poll_for(lambda: compat.is_used_on(task, a.address), 5)
-    doing = asyncio.create_task(moves.carry_out(s, all_to(moves.blocks_on(s, [a.address]), b), "", Told()))
+    doing = asyncio.create_task(
+        moves.carry_out(s, all_to(await moves.blocks_on(s, [a.address]), b), "", Told())
+    )
     await async_poll_for(lambda: b.address in compat.holders(task), 5)
     for _ in range(3):  # drops the new copy each time, and it is fetched again
         s.extensions["amm"].run_once()
@@ -210,7 +218,7 @@ async def test_a_source_that_leaves_keeps_what_its_tasks_use(c, s, a, b, d):
     await async_poll_for(lambda: compat.is_used_on(task, a.address), 5)
     a.status = Status.paused
     await async_poll_for(lambda: not compat.is_running(s, a.address), 5)
-    plan = all_to(moves.blocks_on(s, [a.address]), b)
+    plan = all_to(await moves.blocks_on(s, [a.address]), b)
     assert await moves.carry_out(s, plan, "", Told()) == set()
     s.extensions["amm"].run_once()
     assert set(compat.holders(task)) == {a.address, b.address}  # a's goes when a goes
@@ -233,7 +241,7 @@ async def test_a_closing_source_still_gives(c, s, a, b, d):
     closing = asyncio.create_task(a.close())
     await async_poll_for(lambda: not compat.is_running(s, a.address), 5)
     assert a.status == Status.closing
-    plan = evacuate(moves.blocks_on(s, s.workers), [a.address], moves.rooms_on(s, s.workers))
+    plan = evacuate(await moves.blocks_on(s, s.workers), [a.address], moves.rooms_on(s, s.workers))
     assert await moves.carry_out(s, plan.moves, "farewell", Told()) == set()
     await Event("farewell").set()
     await closing
@@ -246,7 +254,7 @@ async def test_a_closing_source_still_gives(c, s, a, b, d):
 async def test_a_thousand_small_results(c, s, a, b, d):
     futures = c.map(inc, range(1000), workers=[a.address])
     await wait(futures)
-    plan = evacuate(moves.blocks_on(s, s.workers), [a.address], moves.rooms_on(s, s.workers))
+    plan = evacuate(await moves.blocks_on(s, s.workers), [a.address], moves.rooms_on(s, s.workers))
     assert len(plan.moves) == 1000
     assert await moves.carry_out(s, plan.moves, "", Told()) == set()
     assert len(held_by(s, b)) + len(held_by(s, d)) == 1000 and not held_by(s, a)
@@ -269,7 +277,7 @@ class Counter:
 @cluster3
 async def test_actors_stay(c, s, a, b, d):
     actor = await c.submit(Counter, actor=True, workers=[a.address], key="actor")
-    assert moves.blocks_on(s, [a.address]) == moves.blocks_of(s, ["actor", "nothing"]) == []
+    assert await moves.blocks_on(s, [a.address]) == list(moves.blocks_of(s, ["actor", "nothing"])) == []
     told = Told()
     assert await moves.carry_out(s, [Move("actor", 1, a.address, b.address)], "why", told) == {"actor"}
     assert "an actor stays" in told[0][1]
@@ -285,7 +293,7 @@ async def test_actors_stay(c, s, a, b, d):
 async def test_spilled_results_move(c, s, a, b):
     futures = await spread_out(c, a, 3, 1000)
     await async_poll_for(lambda: len(a.data.slow) == 3, 5)
-    assert await moves.carry_out(s, all_to(moves.blocks_on(s, [a.address]), b), "", Told()) == set()
+    assert await moves.carry_out(s, all_to(await moves.blocks_on(s, [a.address]), b), "", Told()) == set()
     assert held_by(s, b) == {f.key for f in futures}
     assert [len(r) for r in await c.gather(futures)] == [1000] * 3
 
@@ -293,7 +301,7 @@ async def test_spilled_results_move(c, s, a, b):
 @cluster3
 async def test_bytes_on_their_way_are_bounded(c, s, a, b, d):
     x, _futures = await from_blocked(s, c, 10, 1000)
-    blocks = moves.blocks_on(s, [x.address])
+    blocks = await moves.blocks_on(s, [x.address])
     before = moves.rooms_on(s, [b.address])[b.address]
     with patched(moves, "WINDOW", 3 * blocks[0].nbytes):
         doing = asyncio.create_task(moves.carry_out(s, all_to(blocks, b), "", Told()))
@@ -306,7 +314,7 @@ async def test_bytes_on_their_way_are_bounded(c, s, a, b, d):
         assert await doing == set()
     assert len(held_by(s, b)) == 10 and not moves._coming[s][b.address]
     with patched(moves, "WINDOW", 1):  # each larger than the window: one at a time
-        assert await moves.carry_out(s, all_to(moves.blocks_on(s, [b.address]), d), "", Told()) == set()
+        assert await moves.carry_out(s, all_to(await moves.blocks_on(s, [b.address]), d), "", Told()) == set()
     assert len(held_by(s, d)) == 10
     await x.close()
 
@@ -314,7 +322,9 @@ async def test_bytes_on_their_way_are_bounded(c, s, a, b, d):
 @cluster3
 async def test_cancelled_in_the_middle(c, s, a, b, d):
     x, futures = await from_blocked(s, c)
-    doing = asyncio.create_task(moves.carry_out(s, all_to(moves.blocks_on(s, [x.address]), b), "", Told()))
+    doing = asyncio.create_task(
+        moves.carry_out(s, all_to(await moves.blocks_on(s, [x.address]), b), "", Told())
+    )
     await x.in_get_data.wait()
     doing.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -334,7 +344,7 @@ async def test_nothing_arrives(c, s, a, b, d):
     x, futures = await from_blocked(s, c, 2)
     told = Told()
     with patched(moves, "_PATIENCE", 0.05):
-        failed = await moves.carry_out(s, all_to(moves.blocks_on(s, [x.address]), b), "why", told)
+        failed = await moves.carry_out(s, all_to(await moves.blocks_on(s, [x.address]), b), "why", told)
     assert failed == {f.key for f in futures} and "did not arrive in time" in told[0][1]
     assert held_by(s, x) == failed
     x.block_get_data.set()
@@ -354,7 +364,7 @@ async def test_processes_are_killed_in_the_middle(c, s, a, b, d):
         await wait(futures)
         plan = [
             Move(block.key, block.nbytes, block.holders[0], target)
-            for block in moves.blocks_on(s, [source])
+            for block in await moves.blocks_on(s, [source])
             if block.holders == (source,)
         ]
         assert len(plan) >= 100
@@ -390,7 +400,7 @@ def patched(module, name, value):
 async def test_copies_leave_the_source_as_it_was(c, s, a, b, d):
     futures = await spread_out(c, a, 6)
     told, heard = Told(), []
-    blocks = moves.blocks_on(s, [a.address])
+    blocks = await moves.blocks_on(s, [a.address])
     end = compat.spare_copies(s, lambda key: True)
     failed = await moves.carry_out(s, all_to(blocks, b), "a test", told, is_copy=True, done=heard.append)
     assert failed == set() and held_by(s, a) == held_by(s, b) == {f.key for f in futures}

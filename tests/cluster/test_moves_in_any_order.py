@@ -1,8 +1,11 @@
 """What moves first, in whatever order things happen: the moves of a plan on Dask's own state of tasks."""
 
 from collections import defaultdict
+from functools import partial
+from types import SimpleNamespace
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pure_scheduler import PureScheduler
@@ -19,11 +22,16 @@ class Replicas(PureScheduler):
 
     def __init__(self):
         super().__init__(lambda key, start, finish: None)
-        self.stream_comms = self.workers
         self.asked = defaultdict(set)
 
-    def request_acquire_replicas(self, address, keys, *, stimulus_id):
-        self.asked[address].update(keys)
+    @property
+    def stream_comms(self):
+        return {address: SimpleNamespace(send=partial(self.hear, address)) for address in self.workers}
+
+    def hear(self, address, message):
+        assert message["op"] == "acquire-replicas" and message["who_has"].keys() == message["nbytes"].keys()
+        assert all(message["who_has"].values()) and address in self.workers
+        self.asked[address].update(message["who_has"])
 
     def request_remove_replicas(self, address, keys, *, stimulus_id):
         for key in keys:
@@ -41,9 +49,18 @@ class Replicas(PureScheduler):
 
 
 class Moving(RuleBasedStateMachine):
-    @initialize(data=st.data(), count=st.integers(1, 8))
-    def plan(self, data, count):
+    """With batches of three, of which more than one is many."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches = pytest.MonkeyPatch()
+        for name, value in (("BATCH", 3), ("AT_ONCE", 5), ("_MANY", 1)):
+            self.patches.setattr(moves, name, value)
+
+    @initialize(data=st.data(), count=st.integers(1, 12), leave=st.booleans())
+    def plan(self, data, count, leave):
         self.s, self.now, self.number = Replicas(), 0.0, 0
+        self.untold = {} if leave else None
         #: who never fetches what it was asked for
         self.s.deaf = data.draw(st.sampled_from([None, None, *ADDRESSES]))
         for address in ADDRESSES:
@@ -56,7 +73,9 @@ class Moving(RuleBasedStateMachine):
             self.s.finish(task, nbytes=data.draw(st.sampled_from([1, moves.WINDOW // 3, 2 * moves.WINDOW])))
             found.append(Move(task.key, task.nbytes, source, target))
         self.moves = {move.key: move for move in found}
-        self.carrying = moves._Carrying(self.s, found, False)
+        self.carrying = moves._Carrying(self.s, untold=self.untold)
+        for move in found:
+            self.carrying.add(move)
         self.is_busy = True
 
     def look(self):
@@ -79,6 +98,18 @@ class Moving(RuleBasedStateMachine):
         address, key = data.draw(st.sampled_from(self.to_come()))
         self.s.asked[address].discard(key)
         self.s.arrive(address, key)
+
+    @precondition(lambda self: self.to_come())
+    @rule(data=st.data())
+    def bundle_arrives(self, data):
+        """Many at once; and some that were in it do not come, or not yet."""
+        address = data.draw(st.sampled_from(sorted({address for address, _ in self.to_come()})))
+        for key in sorted(self.s.asked[address]):
+            fate = data.draw(st.sampled_from(["comes", "comes", "comes", "later", "never"]))
+            if fate != "later":
+                self.s.asked[address].discard(key)
+            if fate == "comes":
+                self.s.arrive(address, key)
 
     @precondition(lambda self: len(self.s.workers) > 1)
     @rule(data=st.data())
@@ -124,15 +155,29 @@ class Moving(RuleBasedStateMachine):
     def bytes_on_their_way_are_bounded(self):
         if not hasattr(self, "carrying"):
             return
-        on_the_way = [one.move for one in self.carrying._under_way.values() if not one.is_there]
+        on_the_way = [
+            move
+            for batch in self.carrying._batches
+            for key, move in batch.moves.items()
+            if key not in batch.arrived
+        ]
+        of_batches = [key for batch in self.carrying._batches for key in batch.moves]
+        assert len(of_batches) == len(set(of_batches)) and self.carrying._under_way == set(of_batches)
         for address in ADDRESSES:
             for end, account in (("source", self.carrying._sent), ("target", self.carrying._received)):
                 sizes = [move.nbytes for move in on_the_way if getattr(move, end) == address]
                 assert account[address] == sum(sizes)
                 assert len(sizes) <= 1 or sum(sizes) <= moves.WINDOW
+            assert self.carrying._number[address] == sum(move.target == address for move in on_the_way)
 
     def teardown(self):
         """In the end each move is done, or it is said why not; nothing is on its way."""
+        try:
+            self.end()
+        finally:
+            self.patches.undo()
+
+    def end(self):
         if not hasattr(self, "carrying"):
             return
         for _ in range(200):
@@ -149,6 +194,7 @@ class Moving(RuleBasedStateMachine):
         assert not any(moves._coming[self.s].values())
         told = [*self.carrying.done, *(move for left in self.carrying.failed.values() for move in left)]
         assert len(told) == len({move.key for move in told})
+        assert not self.carrying._under_way and not any(self.carrying._number.values())
 
 
 TestMoving = Moving.TestCase
@@ -166,7 +212,9 @@ def one_move():
     s.finish(task)
     (block,) = moves.blocks_of(s, ["x", "nothing"])
     assert block.holders == (ADDRESSES[0],)
-    return s, moves._Carrying(s, [Move("x", block.nbytes, *ADDRESSES[:2])], False)
+    carrying = moves._Carrying(s)
+    carrying.add(Move("x", block.nbytes, *ADDRESSES[:2]))
+    return s, carrying
 
 
 def test_a_copy_is_asked_for_at_once_and_the_old_one_goes_when_it_is_there():

@@ -1389,3 +1389,76 @@ async def test_what_workers_say_of_themselves_is_heard(c, s, a, b):
     await a.heartbeat()
     assert compat.metrics(s, "ours") == [(a.address, {"x": 1})], "WorkerState.metrics has no metrics of ours"
     assert compat.metrics(s, "others") == []
+
+
+# --- many small results at once
+
+
+@two
+async def test_copies_are_asked_for_in_dasks_own_words(c, s, a, b):
+    futures = await c.scatter({"x": 1, ("y", 0): 2}, workers=[a.address])
+    await wait(list(futures.values()))
+    sent, stream = [], s.stream_comms[b.address]
+    plain, stream.send = stream.send, sent.append
+    s.request_acquire_replicas(b.address, ["x", ("y", 0)], stimulus_id="test")
+    compat.copy_to(s, b.address, ["x", ("y", 0)], "test")
+    stream.send = plain
+    theirs, ours = sent
+    ours["who_has"] = {key: list(found) for key, found in ours["who_has"].items()}
+    assert ours == theirs, "Scheduler.request_acquire_replicas sends something else"
+
+
+@two
+async def test_copies_are_forgotten_and_the_worker_hears_of_it_later(c, s, a, b):
+    kept = await c.scatter({"z": 1}, workers=[a.address])
+    futures = await c.scatter({"x": 1, "y": 2}, workers=[b.address])
+    assert [compat.key_of(task) for task in compat.tasks_on(s, "nobody")] == []
+    assert {compat.key_of(task) for task in compat.tasks_on(s, b.address)} == {"x", "y"}
+    compat.copy_to(s, a.address, ["x", "y"], "test")
+    await async_poll_for(lambda: len(s.workers[a.address].has_what) == 3, 5)
+    compat.forget_copies(s, a.address, ["x", "y"])
+    s.validate_state()
+    assert compat.keys_on(s, a.address) == ["z"], "Scheduler.remove_replica changed"
+    assert await c.submit(inc, 1, workers=[a.address]) == 2 and "x" in a.data
+    compat.remind_of_drops(s, a.address, ["x", "y", "z"])
+    await async_poll_for(lambda: set(a.data) == {"z"}, 5)
+    assert set(b.data) == {"x", "y"} and len(futures) == 2 and len(kept) == 1
+
+
+@two
+async def test_results_of_another_worker_are_entered_and_told_at_once(c, s, a, b):
+    assert "acquire-replicas" in b.stream_handlers, "Worker.stream_handlers has no acquire-replicas"
+    futures = c.map(inc, range(10), workers=[a.address])
+    await wait(futures)
+    keys, heard, plain = [f.key for f in futures], [], s.stream_handlers["add-keys"]
+
+    def hear(**message):
+        heard.append(message["keys"])
+        return plain(**message)
+
+    s.stream_handlers["add-keys"] = hear
+    packed = compat.pack_results(a, [*keys, "nobody's"])
+    assert not any(compat.is_known_here(b, key) for key in keys) and compat.is_known_here(a, keys[0])
+    spared = keys[3]
+    b.state._ensure_task_exists(spared, priority=(0,), stimulus_id="test")  # as a task that needs it does
+    assert set(compat.enter_results(b, packed, "test")) == {*keys} - {spared}
+    await async_poll_for(lambda: len(s.workers[b.address].has_what) == 9, 5)
+    assert [set(found) for found in heard] == [{*keys} - {spared}], "Worker.batched_send, add-keys changed"
+    assert {b.state.tasks[key].state for key in keys} == {"memory", "released"}, "UpdateDataEvent changed"
+    assert await c.submit(sum, futures, workers=[b.address]) == sum(range(11))
+    b.state.validate_state()
+
+
+@gen_cluster(
+    client=True,
+    nthreads=[("", 1)],
+    worker_kwargs={"memory_limit": "10 MB"},
+    config={"distributed.worker.memory.target": 1e-9, "distributed.worker.memory.pause": False},
+)
+async def test_who_has_spilled_says_so(c, s, a):
+    await a.heartbeat()
+    assert not compat.has_spilled(s, a.address) and not compat.has_spilled(s, "nobody")
+    x = c.submit(bytes, 1000)
+    await x
+    await a.heartbeat()
+    assert compat.has_spilled(s, a.address), "WorkerState.metrics says nothing of spilled_bytes"

@@ -11,7 +11,8 @@ writes to a shelter, if a service has one. Nothing is moved, and nobody is kept 
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -20,21 +21,14 @@ from typing import Any
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.leaving import drain
-from dask_hpc.cluster.scheduler.moves import blocks_on, carry_out, rooms_on
+from dask_hpc.cluster.scheduler.moves import beside, block_of, by_turns, carry_out, rooms_on
 from dask_hpc.cluster.scheduler.service import Context, Shelter, WorkerSetting
 from dask_hpc.cluster.worker.farewell import FarewellPlugin, patience
 from dask_hpc.model.errors import InputError, insist, is_number, shown
 from dask_hpc.model.units import show_large
-from dask_hpc.planning.moves.leaving import (
-    MovableBlock,
-    Move,
-    RecomputeCost,
-    dearest_that_fit,
-    evacuate,
-    worth_first,
-)
+from dask_hpc.planning.moves.leaving import MovableBlock, Move, RecomputeCost, dearest_first
 
-_ANCESTORS = 100_000  # recipes looked at in one farewell
+_ANCESTORS = 100_000  # recipes looked at in one farewell besides those of results
 _MOMENT, _LOOKS = 0.2, 20  # seconds to see whether the others close as well, and looks meanwhile
 _LOOK = 0.05  # seconds between looks at who closes
 _DRAIN = 0.2  # seconds after which the rest is asked for again: somebody may be able to take it now
@@ -131,10 +125,10 @@ class Farewells:
             if reason:
                 self._reasons[address] = reason
             going = self._going[address] = _Going(asyncio.get_running_loop().time() + seconds)
-            if self._only_there(address) or compat.processing(self._scheduler, address):
+            if await by_turns(self._alone(address), 1) or compat.processing(self._scheduler, address):
                 await self._see(lambda: address in self._reasons)
                 await self._see(lambda: not self._stays(address))
-            moves = self._plan(address, going)
+            moves = await self._plan(address, going)
             is_alone = not self._stays(address) or not _is_told_to_go(self._why(address, reason))
             work = self._hand_over(address, going, moves, with_copies=not is_alone)
             going.moving = self._context.do("a farewell", work)
@@ -146,11 +140,11 @@ class Farewells:
             return []
         reason = self._why(address, reason)
         if asyncio.get_running_loop().time() < going.deadline and (
-            keys := self._to_store(going, reason, self._left(address, going))
+            keys := self._to_store(going, reason, await self._left(address, going))
         ):
             return keys
         if going.first and (self._stays(address) or _is_told_to_go(reason)):
-            self._tell_result(address, reason, going.first)
+            await self._tell_result(address, reason, going.first)
         if self._stays(address) and (keys := compat.processing(self._scheduler, address)):
             start_again = f"{len(keys)} of its tasks start again elsewhere"
             self._context.tell("restart", f"worker {address} leaves ({reason}): {start_again}")
@@ -178,25 +172,22 @@ class Farewells:
                 return
             await asyncio.sleep(_MOMENT / _LOOKS)
 
-    def _left(self, address: str, going: "_Going") -> list[Hashable]:
+    async def _left(self, address: str, going: "_Going") -> list[Hashable]:
         """What only this worker holds now, the dearest first, and last what has come since."""
-        there = self._only_there(address)
+        there = await self._only_there(address)
         return [key for key in going.order if key in there] + [key for key in there if key not in going.first]
 
-    def _plan(self, address: str, going: "_Going") -> tuple[Move, ...]:
+    async def _plan(self, address: str, going: "_Going") -> tuple[Move, ...]:
         """Where everything goes that only this worker holds, the dearest first."""
-        there = self._only_there(address)
-        going.first = there | going.first
-        order = worth_first(there, self._recipes(there))
-        blocks = [there[key] for key in order]
-        rooms = rooms_on(self._scheduler, self._stays(address))
-        plan = evacuate(blocks, self._leaving(address), rooms)
+        there = await self._only_there(address)
+        going.first = there | going.first if going.first else there
+        recipes = await self._recipes(there)
+        leaving, rooms = self._leaving(address), rooms_on(self._scheduler, self._stays(address))
+        going.order, plan = await beside(dearest_first, len(there), there, recipes, leaving, rooms)
         if plan.unplaced and rooms:
             self._context.tell("farewell", f"worker {address}: {plan.reason}")
-            plan = dearest_that_fit(blocks, rooms)
         left = {block.key for block in plan.unplaced}
-        going.order = order
-        going.unplaced = [key for key in order if key in left]
+        going.unplaced = [key for key in going.order if key in left]
         return plan.moves
 
     async def _hand_over(
@@ -211,9 +202,9 @@ class Farewells:
                 for _ in range(_ROUNDS):
                     await self._move(address, going, moves)
                     await self._wait_for_tasks(address)
-                    if self._only_there(address).keys() <= set(going.unplaced):
+                    if (await self._only_there(address)).keys() <= set(going.unplaced):
                         break
-                    moves = self._plan(address, going)
+                    moves = await self._plan(address, going)
                 if with_copies:
                     await drain(self._context, [address])
 
@@ -229,7 +220,8 @@ class Farewells:
     async def _move(self, address: str, going: "_Going", moves: tuple[Move, ...]) -> None:
         while moves:
             targets = {move.target for move in moves}
-            work = carry_out(self._scheduler, moves, f"worker {address} leaves", self._context.tell)
+            why = f"worker {address} leaves"
+            work = carry_out(self._scheduler, moves, why, self._context.tell, untold={})
             carrying = asyncio.ensure_future(work)
             try:
                 while not carrying.done() and targets.isdisjoint(self._reasons):
@@ -240,13 +232,13 @@ class Farewells:
             if is_done:
                 carrying.result()
                 return
-            moves = self._plan(address, going)
+            moves = await self._plan(address, going)
 
-    def _tell_result(self, address: str, reason: str, first: dict[Hashable, MovableBlock]) -> None:
+    async def _tell_result(self, address: str, reason: str, first: dict[Hashable, MovableBlock]) -> None:
         """How much of what only this worker held is saved."""
-        there = self._only_there(address).keys() & first.keys()
+        there = (await self._only_there(address)).keys() & first.keys()
         lost = self._shelter.missing(there)
-        size = sum(block.nbytes for block in first.values())
+        size = sum(await by_turns(block.nbytes for block in first.values()))
         kept = size - sum(first[key].nbytes for key in lost)
         words = f"{len(first) - len(there)} of {len(first)} results handed over"
         if self._shelter.for_workers is not None:
@@ -255,25 +247,38 @@ class Farewells:
         alone = "" if self._stays(address) else "; nobody stays"
         self._context.tell("farewell", f"worker {address} leaves ({reason}): {words} ({share}){alone}")
 
-    def _only_there(self, address: str) -> dict[Hashable, MovableBlock]:
+    async def _only_there(self, address: str) -> dict[Hashable, MovableBlock]:
         """What is lost with this worker, as nobody has it who stays."""
-        leaving = self._leaving(address)
-        blocks = blocks_on(self._scheduler, [address])
-        return {block.key: block for block in blocks if leaving.issuperset(block.holders)}
+        return {block.key: block for block in await by_turns(self._alone(address))}
 
-    def _recipes(self, keys: Iterable[Hashable]) -> dict[Hashable, RecomputeCost]:
-        """Of these results, and of their ancestors that nobody holds."""
+    def _alone(self, address: str) -> Iterator[MovableBlock | None]:
+        leaving = self._leaving(address)
+        for block in map(block_of, compat.tasks_on(self._scheduler, address)):
+            yield block if block and leaving.issuperset(block.holders) else None
+
+    async def _recipes(self, keys: Collection[Hashable]) -> dict[Hashable, RecomputeCost]:
+        """Of these results, and of their ancestors that nobody holds. Of what each needs, only those."""
         found: dict[Hashable, RecomputeCost] = {}
-        todo = list(keys)
-        while todo and len(found) < _ANCESTORS:
-            key = todo.pop()
-            task = compat.find_task(self._scheduler, key)
-            if task is not None and key not in found:
-                needs = tuple(compat.dependencies(task))
-                seconds = compat.average_duration(self._scheduler, compat.prefix(task)) or 0.0
-                found[key] = RecomputeCost(seconds, compat.size(task), needs)
-                todo += [n for n in needs if not compat.holders(compat.find_task(self._scheduler, n))]
+        await by_turns(self._look_up(found, keys))
         return found
+
+    def _look_up(self, found: dict[Hashable, RecomputeCost], keys: Collection[Hashable]) -> Iterator[None]:
+        todo, seen, left = deque(keys), set(keys), _ANCESTORS
+        alike: dict[tuple[Any, ...], RecomputeCost] = {}  # most are: one object is enough
+        while todo:
+            yield
+            task = compat.find_task(self._scheduler, key := todo.popleft())
+            needs = list(compat.dependencies(task)) if task is not None else []
+            for need in needs if left else ():
+                other = None if need in seen else compat.find_task(self._scheduler, need)
+                if other is not None and not compat.holders(other):
+                    seen.add(need)
+                    todo.append(need)
+                    left -= 1
+            if task is not None:
+                seconds = compat.average_duration(self._scheduler, compat.prefix(task)) or 0.0
+                cost = seconds, compat.size(task), tuple(need for need in needs if need in seen)
+                found[key] = alike.get(cost) or alike.setdefault(cost, RecomputeCost(*cost))
 
     def _status(self, address: str) -> str | None:
         return compat.worker_status(self._scheduler, address)

@@ -15,10 +15,10 @@ from typing import Any
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.leaving import LOOK, with_neighbours
-from dask_hpc.cluster.scheduler.moves import blocks_on, carry_out, rooms_on
+from dask_hpc.cluster.scheduler.moves import beside, blocks_of, blocks_on, carry_out, rooms_on
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.units import show_duration
-from dask_hpc.planning.moves.leaving import MovableBlock, evacuate
+from dask_hpc.planning.moves.leaving import MovableBlock, Move, evacuate
 from dask_hpc.planning.moves.spread import lay_out
 
 _DRAIN = 0.2  # seconds after which the rest is asked for again: somebody may be able to take it now
@@ -42,7 +42,7 @@ class HandOvers:
         budget = self._context.drain
         for address in gives:
             self._mover.drain(address, job.unfinished)
-        if not budget or not (self._is_busy(job, gives) or self._results(job, gives)):
+        if not budget or not (self._is_busy(job, gives) or self._holds_results(job, gives)):
             return False
         work = self._hand_over(job, gives, budget, done)
         self._under_way[job.id] = self._context.do("the end of a hand-over", work)
@@ -97,17 +97,20 @@ class HandOvers:
     async def _move(self, job: LiveJob, gives: set[str]) -> bool:
         """Whether everything that was to move has arrived, and perhaps more is there now."""
         stays = job.workers - gives
-        blocks = self._results(job, gives)
+        blocks = await self._results(job, gives)
         if not blocks:
             return False
-        blocks = with_neighbours(self._scheduler, blocks, stays)
+        blocks = await with_neighbours(self._scheduler, blocks, stays)
         rooms = rooms_on(self._scheduler, stays)
         # What has no place in the layout, or no room there, goes where it fits.
-        moves = lay_out(blocks, job.layout, rooms).moves if job.layout else ()
+        moves: tuple[Move, ...] = ()
+        if job.layout:
+            moves = (await beside(lay_out, len(blocks), blocks, job.layout, rooms)).moves
         for move in moves:
             rooms[move.target] -= move.nbytes
         placed = {move.key for move in moves}
-        plan = evacuate((block for block in blocks if block.key not in placed), gives, rooms)
+        blocks = [block for block in blocks if block.key not in placed]
+        plan = await beside(evacuate, len(blocks), blocks, set(gives), rooms)
         if plan.unplaced:
             self._context.tell(
                 "not-moved", f"results of job {job.id} stay on nodes it gives up: {plan.reason}"
@@ -142,10 +145,16 @@ class HandOvers:
     def _tasks(self, job: LiveJob, address: str) -> list[Any]:
         return [key for key in compat.processing(self._scheduler, address) if key in job.unfinished]
 
-    def _results(self, job: LiveJob, gives: set[str]) -> list[MovableBlock]:
+    def _holds_results(self, job: LiveJob, gives: set[str]) -> bool:
+        """Whether there is a result of the job that only these workers hold."""
+        keys = (key for address in gives for key in compat.keys_on(self._scheduler, address))
+        blocks = blocks_of(self._scheduler, (key for key in keys if self._owner.get(key) is job))
+        return any(gives.issuperset(block.holders) for block in blocks)
+
+    async def _results(self, job: LiveJob, gives: set[str]) -> list[MovableBlock]:
         """What only workers that are given up hold of the job's results."""
         return [
             block
-            for block in blocks_on(self._scheduler, gives)
+            for block in await blocks_on(self._scheduler, gives)
             if gives.issuperset(block.holders) and self._owner.get(block.key) is job
         ]

@@ -36,7 +36,16 @@ from typing import Any
 from dask_hpc import config
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.holds import Holds
-from dask_hpc.cluster.scheduler.moves import blocks_of, blocks_on, carry_out, measured, rooms_on
+from dask_hpc.cluster.scheduler.moves import (
+    Untold,
+    beside,
+    block_of,
+    blocks_on,
+    by_turns,
+    carry_out,
+    measured,
+    rooms_on,
+)
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import show_duration
@@ -147,6 +156,7 @@ class Leaving:
             left = await self._remove(departure)
         finally:
             for address in departure.batch:
+                compat.remind_of_drops(self._scheduler, address, departure.untold.pop(address, ()))
                 # One that was refused may be leaving again by now, with somebody else.
                 if self._departures.get(address) is asyncio.current_task():
                     del self._departures[address]
@@ -220,9 +230,9 @@ class Leaving:
             plan = await self._plan(departure)
             if not plan:
                 return
-            why = "their worker is leaving"
+            why, untold = "their worker is leaving", departure.untold
             await self._unless_closed(
-                partial(carry_out, self._scheduler, plan.moves, why, self._context.tell)
+                partial(carry_out, self._scheduler, plan.moves, why, self._context.tell, untold=untold)
             )
 
     async def _unless_closed(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
@@ -241,12 +251,11 @@ class Leaving:
         """
         is_known = False
         while there := self._on_the_way(departure):
+            blocks = await blocks_on(self._scheduler, there)
             staying = compat.running_workers(self._scheduler) - self._departures.keys()
-            plan = evacuate(
-                with_neighbours(self._scheduler, blocks_on(self._scheduler, there), staying),
-                self._departures.keys(),
-                rooms_on(self._scheduler, staying, at_worst=not is_known),
-            )
+            blocks = await with_neighbours(self._scheduler, blocks, staying)
+            rooms = rooms_on(self._scheduler, staying, at_worst=not is_known)
+            plan = await beside(evacuate, len(blocks), blocks, set(self._departures), rooms)
             if not plan.unplaced:
                 return plan
             if not is_known:
@@ -322,6 +331,8 @@ class _Departure:
     budget: float
     #: those that stay after all, and why
     refused: dict[str, str] = field(default_factory=dict)
+    #: copies that the scheduler has forgotten, for whom stays after all
+    untold: Untold = field(default_factory=dict)
     #: those of which the story says that they have to wait
     told: set[str] = field(default_factory=set)
 
@@ -331,10 +342,17 @@ class _Departure:
         return [address for address in self.batch if address not in self.refused]
 
 
-def with_neighbours(scheduler: Any, blocks: list[MovableBlock], staying: Iterable[str]) -> list[MovableBlock]:
+async def with_neighbours(
+    scheduler: Any, blocks: list[MovableBlock], staying: Iterable[str]
+) -> list[MovableBlock]:
     """These blocks, and those of the same collections on the workers that stay."""
-    names = {collection_of(block.key) for block in blocks} - {None}
+    names = set(await by_turns(collection_of(block.key) for block in blocks))
+    if not names:
+        return blocks
     known = {block.key for block in blocks}
-    keys = (key for address in staying for key in compat.keys_on(scheduler, address)) if names else ()
-    near = [key for key in keys if key not in known and collection_of(key) in names]
-    return blocks + blocks_of(scheduler, dict.fromkeys(near))
+    near = (
+        task if collection_of(key := compat.key_of(task)) in names and key not in known else None
+        for address in staying
+        for task in compat.tasks_on(scheduler, address)
+    )
+    return blocks + await by_turns(map(block_of, dict.fromkeys(await by_turns(near))))

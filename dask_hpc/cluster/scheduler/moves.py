@@ -3,9 +3,13 @@
 A move is a copy first, and the old copy goes only when the scheduler knows the new one. Of Dask's two ways
 we take the one of its Active Memory Manager (``acquire-replicas``, ``remove-replicas``), not that of
 ``rebalance()`` (``gather``, ``free-keys``): it passes through the same ordered stream as tasks, so the
-scheduler never believes in a copy that is gone; a worker fetches a key once even if a task there needs it
-too; and ``free-keys`` would take the data from under a running task. Its price is that nobody says when a
-copy has arrived: we look every 20 ms.
+scheduler never believes in a copy that is gone; a worker knows what it fetches, whoever asks; and
+``free-keys`` would take the data from under a running task. Its price is that nobody says when a copy has
+arrived: we look every 20 ms, or sooner while much happens.
+
+One message asks for up to a thousand results, and workers serve it together if they are small (``bundles``).
+However many there are, nothing here computes for more than a few milliseconds at once: what is done for each
+is done by turns, and plans for very many are made in a thread.
 
 Failure conditions:
 
@@ -17,54 +21,116 @@ Failure conditions:
    tasks (it is held, paused or leaving) the move is done with both copies there: ReduceReplicas spares
    the new one then.
 5. Nothing arrives for long: the key is reported, and if it comes after all, ReduceReplicas drops the surplus.
+6. A source that leaves is not told what it no longer has: that takes it as long as all the rest. If it stays
+   after all, it is reminded (``Untold``).
 """
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Hashable, Iterable
-from dataclasses import dataclass
-from time import time
-from typing import Any
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+from time import perf_counter, time
+from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from dask_hpc import dask as compat
+from dask_hpc.cluster.worker.bundles import MOVE
 from dask_hpc.model.units import counted, show_duration, show_large
 from dask_hpc.planning.moves.leaving import MovableBlock, Move
 
 #: bytes on their way from or to one worker. At one look per 20 ms this allows 3 GB/s, more than most
 #: networks, and is little beside a worker's memory; a larger block travels alone.
 WINDOW = 64 * 2**20
+#: results that one message asks for, and those on their way to one worker: enough to keep it busy
+BATCH, AT_ONCE = 1000, 4000
 #: how full a worker may be after a move: what remains is for the tasks that run there
 FULL = 0.8
 LOOK = 0.02  # seconds
+#: seconds of the scheduler's time at once; then others have their turn
+MOMENT = 0.005
+_SHORTEST = 0.001  # seconds between looks while much happens
+_MANY = 100  # moves of one batch that are not all looked at every time
 _AGAIN = 2.0  # seconds after which a worker is asked again, as Dask's own retirement does
 _PATIENCE = 30.0  # seconds a block may take, and more if it is large:
 _SLOWEST = 10e6  # bytes per second
 _NEWS = 3.0  # seconds in which a worker tells of its memory, if it can at all
 _ENDLESS = 2**62  # the room of a worker without a memory limit
+P = ParamSpec("P")
+T = TypeVar("T")
 _LOST = "lost with the worker that had it"
 _NOBODY = "the worker meant to take it takes nothing now"
+_TOO_LATE = "it did not arrive in time"
+_IN_USE = "still in use where it was"
+
+#: copies that workers still have and the scheduler has forgotten, by worker
+Untold = dict[str, list[Hashable]]
 
 #: bytes on their way to each worker, by scheduler
 _coming: WeakKeyDictionary[Any, Counter[str]] = WeakKeyDictionary()
 
 
-def blocks_on(scheduler: Any, addresses: Iterable[str]) -> list[MovableBlock]:
+async def blocks_on(scheduler: Any, addresses: Iterable[str]) -> list[MovableBlock]:
     """All results that these workers hold, but no actors."""
-    keys = dict.fromkeys(key for address in addresses for key in compat.keys_on(scheduler, address))
-    return blocks_of(scheduler, keys)
+    return await by_turns(_each_block_on(scheduler, addresses))
 
 
-def blocks_of(scheduler: Any, keys: Iterable[Hashable], wanted: bool = False) -> list[MovableBlock]:
-    """Those of the keys that are results in memory; ``wanted``: and that a client holds."""
-    found = []
+def _each_block_on(scheduler: Any, addresses: Iterable[str]) -> Iterator[MovableBlock | None]:
+    seen = set()
+    for address in addresses:
+        for task in compat.tasks_on(scheduler, address):
+            block = block_of(task)
+            if block is None or block.key in seen:
+                yield None
+            else:
+                if len(block.holders) > 1:
+                    seen.add(block.key)
+                yield block
+
+
+def blocks_of(scheduler: Any, keys: Iterable[Hashable], wanted: bool = False) -> Iterator[MovableBlock]:
+    """Those of the keys that are results in memory when they are asked for; ``wanted``: and that a client
+    holds."""
     for key in keys:
         task = compat.find_task(scheduler, key)
-        if task is None or compat.is_actor(task) or (wanted and not compat.is_wanted(task)):
-            continue
-        if there := compat.holders(task):
-            found.append(MovableBlock(key, compat.size(task), there))
+        if task is not None and (not wanted or compat.is_wanted(task)) and (block := block_of(task)):
+            yield block
+
+
+def block_of(task: Any) -> MovableBlock | None:
+    """The result of a task, if it is in memory and no actor."""
+    there = compat.holders(task)
+    return (
+        MovableBlock(compat.key_of(task), compat.size(task), there)
+        if there and not compat.is_actor(task)
+        else None
+    )
+
+
+async def by_turns(things: Iterable[T | None], most: float = inf) -> list[T]:
+    """All of these that are not None, or the first of them, made for a moment at a time: between, others have
+    their turns on the event loop."""
+    found: list[T] = []
+    until = perf_counter() + MOMENT
+    for thing in things:
+        if thing is not None:
+            found.append(thing)
+            if len(found) >= most:
+                break
+        if perf_counter() > until:
+            await asyncio.sleep(0)
+            until = perf_counter() + MOMENT
+    if len(found) > BATCH:  # whoever wants them goes on with a moment of its own
+        await asyncio.sleep(0)
     return found
+
+
+async def beside(work: Callable[P, T], count: int, *args: P.args, **kwargs: P.kwargs) -> T:
+    """What this gives, of so many results: if they are many it is called in a thread, so what it looks at
+    does not change."""
+    if count <= BATCH:
+        return work(*args, **kwargs)
+    return await asyncio.to_thread(work, *args, **kwargs)
 
 
 def rooms_on(scheduler: Any, addresses: Iterable[str], at_worst: bool = False) -> dict[str, int]:
@@ -99,34 +165,38 @@ async def carry_out(
     *,
     is_copy: bool = False,
     done: Callable[[Move], None] = lambda move: None,
+    untold: Untold | None = None,
 ) -> set[Hashable]:
     """Do these moves, and tell the story. Answers the keys that did not reach their target. ``is_copy``:
-    sources keep what they have; ``done`` hears of each move.
+    sources keep what they have; ``done`` hears of each move; ``untold``: the sources leave, and need not be
+    told what they no longer have, which is noted there.
 
     May be cancelled at any time: then each key is where a copy is.
     """
-    carrying = _Carrying(scheduler, moves, is_copy)
+    carrying, tally = _Carrying(scheduler, is_copy, untold), _Tally()
     clock = asyncio.get_running_loop().time
-    since = clock()
+    since, rest = clock(), _SHORTEST
     try:
+        await by_turns(map(carrying.add, moves))
         while True:
-            before = len(carrying.done)
+            before, changes = len(carrying.done), carrying.changes
             is_busy = carrying.step(started := clock())
             for move in carrying.done[before:]:
+                tally.add(move)
                 done(move)
             if not is_busy:
                 break
-            # However many there are, nine tenths of the scheduler's time are for others.
-            await asyncio.sleep(max(LOOK, 9 * (clock() - started)))
+            # While much happens others have as long again, else nearly all of the scheduler's time.
+            took = clock() - started
+            is_still = carrying.changes == changes
+            rest = max(min(2 * rest, LOOK), 9 * took) if is_still else max(_SHORTEST, took)
+            await asyncio.sleep(rest)
     finally:
         carrying.let_go()
-        if carrying.done:
-            tell(
-                "copy" if is_copy else "move",
-                f"{_told(carrying.done)} in {show_duration(clock() - since)}: {why}",
-            )
+        if tally.number:
+            tell("copy" if is_copy else "move", f"{tally} in {show_duration(clock() - since)}: {why}")
         for reason, left in carrying.failed.items():
-            tell("not-moved", f"{_told(left)}: {reason} ({why})")
+            tell("not-moved", f"{_Tally().add(*left)}: {reason} ({why})")
     return {move.key for left in carrying.failed.values() for move in left}
 
 
@@ -156,50 +226,75 @@ def settle_on(scheduler: Any, places: Iterable[tuple[Hashable, Collection[str]]]
     return missing
 
 
-def _told(moves: list[Move]) -> str:
-    sources, targets = {move.source for move in moves}, {move.target for move in moves}
-    size = show_large(sum(move.nbytes for move in moves), "B")
-    way = f"from {counted(len(sources), 'worker')} to {counted(len(targets), 'worker')}"
-    return f"{counted(len(moves), 'result')} ({size}) {way}"
+class _Tally:
+    """What the story tells of moves."""
+
+    def __init__(self) -> None:
+        self.number = self._nbytes = 0
+        self._sources: set[str] = set()
+        self._targets: set[str] = set()
+
+    def add(self, *moves: Move) -> "_Tally":
+        """And of these."""
+        self.number += len(moves)
+        for move in moves:
+            self._nbytes += move.nbytes
+            self._sources.add(move.source)
+            self._targets.add(move.target)
+        return self
+
+    def __str__(self) -> str:
+        way = f"from {counted(len(self._sources), 'worker')} to {counted(len(self._targets), 'worker')}"
+        return f"{counted(self.number, 'result')} ({show_large(self._nbytes, 'B')}) {way}"
 
 
 @dataclass(slots=True)
-class _Copy:
-    """A move under way."""
+class _Batch:
+    """Moves from one worker to another that were asked for together, without those that are over."""
 
-    move: Move
+    moves: dict[Hashable, Move]
+    target: str
     asked: float
     deadline: float
-    is_there: bool = True  # until it is asked for
+    #: those whose copy has arrived, while the old one is in use
+    arrived: set[Hashable] = field(default_factory=set)
 
 
 class _Carrying:
     """The moves of one plan. ``step`` looks at what arrived, drops old copies and asks for new ones."""
 
-    def __init__(self, scheduler: Any, moves: Iterable[Move], is_copy: bool) -> None:
+    def __init__(self, scheduler: Any, is_copy: bool = False, untold: Untold | None = None) -> None:
         self._scheduler = scheduler
         self._is_copy = is_copy
+        self._untold = untold
         self._coming = _coming.setdefault(scheduler, Counter())
         self._queues: dict[tuple[str, str], deque[Move]] = {}
         #: bytes that workers of this plan have still to give, and what they have now beyond what they had
         self._owed: Counter[str] = Counter()
         self._gained: Counter[str] = Counter()
-        for move in moves:
-            if move.source != move.target:
-                self._queues.setdefault((move.source, move.target), deque()).append(move)
-                self._owed[move.source] += self._given(move)
-        self._under_way: dict[Hashable, _Copy] = {}
-        #: bytes on their way of this plan, by worker
+        self._batches: deque[_Batch] = deque()
+        self._under_way: set[Hashable] = set()
+        #: on their way of this plan, by worker: bytes, and how many
         self._sent: Counter[str] = Counter()
         self._received: Counter[str] = Counter()
+        self._number: Counter[str] = Counter()
+        #: grows whenever something was asked for or is over
+        self.changes = 0
         self.done: list[Move] = []
         self.failed: dict[str, list[Move]] = {}
 
+    def add(self, move: Move) -> None:
+        """It is to be done as well."""
+        if move.source != move.target:
+            self._queues.setdefault((move.source, move.target), deque()).append(move)
+            self._owed[move.source] += self._given(move)
+
     def step(self, now: float) -> bool:
-        """One look. Whether anything is left to do."""
+        """One look, as far as it goes in a moment; the next one goes on. Whether anything is left to do."""
+        self._until = perf_counter() + MOMENT
         self._look(now)
         self._ask_for_more(now)
-        return bool(self._under_way or self._queues)
+        return bool(self._batches or self._queues)
 
     def _given(self, move: Move) -> int:
         """Bytes that the source has no more when it is done."""
@@ -207,79 +302,106 @@ class _Carrying:
 
     def let_go(self) -> None:
         """No more of it."""
-        for key in list(self._under_way):
-            self._end(key)
+        while self._batches:
+            batch = self._batches.pop()
+            for move in list(batch.moves.values()):
+                self._end(batch, move)
 
     def _look(self, now: float) -> None:
-        again: dict[str, list[Hashable]] = {}
         drop: dict[str, list[Hashable]] = {}
-        for key, copy in list(self._under_way.items()):
-            move, task = copy.move, compat.find_task(self._scheduler, key)
-            there = compat.holders(task) if task is not None else ()
-            if not there:
-                self._end(key)
-                if task is not None and not compat.is_new(task):
-                    self._fail(_LOST, move)
-            elif move.target in there:
-                self._set_there(copy, True)
-                if self._is_copy:
-                    pass
-                elif move.source in there and compat.is_used_on(task, move.source):
-                    if compat.is_running(self._scheduler, move.source):
-                        if now > copy.deadline:
-                            self._fail("still in use where it was", self._end(key))
-                        continue
-                elif move.source in there:
-                    drop.setdefault(move.source, []).append(key)
-                self.done.append(self._end(key))
-                self._gained[move.target] += move.nbytes  # which ``_end`` took back
-                self._gained[move.source] -= self._given(move)
-            elif not compat.is_running(self._scheduler, move.target):
-                self._fail(_NOBODY, self._end(key))
-            elif now > copy.deadline:
-                self._fail("it did not arrive in time", self._end(key))
-            elif copy.is_there or now > copy.asked + _AGAIN:
-                self._set_there(copy, False)
-                copy.asked = now
-                again.setdefault(move.target, []).append(key)
+        for _ in range(len(self._batches)):
+            batch = self._batches.popleft()
+            self._look_at(batch, now, drop)
+            if batch.moves:
+                self._batches.append(batch)
+            if perf_counter() > self._until:
+                break
         for address, keys in drop.items():
-            compat.drop_from(self._scheduler, address, keys, "hpc-move")
-        for address, keys in again.items():
-            compat.copy_to(self._scheduler, address, keys, "hpc-move")
+            if self._untold is None or compat.has_spilled(self._scheduler, address):
+                compat.drop_from(self._scheduler, address, keys, MOVE)
+            else:
+                compat.forget_copies(self._scheduler, address, keys)
+                self._untold.setdefault(address, []).extend(keys)
+
+    def _look_at(self, batch: _Batch, now: float, drop: dict[str, list[Hashable]]) -> None:
+        """Of many, those behind one that has not come are looked at only when they are asked for again:
+        they come together, or in this order."""
+        is_taking = compat.is_running(self._scheduler, batch.target)
+        is_late, has_many = now > batch.asked + _AGAIN, len(batch.moves) > _MANY
+        again: list[Hashable] = []
+        for key in list(batch.moves):  # no tuples: see ``in_rows``
+            move = batch.moves[key]
+            task = compat.find_task(self._scheduler, key)
+            there = compat.holders(task) if task is not None else ()
+            if batch.target in there:
+                if self._is_over(move, task, there, drop):
+                    self._end(batch, move)
+                    self.done.append(move)
+                    self._gained[move.target] += move.nbytes  # which ``_end`` took back
+                    self._gained[move.source] -= self._given(move)
+                elif now > batch.deadline:
+                    self._end(batch, move, _IN_USE)
+                elif key not in batch.arrived:
+                    batch.arrived.add(key)
+                    self._count_way(move, -1)
+            elif not there:
+                self._end(batch, move, _LOST if task is not None and not compat.is_new(task) else "")
+            elif not is_taking or now > batch.deadline:
+                self._end(batch, move, _TOO_LATE if is_taking else _NOBODY)
+            elif is_late or key in batch.arrived:
+                if key in batch.arrived:
+                    batch.arrived.discard(key)
+                    self._count_way(move, 1)
+                again.append(key)
+            elif has_many:
+                break
+        if again:
+            batch.asked = now
+            compat.copy_to(self._scheduler, batch.target, again, MOVE)
+
+    def _is_over(
+        self, move: Move, task: Any, there: Collection[str], drop: dict[str, list[Hashable]]
+    ) -> bool:
+        """Whether all is done for a copy that has arrived, if the old one is dropped now."""
+        if not self._is_copy and move.source in there:
+            if not compat.is_used_on(task, move.source):
+                drop.setdefault(move.source, []).append(move.key)
+            elif compat.is_running(self._scheduler, move.source):
+                return False
+        return True
 
     def _ask_for_more(self, now: float) -> None:
         """Who has to give as well gives first, or it would hold more than before; unless all wait for it."""
-        ask: dict[str, list[Hashable]] = {}
         for pair in list(self._queues):
-            self._ask(pair, ask, now)
+            if perf_counter() > self._until:
+                return
+            self._ask(pair, now)
         if not self._under_way:
             for pair in list(self._queues):
-                self._ask(pair, ask, now, in_any_case=True)
-        for address, keys in ask.items():
-            compat.copy_to(self._scheduler, address, keys, "hpc-move")
+                self._ask(pair, now, in_any_case=True)
 
-    def _ask(
-        self,
-        pair: tuple[str, str],
-        ask: dict[str, list[Hashable]],
-        now: float,
-        in_any_case: bool = False,
-    ) -> None:
+    def _ask(self, pair: tuple[str, str], now: float, in_any_case: bool = False) -> None:
         queue, (source, target) = self._queues[pair], pair
-        while queue:
+        batch = _Batch({}, target, now, now + _PATIENCE)
+        while queue and len(batch.moves) < BATCH and self._number[target] < AT_ONCE:
             nbytes = queue[0].nbytes
-            coming = (self._sent[source], self._received[target])
+            most = max(self._sent[source], self._received[target])
             has_given = self._owed[target] <= 0 or self._gained[target] + nbytes <= 0
-            if any(sum_ and sum_ + nbytes > WINDOW for sum_ in coming) or not (has_given or in_any_case):
+            if (most and most + nbytes > WINDOW) or not (has_given or in_any_case):
                 break
             move = queue.popleft()
+            self.changes += 1
             if self._may_move(move):
-                self._under_way[move.key] = copy = _Copy(move, now, now + _PATIENCE + nbytes / _SLOWEST)
-                self._gained[move.target] += move.nbytes
-                self._set_there(copy, False)
-                ask.setdefault(move.target, []).append(move.key)
+                batch.moves[move.key] = move
+                batch.deadline += nbytes / _SLOWEST
+                self._under_way.add(move.key)
+                self._gained[target] += nbytes
+                self._count_way(move, 1)
             else:
-                self._owed[move.source] -= self._given(move)
+                self._owed[source] -= self._given(move)
+        if batch.moves:
+            self._batches.append(batch)
+            compat.copy_to(self._scheduler, target, batch.moves, MOVE)
         if not queue:
             del self._queues[pair]
 
@@ -300,21 +422,27 @@ class _Carrying:
             return True
         return False
 
-    def _set_there(self, copy: _Copy, is_there: bool) -> None:
-        """Keep account of the bytes on their way."""
-        if copy.is_there != is_there:
-            copy.is_there = is_there
-            nbytes = -copy.move.nbytes if is_there else copy.move.nbytes
-            self._sent[copy.move.source] += nbytes
-            self._received[copy.move.target] += nbytes
-            self._coming[copy.move.target] += nbytes
+    def _count_way(self, move: Move, number: int) -> None:
+        """Keep account of what is on its way."""
+        nbytes = number * move.nbytes
+        self._number[move.target] += number
+        self._sent[move.source] += nbytes
+        self._received[move.target] += nbytes
+        self._coming[move.target] += nbytes
 
-    def _end(self, key: Hashable) -> Move:
-        copy = self._under_way.pop(key)
-        self._set_there(copy, True)
-        self._owed[copy.move.source] -= self._given(copy.move)
-        self._gained[copy.move.target] -= copy.move.nbytes
-        return copy.move
+    def _end(self, batch: _Batch, move: Move, reason: str = "") -> None:
+        """It is under way no more: it has failed, if there is a reason."""
+        if move.key in batch.arrived:
+            batch.arrived.discard(move.key)
+        else:
+            self._count_way(move, -1)
+        del batch.moves[move.key]
+        self._under_way.discard(move.key)
+        self._owed[move.source] -= self._given(move)
+        self._gained[move.target] -= move.nbytes
+        self.changes += 1
+        if reason:
+            self._fail(reason, move)
 
     def _fail(self, reason: str, move: Move) -> None:
         self.failed.setdefault(reason, []).append(move)

@@ -13,9 +13,10 @@ from dask_hpc.cluster.scheduler.calls import Calls
 from dask_hpc.cluster.scheduler.farewell import Farewells
 from dask_hpc.cluster.scheduler.management import Management
 from dask_hpc.cluster.scheduler.metrics import Metrics
-from dask_hpc.cluster.scheduler.service import Context, Service, guarded
+from dask_hpc.cluster.scheduler.service import Context, Service, WorkerSetting, guarded
 from dask_hpc.cluster.scheduler.status import Status
 from dask_hpc.cluster.scheduler.walltime import Walltime
+from dask_hpc.cluster.worker.bundles import SMALL, BundlePlugin
 from dask_hpc.policy import Policy
 
 _SETTLED = ("memory", "erred", "forgotten")
@@ -57,14 +58,18 @@ class HpcPlugin(Management, SchedulerPlugin):
         self._end_following = compat.follow_submitters(scheduler)
         self._metrics = Metrics(context, self.status)
         self._metrics.show()
+        self.bundles = WorkerSetting(context, BundlePlugin)
         if not context.is_dry:
             self.farewells.start()
+            self.bundles.set(SMALL)
         self._is_whole = True
 
     async def stop(self) -> None:
         """Let go of everything and leave the scheduler, and its workers, without a trace."""
         context, scheduler = self.context, self.context.scheduler
         async with AsyncExitStack() as stack:  # from the last to the first, and all, whatever one may raise
+            stack.push_async_callback(self.bundles.settle)
+            stack.callback(self.bundles.set, None)
             stack.push_async_callback(self.farewells.stop)
             stack.callback(context.each, "close", lambda service: service.close())
             stack.callback(self.walltime.close)
@@ -199,5 +204,6 @@ class HpcPlugin(Management, SchedulerPlugin):
         self.timeout.stop()
         self._metrics.hide()
         await self.control.settle()
+        self.bundles.cancel()
         self.farewells.cancel()
         self.walltime.close()

@@ -5,8 +5,8 @@ A block is a key, its size and the workers that hold it; a room is how many byte
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
 from dask_hpc.model.units import show_large
@@ -62,7 +62,10 @@ def collection_of(key: Hashable) -> str | None:
 
 
 def in_rows(blocks: Iterable[MovableBlock]) -> Iterator[tuple[str, list[MovableBlock]]]:
-    """The collections by name, each with its blocks in order; then what has no neighbours, one by one."""
+    """The collections by name, each with its blocks in order; last, as "", what has no neighbours, the
+    largest first. There may be very many: no lists and tuples are made of each, or the garbage collector
+    would go through all there is.
+    """
     rows: dict[str, list[MovableBlock]] = {}
     alone = []
     for block in blocks:
@@ -72,9 +75,12 @@ def in_rows(blocks: Iterable[MovableBlock]) -> Iterator[tuple[str, list[MovableB
         else:
             rows.setdefault(name, []).append(block)
     for name in sorted(rows):
-        yield name, sorted(rows[name], key=lambda block: block.key[1:])  # type: ignore[index]
-    for block in sorted(alone, key=lambda block: (-block.nbytes, str(block.key))):
-        yield "", [block]
+        yield name, sorted(rows[name], key=lambda block: block.key)  # type: ignore[arg-type, return-value]
+    yield "", _largest_first(alone)
+
+
+def _largest_first(blocks: list[MovableBlock]) -> list[MovableBlock]:
+    return sorted(sorted(blocks, key=lambda block: str(block.key)), key=lambda block: -block.nbytes)
 
 
 def evacuate(blocks: Iterable[MovableBlock], leaving: Collection[str], rooms: Mapping[str, int]) -> MovePlan:
@@ -135,12 +141,12 @@ def _by_neighbours(
     rows: list[tuple[str, list[MovableBlock]]], gone: frozenset[str], room: dict[str, int]
 ) -> dict[Hashable, str]:
     targets: dict[Hashable, str] = {}
-    for name, row in rows:
-        if name:
-            _place_row(row, gone, room, targets)
+    *collections, (_, alone) = rows
+    for _, row in collections:
+        _place_row(row, gone, room, targets)
     roomiest = _Roomiest(room)
-    for name, (block, *_) in rows:
-        if not name and gone.issuperset(block.holders) and block.holders:
+    for block in alone:
+        if block.holders and gone.issuperset(block.holders):
             worker = roomiest.take(block.nbytes)
             if worker is not None:
                 targets[block.key] = worker
@@ -159,9 +165,9 @@ class _Roomiest:
         """Room for a block where most is left; None if there is not enough."""
         if not self._heap or -self._heap[0][0] < nbytes:
             return None
-        free, worker = heappop(self._heap)
+        free, worker = self._heap[0]
         self._room[worker] -= nbytes
-        heappush(self._heap, (free + nbytes, worker))
+        heapreplace(self._heap, (free + nbytes, worker))
         return worker
 
 
@@ -242,7 +248,7 @@ def _by_size(homeless: list[MovableBlock], room: Mapping[str, int]) -> dict[Hash
     """The largest first, each into the smallest room that takes it."""
     targets: dict[Hashable, str] = {}
     free = sorted((left, worker) for worker, left in room.items())
-    for block in sorted(homeless, key=lambda block: (-block.nbytes, str(block.key))):
+    for block in _largest_first(homeless):
         index = bisect_left(free, (block.nbytes, ""))
         if index < len(free):
             left, worker = free.pop(index)
@@ -301,18 +307,21 @@ def worth_first(held: Iterable[Hashable], recipes: Mapping[Hashable, RecomputeCo
 
     def worth(key: Hashable, saved: set[Hashable]) -> float:
         nonlocal steps
+        recipe = recipes[key]
+        if recipes.keys().isdisjoint(recipe.needs):
+            return recipe.seconds / max(recipe.nbytes, 1)
         seconds, seen, todo = 0.0, {key}, [key]
         while todo:
-            recipe = recipes[todo.pop()]
-            seconds += recipe.seconds
+            one = recipes[todo.pop()]
+            seconds += one.seconds
             steps -= 1
             if steps < 0:
                 break
-            for need in recipe.needs:
+            for need in one.needs:
                 if need in recipes and need not in seen and need not in saved:
                     seen.add(need)
                     todo.append(need)
-        return seconds / max(recipes[key].nbytes, 1)
+        return seconds / max(recipe.nbytes, 1)
 
     saved: set[Hashable] = set()
     # The place in the list makes equal worth first come first served, and keys need no order.
@@ -343,3 +352,21 @@ def dearest_that_fit(blocks: Iterable[MovableBlock], rooms: Mapping[str, int]) -
     return MovePlan(
         tuple(moves), tuple(unplaced), "no room" if unplaced else "", sum(m.nbytes for m in moves)
     )
+
+
+def dearest_first(
+    held: Mapping[Hashable, MovableBlock],
+    recipes: Mapping[Hashable, RecomputeCost],
+    leaving: Collection[str],
+    rooms: Mapping[str, int],
+) -> tuple[list[Hashable], MovePlan]:
+    """All that is ``held``, the dearest first and last what has no recipe; and where it goes, in this order.
+    If not all of it fits, the dearest does."""
+    order = worth_first((key for key in held if key in recipes), recipes)
+    order += (key for key in held if key not in recipes)
+    blocks = [held[key] for key in order]
+    plan = evacuate(blocks, leaving, rooms)
+    if plan.unplaced and rooms:
+        return order, replace(dearest_that_fit(blocks, rooms), reason=plan.reason)
+    place = {key: number for number, key in enumerate(order)}
+    return order, replace(plan, moves=tuple(sorted(plan.moves, key=lambda move: place[move.key])))
