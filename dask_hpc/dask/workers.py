@@ -251,7 +251,7 @@ def is_closing(scheduler: Any) -> bool:
 
 class Closing:
     """The end of a worker, whoever wants it: ``before(reason, seconds)`` comes first, once, in the time that
-    is given, while the worker is still connected and its tasks run.
+    is given, while the worker is as it ever was: connected, and its tasks run.
 
     Dask itself lets go of what runs when it begins to close, and asks its plugins afterwards.
     """
@@ -265,7 +265,8 @@ class Closing:
         self._before = before
         self._plain = worker.close
         self._is_told = False
-        #: how the first who wanted it wanted it; a second must not close a nanny that was to go on
+        #: how the first who wanted it wanted it: a second must not close a nanny that was to go on, as a
+        #: heartbeat after the farewell would, by its answer
         self._how: dict[str, Any] | None = None
         tables = (worker.stream_handlers, worker.handlers)
         places = zip(tables, ("close", "terminate"), strict=True)
@@ -281,11 +282,7 @@ class Closing:
         """In the place of the worker's own."""
         worker = self._worker
         if self._how is not None or (worker.status.name in ("running", "paused") and not self.is_over):
-            is_first, self._how = self._how is None, self._how or how
-            if is_first:
-                # What the scheduler answers to a heartbeat after the farewell would close the nanny, too.
-                worker.periodic_callbacks["heartbeat"].stop()
-                worker.status = Status.closing_gracefully  # start nothing more
+            self._how = self._how or how
             await self._before(how.get("reason", "it closes"), timeout)
             how = self._how
         if worker.nanny and not how.get("nanny", True):

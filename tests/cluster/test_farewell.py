@@ -75,8 +75,7 @@ async def test_what_runs_there_ends_and_what_has_not_begun_goes_elsewhere(c, s, 
         await async_poll_for(lambda: len(a.state.tasks) == 6, 10)
         closing = asyncio.ensure_future(a.close(reason="made to"))
         assert await c.gather(waits) == [b.address] * 5
-        assert a.address in s.workers and a.status == Status.closing_gracefully
-        assert not a.periodic_callbacks["heartbeat"].is_running()
+        assert s.workers[a.address].status == Status.paused and a.status == Status.running
         await Event("go").set()
         assert await runs == a.address, "it ran once, there"
         await closing
@@ -105,7 +104,7 @@ async def test_a_second_who_has_less_time_does_not_wait_longer(c, s, a, b):
         f = c.submit(blocked, "go", workers=[a.address], allow_other_workers=True)
         await async_poll_for(lambda: a.state.executing_count == 1, 10)
         first = asyncio.ensure_future(a.close(executor_wait=False))
-        await async_poll_for(lambda: a.status == Status.closing_gracefully, 10)
+        await async_poll_for(lambda: s.workers[a.address].status == Status.paused, 10)
         since = monotonic()
         await a.close(executor_wait=False, timeout=0.5)
         assert monotonic() - since < 3 and a.status == Status.closed
@@ -125,7 +124,7 @@ async def test_restarted_workers_lose_nothing_and_run_nothing_twice(c, s, a, b):
         await async_poll_for(lambda: "runs" in s.tasks and s.tasks["runs"].state == "processing", 10)
         there = a.worker_address
         restarting = asyncio.ensure_future(c.restart_workers([there]))
-        await async_poll_for(lambda: s.workers[there].status == Status.closing_gracefully, 10)
+        await async_poll_for(lambda: s.workers[there].status == Status.paused, 10)
         await Event("go").set()
         assert await restarting == {there: "OK"}
         assert await runs == there

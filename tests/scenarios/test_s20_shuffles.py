@@ -1,6 +1,7 @@
 """S20: shuffles (P2P) of a dataframe and of an array go on while workers are to leave, by every way."""
 
 from collections import Counter
+from functools import partial
 
 import dask
 import dask.array as da
@@ -75,6 +76,12 @@ async def retire(cluster, c, manager):
     c.loop.add_callback(c.retire_workers, workers=[address])
 
 
+async def close(cluster, c, manager):
+    """What a worker does at SIGTERM, or when its nanny is to end it."""
+    worker = next(iter(cluster.workers.values()))
+    worker.loop.add_callback(partial(worker.close, executor_wait=False))
+
+
 async def hold(cluster, c, manager):
     found = await manager.hold(list(cluster.scheduler.workers))
     assert not found["held"] and set(found["refused"].values()) == {"shuffle needs it where it is"}
@@ -108,7 +115,9 @@ async def shuffled(kind, act, managed):
         await Event("go", client=c).set()
         assert np.array_equal(await future, expected)
         if act is not hold:
-            await async_poll_for(lambda: len(s.workers) == 2 or (act is lifetime and len(s.workers) == 3), 30)
+            await async_poll_for(
+                lambda: len(s.workers) == 2 or (act in (lifetime, close) and len(s.workers) == 3), 30
+            )
         if manager:
             await manager.close()
         return sum(begun.values()) - len(begun)
@@ -116,7 +125,7 @@ async def shuffled(kind, act, managed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [array, dataframe])
-@pytest.mark.parametrize("act", [scale, adapt, lifetime, retire, hold])
+@pytest.mark.parametrize("act", [scale, adapt, lifetime, retire, close, hold])
 def test_shuffle(kind, act, report):
     found = {}
 
@@ -130,7 +139,7 @@ def test_shuffle(kind, act, report):
     name = f"{kind.__name__}: shuffles begun anew, {act.__name__}"
     report.add("S20", name, plain=found.get("plain", "-"), ours=found["ours"], bound="0")
     assert found["ours"] == 0
-    if act in (scale, lifetime, retire):
+    if act in (scale, lifetime, retire, close):
         assert found["plain"] >= 1
 
 

@@ -1,9 +1,11 @@
 """The scheduler's half of a farewell: what only a leaving worker holds goes to those that stay, in time.
 
 A worker says farewell when it learns that it must go: at SIGTERM, or when it is closed without having been
-retired. What would cost most seconds per byte to compute again moves first, and when its time is over the
-rest is left to Dask, which computes it again elsewhere. What fits nowhere, or has nowhere to go, the worker
-writes to a shelter, if a service has one. Nothing is moved, and nobody is kept waiting, when
+retired. It is brought out as one that is retired is (``leaving.py``), but in its time and in any case: it
+works on while a shuffle needs it, is held then, and ends what it runs. What would cost most seconds per byte
+to compute again moves first, and when its time is over the rest is left to Dask, which computes it again
+elsewhere. What fits nowhere, or has nowhere to go, the worker writes to a shelter, if a service has one.
+Nothing is moved, and nobody is kept waiting, when
 
 1. nothing is there that others do not have, as after a retirement;
 2. nobody stays: the cluster closes, and its workers close together;
@@ -15,12 +17,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.holds import Holds
-from dask_hpc.cluster.scheduler.leaving import drain
+from dask_hpc.cluster.scheduler.leaving import Leaving, drain
 from dask_hpc.cluster.scheduler.moves import beside, block_of, by_turns, carry_out, rooms_on
 from dask_hpc.cluster.scheduler.service import Context, Shelter, WorkerSetting
 from dask_hpc.cluster.worker.farewell import FarewellPlugin, patience
@@ -31,7 +32,8 @@ from dask_hpc.planning.moves.leaving import MovableBlock, Move, RecomputeCost, d
 _ANCESTORS = 100_000  # recipes looked at in one farewell besides those of results
 _MOMENT, _LOOKS = 0.2, 20  # seconds to see whether the others close as well, and looks meanwhile
 _LOOK = 0.05  # seconds between looks at who closes
-_DRAIN = 0.2  # seconds after which the rest is asked for again: somebody may be able to take it now
+_WAITS = 0.75  # of its time, that a worker may wait for what runs there
+_WHY = "it closes"
 _PATIENCE = 5.0  # seconds for what is under way when control ends
 _ROUNDS = 3  # of moving: what was moved may be given up where it arrived
 _LONGEST = 3600.0  # seconds that a worker may ask for
@@ -128,6 +130,9 @@ class Farewells:
             if await by_turns(self._alone(address), 1) or compat.processing(self._scheduler, address):
                 await self._see(lambda: address in self._reasons)
                 await self._see(lambda: not self._stays(address))
+                if not self._stays(address):
+                    why = f"worker {address} has nobody else to give its results to"
+                    self._context.get(Leaving).keep_somebody(self._reasons.keys() | {address}, why)
             moves = await self._plan(address, going)
             is_alone = not self._stays(address) or not _is_told_to_go(self._why(address, reason))
             work = self._hand_over(address, going, moves, with_copies=not is_alone)
@@ -162,7 +167,7 @@ class Farewells:
 
     def _why(self, address: str, said: str) -> str:
         """What the worker said, or what it logged; that comes another way, and perhaps a moment later."""
-        return said or self._reasons.get(address, "it closes")
+        return said or self._reasons.get(address, _WHY)
 
     async def _see(self, found: Callable[[], object]) -> None:
         """Wait a moment for what may be on its way: why the worker closes, and whether the others do as well
@@ -198,23 +203,32 @@ class Farewells:
         seemed to need this one. What it keeps of other workers' results follows."""
         with suppress(OSError):  # the time is over, or one has gone
             async with asyncio.timeout_at(going.deadline):
-                self._context.get(Holds).mover.drain(address)
                 for _ in range(_ROUNDS):
                     await self._move(address, going, moves)
-                    await self._wait_for_tasks(address)
+                    await self._wait_until_free(address, going)
                     if (await self._only_there(address)).keys() <= set(going.unplaced):
                         break
                     moves = await self._plan(address, going)
                 if with_copies:
                     await drain(self._context, [address])
 
-    async def _wait_for_tasks(self, address: str) -> None:
-        """What has not started there goes to others, what runs ends, unless everybody closes."""
-        asked, clock = -inf, asyncio.get_running_loop().time
-        while self._stays(address) and compat.processing(self._scheduler, address):
-            if clock() - asked > _DRAIN:
-                asked = clock()
-                self._context.get(Holds).mover.drain(address)
+    async def _wait_until_free(self, address: str, going: "_Going") -> None:
+        """No shuffle needs it any more, what has not started there goes to others, what runs ends, unless
+        everybody closes. Some of the time is kept for moving what comes of that."""
+        holds, clock = self._context.get(Holds), asyncio.get_running_loop().time
+        limit = clock() + _WAITS * (going.deadline - clock())
+        while self._stays(address) and clock() < limit:
+            plugin = compat.veto(self._scheduler, address)
+            if plugin and not going.is_needed:
+                words = f"worker {address} has to wait: {plugin} needs it where it is"
+                self._context.tell("leave", words)
+            going.is_needed = plugin is not None
+            if not (plugin or going.is_held):
+                going.is_held = True
+                if holds.hold([address], _WHY, for_good=True):  # it may be that nobody else may run its tasks
+                    holds.mover.drain(address)
+            if not (plugin or holds.is_lent(address) or compat.processing(self._scheduler, address)):
+                return
             await asyncio.sleep(_LOOK)
 
     async def _move(self, address: str, going: "_Going", moves: tuple[Move, ...]) -> None:
@@ -304,6 +318,9 @@ class _Going:
     unplaced: list[Hashable] = field(default_factory=list)
     asked_for: set[Hashable] = field(default_factory=set)
     moving: asyncio.Task[None] | None = None
+    #: whether a plugin needs it, and whether it is given nothing any more
+    is_needed: bool = False
+    is_held: bool = False
 
 
 def _is_told_to_go(reason: str) -> bool:

@@ -30,6 +30,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -71,6 +72,8 @@ class Leaving:
         #: by worker, what brings it out
         self._departures: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._doing: set[asyncio.Task[Any]] = set()
+        #: those that leave together, and have not been given to Dask
+        self._batches: list[_Departure] = []
         self._theirs, self._give_back = compat.replace_retirement(scheduler, self.retire_workers)
 
     @property
@@ -145,6 +148,10 @@ class Leaving:
 
     async def _bring_out(self, departure: "_Departure") -> dict[str, Any]:
         left: dict[str, Any] = {}
+        if self._batches and not self._others():
+            for address in departure.batch:
+                self._refuse(departure, address, "nobody else would stay")
+        self._batches.append(departure)
         try:
             try:
                 await self._hold_and_wait(departure)
@@ -153,6 +160,7 @@ class Leaving:
                 self._tell_of_restarts(departure)
             except Exception as error:
                 self._context.count_error("a departure", error)  # the rest is Dask's
+            self._batches.remove(departure)
             left = await self._remove(departure)
         finally:
             for address in departure.batch:
@@ -170,10 +178,27 @@ class Leaving:
     def _on_the_way(self, departure: "_Departure") -> list[str]:
         """Those that are still to be brought out with care. None if control or the scheduler is closed, or
         if no worker stays."""
-        others = set(compat.workers_by_name(self._scheduler)) - self._departures.keys()
-        if self._is_over or compat.is_closing(self._scheduler) or not others:
+        if self._is_over or compat.is_closing(self._scheduler) or not self._others():
             return []
         return [address for address in departure.ready if compat.worker_status(self._scheduler, address)]
+
+    def _others(self) -> set[str]:
+        return set(compat.workers_by_name(self._scheduler)) - self._departures.keys()
+
+    def keep_somebody(self, besides: Collection[str], why: str) -> None:
+        """Nobody works but who is held or on his way out: of those for whom it is not too late the one with
+        most room works on."""
+        free = {}
+        departing = {address: departure for departure in self._batches for address in departure.ready}
+        for address in self._holds.reasons.keys() - besides:
+            if address in departing or address not in self._departures:
+                limit, used = compat.memory_of(self._scheduler, address)
+                free[address] = limit - used if limit else inf
+        if free:
+            address = max(free, key=free.__getitem__)
+            if address in departing:
+                self._refuse(departing[address], address, why)
+            self._holds.release(address)
 
     async def _hold_and_wait(self, departure: "_Departure") -> None:
         """Parts 1 to 3. The budget of each worker begins when it is held."""

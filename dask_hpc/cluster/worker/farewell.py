@@ -101,8 +101,6 @@ class FarewellPlugin(WorkerPlugin):
             )
             return
         try:
-            if worker.status in (Status.running, Status.paused):
-                worker.status = Status.closing_gracefully  # start nothing more
             await self._say_farewell(reason, patience(self._seconds))
         finally:
             self._chained(signum, None)
