@@ -83,7 +83,7 @@ def test_bad_values_name_the_key(key, bad):
 
 def test_settings_are_everything_but_the_policy():
     plain = {k: v for k, v in config.DEFAULTS["hpc"].items() if k not in ("policy", "checkpoint")}
-    assert config.settings() == plain | {"drain": 10.0, "farewell": 8.0, "power-interval": 1.0}
+    assert config.settings() == plain | {"drain": 10.0, "farewell": 25.0, "power-interval": 1.0}
     assert set(config.LIVE) <= set(config.settings())
 
 

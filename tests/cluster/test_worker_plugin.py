@@ -115,7 +115,7 @@ async def test_slurm_that_kills_sooner_is_respected_and_that_is_said_before(c, s
         await async_poll_for(lambda: any("KillWait" in h.reason for h in story.happenings), 10)
         assert a.plugins[worker_plugin.NAME]._seconds == 5.0
         assert [h.reason for h in story.happenings if h.decision == "warning"] == [
-            f"worker {a.address}: Slurm kills it 5 s after SIGTERM (KillWait), and hpc.farewell is 8 s: "
+            f"worker {a.address}: Slurm kills it 5 s after SIGTERM (KillWait), and hpc.farewell is 25 s: "
             "it hands over what it can by then"
         ]
 

@@ -35,7 +35,6 @@ _LOOK = 0.05  # seconds between looks at who closes
 _WAITS = 0.75  # of its time, that a worker may wait for what runs there
 _WHY = "it closes"
 _PATIENCE = 5.0  # seconds for what is under way when control ends
-_ROUNDS = 3  # of moving: what was moved may be given up where it arrived
 _LONGEST = 3600.0  # seconds that a worker may ask for
 
 
@@ -127,6 +126,7 @@ class Farewells:
             if reason:
                 self._reasons[address] = reason
             going = self._going[address] = _Going(asyncio.get_running_loop().time() + seconds)
+            self._hold(address, going)
             if await by_turns(self._alone(address), 1) or compat.processing(self._scheduler, address):
                 await self._see(lambda: address in self._reasons)
                 await self._see(lambda: not self._stays(address))
@@ -198,17 +198,18 @@ class Farewells:
     async def _hand_over(
         self, address: str, going: "_Going", moves: tuple[Move, ...], with_copies: bool
     ) -> None:
-        """Until the time is over. If one who should take something closes as well, plan anew; also for what
-        only it holds again: a task has ended, or Dask has given up another worker's copy, because tasks here
-        seemed to need this one. What it keeps of other workers' results follows."""
+        """Until nothing is left, or the time is over. If one who should take something closes as well, plan
+        anew; also for what only it holds again: a task has ended, or Dask has given up another worker's copy,
+        because tasks here seemed to need this one. What it keeps of other workers' results follows."""
         with suppress(OSError):  # the time is over, or one has gone
             async with asyncio.timeout_at(going.deadline):
-                for _ in range(_ROUNDS):
+                while True:
                     await self._move(address, going, moves)
                     await self._wait_until_free(address, going)
                     if (await self._only_there(address)).keys() <= set(going.unplaced):
                         break
                     moves = await self._plan(address, going)
+                    await asyncio.sleep(_LOOK)
                 if with_copies:
                     await drain(self._context, [address])
 
@@ -216,20 +217,26 @@ class Farewells:
         """No shuffle needs it any more, what has not started there goes to others, what runs ends, unless
         everybody closes. Some of the time is kept for moving what comes of that."""
         holds, clock = self._context.get(Holds), asyncio.get_running_loop().time
-        limit = clock() + _WAITS * (going.deadline - clock())
-        while self._stays(address) and clock() < limit:
-            plugin = compat.veto(self._scheduler, address)
-            if plugin and not going.is_needed:
-                words = f"worker {address} has to wait: {plugin} needs it where it is"
-                self._context.tell("leave", words)
-            going.is_needed = plugin is not None
-            if not (plugin or going.is_held):
-                going.is_held = True
-                if holds.hold([address], _WHY, for_good=True):  # it may be that nobody else may run its tasks
-                    holds.mover.drain(address)
-            if not (plugin or holds.is_lent(address) or compat.processing(self._scheduler, address)):
-                return
+        limit = clock() + min(self._context.drain, _WAITS * (going.deadline - clock()))
+        while self._stays(address):
+            self._hold(address, going)
+            if not (going.needed_by or holds.is_lent(address) or compat.processing(self._scheduler, address)):
+                break
             await asyncio.sleep(_LOOK)
+            if clock() > limit and not going.needed_by:
+                break
+
+    def _hold(self, address: str, going: "_Going") -> None:
+        """It is given nothing any more, unless a shuffle needs it where it is."""
+        needed_by, going.needed_by = going.needed_by, compat.veto(self._scheduler, address)
+        if going.needed_by and not needed_by:
+            words = f"worker {address} has to wait: {going.needed_by} needs it where it is"
+            self._context.tell("leave", words)
+        if not (going.needed_by or going.is_held):
+            going.is_held = True
+            holds = self._context.get(Holds)
+            if holds.hold([address], _WHY, for_good=True):  # it may be that nobody else may run its tasks
+                holds.mover.drain(address)
 
     async def _move(self, address: str, going: "_Going", moves: tuple[Move, ...]) -> None:
         while moves:
@@ -318,8 +325,8 @@ class _Going:
     unplaced: list[Hashable] = field(default_factory=list)
     asked_for: set[Hashable] = field(default_factory=set)
     moving: asyncio.Task[None] | None = None
-    #: whether a plugin needs it, and whether it is given nothing any more
-    is_needed: bool = False
+    #: the plugin that needs it, and whether it is given nothing any more
+    needed_by: str | None = None
     is_held: bool = False
 
 
