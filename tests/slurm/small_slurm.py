@@ -14,7 +14,8 @@ How Slurm 22.05.8 ends the batch job of a Dask worker (measured with dask-jobque
   the shell lives, but Python is not told, and all are killed after ``KillWait``.
 - With ``exec python -m distributed.cli.dask_worker`` in the script (``SLURMCluster(python="exec python")``)
   that first process is the nanny. It closes its worker, plugins' ``teardown`` included, and kills it after
-  8 s (ours make it wait for longer). Without a nanny the worker closes, and has all of ``KillWait``. ``client/batch_jobs`` writes it.
+  8 s (ours makes it wait longer). Without a nanny the worker closes, and has all of ``KillWait``.
+  ``client/batch_jobs`` writes it.
 - with process groups or linuxproc *every* process of the job gets SIGTERM in the same moment. A worker
   under a nanny has no handler for it and dies at once, whatever its nanny wants. With a handler it lives,
   and its nanny closes it as above.
