@@ -56,14 +56,20 @@ class Conditions:
         """Of the cluster."""
         found = {"memory_limit": "1 GiB" if self.short_of_memory else "4 GiB"}
         if self.lifetimes:  # as a batch system gives them, and a new worker each time
-            found |= {"lifetime": "12 s", "lifetime_stagger": "6 s", "lifetime_restart": True}
+            found |= {"lifetime": "20 s", "lifetime_stagger": "10 s", "lifetime_restart": True}
         return found
+
+    @property
+    def least(self):
+        """So many workers are there whatever else happens. Two of them may reach the end of their lifetime
+        while a third one starts."""
+        return 3 if self.lifetimes else 1
 
 
 class Changer:
     """A thread that does one change every 0.5 to 2 s until it is told to end.
 
-    Whoever is told to go is chosen among workers that nobody has told so yet, only if another one stays, and
+    Whoever is told to go is chosen among workers that nobody has told so yet, only if enough others stay, and
     not if it has an actor, which cannot be moved; and none is while the cluster is about to get smaller
     anyway, or adapts itself.
     """
@@ -166,18 +172,20 @@ class Changer:
 
     def _victim(self, dice):
         """Somebody to be told to go, or nobody."""
+        least = self._conditions.least
         wanted = {str(name) for name in list(self._cluster.worker_spec)}
         running = [one for one in list(self._scheduler.workers.values()) if one.status == Status.running]
         staying = [one for one in running if str(one.name) in wanted and one.address not in self._going]
-        if len(running) > self._wanted or len(wanted) > self._wanted or len(staying) < 2:
+        if len(running) > self._wanted or len(wanted) > self._wanted or len(staying) <= least:
             return None
         found = sorted(one.address for one in staying if not one.actors)
         return dice.choice(found) if found else None
 
     def _scale(self, dice):
-        """To 1 to 4 workers; those that are going do not count as the one that stays."""
+        """To 1 to 4 workers, or no fewer than have to be there; those that are going do not count as such."""
         going = len(self._going & set(self._scheduler.workers))
-        self._wanted = max(dice.randint(1, 4), min(4, 1 + going))
+        least = self._conditions.least
+        self._wanted = max(dice.randint(least, 4), min(4, least + going))
         self._cluster.scale(self._wanted)
         self._note(f"scale to {self._wanted}")
 
@@ -185,8 +193,9 @@ class Changer:
         if self._going & set(self._scheduler.workers):
             return self._scale(dice)
         self._adapts_until = time.monotonic() + dice.uniform(1.0, 4.0)
-        self._adaptive = self._cluster.adapt(minimum=1, maximum=4, interval="500ms")
-        self._note("adapt between 1 and 4")
+        least = self._conditions.least
+        self._adaptive = self._cluster.adapt(minimum=least, maximum=4, interval="500ms")
+        self._note(f"adapt between {least} and 4")
         return None
 
     def _terminate(self, address, dice):
