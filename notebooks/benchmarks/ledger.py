@@ -11,7 +11,8 @@ from pathlib import Path
 from distributed import SchedulerPlugin, WorkerPlugin
 
 STARTS, RULES = "starts-of-tasks", "ledger"
-_FAILS = {("executing", "error"), ("long-running", "error")}
+#: a task raised, or asked to be run elsewhere, as those of Dask's shuffles do where they find nothing to do
+_FAILS = {(start, finish) for start in ("executing", "long-running") for finish in ("error", "rescheduled")}
 
 
 class StartsPlugin(WorkerPlugin):
@@ -133,11 +134,12 @@ def twice(starts, anew):
     """Tasks that began although they had begun before: {key: [(when, where), ...]} of those that did.
 
     A key begins anew when the scheduler has forgotten it, or has released its result because neither a client
-    nor a task that is still to run wants it. From then on one start is due, and one more for each that
-    ended in an error of the task itself (``retries``). Everything beyond counts: results that were lost,
-    tasks that were cut off when their worker left, and those of a shuffle that was restarted. A key that is
-    given to the cluster again while an older task of that name still runs would count wrongly; no workload
-    does that.
+    nor a task that is still to run wants it. From then on one start is due, and one more for each that ended
+    in an error of the task itself (``retries``), or by its own wish to be run elsewhere (a task of Dask's
+    shuffles that is sent to another worker than its data goes back at once, undisturbed as well). Everything
+    beyond counts: results that were lost, tasks that were cut off when their worker left, and those of a
+    shuffle that was restarted. A key that is given to the cluster again while an older task of that name
+    still runs would count wrongly; no workload does that.
     """
     by_key = defaultdict(list)
     for event in (*starts, *anew):
