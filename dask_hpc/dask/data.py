@@ -173,6 +173,15 @@ def memory_of(scheduler: Any, address: str, at_worst: bool = False) -> tuple[int
     return worker.memory_limit, max(memory.process, held + max(beside, memory.unmanaged_old))
 
 
+_EACH = 30e-6  # seconds that Dask takes to enter a result, however small
+
+
+def seconds_to_move(scheduler: Any, address: str) -> float:
+    """How long it takes to bring elsewhere what a worker holds, by the bandwidth that Dask has measured."""
+    worker = scheduler.workers[address]
+    return float(worker.nbytes / scheduler.bandwidth + len(worker.has_what) * _EACH)
+
+
 def measured_at(scheduler: Any, address: str) -> float:
     """When a worker's process was measured, by the scheduler's clock; what we know came with a later
     heartbeat."""

@@ -135,6 +135,24 @@ def keep_out_of_shuffles(scheduler: Any, held: Callable[[], Iterable[str]]) -> C
     return put(scheduler.handlers, name, handler)
 
 
+class Scatters:
+    """The calls that bring data to workers from outside and are under way. Stops when it is told to."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self.under_way: set[int] = set()
+        self._plain = scheduler.handlers["scatter"]
+        self._number = 0
+        self.stop = put(scheduler.handlers, "scatter", self._scatter)
+
+    async def _scatter(self, **call: Any) -> Any:
+        number = self._number = self._number + 1
+        self.under_way.add(number)
+        try:
+            return await self._plain(**call)
+        finally:
+            self.under_way.discard(number)
+
+
 def veto(scheduler: Any, address: str) -> str | None:
     """The plugin that does not want to lose this worker now, as Dask's shuffles while they use it."""
     return unwilling(scheduler, [address]).get(address)

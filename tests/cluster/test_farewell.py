@@ -12,6 +12,7 @@ from small_cluster import blocked, cluster2, cluster4, plugin_of, where
 import dask_hpc
 from dask_hpc import InputError
 from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler import farewell
 from dask_hpc.cluster.worker.farewell import NAME
 
 
@@ -228,6 +229,9 @@ async def test_a_lost_ancestor_makes_a_result_dear(c, s, a, b):
         recipes = await farewells._recipes(["lone", "small"])
         assert set(recipes) == {"lone", "small", "source"}
         assert (recipes["source"].seconds, recipes["small"].needs) == (100, ("source",))
+        with pytest.MonkeyPatch.context() as patches:  # the results have recipes however many they are
+            patches.setattr(farewell, "_ANCESTORS", 0)
+            assert set(await farewells._recipes(["lone", "small"])) == {"lone", "small"}
 
 
 @cluster2
@@ -294,3 +298,24 @@ async def test_when_the_others_close_during_the_moves_it_is_planned_anew(c, s, a
         s.log_event(b.address, {"action": "closing-worker", "reason": "nanny-close"})
         await closing
         assert len(third.data) == 10 and not b.data
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"hpc.farewell": "50 ms"})
+async def test_who_holds_more_than_it_could_hand_over_is_named_in_time(c, s, a, b):
+    async with await dask_hpc.manage(c):
+        farewells = plugin_of(s).farewells
+        assert farewells._looking.is_set
+        futures = [c.submit(bytes, 6_000_000, workers=[a.address], pure=False)]
+        await wait(futures)
+        s.bandwidth = 100e6
+        farewells._look_what_they_hold()
+        farewells._look_what_they_hold()
+        assert told(s, "warning") == [
+            f"worker {a.address}, if it is told to go, could hand over 67 % of what it holds in the time "
+            "it would have: hpc.farewell gives it more, protect() and checkpoints keep copies"
+        ]
+        futures.clear()
+        await async_poll_for(lambda: not s.workers[a.address].nbytes, 10)
+        farewells._look_what_they_hold()
+        assert not farewells._heavy
+    assert not farewells._looking.is_set

@@ -643,3 +643,27 @@ async def test_one_that_is_on_its_way_out_stays_for_one_that_must_go(c, s, a, b)
         await Event("go").set()
         assert await runs == b.address and await c.gather(held) == list(range(1, 21))
         assert losses(s) == 0 and reasons(s, "error") == reasons(s, "restart") == []
+
+
+@cluster2
+async def test_data_from_outside_that_is_on_its_way_to_one_that_leaves_is_waited_for(c, s, a, b):
+    update_data = a.handlers["update_data"]
+
+    async def slowly(**data):
+        await Event("go", client=c).wait()
+        return update_data(**data)
+
+    async with await dask_hpc.manage(c):
+        a.handlers["update_data"] = slowly
+        scattering = asyncio.ensure_future(c.scatter({"x": 5}, workers=[a.address], direct=False))
+        await async_poll_for(lambda: plugin_of(s).control.holds._scatters.under_way, 10)
+        leaving = asyncio.ensure_future(c.retire_workers([a.address]))
+        await async_poll_for(lambda: plugin_of(s).control.holds.is_awaiting(a.address), 10)
+        await asyncio.sleep(0.1)
+        assert a.address in s.workers and not leaving.done()
+        await Event("go").set()
+        futures = await scattering
+        assert set(await leaving) == {a.address}
+        assert await c.gather(futures) == {"x": 5} and losses(s) == 0
+        assert not plugin_of(s).control.holds._scatters.under_way
+    assert s.handlers["scatter"] == s.scatter

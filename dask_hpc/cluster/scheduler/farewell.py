@@ -23,8 +23,8 @@ from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.leaving import Leaving, drain
 from dask_hpc.cluster.scheduler.moves import beside, block_of, by_turns, carry_out, rooms_on
-from dask_hpc.cluster.scheduler.service import Context, Shelter, WorkerSetting
-from dask_hpc.cluster.worker.farewell import FarewellPlugin, patience
+from dask_hpc.cluster.scheduler.service import Context, Shelter, Timer, WorkerSetting
+from dask_hpc.cluster.worker.farewell import SHARE, FarewellPlugin, patience
 from dask_hpc.model.errors import InputError, insist, is_number, shown
 from dask_hpc.model.units import show_large
 from dask_hpc.planning.moves.leaving import MovableBlock, Move, RecomputeCost, dearest_first
@@ -35,6 +35,7 @@ _LOOK = 0.05  # seconds between looks at who closes
 _WAITS = 0.75  # of its time, that a worker may wait for what runs there
 _WHY = "it closes"
 _PATIENCE = 5.0  # seconds for what is under way when control ends
+_EVERY = 10.0  # seconds between looks at what workers hold
 _LONGEST = 3600.0  # seconds that a worker may ask for
 
 
@@ -52,12 +53,16 @@ class Farewells:
         self._going: dict[str, _Going] = {}
         #: why workers close, as they logged it
         self._reasons: dict[str, str] = {}
+        #: workers that hold more than they could hand over
+        self._heavy: set[str] = set()
+        self._looking = Timer(context, "what workers hold", self._look_what_they_hold)
 
     def start(self) -> None:
         """All workers, now and later, will say farewell."""
         seconds = self._context.settings["farewell"]
         self._saying.set((seconds, self._shelter.for_workers))
         self._waiting.set(patience(seconds))
+        self._looking.set(_EVERY)
 
     async def stop(self) -> None:
         """No worker will any more."""
@@ -73,6 +78,7 @@ class Farewells:
         """The scheduler closes: nothing of ours goes on."""
         self._saying.cancel()
         self._waiting.cancel()
+        self._looking.stop()
         for going in self._going.values():
             if going.moving is not None:
                 going.moving.cancel()
@@ -88,7 +94,24 @@ class Farewells:
     def worker_leaves(self, address: str) -> None:
         """A worker is gone."""
         self._reasons.pop(address, None)
+        self._heavy.discard(address)
         self._going.pop(address, None)
+
+    def _look_what_they_hold(self) -> None:
+        """Say it while there is time to do something about it."""
+        self._looking.set(_EVERY)
+        given = SHARE * self._context.settings["farewell"]
+        for address in compat.running_workers(self._scheduler):
+            needed = compat.seconds_to_move(self._scheduler, address)
+            if needed > given and address not in self._heavy and self._stays(address):
+                self._heavy.add(address)
+                words = (
+                    f"could hand over {100 * given / needed:.0f} % of what it holds in the time it would have"
+                )
+                ways = "hpc.farewell gives it more, protect() and checkpoints keep copies"
+                self._context.tell("warning", f"worker {address}, if it is told to go, {words}: {ways}")
+            elif needed < given / 2:
+                self._heavy.discard(address)
 
     # remote calls
 
@@ -220,7 +243,8 @@ class Farewells:
         limit = clock() + min(self._context.drain, _WAITS * (going.deadline - clock()))
         while self._stays(address):
             self._hold(address, going)
-            if not (going.needed_by or holds.is_lent(address) or compat.processing(self._scheduler, address)):
+            is_needed = going.needed_by or holds.is_lent(address) or holds.is_awaiting(address)
+            if not (is_needed or compat.processing(self._scheduler, address)):
                 break
             await asyncio.sleep(_LOOK)
             if clock() > limit and not going.needed_by:

@@ -54,6 +54,9 @@ class Holds:
         if not compat.has_shuffles(scheduler):
             context.tell("warning", "this scheduler has no shuffles of Dask's: nothing is done for them")
         self._end_filter = compat.filter_worker_status(scheduler, self._worker_says)
+        #: data from outside that may be on its way to held workers
+        self._scatters = compat.Scatters(scheduler)
+        self._coming: dict[str, set[int]] = {}
         self._end_shuffles = compat.keep_out_of_shuffles(scheduler, lambda: self.reasons)
 
     # what callers ask for
@@ -74,6 +77,7 @@ class Holds:
                     continue
                 self._said[address] = compat.worker_status(self._scheduler, address) or "running"
                 self.reasons[address] = {}
+                self._coming[address] = set(self._scatters.under_way)
                 compat.set_worker_status(self._scheduler, address, "paused")
                 new.append(address)
             if why not in self.reasons[address]:
@@ -96,6 +100,7 @@ class Holds:
             self._let_work(address)
             del self.reasons[address]
             del self._said[address]
+            del self._coming[address]
             self._lent.discard(address)
             self._tell("release", f"worker {address}: {why or 'all holds are lifted'}")
             return True
@@ -104,6 +109,10 @@ class Holds:
     def is_lent(self, address: str) -> bool:
         """Whether a held worker works on because a plugin needs it."""
         return address in self._lent
+
+    def is_awaiting(self, address: str) -> bool:
+        """Whether data that was scattered before it was held may still come to a worker."""
+        return not self._scatters.under_way.isdisjoint(self._coming.get(address, ()))
 
     def refusal(self, together: Collection[str], *, for_good: bool = False) -> str | None:
         """Why these workers cannot be held now, all of them; None if they can."""
@@ -148,6 +157,7 @@ class Holds:
             self.release(address)
         self._end_filter()
         self._end_shuffles()
+        self._scatters.stop()
         self.mover.close()
         self.cancel()
 
@@ -186,6 +196,7 @@ class Holds:
         """A worker is gone, and with it its holds."""
         self.reasons.pop(address, None)
         self._said.pop(address, None)
+        self._coming.pop(address, None)
         self._lent.discard(address)
         self._paused_themselves.discard(address)
         self.coming_back.discard(address)

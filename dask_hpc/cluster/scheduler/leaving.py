@@ -231,7 +231,9 @@ class Leaving:
             await asyncio.sleep(LOOK)
 
     def _is_busy(self, address: str) -> bool:
-        return self._holds.is_lent(address) or bool(compat.processing(self._scheduler, address))
+        holds = self._holds
+        is_awaited = holds.is_lent(address) or holds.is_awaiting(address)
+        return is_awaited or bool(compat.processing(self._scheduler, address))
 
     def _is_needed(self, departure: "_Departure", address: str) -> bool:
         plugin = compat.veto(self._scheduler, address)
