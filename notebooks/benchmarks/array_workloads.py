@@ -46,7 +46,7 @@ def anomaly(client, rows, width=400):
 
 @workload(
     "a layout changed by tasks: many small slices, each wanted by one other task",
-    tiny={"side": 7}, small={"side": 22}, full={"side": 40},
+    tiny={"side": 7}, small={"side": 22}, full={"side": 70},
 )  # fmt: skip
 def rechunk_tasks(client, side, block=100):
     """Rows into columns, by tasks."""
@@ -57,7 +57,7 @@ def rechunk_tasks(client, side, block=100):
 
 @workload(
     "a layout changed by P2P: workers that take part have to stay",
-    tiny={"side": 8}, small={"side": 40}, full={"side": 90},
+    tiny={"side": 8}, small={"side": 40}, full={"side": 140},
 )  # fmt: skip
 def rechunk_p2p(client, side, block=100):
     """Rows into columns, by P2P."""
@@ -129,10 +129,10 @@ def cumulative_sum(client, chunks, length=10_000):
 
 @workload(
     "results of more than memory may hold, all of them needed twice",
-    tiny={"side": 4}, small={"side": 10}, full={"side": 20},
+    tiny={"side": 4}, small={"side": 10}, full={"side": 28},
 )  # fmt: skip
 def spill(client, side, block=500):
-    """A matrix that is kept (0.8 GB at full size), added to its transpose."""
+    """A matrix that is kept (1.6 GB at full size), added to its transpose."""
     x = numbers((side * block, side * block), (block, block), seed=12).persist()
     return computed(client, (x + x.T).mean(axis=0))
 

@@ -64,7 +64,7 @@ def merge(parts):
 @workload(
     "tasks with hundreds of dependencies: all of them have to come to one worker",
     tiny={"leaves": 150, "merges": 3}, small={"leaves": 1_200, "merges": 10},
-    full={"leaves": 5_000, "merges": 20},
+    full={"leaves": 2_500, "merges": 10},
 )  # fmt: skip
 def fan_in(client, leaves, merges):
     """Delayed leaves that are all needed by each of a few tasks."""
@@ -264,7 +264,7 @@ def closeness(one, other):
 @workload(
     "results of many megabytes: what it takes to move one",
     tiny={"count": 3, "megabytes": 20}, small={"count": 5, "megabytes": 60},
-    full={"count": 8, "megabytes": 150},
+    full={"count": 12, "megabytes": 150},
 )  # fmt: skip
 def huge_results(client, count, megabytes):
     """A few large vectors, each compared with each."""

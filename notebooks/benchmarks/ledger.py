@@ -25,17 +25,21 @@ class StartsPlugin(WorkerPlugin):
         self.folder = str(folder)
 
     def setup(self, worker):
-        self.where = worker.address
+        self.where, self.begun = worker.address, set()
         path = Path(self.folder) / f"{os.getpid()}-{time.time_ns()}.starts"
         self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         # The state "executing" comes before: a worker that is told to close meanwhile does not begin.
         worker.active_keys = ActiveKeys(self.write, worker.active_keys)
 
     def transition(self, key, start, finish, **kwargs):
-        if (start, finish) in _FAILS:
+        if (start, finish) in _FAILS and key in self.begun:
             self.write("fail", key)
+        if start in ("executing", "long-running") and finish != "long-running":
+            self.begun.discard(key)
 
     def write(self, what, key):
+        if what == "start":
+            self.begun.add(key)
         os.write(self.file, f"{time.time()}\t{what}\t{self.where}\t{key!r}\n".encode())
 
 
