@@ -235,6 +235,40 @@ class TaskMover:
         )
 
 
+def idle_workers(scheduler: Any) -> list[str]:
+    """Those for which Dask looks for tasks that others could give them."""
+    return list(scheduler.idle)
+
+
+def stealable(scheduler: Any) -> Iterator[Any]:
+    """Keys of the tasks that Dask would take from the workers they were sent to."""
+    found = scheduler.extensions["stealing"].stealable.values()
+    return (task.key for levels in found for level in levels for task in level)
+
+
+def hide_from_stealing(scheduler: Any, hidden: Callable[[], Iterable[str]]) -> Callable[[], None]:
+    """Ten times a second Dask asks of each task that it has sent which of the idle workers may take it, 10 us
+    for each. Of these workers it does not ask. Gives a function that ends this."""
+    clock = scheduler.periodic_callbacks.get("stealing")
+    if clock is None:
+        return lambda: None
+    plain = clock.callback
+
+    def balance() -> Any:
+        away = {address: scheduler.idle.pop(address) for address in hidden()}
+        try:
+            return plain()
+        finally:
+            scheduler.idle.update(away)
+
+    def end() -> None:
+        if clock.callback is balance:
+            clock.callback = plain
+
+    clock.callback = balance
+    return end
+
+
 def replace_retirement(
     scheduler: Any, ours: Callable[..., Any]
 ) -> tuple[Callable[..., Any], Callable[[], None]]:

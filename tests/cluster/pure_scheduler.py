@@ -44,6 +44,7 @@ class PureScheduler(SchedulerState):
         self.errors = []
         self.client = self.clients["c"] = ClientState("c")
         self.made = 0
+        self.periodic_callbacks = {}
 
     def transition(self, key, start, finish, **kwargs):  # as Dask calls plugins
         try:

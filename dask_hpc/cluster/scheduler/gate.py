@@ -12,12 +12,15 @@ runs on those of the named workers that the job holds; if it holds none of them,
 """
 
 from collections.abc import Hashable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.jobs import LiveJob, Work
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.scheduler.waves import Waves
+
+_LOOKED_AT = 10_000  # tasks, of those that were sent, to see whether there are others than of jobs
 
 
 class Gate:
@@ -32,6 +35,8 @@ class Gate:
         self.waves = Waves(context)
         #: tasks that left their job: to be nudged when Dask is not in the middle of something
         self.freed: dict[Hashable, None] = {}
+        self._count_error = context.count_error
+        self._end_hiding = compat.hide_from_stealing(context.scheduler, self._idle_in_vain)
 
     def submit(self, keys: Iterable[Hashable], job: LiveJob | None) -> bool:
         """A graph arrives, from a job or from outside. Whether tasks of waiting jobs changed hands.
@@ -225,8 +230,28 @@ class Gate:
         job.wishes.clear()
         job.needs.clear()
 
+    def _idle_in_vain(self) -> list[str]:
+        """The idle workers that can take over nothing, as all that was sent is of jobs that run elsewhere."""
+        try:
+            idle = dict.fromkeys(compat.idle_workers(self._scheduler))
+            holders = {address: self.waves.holder(address) for address in idle}
+            found = [a for a, job in holders.items() if job is None or idle.keys() >= job.workers]
+            return found if found and not self._is_sent_outside() else []
+        except Exception as error:
+            self._count_error("hiding idle workers", error)
+            return []
+
+    def _is_sent_outside(self) -> bool:
+        """Whether somebody may take over a task that is in no job, as far as a look at some of them tells."""
+        for key in islice(compat.stealable(self._scheduler), _LOOKED_AT):
+            job = self.owner.get(key)
+            if job is None or not job.confined or key in job.wishes:
+                return True
+        return False
+
     def lift_all(self) -> None:
         """No trace of any job is left, and everything runs as in plain Dask."""
+        self._end_hiding()
         for key, job in self.owner.items():
             task = compat.find_task(self._scheduler, key)
             if task is not None:
@@ -307,6 +332,10 @@ class DryGate(Gate):
                 self.owner[key] = job
         return False
 
+    def _idle_in_vain(self) -> list[str]:
+        """Nobody."""
+        return []
+
     def take_over(self, keys: Iterable[Hashable], job: LiveJob | None) -> bool:
         """Nobody waits, so there is nothing to be taken over."""
         return False
@@ -332,5 +361,6 @@ class DryGate(Gate):
 
     def lift_all(self) -> None:
         """Nothing is restricted, so nothing is to be lifted."""
+        self._end_hiding()
         self.owner.clear()
         self.waves.close()

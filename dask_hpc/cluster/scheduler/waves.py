@@ -79,6 +79,10 @@ class Waves(compat.QueueExit):
         job.workers = set(addresses)
         self._holder.update(dict.fromkeys(job.workers, job))
 
+    def holder(self, address: str) -> LiveJob | None:
+        """The job that holds a worker."""
+        return self._holder.get(address)
+
     def look_at(self, job: LiveJob) -> None:
         """The job's workers or its ready tasks are others than before."""
         if job.ready or self.queue.is_awaited(job):
