@@ -3,7 +3,7 @@
 dask-hpc bench all --scale full --out FOLDER
 python notebooks/benchmarks/overview.py FOLDER
 
-One that has not run there keeps what the page says of it.
+One that has not run there keeps what the page says of it; of one that never ran in full the page says that.
 """
 
 import base64
@@ -13,7 +13,7 @@ import re
 import sys
 from pathlib import Path
 
-from dask_hpc.cli.bench import benchmarks, last_table
+from dask_hpc.cli.bench import benchmarks, last_table, title
 from dask_hpc.model.units import show_duration
 
 HERE = Path(__file__).parent
@@ -44,11 +44,14 @@ def main(folder: Path) -> None:
     kept = (
         sections_of_the_page() if any((folder / f"{name}.ipynb").is_file() for name in benchmarks()) else {}
     )
-    for name in benchmarks():
+    for name, path in benchmarks().items():
         if name in kept and not (folder / f"{name}.ipynb").is_file():
             text, picture = kept[name]
             sections.append(text)
             pictures[picture.name] = picture.read_bytes()
+            continue
+        if kept and not (folder / f"{name}.ipynb").is_file():
+            sections.append(not_yet(name, path))
             continue
         notebook, ran = full_run(folder / f"{name}.ipynb")
         table, (suffix, picture) = last_table(notebook["cells"]), last_picture(notebook["cells"])
@@ -77,7 +80,9 @@ def sections_of_the_page() -> dict[str, tuple[str, Path]]:
         sys.exit(f"{HERE / 'README.md'} was edited; wanted: the page as this script made it")
     found = {}
     for text in re.split(r"^(?=## )", page, flags=re.MULTILINE)[1:]:
-        picture, name = re.search(r"\]\(figures/(([^)]+)\.\w+)\)", text).groups()
+        if (named := re.search(r"\]\(figures/(([^)]+)\.\w+)\)", text)) is None:
+            continue  # not yet run
+        picture, name = named.groups()
         found[name] = text.rstrip("\n") + "\n", HERE / "figures" / picture
     return found
 
@@ -108,13 +113,13 @@ def last_picture(cells: list[dict]) -> tuple[str, bytes]:
 
 def section(name: str, notebook: dict, ran: dict, table: dict[str, str], picture: str) -> str:
     """Title, table, picture, and how they were obtained."""
-    title = "".join(notebook["cells"][0]["source"]).partition("\n")[0].lstrip("# ")
+    heading = "".join(notebook["cells"][0]["source"]).partition("\n")[0].lstrip("# ")
     date = notebook["metadata"]["papermill"]["start_time"][:10]
     versions = ", ".join(f"{package} {found}" for package, found in ran["versions"].items())
     rows = table.get("text/markdown") or f"```\n{table['text/plain'].rstrip()}\n```"
     return "\n\n".join(
         [
-            f"## {title}",
+            f"## {heading}",
             *explanation(notebook["cells"]),
             rows,
             f"![{name}: what the table says, drawn]({picture})",
@@ -123,6 +128,12 @@ def section(name: str, notebook: dict, ran: dict, table: dict[str, str], picture
             f"{versions}.\n",
         ]
     )
+
+
+def not_yet(name: str, path: Path) -> str:
+    """What is said of a benchmark that never ran at full scale."""
+    how = f"[{name}.ipynb]({name}.ipynb), `dask-hpc bench {name} --scale full`"
+    return f"## {title(path)}\n\n{how}, has not run at full scale yet.\n"
 
 
 def explanation(cells: list[dict]) -> list[str]:

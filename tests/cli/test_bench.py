@@ -152,6 +152,7 @@ def test_the_page_has_every_benchmark():
     for name, path in module.benchmarks().items():
         assert f"## {module.title(path)}\n" in page
         assert f"[{name}.ipynb]({name}.ipynb), `dask-hpc bench {name} --scale full`, " in page
+    assert page.count("has not run at full scale yet") == page.count("## ") - page.count("](figures/")
 
 
 def made(path, scale="full", picture="<svg/>"):
@@ -209,6 +210,26 @@ def test_what_has_not_run_again_stays_on_the_page(folder, tmp_path, monkeypatch)
     (tmp_path / "README.md").write_text(after.replace("2 s", "1 s"))
     with pytest.raises(SystemExit, match="was edited"):
         page.main(one)
+
+
+def test_one_that_never_ran_in_full_is_said_to_have_not(folder, tmp_path, monkeypatch):
+    page = overview()
+    monkeypatch.setattr(page, "HERE", tmp_path)
+    for name in ("adding", "failing"):
+        made(tmp_path / f"{name}.ipynb")
+    known = module.benchmarks()
+    monkeypatch.setattr(page, "benchmarks", lambda: {name: known[name] for name in ["adding"]})
+    page.main(tmp_path)
+    monkeypatch.setattr(page, "benchmarks", lambda: known)
+    (tmp_path / "failing.ipynb").rename(tmp_path / "later.ipynb")
+    for _ in range(2):  # and is so when others run again
+        page.main(tmp_path)
+        text = (tmp_path / "README.md").read_text()
+        assert "`dask-hpc bench failing --scale full`, has not run at full scale yet.\n" in text
+        assert text.count("](figures/") == 1
+    (tmp_path / "later.ipynb").rename(tmp_path / "failing.ipynb")
+    page.main(tmp_path)
+    assert "not run at full scale" not in (tmp_path / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
