@@ -22,16 +22,19 @@ FOLDER = Path(__file__).parents[2] / "notebooks" / "benchmarks"
 
 
 class Slow(BundlePlugin):
-    """Gives results only when it may."""
+    """What it gives is under way until it may arrive."""
 
     def __init__(self, small=2000):
         super().__init__(small)
-        self.is_asked, self.may_give = asyncio.Event(), asyncio.Event()
+        self.asked = 0
+        self.is_asked, self.may_arrive = asyncio.Event(), asyncio.Event()
 
     async def give(self, keys):
+        packed = await super().give(keys)
+        self.asked += 1
         self.is_asked.set()
-        await self.may_give.wait()
-        return await super().give(keys)
+        await self.may_arrive.wait()
+        return packed
 
 
 class Heard:
@@ -55,7 +58,7 @@ def one_by_one(worker):
 
 @asynccontextmanager
 async def bundles_under_way(c, s, a, *others, count=20):
-    """``count`` results of the first worker, which the others fetch as soon as it may give them."""
+    """``count`` results of the first worker, under way to the second one until they may arrive."""
     slow = Slow()
     await a.plugin_add(plugin=slow, name=slow.name)
     for worker in others:
@@ -65,8 +68,8 @@ async def bundles_under_way(c, s, a, *others, count=20):
     told = Told()
     doing = asyncio.ensure_future(moves.carry_out(s, all_to(blocks, others[0]), "why", told))
     await slow.is_asked.wait()
-    yield futures, slow.may_give.set, doing, told
-    slow.may_give.set()
+    yield futures, slow.may_arrive.set, doing, told
+    slow.may_arrive.set()
 
 
 @cluster3
@@ -82,7 +85,8 @@ async def test_many_small_ones_come_together(c, s, a, b, d):
         # They are results as all others are: used, moved again, forgotten.
         assert await c.submit(len, futures[0], workers=[b.address]) == 100
         blocks = await moves.blocks_on(s, [b.address])
-        assert await moves.carry_out(s, all_to(blocks, d), "", told) == set() and len(d.data) == 20
+        assert await moves.carry_out(s, all_to(blocks, d), "", told) == set()
+        assert held_by(s, d) >= {f.key for f in futures}
 
 
 @cluster3
@@ -109,7 +113,7 @@ async def test_the_target_dies_in_the_middle(c, s, a, b, d):
 
 @cluster3
 async def test_the_target_pauses_in_the_middle(c, s, a, b, d):
-    async with bundles_under_way(c, s, a, b) as (futures, go, doing, told):
+    async with bundles_under_way(c, s, a, b, d) as (futures, go, doing, told):
         b.status = Status.paused
         assert await doing == {f.key for f in futures} and "takes nothing" in told[0][1]
         go()
@@ -183,7 +187,18 @@ async def test_asked_again_it_waits_for_the_bundle(c, s, a, b, d):
         assert await c.submit(len, "hear", workers=[b.address]) == 4  # so it has heard of the request
         assert not b.state.tasks.keys() & {f.key for f in futures}
         go()
-        assert await doing == set() and not one_by_one(a)
+        assert await doing == set() and not one_by_one(a) and a.plugins[Slow.name].asked == 1
+
+
+@cluster3
+async def test_bundles_end_in_the_middle(c, s, a, b, d):
+    """As when control is closed: the results come as in Dask."""
+    async with bundles_under_way(c, s, a, b) as (futures, _go, doing, _):
+        fetching = list(b.plugins[BundlePlugin.name]._fetching)
+        await b.plugin_remove(name=BundlePlugin.name)
+        await asyncio.wait(fetching, timeout=1)
+        assert all(one.cancelled() for one in fetching)
+        assert await doing == set() and held_by(s, b) == {f.key for f in futures}
 
 
 class Odd:

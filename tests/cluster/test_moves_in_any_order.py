@@ -235,3 +235,14 @@ def test_what_is_lost_on_its_way_is_told_and_what_nobody_wants_any_more_is_not()
         assert carrying.step(0.0)
         happens(s)
         assert not carrying.step(moves.LOOK) and list(carrying.failed) == told and not carrying.done
+
+
+def test_a_copy_that_is_dropped_again_while_the_old_one_is_in_use_is_asked_for_at_once():
+    s, carrying = one_move()
+    assert carrying.step(0.0)
+    s.schedule(s.make(["user"], ["x"], workers=ADDRESSES[:1]))
+    s.arrive(ADDRESSES[1], "x")
+    assert carrying.step(moves.LOOK) and len(compat.holders(s.tasks["x"])) == 2
+    s.asked.clear()
+    s.request_remove_replicas(ADDRESSES[1], ["x"], stimulus_id="dask")
+    assert carrying.step(2 * moves.LOOK) and s.asked[ADDRESSES[1]] == {"x"}

@@ -4,7 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.planning.moves import leaving as worth
-from dask_hpc.planning.moves.leaving import MovableBlock, RecomputeCost, dearest_that_fit, worth_first
+from dask_hpc.planning.moves.leaving import (
+    MovableBlock,
+    RecomputeCost,
+    dearest_first,
+    dearest_that_fit,
+    worth_first,
+)
 
 
 def test_seconds_per_byte_decide():
@@ -96,3 +102,16 @@ def test_no_room_is_overfilled_and_the_first_is_not_left_out_for_a_later_one(siz
     for block in plan.unplaced:  # even with only what comes before it, it would have had no room
         earlier = dearest_that_fit(blocks[: block.key + 1], rooms)
         assert block in earlier.unplaced
+
+
+def test_what_leaves_goes_in_the_order_of_its_worth():
+    held = {
+        key: MovableBlock(key, nbytes, ("gone",)) for key, nbytes in (("x", 9), ("a", 1), ("b", 2), ("c", 3))
+    }
+    recipes = {"a": RecomputeCost(1, 1), "b": RecomputeCost(20, 2), "c": RecomputeCost(90, 3)}
+    order, plan = dearest_first(held, recipes, {"gone"}, {"stays": 100, "gone": 100})
+    assert order == ["c", "b", "a", "x"] == [move.key for move in plan.moves]  # of x nothing is known
+    order, plan = dearest_first(held, recipes, {"gone"}, {"stays": 5})
+    assert [move.key for move in plan.moves] == ["c", "b"] and "fit nowhere" in plan.reason
+    assert [block.key for block in plan.unplaced] == ["a", "x"]
+    assert dearest_first({}, {}, {"gone"}, {"stays": 5}) == ([], plan.__class__())

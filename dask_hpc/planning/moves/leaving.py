@@ -4,13 +4,15 @@ A block is a key, its size and the workers that hold it; a room is how many byte
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple
 
 from dask_hpc.model.units import show_large
 
+_PIECE = 5_000  # blocks that are sorted at once
 #: beyond an even share of its collection by so much, a worker takes no more blocks for their neighbours' sake
 _LEAN = 0.2
 
@@ -75,12 +77,18 @@ def in_rows(blocks: Iterable[MovableBlock]) -> Iterator[tuple[str, list[MovableB
         else:
             rows.setdefault(name, []).append(block)
     for name in sorted(rows):
-        yield name, sorted(rows[name], key=lambda block: block.key)  # type: ignore[arg-type, return-value]
+        yield name, _in_order(rows[name], lambda block: block.key)
     yield "", _largest_first(alone)
 
 
 def _largest_first(blocks: list[MovableBlock]) -> list[MovableBlock]:
-    return sorted(sorted(blocks, key=lambda block: str(block.key)), key=lambda block: -block.nbytes)
+    return sorted(_in_order(blocks, lambda block: str(block.key)), key=lambda block: -block.nbytes)
+
+
+def _in_order(blocks: list[MovableBlock], key: Callable[[MovableBlock], Any]) -> list[MovableBlock]:
+    """Sorted piece by piece: while Python compares 100,000 keys no other thread has its turn."""
+    pieces = (sorted(blocks[at : at + _PIECE], key=key) for at in range(0, len(blocks), _PIECE))
+    return sorted(chain.from_iterable(pieces), key=key)
 
 
 def evacuate(blocks: Iterable[MovableBlock], leaving: Collection[str], rooms: Mapping[str, int]) -> MovePlan:
