@@ -22,10 +22,14 @@ def keys_on(scheduler: Any, address: str) -> list[Any]:
     return [task.key for task in worker.has_what if not task.actor] if worker else []
 
 
-def tasks_on(scheduler: Any, address: str) -> list[Any]:
-    """The tasks whose results a worker holds, actors too."""
+def tasks_on(scheduler: Any, address: str) -> Iterator[Any]:
+    """The tasks whose results a worker holds, actors too. It may get and lose results meanwhile: then some
+    come twice. A list of very many would take longer to make than the scheduler has at once."""
     worker = scheduler.workers.get(address)
-    return list(worker.has_what) if worker else []
+    try:
+        yield from worker.has_what if worker else ()
+    except RuntimeError:  # it has changed
+        yield from list(worker.has_what)
 
 
 def key_of(task: Any) -> Hashable:

@@ -90,19 +90,25 @@ def leave(
     """
     with (
         LocalCluster(
-            n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+            n_workers=workers if spread else leaving,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            silence_logs=50,
         ) as cluster,
         Client(cluster) as client,
     ):
+        going = list(client.run(os.getpid))[:leaving]
+        made = client.map(make, range(count), nbytes=nbytes, pure=False, batch_size=5000)
+        wait(made)
+        cluster.scale(workers)
+        client.wait_for_workers(workers)
         manager = None if way == "dask" else dask_hpc.malleable(cluster)
         pids = client.run(os.getpid)
-        addresses = list(pids)
-        going, staying = addresses[:leaving], addresses[leaving:]
-        kept = [client.submit(bytes, 10 * count * nbytes, pure=False, workers=[one]) for one in staying]
-        made = client.map(
-            make, range(count), nbytes=nbytes, pure=False, workers=None if spread else going, batch_size=5000
-        )
-        wait(made + kept)
+        kept = [
+            client.submit(bytes, 10 * count * nbytes, pure=False, workers=[address])
+            for address in pids.keys() - going
+        ]
+        wait(kept)
         scheduler = cluster.scheduler
         sleep(2)
         gc.collect()  # what it finds now is not ours

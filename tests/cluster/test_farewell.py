@@ -312,7 +312,7 @@ async def test_who_holds_more_than_it_could_hand_over_is_named_in_time(c, s, a, 
         farewells._look_what_they_hold()
         assert told(s, "warning") == [
             f"worker {a.address}, if it is told to go, could hand over 67 % of what it holds in the time "
-            "it would have: hpc.farewell gives it more, protect() and checkpoints keep copies"
+            "it would have: hpc.farewell gives it more, and of what has a copy elsewhere nothing is lost"
         ]
         futures.clear()
         await async_poll_for(lambda: not s.workers[a.address].nbytes, 10)

@@ -417,6 +417,48 @@ async def test_a_nanny_is_as_patient_as_it_is_told(c, s, a):
 
 
 @two
+async def test_nannies_have_plugins_as_workers_have(c, s, a, b):
+    for name in ("register_nanny_plugin", "unregister_nanny_plugin"):
+        assert callable(getattr(s, name)) and name in s.handlers
+    await compat.replace_worker_plugin(s, compat.NannyPatience(1.0))
+    assert set(s.nanny_plugins) == {compat.NannyPatience.name}, "new nannies do not hear of it"
+    await compat.remove_worker_plugin(s, compat.NannyPatience.name)
+    assert not s.nanny_plugins
+
+
+@two
+async def test_idle_workers_are_hidden_from_stealing(c, s, a, b):
+    clock = s.periodic_callbacks["stealing"]
+    before, seen = clock.callback, []
+    assert before == s.extensions["stealing"].balance, "PeriodicCallback.callback is not what is called"
+    clock.callback = lambda: seen.append(set(s.idle))
+    end = compat.hide_from_stealing(s, lambda: [a.address])
+    assert set(compat.idle_workers(s)) == {a.address, b.address}, "Scheduler.idle has others"
+    clock.callback()
+    assert seen == [{b.address}] and set(s.idle) == {a.address, b.address}
+    futures = [
+        c.submit(blocked, "go", key=("x", i), workers=[b.address], allow_other_workers=True) for i in range(9)
+    ]
+    await async_poll_for(lambda: len(s.workers[b.address].processing) + len(s.queued) == 9, 10)
+    found = set(compat.stealable(s))
+    assert found <= {f.key for f in futures} and found, "WorkStealing.stealable has others"
+    end()
+    clock.callback()
+    assert seen[1:] and clock.callback is not before
+    clock.callback = before
+    await Event("go").set()
+    await c.gather(futures)
+
+
+@two
+async def test_how_long_moving_takes(c, s, a, b):
+    futures = await c.scatter({"x": b"0" * 1_000_000}, workers=[a.address])
+    s.bandwidth = 1e6
+    assert 0.9 < compat.seconds_to_move(s, a.address) < 1.1, "Scheduler.bandwidth, WorkerState.nbytes?"
+    assert compat.seconds_to_move(s, b.address) == 0 and futures
+
+
+@two
 async def test_names_of_workers(c, s, a, b):
     assert compat.named_workers(s, [0, "1", a.address, 2]) == {
         0: [a.address], "1": [b.address], a.address: [a.address], 2: [],
@@ -1413,8 +1455,13 @@ async def test_copies_are_forgotten_and_the_worker_hears_of_it_later(c, s, a, b)
     futures = await c.scatter({"x": 1, "y": 2}, workers=[b.address])
     assert [compat.key_of(task) for task in compat.tasks_on(s, "nobody")] == []
     assert {compat.key_of(task) for task in compat.tasks_on(s, b.address)} == {"x", "y"}
+    there = compat.tasks_on(s, b.address)
+    seen = [compat.key_of(next(there))]
+    more = await c.scatter({"more": 3}, workers=[b.address])
+    assert {*seen, *(compat.key_of(task) for task in there)} == {"x", "y", "more"}, "has_what is no dict"
+    del more
     compat.copy_to(s, a.address, ["x", "y"], "test")
-    await async_poll_for(lambda: len(s.workers[a.address].has_what) == 3, 5)
+    await async_poll_for(lambda: len(s.workers[a.address].has_what) == 3 and len(b.data) == 2, 5)
     compat.forget_copies(s, a.address, ["x", "y"])
     s.validate_state()
     assert compat.keys_on(s, a.address) == ["z"], "Scheduler.remove_replica changed"

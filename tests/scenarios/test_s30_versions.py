@@ -50,18 +50,22 @@ NOT_DASKS = {
     "add_callback",
     "attempt",
     "call_later",
+    "disable",
     "dumps",
+    "enable",
     "exception",
     "failed",
     "getLogger",
     "hosts",
     "initialize",
+    "isenabled",
     "limits",
     "listed",
     "loop",
     "loose",
     "open",
     "reset",
+    "under_way",
 }
 
 

@@ -29,8 +29,9 @@ async def nothing_is_left(c, s):
 
 
 async def goes(s, worker, dies):
-    """What is to be awaited at the end; the scheduler knows by then that it has gone."""
-    closing = asyncio.ensure_future(asyncio.sleep(0) if dies else worker.close())
+    """What is to be awaited at the end; the scheduler knows by then that it has gone. With us it would wait
+    for the shuffle if it had the time."""
+    closing = asyncio.ensure_future(asyncio.sleep(0) if dies else worker.close(timeout=1))
     if dies:
         die(s, worker)
     await async_poll_for(lambda: worker.address not in s.workers, 10)

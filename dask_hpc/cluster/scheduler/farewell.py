@@ -108,7 +108,7 @@ class Farewells:
                 words = (
                     f"could hand over {100 * given / needed:.0f} % of what it holds in the time it would have"
                 )
-                ways = "hpc.farewell gives it more, protect() and checkpoints keep copies"
+                ways = "hpc.farewell gives it more, and of what has a copy elsewhere nothing is lost"
                 self._context.tell("warning", f"worker {address}, if it is told to go, {words}: {ways}")
             elif needed < given / 2:
                 self._heavy.discard(address)
@@ -150,7 +150,7 @@ class Farewells:
                 self._reasons[address] = reason
             going = self._going[address] = _Going(asyncio.get_running_loop().time() + seconds)
             self._hold(address, going)
-            if await by_turns(self._alone(address), 1) or compat.processing(self._scheduler, address):
+            if any(self._alone(address)) or compat.processing(self._scheduler, address):
                 await self._see(lambda: address in self._reasons)
                 await self._see(lambda: not self._stays(address))
                 if not self._stays(address):

@@ -30,7 +30,6 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from math import inf
 from time import perf_counter, time
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -51,6 +50,7 @@ LOOK = 0.02  # seconds
 #: seconds of the scheduler's time at once; then others have their turn
 MOMENT = 0.005
 _SHORTEST = 0.001  # seconds between looks while much happens
+_SWITCH = 0.0002  # seconds that a thread waits for another one that computes
 _MANY = 100  # moves of one batch that are not all looked at every time
 _AGAIN = 2.0  # seconds after which a worker is asked again, as Dask's own retirement does
 _PATIENCE = 30.0  # seconds a block may take, and more if it is large:
@@ -83,12 +83,9 @@ def _each_block_on(scheduler: Any, addresses: Iterable[str]) -> Iterator[Movable
     for address in addresses:
         for task in compat.tasks_on(scheduler, address):
             block = block_of(task)
-            if block is None or block.key in seen:
-                yield None
-            else:
-                if len(block.holders) > 1:
-                    seen.add(block.key)
-                yield block
+            yield None if block is None or block.key in seen else block
+            if block is not None:
+                seen.add(block.key)
 
 
 def blocks_of(scheduler: Any, keys: Iterable[Hashable], wanted: bool = False) -> Iterator[MovableBlock]:
@@ -110,16 +107,13 @@ def block_of(task: Any) -> MovableBlock | None:
     )
 
 
-async def by_turns(things: Iterable[T | None], most: float = inf) -> list[T]:
-    """All of these that are not None, or the first of them, made for a moment at a time: between, others have
-    their turns on the event loop."""
-    found: list[T] = []
-    until = perf_counter() + MOMENT
+async def by_turns(things: Iterable[T | None]) -> list[T]:
+    """All of these that are not None, made for a moment at a time: between, others have their turns on the
+    event loop."""
+    found, until = [], perf_counter() + MOMENT
     for thing in things:
         if thing is not None:
             found.append(thing)
-            if len(found) >= most:
-                break
         if perf_counter() > until:
             await asyncio.sleep(0)
             until = perf_counter() + MOMENT

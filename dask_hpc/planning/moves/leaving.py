@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from dask_hpc.model.units import show_large
 
-_PIECE = 5_000  # blocks that are sorted at once
+_PIECE = 1_000  # blocks that are sorted at once
 #: beyond an even share of its collection by so much, a worker takes no more blocks for their neighbours' sake
 _LEAN = 0.2
 
