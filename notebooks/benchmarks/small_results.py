@@ -10,10 +10,12 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from math import inf
 from time import monotonic, sleep, thread_time
 from typing import NamedTuple
 
-from distributed import Client, LocalCluster, wait
+import dask
+from distributed import Client, Future, LocalCluster, wait
 
 import dask_hpc
 
@@ -72,6 +74,15 @@ def make(number: int, nbytes: int) -> bytes:
     return number.to_bytes(8, "big") * (nbytes // 8)
 
 
+def scatter(client: Client, count: int, nbytes: int) -> list[Future]:
+    """So many results that nobody has to compute: they are there a hundred times as soon."""
+    found = {}
+    for first in range(0, count, 5000):
+        some = range(first, min(first + 5000, count))
+        found |= client.scatter({f"small-{number}": make(number, nbytes) for number in some}, direct=False)
+    return list(found.values())
+
+
 def leave(
     count: int,
     nbytes: int = 100,
@@ -80,15 +91,19 @@ def leave(
     workers: int = 4,
     leaving: int = 1,
     spread: bool = False,
+    scattered: bool = False,
     inside: Callable[[LocalCluster], AbstractContextManager[None]] = nullcontext,
 ) -> Seconds:
     """So many workers leave of all, and they alone have ``count`` small results of so many bytes; ``spread``:
-    all workers have some. The others have a large one each, so they are not the ones that ``scale`` picks.
+    all workers have some; ``scattered``: nobody computes them. The others have a large one each, so they are
+    not the ones that ``scale`` picks.
     ``inside`` is entered while they leave, to look closer.
 
     Scheduler and client share one process and one event loop, the workers have a process each.
     """
     with (
+        # No queue: a worker that has all its tasks at once is done with them sooner.
+        dask.config.set({"distributed.scheduler.worker-saturation": inf}),
         LocalCluster(
             n_workers=workers if spread else leaving,
             threads_per_worker=1,
@@ -98,8 +113,11 @@ def leave(
         Client(cluster) as client,
     ):
         going = list(client.run(os.getpid))[:leaving]
-        made = client.map(make, range(count), nbytes=nbytes, pure=False, batch_size=5000)
-        wait(made)
+        if scattered:
+            made = scatter(client, count, nbytes)
+        else:
+            made = client.map(make, range(count), nbytes=nbytes, pure=False, batch_size=5000)
+            wait(made)
         cluster.scale(workers)
         client.wait_for_workers(workers)
         manager = None if way == "dask" else dask_hpc.malleable(cluster)
