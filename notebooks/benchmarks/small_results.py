@@ -96,8 +96,7 @@ def leave(
 ) -> Seconds:
     """So many workers leave of all, and they alone have ``count`` small results of so many bytes; ``spread``:
     all workers have some; ``scattered``: nobody computes them. The others have a large one each, so they are
-    not the ones that ``scale`` picks.
-    ``inside`` is entered while they leave, to look closer.
+    not the ones that ``scale`` picks. ``inside`` is entered while they leave, to look closer.
 
     Scheduler and client share one process and one event loop, the workers have a process each.
     """
@@ -162,11 +161,13 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--leaving", type=int, default=1)
     parser.add_argument("--spread", action="store_true", help="all workers have some of the results")
+    parser.add_argument("--scattered", action="store_true", help="nobody computes them: sooner made")
     asked = parser.parse_args()
     for way in asked.way or WAYS:
         found = leave(
-            asked.count, asked.bytes, way, workers=asked.workers, leaving=asked.leaving, spread=asked.spread
-        )
+            asked.count, asked.bytes, way, workers=asked.workers, leaving=asked.leaving, spread=asked.spread,
+            scattered=asked.scattered,
+        )  # fmt: skip
         print(
             f"{way:8} {asked.count:,} results of {asked.bytes} B: gone after {found.total:.2f} s, longest "
             f"pause {1000 * found.pause:.0f} ms, step {1000 * found.step:.0f} ms, {found.lost} lost",

@@ -191,7 +191,8 @@ async def carry_out(
                 done(move)
             if not is_busy:
                 break
-            # While much happens others have as long again, else nearly all of the scheduler's time.
+            # A step is short, and after each others have their turn: while much happens a short one too, else
+            # nearly all of the scheduler's time.
             took = clock() - started
             is_still = carrying.changes == changes
             rest = max(min(2 * rest, LOOK), 9 * took) if is_still else max(_SHORTEST, took / 4)
