@@ -393,6 +393,16 @@ strategies = st.builds(
 )
 
 
+def test_who_may_come_back_is_no_reason_to_send_away_who_is_there():
+    """Nobody is left otherwise, if it does not."""
+    quick = Demand(idle_grace=0.0, cool_down=0.0)
+    both = view(units=[up("a"), up("b")], dormant=1)
+    plan = decided(
+        both, replace(both, now=1.0, units=(replace(up("a"), connected=0), up("b"))), strategy=quick
+    )
+    assert plan.target == 1 and not plan.leave
+
+
 @pytest.mark.slow
 @settings(deadline=None)
 @given(

@@ -361,7 +361,8 @@ class Demand(SizeStrategy):
         too_many = len(standing.stay) - int(min(view.maximum, len(standing.stay)))
         why = f"above the maximum of {view.maximum:g}"
         gone = [Parting(unit.name, why) for unit in free[:too_many]]
-        superfluous = len(standing.stay) - target - len(gone)
+        away = {parting.unit for parting in gone}  # and who may still come back does not replace anybody
+        superfluous = sum(u.connected > 0 for u in standing.stay if u.name not in away) - target
         if superfluous <= 0 or view.now < memory.grew_at + self.cool_down:
             return gone
         enough = _enough(target)
