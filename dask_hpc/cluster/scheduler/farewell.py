@@ -241,7 +241,7 @@ class Farewells:
         everybody closes. Some of the time is kept for moving what comes of that."""
         holds, clock = self._context.get(Holds), asyncio.get_running_loop().time
         limit = clock() + min(self._context.drain, _WAITS * (going.deadline - clock()))
-        while self._stays(address):
+        while self._stays(address) and self._status(address):
             self._hold(address, going)
             is_needed = going.needed_by or holds.is_lent(address) or holds.is_awaiting(address)
             if not (is_needed or compat.processing(self._scheduler, address)):
