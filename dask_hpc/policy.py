@@ -302,11 +302,12 @@ class Policy:
         outlook = outlook_after(snapshot, starts)
         resizes: list[Resize] = answers(snapshot, outlook.idle)
         if self.malleability is not None:
-            if not starts and (given := given_up(snapshot, outlook.idle)):
-                return resizes + given, memory  # who else is to give is thought of when these have
             answered = {resize.job for resize in resizes}
             gained = sum(max(0, r.nodes - len(snapshot.running[r.job].nodes)) for r in resizes)
             outlook = Outlook(outlook.head, outlook.idle - gained)
+            given = [] if starts else given_up(snapshot, outlook.idle)
+            if given := [resize for resize in given if resize.job not in answered]:
+                return resizes + given, memory  # who else is to give is thought of when these have
             more, memory = self.malleability.decide(snapshot, outlook, memory)
             resizes += [resize for resize in more if resize.job not in answered]
         return resizes, memory

@@ -91,6 +91,15 @@ def test_under_every_policy_that_resizes_jobs(name):
     assert [one.job for plan in plans for one in plan.starts] == ["next"]
 
 
+def test_a_job_that_has_asked_for_another_size_is_answered_once():
+    policy = replace(Policy.load("fpsma-pwma"), power=None)
+    indices = two_jobs()
+    indices.waiting.add(Job(id="next", nodes=3, submitted=100.0, walltime=10.0))
+    indices.requests["resting"] = 4
+    plan, _ = policy.decide(Snapshot(indices), None)
+    assert [(one.job, one.nodes) for one in plan.resizes] == [("resting", 4)]
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6), st.booleans()), min_size=1, max_size=5),
     st.lists(st.integers(1, 12), max_size=4),
