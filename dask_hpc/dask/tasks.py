@@ -57,6 +57,12 @@ def is_unfinished(task: Any) -> bool:
     return task.state in UNFINISHED
 
 
+def unfinished_among(scheduler: Any, keys: Iterable[Any]) -> Iterator[Any]:
+    """Of the tasks of these keys, those that somebody waits for; the keys may be very many."""
+    tasks = scheduler.tasks
+    return (task for key in keys if (task := tasks.get(key)) is not None and task.state in UNFINISHED)
+
+
 def is_new(task: Any) -> bool:
     """Whether the task has not been scheduled yet, or has been released."""
     return task.state == "released"

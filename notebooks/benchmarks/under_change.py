@@ -5,8 +5,9 @@ line of JSON. ``python under_change.py --all --seeds 10 --out FOLDER`` runs what
 each in a process of its own, and ends in a table of ours beside plain Dask.
 
 A run: four local workers of one thread under nannies, four processes that do nothing but keep the processors
-busy, and every 0.5 to 2 s one change (``changer.py``). Nobody is ever killed by SIGKILL, and one worker at
-least always stays. What is counted, the same for both, is:
+busy, and every 0.5 to 2 s one change (``changer.py``); the workload is done again until ``--least`` seconds
+have passed. Nobody is ever killed by SIGKILL, and one worker at least always stays. What is counted, the same
+for both, is:
 
 - lost: results that were on no other worker when theirs left, computed and scattered;
 - twice: tasks that began again though nothing had been wrong with them (``ledger.twice``);
@@ -96,11 +97,12 @@ def reference(name, size, folder):
 class Run:
     """One workload on one cluster that changes, and what came of it."""
 
-    def __init__(self, name, seed, managed, size="small", loops=4, patience=120.0):
+    def __init__(self, name, seed, managed, size="small", loops=4, patience=120.0, least=0.0):
         self.name, self.seed, self.managed, self.size = name, seed, managed, size
-        self.loops, self.patience = loops, patience
+        self.loops, self.patience, self.least = loops, patience, least
         self.conditions = Conditions.of(seed, WORKLOADS[name].can_move)
-        self.found, self.trouble = None, ""
+        #: what each time it was done gave, and what went wrong
+        self.found, self.trouble = [], ""
         #: what explains a run in which something is not 0
         self.evidence = {}
 
@@ -120,7 +122,8 @@ class Run:
         ):  # fmt: skip
             row = self._watched(cluster, client, folder, log)
             if not row["hung"]:
-                row["wrong"] = int(bool(self.trouble) or not is_same(self.found, wanted))
+                is_right = all(is_same(found, wanted) for found in self.found)
+                row["wrong"] = int(bool(self.trouble) or not is_right)
             self.evidence |= {"log": log.lines, "error": self.trouble, "found": repr(self.found)[:1000]}
             tell(row, self.evidence)
             if row["hung"]:
@@ -168,7 +171,7 @@ class Run:
             "lost": sum(len(one["computed"]) + len(one["scattered"]) for one in left),
             "twice": sum(map(len, again.values())),
             "wrong": 0, "hung": int(is_hung),
-            "seconds": round(took, 2), "scheduler_cpu": round(cpu, 2),
+            "times": len(self.found), "seconds": round(took, 2), "scheduler_cpu": round(cpu, 2),
             "tasks": sum(what == "start" for _, what, _, _ in starts), "twice_by": causes(again, left),
             "changes": len(changer.done), "workers_left": len(left),
             "killed_by_nanny": log.count("still alive after"), "computed_again": log.count("computed again"),
@@ -177,9 +180,11 @@ class Run:
         }  # fmt: skip
 
     def _work(self, client, context):
+        until = time.monotonic() + self.least
         try:
             with context:
-                self.found = WORKLOADS[self.name].run(client, self.size)
+                while not self.found or time.monotonic() < until:
+                    self.found.append(WORKLOADS[self.name].run(client, self.size))
         except BaseException:
             self.trouble = traceback.format_exc()
 
@@ -229,18 +234,21 @@ def run_here(given):
         print(json.dumps(row), flush=True)
 
     wanted = reference(given.workload, given.size, out)
-    Run(given.workload, given.seed, given.managed, given.size, given.busy, given.patience)(wanted, tell)
+    run = Run(
+        given.workload, given.seed, given.managed, given.size, given.busy, given.patience, given.least
+    )  # fmt: skip
+    run(wanted, tell)
 
 
 def file_name(name, seed, managed):
     return f"{name}-{seed}-{'managed' if managed else 'plain'}"
 
 
-def run_apart(name, seed, managed, folder, *, size="small", busy=4, patience=120.0, spawn=False):
+def run_apart(name, seed, managed, folder, *, size="small", busy=4, patience=120.0, least=5.0, spawn=False):
     """One run in a process of its own, which is ended should it not end by itself. Gives its row."""
     command = [
         sys.executable, __file__, name, str(seed), "--managed" if managed else "--plain", "--size", size,
-        "--busy", str(busy), "--patience", str(patience), "--out", str(folder),
+        "--busy", str(busy), "--patience", str(patience), "--least", str(least), "--out", str(folder),
         *(["--spawn"] if spawn else []),
     ]  # fmt: skip
     log = Path(folder) / f"{file_name(name, seed, managed)}.log"
@@ -327,6 +335,7 @@ def main():
     asked.add_argument("--size", choices=SIZES, default="small")
     asked.add_argument("--busy", type=int, default=4, help="how many processes keep the processors busy")
     asked.add_argument("--patience", type=float, default=120.0, help="seconds until a run counts as hung")
+    asked.add_argument("--least", type=float, default=5.0, help="seconds that it is done again for")
     asked.add_argument("--spawn", action="store_true", help="workers import all anew, as is Dask's default")
     asked.add_argument("--out", default="", metavar="FOLDER", help="where results and evidence go")
     asked.add_argument("--json", action="store_true", help="as it always is for one run: a line of JSON")
@@ -343,7 +352,8 @@ def main():
         names = given.only.split(",") if given.only else list(WORKLOADS)
         kinds = {"managed": [True], "plain": [False]}.get(given.kind, [True, False])
         seeds = range(given.first, given.first + given.seeds)
-        options = {"size": given.size, "busy": given.busy, "patience": given.patience, "spawn": given.spawn}
+        options = {"size": given.size, "busy": given.busy, "patience": given.patience, "least": given.least}
+        options["spawn"] = given.spawn
         print(table(run_missing(given.out or "under-change", names, seeds, kinds, **options)))
     elif given.workload is None:
         asked.error("name a workload, or --all")

@@ -30,7 +30,7 @@ from dask_hpc.model.units import show_large
 from dask_hpc.planning.moves.leaving import MovableBlock, Move, RecomputeCost, dearest_first
 
 _ANCESTORS = 100_000  # recipes looked at in one farewell besides those of results
-_MOMENT, _LOOKS = 0.2, 20  # seconds to see whether the others close as well, and looks meanwhile
+_MOMENT, _OFTEN = 0.2, 0.01  # seconds to see whether the others close as well, and between looks meanwhile
 _LOOK = 0.05  # seconds between looks at who closes
 _WAITS = 0.75  # of its time, that a worker may wait for what runs there
 _WHY = "it closes"
@@ -150,13 +150,15 @@ class Farewells:
                 self._reasons[address] = reason
             going = self._going[address] = _Going(asyncio.get_running_loop().time() + seconds)
             self._hold(address, going)
-            if any(self._alone(address)) or compat.processing(self._scheduler, address):
-                await self._see(lambda: address in self._reasons)
-                await self._see(lambda: not self._stays(address))
+            since = asyncio.get_running_loop().time()
+            moves = await self._plan(address, going)  # of many results it takes this moment
+            if going.first or compat.processing(self._scheduler, address):
+                await self._see(lambda: address in self._reasons, since)
+                await self._see(lambda: not self._stays(address), since)
                 if not self._stays(address):
                     why = f"worker {address} has nobody else to give its results to"
                     self._context.get(Leaving).keep_somebody(self._reasons.keys() | {address}, why)
-            moves = await self._plan(address, going)
+                    moves = await self._plan(address, going)
             is_alone = not self._stays(address) or not _is_told_to_go(self._why(address, reason))
             work = self._hand_over(address, going, moves, with_copies=not is_alone)
             going.moving = self._context.do("a farewell", work)
@@ -192,13 +194,11 @@ class Farewells:
         """What the worker said, or what it logged; that comes another way, and perhaps a moment later."""
         return said or self._reasons.get(address, _WHY)
 
-    async def _see(self, found: Callable[[], object]) -> None:
+    async def _see(self, found: Callable[[], object], since: float) -> None:
         """Wait a moment for what may be on its way: why the worker closes, and whether the others do as well
         (a closing cluster closes its workers one after the other)."""
-        for _ in range(_LOOKS):
-            if found():
-                return
-            await asyncio.sleep(_MOMENT / _LOOKS)
+        while not found() and asyncio.get_running_loop().time() < since + _MOMENT:
+            await asyncio.sleep(_OFTEN)
 
     async def _left(self, address: str, going: "_Going") -> list[Hashable]:
         """What only this worker holds now, the dearest first, and last what has come since."""

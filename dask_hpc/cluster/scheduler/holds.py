@@ -136,12 +136,10 @@ class Holds:
         """A task that must still run, and that no running worker but these may run, in words; None if there
         is none."""
         others = compat.running_workers(self._scheduler).difference(together)
-        for key in self._restricted:
-            task = compat.find_task(self._scheduler, key)
-            if task is not None and compat.is_unfinished(task):
-                with_them = compat.permitted(self._scheduler, task, others.union(together))
-                if with_them.intersection(together) and not compat.permitted(self._scheduler, task, others):
-                    return f"no other running worker may run {key!r}"
+        for task in compat.unfinished_among(self._scheduler, self._restricted):
+            with_them = compat.permitted(self._scheduler, task, others.union(together))
+            if with_them.intersection(together) and not compat.permitted(self._scheduler, task, others):
+                return f"no other running worker may run {compat.key_of(task)!r}"
         return None
 
     def bring_back(self, address: str) -> None:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dask_hpc.model.units import show_large
 
+T = TypeVar("T")
 _PIECE = 1_000  # blocks that are sorted at once
 #: beyond an even share of its collection by so much, a worker takes no more blocks for their neighbours' sake
 _LEAN = 0.2
@@ -85,9 +86,9 @@ def _largest_first(blocks: list[MovableBlock]) -> list[MovableBlock]:
     return sorted(_in_order(blocks, lambda block: str(block.key)), key=lambda block: -block.nbytes)
 
 
-def _in_order(blocks: list[MovableBlock], key: Callable[[MovableBlock], Any]) -> list[MovableBlock]:
+def _in_order(things: list[T], key: Callable[[T], Any]) -> list[T]:
     """Sorted piece by piece: while Python compares 100,000 keys no other thread has its turn."""
-    pieces = (sorted(blocks[at : at + _PIECE], key=key) for at in range(0, len(blocks), _PIECE))
+    pieces = (sorted(things[at : at + _PIECE], key=key) for at in range(0, len(things), _PIECE))
     return sorted(chain.from_iterable(pieces), key=key)
 
 
@@ -309,8 +310,11 @@ def worth_first(held: Iterable[Hashable], recipes: Mapping[Hashable, RecomputeCo
     ``recipes`` has them, and of their ancestors those that would have to be computed again as well; an
     ancestor that is not there costs nothing. What has been put on the list counts as saved, so a result
     is worth less after its costly ancestor: greedy, and looked at again only when its turn comes
-    (a worth never rises).
+    (a worth never rises). Where nothing lost needs what is lost as well, the worth of none changes.
     """
+    keys = list(held)
+    if all(recipes.keys().isdisjoint(recipes[key].needs) for key in keys):
+        return _in_order(keys, lambda key: -recipes[key].seconds / max(recipes[key].nbytes, 1))
     steps = _STEPS
 
     def worth(key: Hashable, saved: set[Hashable]) -> float:
@@ -333,7 +337,7 @@ def worth_first(held: Iterable[Hashable], recipes: Mapping[Hashable, RecomputeCo
 
     saved: set[Hashable] = set()
     # The place in the list makes equal worth first come first served, and keys need no order.
-    queue = [(-worth(key, saved), place, key) for place, key in enumerate(held)]
+    queue = [(-worth(key, saved), place, key) for place, key in enumerate(keys)]
     heapify(queue)
     order = []
     while queue:
