@@ -40,7 +40,11 @@ def key_of(task: Any) -> Hashable:
 
 def holders(task: Any) -> tuple[str, ...]:
     """The workers that hold a task's result."""
-    return tuple([worker.address for worker in task.who_has or ()])
+    there: Collection[Any] = task.who_has or ()
+    if len(there) == 1:  # nearly always, and asked of very many
+        (worker,) = there
+        return (worker.address,)
+    return tuple([worker.address for worker in there])
 
 
 def size(task: Any) -> int:

@@ -18,17 +18,21 @@ class RootRule:
 
     Of one graph: what it finds out about a group of tasks it does not look up again. Outputs of Dask's
     shuffles are never queued, and what may not be shared among workers (actors, resources) is not either.
+    ``has_room``: all of the graph may start now, and what needs nothing else does.
     """
 
-    def __init__(self, scheduler: Any, threads: float) -> None:
+    def __init__(self, scheduler: Any, threads: float, has_room: bool = False) -> None:
         self._scheduler = scheduler
         self._threads = threads
+        self._has_room = has_room
         self._is_on = not isinf(scheduler.WORKER_SATURATION)
         self._groups: dict[Any, tuple[bool, bool]] = {}
 
     def __call__(self, task: Any) -> bool:
         """Whether the task is a root task. It must not be restricted by its user."""
         if not self._is_on or task.actor or task.resource_restrictions or not task._queueable:
+            return False
+        if self._has_room and not task.dependencies:
             return False
         group = task.group
         found = self._groups.get(group)

@@ -30,13 +30,18 @@ class Wishes(NamedTuple):
     loose: bool
 
 
-def pop_submitted(scheduler: Any, name: str) -> Any:
+def pop_submitted(scheduler: Any, name: str, annotated: Iterable[Any] = ()) -> Any:
     """The annotation that was active around the submission of the graph now being added, or None.
 
     Annotations of graph layers (active while a collection was *built*) are mixed into those of the
     tasks; only here Dask keeps the ones of the submission apart. Taken out, because the next graph may
-    be added to the same ``Computation``.
+    be added to the same ``Computation``; and out of the tasks that are ``annotated``, with which it would
+    travel to their workers.
     """
+    for key in annotated:
+        task = scheduler.tasks.get(key)
+        if task is not None and task.annotations:
+            task.annotations.pop(name, None)
     if not scheduler.computations:
         return None
     return scheduler.computations[-1].annotations.pop(name, None)

@@ -11,7 +11,7 @@ runs on those of the named workers that the job holds; if it holds none of them,
 (outside the allotment), or anywhere in the allotment with ``allow_other_workers=True``.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -38,7 +38,7 @@ class Gate:
         self._count_error = context.count_error
         self._end_hiding = compat.hide_from_stealing(context.scheduler, self._idle_in_vain)
 
-    def submit(self, keys: Iterable[Hashable], job: LiveJob | None) -> bool:
+    def submit(self, keys: Collection[Hashable], job: LiveJob | None) -> bool:
         """A graph arrives, from a job or from outside. Whether tasks of waiting jobs changed hands.
 
         New tasks become the job's. A task that another job already has stays there; if that one still
@@ -46,7 +46,7 @@ class Gate:
         outside of jobs, or in a running job, takes over the waiting tasks he needs.
         """
         foreign = []
-        is_root = self._root_rule(job)
+        is_root = self._root_rule(job, len(keys))
         for key in keys:
             task = compat.find_task(self._scheduler, key)
             owner = self.owner.get(key)
@@ -293,15 +293,19 @@ class Gate:
         job.ready.discard(key)
         job.passed.discard(key)
 
-    def _root_rule(self, job: LiveJob | None) -> compat.RootRule:
+    def _root_rule(self, job: LiveJob | None, count: int | None = None) -> compat.RootRule:
         """Which tasks Dask would queue if the cluster were the job's workers; while it waits, those it
-        asks for."""
-        if job is not None and job.workers:
-            threads: float = compat.threads_of(self._scheduler, job.workers)
-        else:
+        asks for. Of a new graph of so many tasks none if slots are open for all: people who submit one task
+        after the other would wait for a wave each time."""
+        if job is None or not job.workers:
             per_node = self._scheduler.total_nthreads / max(1, len(self._nodes))
-            threads = per_node * (job.model.nodes if job else 1)
-        return compat.RootRule(self._scheduler, threads)
+            return compat.RootRule(self._scheduler, per_node * (job.model.nodes if job else 1))
+        threads = compat.threads_of(self._scheduler, job.workers)
+        has_room = False
+        if count is not None and count <= 2 * threads and not job.ready:
+            open_ = sum(slot.free for slot in compat.free_slots(self._scheduler, job.workers))
+            has_room = count <= open_
+        return compat.RootRule(self._scheduler, threads, has_room)
 
     def _place(self, task: Any, job: LiveJob, wishes: compat.Wishes) -> None:
         compat.restrict(task, job.gate)
@@ -324,7 +328,7 @@ class Gate:
 class DryGate(Gate):
     """Stands where a gate stands. Decisions are made and told; no task is kept, moved or restricted."""
 
-    def submit(self, keys: Iterable[Hashable], job: LiveJob | None) -> bool:
+    def submit(self, keys: Collection[Hashable], job: LiveJob | None) -> bool:
         """New tasks belong to the job; nothing else follows from that."""
         for key in keys:
             task = compat.find_task(self._scheduler, key)

@@ -10,10 +10,11 @@ from dask_hpc.cluster.request import read_request
 from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
 from dask_hpc.cluster.scheduler.jobs import LiveJob
-from dask_hpc.cluster.scheduler.service import Context
+from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import count_nodes, show_duration
 
+_NEWS = 0.05  # seconds until a decision sees more work of jobs that run: it may come task by task
 _KEPT = 1000  # jobs that are done, for status(); and contexts closed before anything of them was seen
 
 
@@ -26,6 +27,7 @@ class Lifecycle:
         self._hand_overs = hand_overs
         self._done: OrderedDict[str, None] = OrderedDict()
         self.closed_early: OrderedDict[str, None] = OrderedDict()
+        self.news = Timer(context, "more work", context.wake)
         self._arrivals = 0
         self._last_offered = -1
         #: jobs that wait and that no decision has seen yet
@@ -48,8 +50,10 @@ class Lifecycle:
             self.tasks_change_hands()
         if job is not None and job.state == "waiting" and job.blocking:
             self._hold_back(job)
-        if changed or job is not None:
+        if changed or (job is not None and job.state != "running"):
             self._context.wake()
+        elif job is not None and not self.news.is_set:
+            self.news.set(_NEWS)
 
     def may_be_over(self, jobs: Iterable[LiveJob]) -> None:
         """Look before the next decision whether these jobs end."""

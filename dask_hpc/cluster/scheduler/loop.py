@@ -287,6 +287,7 @@ class ControlLoop:
         context = self._context
         ways = (
             self._rest.stop,
+            self.lifecycle.news.stop,
             self.hand_overs.close,
             partial(context.each, "release", lambda service: service.release()),
             self.leaving.close,
@@ -316,6 +317,7 @@ class ControlLoop:
         """The scheduler closes: nothing of ours goes on."""
         self._context.each("cancel", lambda service: service.cancel())
         self._rest.stop()
+        self.lifecycle.news.stop()
         self.hand_overs.close()
         self.leaving.close()
         self.holds.cancel()

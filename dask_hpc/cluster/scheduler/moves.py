@@ -63,6 +63,7 @@ _LOST = "lost with the worker that had it"
 _NOBODY = "the worker meant to take it takes nothing now"
 _TOO_LATE = "it did not arrive in time"
 _IN_USE = "still in use where it was"
+_ACTOR = "an actor stays where it is"
 
 #: copies that workers still have and the scheduler has forgotten, by worker
 Untold = dict[str, list[Hashable]]
@@ -258,12 +259,17 @@ class _Tally:
 class _Batch:
     """Moves from one worker to another that were asked for together, without those that are over."""
 
-    moves: dict[Hashable, Move]
+    source: str
     target: str
     asked: float
     deadline: float
+    moves: dict[Hashable, Move] = field(default_factory=dict)
     #: those whose copy has arrived, while the old one is in use
     arrived: set[Hashable] = field(default_factory=set)
+    #: on their way: how many, and bytes; and what of it the account of all batches has
+    number: int = 0
+    nbytes: int = 0
+    counted: tuple[int, int] = (0, 0)
 
 
 class _Carrying:
@@ -312,6 +318,8 @@ class _Carrying:
             batch = self._batches.pop()
             for move in list(batch.moves.values()):
                 self._end(batch, move)
+                self._gained[batch.target] -= move.nbytes
+            self._count(batch)
 
     def _look(self, now: float) -> None:
         drop: dict[str, list[Hashable]] = {}
@@ -343,24 +351,26 @@ class _Carrying:
                 if self._is_over(move, task, there, drop):
                     self._end(batch, move)
                     self.done.append(move)
-                    self._gained[move.target] += move.nbytes  # which ``_end`` took back
                     self._gained[move.source] -= self._given(move)
                 elif now > batch.deadline:
-                    self._end(batch, move, _IN_USE)
+                    self._fail(batch, move, _IN_USE)
                 elif key not in batch.arrived:
                     batch.arrived.add(key)
-                    self._count_way(move, -1)
+                    batch.number -= 1
+                    batch.nbytes -= move.nbytes
             elif not there:
-                self._end(batch, move, _LOST if task is not None and not compat.is_new(task) else "")
+                self._fail(batch, move, _LOST if task is not None and not compat.is_new(task) else "")
             elif not is_taking or now > batch.deadline:
-                self._end(batch, move, _TOO_LATE if is_taking else _NOBODY)
+                self._fail(batch, move, _TOO_LATE if is_taking else _NOBODY)
             elif is_late or key in batch.arrived:
                 if key in batch.arrived:
                     batch.arrived.discard(key)
-                    self._count_way(move, 1)
+                    batch.number += 1
+                    batch.nbytes += move.nbytes
                 again.append(key)
             elif has_many:
                 break
+        self._count(batch)
         if again:
             batch.asked = now
             compat.copy_to(self._scheduler, batch.target, again, MOVE)
@@ -388,67 +398,74 @@ class _Carrying:
 
     def _ask(self, pair: tuple[str, str], now: float, in_any_case: bool = False) -> None:
         queue, (source, target) = self._queues[pair], pair
-        batch = _Batch({}, target, now, now + _PATIENCE)
-        while queue and len(batch.moves) < BATCH and self._number[target] < AT_ONCE:
+        batch = _Batch(source, target, now, now + _PATIENCE)
+        is_taking = compat.is_running(self._scheduler, target)
+        sent, received, number = self._sent[source], self._received[target], self._number[target]
+        while queue and len(batch.moves) < BATCH and number + batch.number < AT_ONCE:
             nbytes = queue[0].nbytes
-            most = max(self._sent[source], self._received[target])
+            most = max(sent, received) + batch.nbytes
             has_given = self._owed[target] <= 0 or self._gained[target] + nbytes <= 0
             if (most and most + nbytes > WINDOW) or not (has_given or in_any_case):
                 break
             move = queue.popleft()
             self.changes += 1
-            if self._may_move(move):
+            if self._may_move(move, is_taking):
                 batch.moves[move.key] = move
-                batch.deadline += nbytes / _SLOWEST
+                batch.number += 1
+                batch.nbytes += nbytes
                 self._under_way.add(move.key)
                 self._gained[target] += nbytes
-                self._count_way(move, 1)
             else:
                 self._owed[source] -= self._given(move)
         if batch.moves:
+            batch.deadline += batch.nbytes / _SLOWEST
+            self._count(batch)
             self._batches.append(batch)
             compat.copy_to(self._scheduler, target, batch.moves, MOVE)
         if not queue:
             del self._queues[pair]
 
-    def _may_move(self, move: Move) -> bool:
+    def _may_move(self, move: Move, is_taking: bool) -> bool:
+        """Whether it can be asked for, of a worker that takes results or does not."""
         task = compat.find_task(self._scheduler, move.key)
         if task is None or compat.is_new(task) or move.key in self._under_way:
             return False
         there = compat.holders(task)
-        if not there:
-            self._fail(_LOST, move)
-        elif move.source not in there:
+        if there and move.source not in there:
             return False  # moved by somebody else since the plan was made
-        elif compat.is_actor(task):
-            self._fail("an actor stays where it is", move)
-        elif not compat.is_running(self._scheduler, move.target):
-            self._fail(_NOBODY, move)
-        else:
-            return True
-        return False
+        reason = "" if is_taking else _NOBODY
+        reason = _ACTOR if compat.is_actor(task) else reason if there else _LOST
+        if reason:
+            self._note(reason, move)
+        return not reason
 
-    def _count_way(self, move: Move, number: int) -> None:
-        """Keep account of what is on its way."""
-        nbytes = number * move.nbytes
-        self._number[move.target] += number
-        self._sent[move.source] += nbytes
-        self._received[move.target] += nbytes
-        self._coming[move.target] += nbytes
+    def _count(self, batch: _Batch) -> None:
+        """Write down what has changed of that which is on its way."""
+        number, nbytes = batch.number - batch.counted[0], batch.nbytes - batch.counted[1]
+        batch.counted = batch.number, batch.nbytes
+        self._number[batch.target] += number
+        self._sent[batch.source] += nbytes
+        self._received[batch.target] += nbytes
+        self._coming[batch.target] += nbytes
 
-    def _end(self, batch: _Batch, move: Move, reason: str = "") -> None:
-        """It is under way no more: it has failed, if there is a reason."""
+    def _end(self, batch: _Batch, move: Move) -> None:
+        """It is under way no more."""
         if move.key in batch.arrived:
             batch.arrived.discard(move.key)
         else:
-            self._count_way(move, -1)
+            batch.number -= 1
+            batch.nbytes -= move.nbytes
         del batch.moves[move.key]
         self._under_way.discard(move.key)
         self._owed[move.source] -= self._given(move)
-        self._gained[move.target] -= move.nbytes
         self.changes += 1
-        if reason:
-            self._fail(reason, move)
 
-    def _fail(self, reason: str, move: Move) -> None:
+    def _fail(self, batch: _Batch, move: Move, reason: str) -> None:
+        """It has not come, for this reason, or it is nobody's any more."""
+        self._end(batch, move)
+        self._gained[move.target] -= move.nbytes
+        if reason:
+            self._note(reason, move)
+
+    def _note(self, reason: str, move: Move) -> None:
         self.failed.setdefault(reason, []).append(move)

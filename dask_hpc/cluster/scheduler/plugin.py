@@ -101,7 +101,7 @@ class HpcPlugin(Management, SchedulerPlugin):
                 tasks = service.for_jobs(tasks)
             if annotations:
                 self.control.holds.graph_arrives(annotations)
-            request = compat.pop_submitted(scheduler, ANNOTATION)
+            request = compat.pop_submitted(scheduler, ANNOTATION, (annotations or {}).get(ANNOTATION, ()))
             self.control.graph_arrives(client, request, tasks, compat.submitter())
             self.walltime.graph_arrives(key for key in tasks if compat.find_task(scheduler, key) is not None)
         except Exception as error:
