@@ -5,7 +5,7 @@ import asyncio
 import dask
 import dask.array as da
 import pytest
-from distributed import Event, Queue, Status, secede
+from distributed import Event, Queue, Status, Worker, secede
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 from hypothesis import HealthCheck, given, settings
@@ -44,6 +44,40 @@ async def pauses_itself(s, worker, status):
     await async_poll_for(
         lambda: said.get(worker.address, s.workers[worker.address].status.name) == status.name, 10
     )
+
+
+class HeldAtOnce(SchedulerPlugin):
+    """Holds a worker when it has connected and has not said yet that it works; ``lets_go``: not for long."""
+
+    def __init__(self, lets_go=False):
+        self.lets_go, self.refused = lets_go, {}
+
+    def add_worker(self, scheduler, worker):
+        assert scheduler.workers[worker].status == Status.init
+        self.refused |= holds_of(scheduler).hold([worker], "test")
+        if self.lets_go:
+            assert holds_of(scheduler).release(worker)
+
+
+@cluster2
+async def test_a_worker_that_has_only_just_connected_is_held_as_well(c, s, a, b):
+    async with await dask_hpc.manage(c):
+        s.add_plugin(plugin := HeldAtOnce(), name="at-once")
+        async with Worker(s.address, nthreads=1) as worker:
+            await async_poll_for(lambda: holds_of(s)._said[worker.address] == "running", 10)
+            assert not plugin.refused and s.workers[worker.address].status == Status.paused
+            assert set(await c.gather(c.map(where, range(30), pure=False))) == {a.address, b.address}
+            assert holds_of(s).release(worker.address)
+            assert await c.submit(where, workers=[worker.address]) == worker.address
+
+
+@cluster2
+async def test_one_that_is_let_go_before_it_says_so_works_as_ever(c, s, a, b):
+    async with await dask_hpc.manage(c):
+        s.add_plugin(plugin := HeldAtOnce(lets_go=True), name="at-once")
+        async with Worker(s.address, nthreads=1) as worker:
+            assert await c.submit(where, workers=[worker.address]) == worker.address
+            assert not plugin.refused
 
 
 @cluster2

@@ -51,6 +51,36 @@ async def test_runs_on_its_allotment_only_and_the_next_job_waits(c, s, *workers)
         assert start["reason"] == "first in the queue, 4 nodes idle"
 
 
+@cluster2
+async def test_workers_hear_nothing_of_what_the_job_asked_for(c, s, a, b):
+    """It would travel with every single task, and be read there."""
+    async with await dask_hpc.manage(c):
+        with dask_hpc.job("a", nodes=2), dask.annotate(mine=1):
+            futures = c.map(inc, range(4))
+        await c.gather(futures)
+        assert (await until(s, "a", "done")).performance.tasks == 4
+        for future in futures:
+            assert s.tasks[future.key].annotations == {"mine": 1}
+            (there,) = (w.state.tasks[future.key] for w in (a, b) if future.key in w.data)
+            assert there.annotations == {"mine": 1}
+
+
+@cluster2
+async def test_more_work_of_a_running_job_is_no_decision_each_time(c, s, a, b):
+    async with await dask_hpc.manage(c), dask_hpc.job("a", nodes=1):
+        await c.submit(inc, 0)
+        await until(s, "a", "running")
+        clock, control, decided = asyncio.get_running_loop().time, plugin_of(s).control, []
+        catch_up = control._catch_up
+        control._catch_up = lambda: (decided.append(clock()), catch_up())
+        since = clock()
+        for i in range(50):
+            await c.submit(inc, i, pure=False)
+        # one each 50 ms at most, and some because enough was seen of the job
+        assert len(decided) <= (clock() - since) / 0.05 + 10
+        await async_poll_for(lambda: decided, 10)
+
+
 @cluster4
 async def test_context_keeps_the_allotment_between_computes(c, s, *workers):
     async with await dask_hpc.manage(c):

@@ -353,6 +353,38 @@ async def test_what_the_user_restricted_or_dask_does_not_queue_is_no_wave(c, s, 
         assert set(await c.gather(named)) == {address}
 
 
+@cluster2
+async def test_what_is_submitted_while_slots_are_open_waits_for_no_wave(c, s, a, b):
+    """One task after the other, as loops do that submit more when results come."""
+    async with await dask_hpc.manage(c), running_job(c, s, nodes=1) as job:
+        done = []
+        for i in range(8):
+            done.append(c.submit(inc, i, key=f"t-{i}"))
+            await done[-1]
+        ways = {key: finish for key, _, finish, *_ in s.transition_log if finish == "no-worker"}
+        assert not ways and not job.passed
+        gated_ones = [c.submit(gated, i, key=f"t-{100 + i}") for i in range(6)]
+        await Steps(s, job).settle(SLOTS)
+        await async_poll_for(lambda: len(job.ready) == 4, 10)
+        for i in range(6):
+            await Event(f"go-{i}").set()
+        assert set(await c.gather(gated_ones)) == job.workers
+
+
+@cluster2
+async def test_a_graph_that_needs_others_waits_for_its_wave_however_small(c, s, a, b):
+    """It may be ready when many others are, and then not all of them have slots."""
+    async with await dask_hpc.manage(c), running_job(c, s, nodes=1) as job:
+        first = c.submit(gated, 0, key="first")
+        await Steps(s, job).settle(1)
+        after = [c.submit(lambda _, i: i, first, i, key=f"t-{i}") for i in range(8)]
+        await async_poll_for(lambda: "t-7" in s.tasks, 10)
+        roots = [f for f in after if s.tasks[f.key].worker_restrictions is job.wave]
+        assert len(roots) >= 5  # from the third on they are many
+        await Event("go-0").set()
+        assert await c.gather(after) == list(range(8))
+
+
 @gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.scheduler.worker-saturation": "inf"})
 async def test_without_a_bound_all_pass(c, s, *workers):
     async with await dask_hpc.manage(c), running_job(c, s, nodes=1) as job:

@@ -121,6 +121,8 @@ class Holds:
             status = compat.worker_status(self._scheduler, address)
             if status is None:
                 return "no such worker"
+            if status == "init":
+                continue  # it has only just connected: it has nothing yet, and now begins nothing
             if status not in ("running", "paused"):
                 return f"it is leaving already ({status})"
             if not others:
