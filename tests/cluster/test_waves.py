@@ -371,18 +371,18 @@ async def test_what_is_submitted_while_slots_are_open_waits_for_no_wave(c, s, a,
         assert set(await c.gather(gated_ones)) == job.workers
 
 
-@cluster2
-async def test_a_graph_that_needs_others_waits_for_its_wave_however_small(c, s, a, b):
+@cluster4
+async def test_a_graph_that_needs_others_waits_for_its_wave_however_small(c, s, *workers):
     """It may be ready when many others are, and then not all of them have slots."""
-    async with await dask_hpc.manage(c), running_job(c, s, nodes=1) as job:
+    async with await dask_hpc.manage(c), running_job(c, s, nodes=2) as job:
         first = c.submit(gated, 0, key="first")
         await Steps(s, job).settle(1)
-        after = [c.submit(lambda _, i: i, first, i, key=f"t-{i}") for i in range(8)]
-        await async_poll_for(lambda: "t-7" in s.tasks, 10)
+        after = [c.submit(lambda _, i: i, first, i, key=f"t-{i}") for i in range(12)]
+        await async_poll_for(lambda: "t-11" in s.tasks, 10)
         roots = [f for f in after if s.tasks[f.key].worker_restrictions is job.wave]
-        assert len(roots) >= 5  # from the third on they are many
+        assert len(roots) == 8  # from the fifth on they are many
         await Event("go-0").set()
-        assert await c.gather(after) == list(range(8))
+        assert await c.gather(after) == list(range(12))
 
 
 @gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"distributed.scheduler.worker-saturation": "inf"})
