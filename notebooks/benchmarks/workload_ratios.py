@@ -9,7 +9,8 @@ not does nothing. The kinds:
 - all-nodes: in a job that has all 4 workers of a managed cluster;
 - restricted: in a job that has 4 workers of 5; the fifth does nothing.
 
-Each is compared with a plain cluster of 4 workers. Processor time is that of scheduler, client and workers.
+Each is compared with a plain cluster of 4 workers. What takes less than two seconds there is done several
+times in a row, and the seconds are those of all. Processor time is that of scheduler, client and workers.
 """
 
 import argparse
@@ -41,6 +42,8 @@ WANTED_OF_EACH = 1.10
 PLAIN = (4, False)
 CLUSTERS = {"no-job": (4, True), "all-nodes": (4, True), "restricted": (5, True)}
 JOB_NODES = 4
+#: seconds that one side of a pair takes at least, and how often a workload is done for that at most
+LEAST, MOST_TIMES = 2.0, 8
 
 
 def serve(workers, managed):
@@ -63,8 +66,8 @@ def serve(workers, managed):
             print(json.dumps(_timed(cluster, client, **asked)), file=answers, flush=True)
 
 
-def _timed(cluster, client, name, size, in_job, out):
-    """One run: its seconds, and those of the processors."""
+def _timed(cluster, client, name, size, in_job, times, out):
+    """So many runs: their seconds, and those of the processors."""
     processes = [psutil.Process(worker.pid) for worker in cluster.scheduler.workers.values()]
 
     def used():
@@ -72,7 +75,8 @@ def _timed(cluster, client, name, size, in_job, out):
 
     before, began = used(), time.perf_counter()
     with dask_hpc.job(name, nodes=JOB_NODES) if in_job else nullcontext():
-        found = WORKLOADS[name].run(client, size)
+        for _ in range(times):
+            found = WORKLOADS[name].run(client, size)
     took, cpu = time.perf_counter() - began, used() - before
     Path(out).write_bytes(pickle.dumps(found))
     del found
@@ -99,9 +103,9 @@ class Server:
     def wait_until_ready(self):
         assert self._process.stdout.readline() == "ready\n", "the cluster did not start"
 
-    def run(self, name, size, in_job, out):
-        """Do a workload; gives how long it took."""
-        asked = {"name": name, "size": size, "in_job": in_job, "out": str(out)}
+    def run(self, name, size, in_job, times, out):
+        """Do a workload so many times; gives how long that took."""
+        asked = {"name": name, "size": size, "in_job": in_job, "times": times, "out": str(out)}
         print(json.dumps(asked), file=self._process.stdin, flush=True)
         return json.loads(self._process.stdout.readline())
 
@@ -127,7 +131,7 @@ def measure(folder, kinds=tuple(WANTED), names=tuple(WORKLOADS), size="small", p
         servers = {one: stack.enter_context(Server(*one)) for one in sorted(wanted)}
         for server in servers.values():
             server.wait_until_ready()
-        warm = set()
+        warm = {}
         for name, kind, pair in todo:
             row = _pair(servers, name, kind, pair, size, Path(scratch), warm)
             rows.append(row)
@@ -139,21 +143,22 @@ def measure(folder, kinds=tuple(WANTED), names=tuple(WORKLOADS), size="small", p
 
 
 def _pair(servers, name, kind, pair, size, scratch, warm):
-    """One run of each, whose results have to be the same. The first one here of a workload is not timed: it
-    imports what it needs."""
-    took, found = {}, {}
-    order = (PLAIN, CLUSTERS[kind]) if pair % 2 == 0 else (CLUSTERS[kind], PLAIN)
-    for which in order:
-        in_job = which != PLAIN and kind != "no-job"
+    """The same runs on each, whose results have to be the same. The first one here of a workload is not
+    timed: it imports what it needs, and shows how long it takes."""
+    took, found, ours = {}, {}, CLUSTERS[kind]
+    for which in (PLAIN, ours):
         if (which, name) not in warm:
-            servers[which].run(name, "tiny", in_job, scratch / "warm")
-            warm.add((which, name))
-        took[which] = servers[which].run(name, size, in_job, scratch / "found")
+            in_job = which != PLAIN and kind != "no-job"
+            warm[which, name] = servers[which].run(name, size, in_job, 1, scratch / "warm")["seconds"]
+    times = min(MOST_TIMES, math.ceil(LEAST / warm[PLAIN, name]))
+    for which in (PLAIN, ours) if pair % 2 == 0 else (ours, PLAIN):
+        in_job = which != PLAIN and kind != "no-job"
+        took[which] = servers[which].run(name, size, in_job, times, scratch / "found")
         found[which] = pickle.loads((scratch / "found").read_bytes())
     assert is_same(found[CLUSTERS[kind]], found[PLAIN]), f"{name}, {kind}: not what plain Dask gives"
     ours, plain = took[CLUSTERS[kind]], took[PLAIN]
     return {
-        "workload": name, "kind": kind, "size": size, "pair": pair,
+        "workload": name, "kind": kind, "size": size, "pair": pair, "times": times,
         "ours": round(ours["seconds"], 4), "plain": round(plain["seconds"], 4),
         "ours_cpu": round(ours["cpu"], 3), "plain_cpu": round(plain["cpu"], 3),
     }  # fmt: skip
