@@ -9,8 +9,9 @@ not does nothing. The kinds:
 - all-nodes: in a job that has all 4 workers of a managed cluster;
 - restricted: in a job that has 4 workers of 5; the fifth does nothing.
 
-Each is compared with a plain cluster of 4 workers. What takes less than two seconds there is done several
-times in a row, and the seconds are those of all. Processor time is that of scheduler, client and workers.
+Each is compared with a plain cluster of 4 workers. In a pair each does the workload twice, in the order
+A B B A; what takes less than a second is done several times in a row. The seconds are those of all of it.
+Processor time is that of scheduler, client and workers.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from statistics import median
@@ -42,8 +44,8 @@ WANTED_OF_EACH = 1.10
 PLAIN = (4, False)
 CLUSTERS = {"no-job": (4, True), "all-nodes": (4, True), "restricted": (5, True)}
 JOB_NODES = 4
-#: seconds that one side of a pair takes at least, and how often a workload is done for that at most
-LEAST, MOST_TIMES = 2.0, 8
+#: a workload is not done more often than that in a row
+MOST_TIMES = 8
 
 
 def serve(workers, managed):
@@ -110,8 +112,9 @@ class Server:
         return json.loads(self._process.stdout.readline())
 
 
-def measure(folder, kinds=tuple(WANTED), names=tuple(WORKLOADS), size="small", pairs=5, say=print):
-    """All pairs, as rows: those that the folder has, and those that are measured now and added to it."""
+def measure(folder, kinds=tuple(WANTED), names=tuple(WORKLOADS), size="small", pairs=5, least=2.0, say=print):
+    """All pairs, as rows: those that the folder has, and those that are measured now and added to it.
+    ``least``: seconds that one side of a pair takes at least."""
     path = Path(folder) / "ratios.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -133,7 +136,7 @@ def measure(folder, kinds=tuple(WANTED), names=tuple(WORKLOADS), size="small", p
             server.wait_until_ready()
         warm = {}
         for name, kind, pair in todo:
-            row = _pair(servers, name, kind, pair, size, Path(scratch), warm)
+            row = _pair(servers, name, kind, pair, size, least, Path(scratch), warm)
             rows.append(row)
             with path.open("a") as file:
                 file.write(json.dumps(row) + "\n")
@@ -142,25 +145,31 @@ def measure(folder, kinds=tuple(WANTED), names=tuple(WORKLOADS), size="small", p
     return rows
 
 
-def _pair(servers, name, kind, pair, size, scratch, warm):
-    """The same runs on each, whose results have to be the same. The first one here of a workload is not
-    timed: it imports what it needs, and shows how long it takes."""
-    took, found, ours = {}, {}, CLUSTERS[kind]
+def _pair(servers, name, kind, pair, size, least, scratch, warm):
+    """The same runs on each, whose results have to be the same: one, the other twice, the one again, so that
+    a machine that becomes slower meanwhile is slower for both. The first run here of a workload is not timed:
+    it imports what it needs, and shows how long it takes."""
+    took, cpu, found, ours = Counter(), Counter(), {}, CLUSTERS[kind]
+
+    def run(which, times, out):
+        in_job = which != PLAIN and kind != "no-job"
+        return servers[which].run(name, size, in_job, times, scratch / out)
+
     for which in (PLAIN, ours):
         if (which, name) not in warm:
-            in_job = which != PLAIN and kind != "no-job"
-            warm[which, name] = servers[which].run(name, size, in_job, 1, scratch / "warm")["seconds"]
-    times = min(MOST_TIMES, math.ceil(LEAST / warm[PLAIN, name]))
-    for which in (PLAIN, ours) if pair % 2 == 0 else (ours, PLAIN):
-        in_job = which != PLAIN and kind != "no-job"
-        took[which] = servers[which].run(name, size, in_job, times, scratch / "found")
+            warm[which, name] = run(which, 1, "warm")["seconds"]
+    times = max(1, min(MOST_TIMES, math.ceil(least / 2 / warm[PLAIN, name])))
+    one, other = (PLAIN, ours) if pair % 2 == 0 else (ours, PLAIN)
+    for which in (one, other, other, one):
+        seconds = run(which, times, "found")
+        took[which] += seconds["seconds"]
+        cpu[which] += seconds["cpu"]
         found[which] = pickle.loads((scratch / "found").read_bytes())
-    assert is_same(found[CLUSTERS[kind]], found[PLAIN]), f"{name}, {kind}: not what plain Dask gives"
-    ours, plain = took[CLUSTERS[kind]], took[PLAIN]
+    assert is_same(found[ours], found[PLAIN]), f"{name}, {kind}: not what plain Dask gives"
     return {
-        "workload": name, "kind": kind, "size": size, "pair": pair, "times": times,
-        "ours": round(ours["seconds"], 4), "plain": round(plain["seconds"], 4),
-        "ours_cpu": round(ours["cpu"], 3), "plain_cpu": round(plain["cpu"], 3),
+        "workload": name, "kind": kind, "size": size, "pair": pair, "times": 2 * times,
+        "ours": round(took[ours], 4), "plain": round(took[PLAIN], 4),
+        "ours_cpu": round(cpu[ours], 3), "plain_cpu": round(cpu[PLAIN], 3),
     }  # fmt: skip
 
 
