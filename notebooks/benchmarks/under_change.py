@@ -28,6 +28,7 @@ import tempfile
 import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import product
 from pathlib import Path
@@ -268,25 +269,30 @@ def run_apart(name, seed, managed, folder, *, size="small", busy=4, patience=120
     return asked | {"lost": 0, "twice": 0, "wrong": 0, "hung": 1, "seconds": 0, "trouble": ["no answer"]}
 
 
-def run_missing(folder, names, seeds, kinds=(True, False), say=print, **options):
+def run_missing(folder, names, seeds, kinds=(True, False), say=print, at_once=1, **options):
     """All runs, as rows: those that the folder has, and those that are done now and added to it. The kinds
-    are whether it is managed; for the options see ``run_apart``."""
+    are whether it is managed; ``at_once``: so many runs keep each other busy as well; for the options see
+    ``run_apart``."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     results, size = folder / "runs.jsonl", options.get("size", "small")
     rows = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     rows = [row for row in rows if row["size"] == size and row["workload"] in names and row["seed"] in seeds]
     done = {(row["workload"], row["seed"], row["managed"]) for row in rows}
-    for seed, name, managed in product(seeds, names, kinds):
-        if (name, seed, managed) in done:
-            continue
-        row = run_apart(name, seed, managed, folder, **options)
-        with results.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        rows.append(row)
-        if say is not None:
-            counts = " ".join(f"{count} {row[count]}" for count in COUNTS)
-            say(f"{file_name(name, seed, managed)}: {counts} in {row['seconds']} s")
+    wanted = ((name, seed, managed) for seed, name, managed in product(seeds, names, kinds))
+    pool = ThreadPoolExecutor(at_once)
+    running = [pool.submit(run_apart, *one, folder, **options) for one in wanted if one not in done]
+    try:
+        for row in (one.result() for one in as_completed(running)):
+            with results.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            rows.append(row)
+            if say is not None:
+                counts = " ".join(f"{count} {row[count]}" for count in COUNTS)
+                name = file_name(row["workload"], row["seed"], row["managed"])
+                say(f"{name}: {counts} in {row['seconds']} s")
+    finally:
+        pool.shutdown(cancel_futures=True)
     return rows
 
 
@@ -343,6 +349,7 @@ def main():
     asked.add_argument("--only", default="", metavar="A,B", help="of these workloads only")
     asked.add_argument("--kind", choices=["both", "managed", "plain"], default="both")
     asked.add_argument("--seeds", type=int, default=10)
+    asked.add_argument("--at-once", type=int, default=1, help="so many runs at the same time")
     asked.add_argument("--first", type=int, default=0, help="the first seed")
     asked.add_argument("--explain", metavar="FILE", help="tell what a file of evidence has, in order")
     given = asked.parse_args()
@@ -353,7 +360,7 @@ def main():
         kinds = {"managed": [True], "plain": [False]}.get(given.kind, [True, False])
         seeds = range(given.first, given.first + given.seeds)
         options = {"size": given.size, "busy": given.busy, "patience": given.patience, "least": given.least}
-        options["spawn"] = given.spawn
+        options |= {"spawn": given.spawn, "at_once": given.at_once}
         print(table(run_missing(given.out or "under-change", names, seeds, kinds, **options)))
     elif given.workload is None:
         asked.error("name a workload, or --all")

@@ -161,9 +161,9 @@ def _pair(servers, name, kind, pair, size, least, scratch, warm):
     times = max(1, min(MOST_TIMES, math.ceil(least / 2 / warm[PLAIN, name])))
     one, other = (PLAIN, ours) if pair % 2 == 0 else (ours, PLAIN)
     for which in (one, other, other, one):
-        seconds = run(which, times, "found")
-        took[which] += seconds["seconds"]
-        cpu[which] += seconds["cpu"]
+        said = run(which, times, "found")
+        took[which] += said["seconds"]
+        cpu[which] += said["cpu"]
         found[which] = pickle.loads((scratch / "found").read_bytes())
     assert is_same(found[ours], found[PLAIN]), f"{name}, {kind}: not what plain Dask gives"
     return {
