@@ -11,7 +11,9 @@ not does nothing. The kinds:
 
 Each is compared with a plain cluster of 4 workers. In a pair each does the workload twice, in the order
 A B B A; what takes less than a second is done several times in a row. The seconds are those of all of it.
-Processor time is that of scheduler, client and workers.
+Each pair of a workload is measured on clusters that were started anew, in the other order each time:
+processes that do the same are some percent faster or slower for as long as they live. Processor time is that
+of scheduler, client and workers.
 """
 
 import argparse
@@ -120,35 +122,32 @@ def measure(folder, kinds=tuple(WANTED), names=tuple(WORKLOADS), size="small", p
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     rows = [row for row in rows if row["size"] == size and row["kind"] in kinds and row["workload"] in names]
     done = {(row["kind"], row["workload"], row["pair"]) for row in rows}
-    todo = [
-        (name, kind, pair)
-        for name in names
-        for kind in kinds
-        for pair in range(pairs)
-        if (kind, name, pair) not in done
-    ]
-    if not todo:
-        return rows
-    with ExitStack() as stack, tempfile.TemporaryDirectory() as scratch:
-        wanted = {PLAIN, *(CLUSTERS[kind] for _, kind, _ in todo)}
-        servers = {one: stack.enter_context(Server(*one)) for one in sorted(wanted)}
-        for server in servers.values():
-            server.wait_until_ready()
-        warm = {}
-        for name, kind, pair in todo:
-            row = _pair(servers, name, kind, pair, size, least, Path(scratch), warm)
-            rows.append(row)
-            with path.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-            if say is not None:
-                say(f"{name:20} {kind:11} {row['ours']:6.2f} s of {row['plain']:6.2f} s: {_ratio(row):.3f}")
+    for pair in range(pairs):
+        todo = [(name, kind) for name in names for kind in kinds if (kind, name, pair) not in done]
+        if not todo:
+            continue
+        with ExitStack() as stack, tempfile.TemporaryDirectory() as scratch:
+            wanted = sorted({PLAIN, *(CLUSTERS[kind] for _, kind in todo)}, reverse=pair % 2 == 1)
+            servers = {one: stack.enter_context(Server(*one)) for one in wanted}
+            for server in servers.values():
+                server.wait_until_ready()
+            warm = set()
+            for name, kind in todo:
+                known = next((row["times"] for row in rows if row["workload"] == name), None)
+                row = _pair(servers, name, kind, pair, size, least, known, Path(scratch), warm)
+                rows.append(row)
+                with path.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+                if say is not None:
+                    seconds = f"{row['ours']:6.2f} s of {row['plain']:6.2f} s"
+                    say(f"{name:20} {kind:11} {seconds}: {_ratio(row):.3f}")
     return rows
 
 
-def _pair(servers, name, kind, pair, size, least, scratch, warm):
+def _pair(servers, name, kind, pair, size, least, times, scratch, warm):
     """The same runs on each, whose results have to be the same: one, the other twice, the one again, so that
     a machine that becomes slower meanwhile is slower for both. The first run here of a workload is not timed:
-    it imports what it needs, and shows how long it takes."""
+    it imports what it needs, and shows how often it has to be done (``times``, if that is not known)."""
     took, cpu, found, ours = Counter(), Counter(), {}, CLUSTERS[kind]
 
     def run(which, times, out):
@@ -157,8 +156,10 @@ def _pair(servers, name, kind, pair, size, least, scratch, warm):
 
     for which in (PLAIN, ours):
         if (which, name) not in warm:
-            warm[which, name] = run(which, 1, "warm")["seconds"]
-    times = max(1, min(MOST_TIMES, math.ceil(least / 2 / warm[PLAIN, name])))
+            warm.add((which, name))
+            alone = run(which, 1, "warm")["seconds"]
+            if which == PLAIN and times is None:
+                times = max(1, min(MOST_TIMES, math.ceil(least / 2 / alone)))
     one, other = (PLAIN, ours) if pair % 2 == 0 else (ours, PLAIN)
     for which in (one, other, other, one):
         said = run(which, times, "found")
@@ -167,7 +168,7 @@ def _pair(servers, name, kind, pair, size, least, scratch, warm):
         found[which] = pickle.loads((scratch / "found").read_bytes())
     assert is_same(found[ours], found[PLAIN]), f"{name}, {kind}: not what plain Dask gives"
     return {
-        "workload": name, "kind": kind, "size": size, "pair": pair, "times": 2 * times,
+        "workload": name, "kind": kind, "size": size, "pair": pair, "times": times,
         "ours": round(took[ours], 4), "plain": round(took[PLAIN], 4),
         "ours_cpu": round(cpu[ours], 3), "plain_cpu": round(cpu[PLAIN], 3),
     }  # fmt: skip
