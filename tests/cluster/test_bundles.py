@@ -316,10 +316,10 @@ def small_results(monkeypatch):
     del sys.modules["small_results"]
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 def test_twenty_thousand_leave(small_results):
     """In less than plain Dask's time for each where it has a fifth of them (its time for each grows with the
-    number, as do its pauses), beside whatever else runs. What 100,000 take in seconds ``small_results.py``
+    number, as do its pauses). What 100,000 take in seconds ``small_results.py``
     says, on a machine that has time for it."""
     plain = small_results.leave(4_000, way="dask", scattered=True)
     for way in ("retire", "sigterm"):
