@@ -6,6 +6,7 @@ import pytest
 from bridge_parts import close, declare, make, plugin_of, put, shelf_of, whole
 from distributed import Event, Worker
 from distributed.utils_test import async_poll_for, gen_cluster
+from small_cluster import lose
 
 import dask_hpc
 
@@ -41,7 +42,7 @@ async def test_a_worker_dies_with_what_nobody_has_had(c, s, a, b):
         futures[0].release()  # or its loss would be one more reason to ask for the blocks
         early = c.compute(reader.array("t", 0).data.map_blocks(held_up, dtype=float))
         await async_poll_for(lambda: len(s.workers[b.address].processing) == 2, 10)
-        await b.close(executor_wait=False, timeout=0)
+        await lose(b)
         await async_poll_for(lambda: plugin_of(s).streams["heat"].workers == (a.address,), 10)
         await Event("go").set()
         assert (await early).sum() == whole(0).sum()

@@ -319,8 +319,7 @@ def small_results(monkeypatch):
 @pytest.mark.timed
 def test_twenty_thousand_leave(small_results):
     """In less than plain Dask's time for each where it has a fifth of them (its time for each grows with the
-    number, as do its pauses). What 100,000 take in seconds ``small_results.py``
-    says, on a machine that has time for it."""
+    number, as do its pauses). What 100,000 take in seconds ``small_results.py`` says, on an idle machine."""
     plain = small_results.leave(4_000, way="dask", scattered=True)
     for way in ("retire", "sigterm"):
         ours = small_results.leave(20_000, way=way, scattered=True)

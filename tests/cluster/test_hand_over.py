@@ -4,7 +4,7 @@ import asyncio
 
 from distributed import Event, Queue, Status, wait
 from distributed.utils_test import async_poll_for, gen_cluster
-from small_cluster import blocked, cluster4, live, plugin_of, until
+from small_cluster import blocked, cluster4, live, lose, plugin_of, until
 
 import dask_hpc
 
@@ -208,10 +208,10 @@ async def test_nodes_are_lost_in_the_middle(c, s, *workers):
             m, futures, r_future = await giving(c, s, workers)
             by_address = {w.address: w for w in workers}
             gives = [a for a in by_address if a not in m.workers]
-            await by_address[gives[0]].close(executor_wait=False, timeout=0)
+            await lose(by_address[gives[0]])
             stays = list(m.workers)
             for address in stays:  # all that were to stay
-                await by_address[address].close(executor_wait=False, timeout=0)
+                await lose(by_address[address])
             await async_poll_for(
                 lambda: m.workers and m.workers <= {w.address for w in workers if w.status == Status.running},
                 10,
@@ -231,7 +231,7 @@ async def test_all_nodes_are_lost_in_the_middle(c, s, *workers):
         with dask_hpc.job("m", nodes=2, min_nodes=1, max_nodes=4, walltime="1h"):
             _m, futures, r_future = await giving(c, s, workers)
             for worker in workers:
-                await worker.close(executor_wait=False, timeout=0)
+                await lose(worker)
             await until(s, "m", "waiting")
             assert not plugin_of(s).control.hand_overs._under_way
         assert plugin_of(s).errors == 0

@@ -8,7 +8,7 @@ import dask.bag as db
 import pytest
 from distributed import Client, Event, fire_and_forget, wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
-from small_cluster import blocked, cluster2, cluster4, decisions, held, live, plugin_of, until, where
+from small_cluster import blocked, cluster2, cluster4, decisions, held, live, lose, plugin_of, until, where
 
 import dask_hpc
 from dask_hpc.dask import GATE
@@ -546,7 +546,7 @@ async def test_what_somebody_outside_needs_does_not_wait_again(c, s, a, b):
         outside = c.submit(len, needed)
         await async_poll_for(lambda: outside.key in s.tasks, 10)
         victim = next(w for w in (a, b) if w.address in job.workers)
-        await victim.close(executor_wait=False, timeout=0)
+        await lose(victim)
         await until(s, "lost", "waiting")
         await Event("go").set()
         assert await outside and job.state == "waiting" and set(held(job)) == {alone.key}

@@ -10,7 +10,7 @@ from distributed.deploy.local import LocalCluster
 from distributed.utils_test import async_poll_for, gen_cluster, gen_test, inc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_cluster import blocked, cluster2, cluster4, plugin_of, until, where
+from small_cluster import blocked, cluster2, cluster4, lose, plugin_of, until, where
 
 import dask_hpc
 from dask_hpc import InputError
@@ -402,7 +402,7 @@ async def test_a_worker_that_dies_on_the_way(c, s, a, b, d):
         call = asyncio.ensure_future(c.retire_workers(workers=[first.address, d.address]))
         await async_poll_for(lambda: s.workers[first.address].status == Status.paused, 10)
         await Event("go").set()
-        await first.close(executor_wait=False, timeout=0)
+        await lose(first)
         assert set(await call) <= {first.address, d.address}
         assert await future == 1 and len(s.workers) == 1
         assert plugin_of(s).errors == 0

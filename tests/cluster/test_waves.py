@@ -10,7 +10,7 @@ from distributed import Event, Nanny, SchedulerPlugin, Worker, fire_and_forget, 
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_cluster import blocked, cluster2, cluster4, held, live, plugin_of, until, where
+from small_cluster import blocked, cluster2, cluster4, held, live, lose, plugin_of, until, where
 
 import dask_hpc
 from dask_hpc import dask as compat
@@ -191,7 +191,7 @@ async def test_requeued_and_started_again(c, s, a, b):
         await until(s, "other", "running")
         futures = c.map(gated, range(8), key=[f"t-{i}" for i in range(8)])
         await Steps(s, job).settle(SLOTS)
-        await victim.close(executor_wait=False, timeout=0)
+        await lose(victim)
         await until(s, "a", "waiting")
         await async_poll_for(lambda: len(job.ready) == 8, 10)
         assert not job.passed and not job.held and job.gate == {compat.GATE} == job.wave
@@ -571,9 +571,9 @@ async def test_alone_and_lost(c, s, a, b):
         await async_poll_for(lambda: is_free(s, job), 10)
         futures = c.map(gated, range(30), key=[f"t-{i}" for i in range(30)])
         await async_poll_for(lambda: len(s.queued) == 30 - 2 * SLOTS, 10)
-        await a.close(executor_wait=False, timeout=0)
+        await lose(a)
         assert not job.confined and job.state == "running"
-        await b.close(executor_wait=False, timeout=0)
+        await lose(b)
         await until(s, "a", "waiting")
         await async_poll_for(lambda: len(held(job)) == 30, 10)
         assert not s.queued and not is_shut(s)

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 from distributed import Event, wait
 from distributed.utils_test import async_poll_for, gen_cluster
-from small_cluster import blocked, cluster2, cluster4, live, plugin_of, until
+from small_cluster import blocked, cluster2, cluster4, live, lose, plugin_of, until
 
 import dask_hpc
 
@@ -232,7 +232,7 @@ async def test_a_job_that_loses_a_node_goes_on(c, s, *workers):
         for _ in range(5):
             await run.one()
         lost = next(w for w in workers if w.address in live(s, "heat").workers)
-        await lost.close(executor_wait=False, timeout=0)
+        await lose(lost)
         await run.until(lambda: len(places(s, pipe)[0]) == 1)
         await run.one()
         await run.leave()

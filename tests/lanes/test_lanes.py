@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 from distributed import Event, Worker, fire_and_forget, wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
-from small_cluster import cluster2, cluster4, plugin_of, until
+from small_cluster import cluster2, cluster4, lose, plugin_of, until
 
 import dask_hpc
 from dask_hpc import dask as compat
@@ -192,7 +192,7 @@ async def test_lost_retried_cancelled_and_failed(c, s, a, b):
         await manager.set(**{"settings.io-lanes": {"/fast": 2}})
         futures = reads(c)
         await settle(lambda: len(reading(s)) == 2)
-        await a.close(executor_wait=False, timeout=0)
+        await lose(a)
         await settle(lambda: len(reading(s)) == 2)
         await c.cancel(futures[:2])
         await settle(lambda: len(reading(s)) == 2)

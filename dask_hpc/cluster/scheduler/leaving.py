@@ -216,8 +216,8 @@ class Leaving:
             if now - since < departure.budget and is_heard:
                 free = [a for a in free if self._holds.is_needed([a]) is None]
             # One that is on its way out already, but still here, is given nothing anyway.
-            there_on = ("init", "running", "paused")
-            stays = [a for a in free if compat.worker_status(self._scheduler, a) in there_on]
+            works = ("init", "running", "paused")
+            stays = [a for a in free if compat.worker_status(self._scheduler, a) in works]
             for address, reason in self._holds.hold(stays, _WHY, for_good=True).items():
                 self._refuse(departure, address, reason)
             held |= {address: now for address in free if address not in departure.refused}
