@@ -10,11 +10,11 @@ table; ``--kind restricted --only thin-sum,join --pairs 3 --size tiny`` a part o
 
 All of them are the same cluster in the same processes, which is managed, or is not any more: of two clusters
 that do the same, one is some percent slower for as long as it lives, and nobody could tell that from what we
-cost. (Nothing of us is left in it when a manager is closed: `tests/cluster/test_nothing_left.py`.) A
-workload is done once by each kind, then once more in the opposite order, so that a machine that becomes
-slower is slower for all; and again, until plain Dask has taken some seconds. A pair is all the seconds of
-one kind beside those of plain Dask. Each pair of a workload is measured on a cluster that was started anew,
-in the other order each time. Processor time is that of scheduler, client and workers.
+cost. (Nothing of us is left in it when a manager is closed: scenario S29 tells.) A workload is done once by
+each kind, then once more in the opposite order, so that a machine that becomes slower is slower for all; and
+again, until plain Dask has taken some seconds. A pair is all the seconds of one kind beside those of plain
+Dask. Each pair of a workload is measured on a cluster that was started anew, and another kind begins.
+Processor time is that of scheduler, client and workers.
 """
 
 import argparse
@@ -113,8 +113,7 @@ def measure_pair(path, pair, todo, size, least):
 def _compared(turns, name, kinds, pair, least):
     """A row for each kind; all results have to be the same."""
     order = ["plain", *(kind for kind in WANTED if kind in kinds)]
-    if pair % 2:
-        order.reverse()
+    order = order[pair % len(order) :] + order[: pair % len(order)]
     for kind in order:
         turns.run(name, kind, "tiny")  # what it needs is imported
     alone, _, wanted = turns.run(name, "plain")
