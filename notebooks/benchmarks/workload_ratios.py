@@ -54,25 +54,33 @@ class Turns:
         self._manager = None
         self._processes = {}
 
-    def run(self, name, kind, size=None):
-        """Do a workload as that kind: its seconds, those of the processors, its result."""
-        self._become(kind)
+    def run(self, name, kind):
+        """Do a workload as that kind: its seconds, those of the processors, its result. A worker that joins
+        for it has done it once before: what it needs is imported, and its memory is the process's own."""
+        if self._become(kind):
+            self._run(name, kind)
+        return self._run(name, kind)
+
+    def _run(self, name, kind):
         job = nullcontext() if kind in ("plain", "no-job") else dask_hpc.job(name, nodes=NODES)
         before, began = self._used(), time.perf_counter()
         with job:
-            found = WORKLOADS[name].run(self._client, size or self._size)
+            found = WORKLOADS[name].run(self._client, self._size)
         took, cpu = time.perf_counter() - began, self._used() - before
         forget_all(self._client)
         return took, cpu, found
 
     def _become(self, kind):
+        """Whether a worker has joined for that."""
         if kind == "plain" and self._manager is not None:
             self._scale(NODES)
             self._manager.close()
             self._manager = None
         elif kind != "plain" and self._manager is None:
             self._manager = dask_hpc.malleable(self._cluster, policy="elastic")
+        before = len(self._processes)
         self._scale(NODES + 1 if kind == "restricted" else NODES)
+        return len(self._processes) > before
 
     def _scale(self, wanted):
         workers = self._cluster.scheduler.workers
@@ -114,9 +122,8 @@ def _compared(turns, name, kinds, pair, least):
     """A row for each kind; all results have to be the same."""
     order = ["plain", *(kind for kind in WANTED if kind in kinds)]
     order = order[pair % len(order) :] + order[: pair % len(order)]
-    for kind in order:
-        turns.run(name, kind, "tiny")  # what it needs is imported
-    alone, _, wanted = turns.run(name, "plain")
+    first = {kind: turns.run(name, kind) for kind in order}  # not counted
+    alone, wanted = min(seconds for seconds, _, _ in first.values()), first["plain"][2]
     rounds = max(1, min(MOST_ROUNDS, math.ceil(least / 2 / max(alone, 1e-9))))
     took, cpu = Counter(), Counter()
     for kind in (order + order[::-1]) * rounds:
