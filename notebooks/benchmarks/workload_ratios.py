@@ -18,6 +18,7 @@ Processor time is that of scheduler, client and workers.
 """
 
 import argparse
+import gc
 import json
 import logging
 import math
@@ -62,6 +63,8 @@ class Turns:
         return self._run(name, kind)
 
     def _run(self, name, kind):
+        gc.collect()  # what earlier runs left is not collected at the expense of this one
+        self._client.run(gc.collect)
         job = nullcontext() if kind in ("plain", "no-job") else dask_hpc.job(name, nodes=NODES)
         before, began = self._used(), time.perf_counter()
         with job:
