@@ -208,9 +208,9 @@ class TaskMover:
                 asked += 1
         return asked
 
-    def is_moving(self, address: str) -> bool:
-        """Whether the worker has been asked and not answered."""
-        return any(info["victim"].address == address for info in self._stealing.in_flight.values())
+    def is_expecting(self, address: str) -> bool:
+        """Whether the worker may still be sent a task that another one was asked for and has not answered."""
+        return any(info["thief"].address == address for info in self._stealing.in_flight.values())
 
     def close(self) -> None:
         """Leave nothing of ours behind, once all answers are in."""

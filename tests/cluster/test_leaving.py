@@ -14,6 +14,7 @@ from small_cluster import blocked, cluster2, cluster4, lose, plugin_of, until, w
 
 import dask_hpc
 from dask_hpc import InputError
+from dask_hpc import dask as compat
 
 cluster3 = gen_cluster(client=True, nthreads=[("", 1)] * 3)
 
@@ -667,3 +668,32 @@ async def test_data_from_outside_that_is_on_its_way_to_one_that_leaves_is_waited
         assert await c.gather(futures) == {"x": 5} and losses(s) == 0
         assert not plugin_of(s).control.holds._scatters.under_way
     assert s.handlers["scatter"] == s.scatter
+
+
+@cluster4
+async def test_a_task_that_another_worker_gives_up_is_waited_for(c, s, a, b, d, e):
+    """Dask asked one worker for it, for another one, which is held before the answer is there."""
+    async with await dask_hpc.manage(c):
+        mover, answers = plugin_of(s).control.holds.mover, []
+        futures = c.map(marked, ["go"] * 2, range(2), workers=[a.address], key="m", pure=False)
+        others = c.map(blocked, ["go"] * 2, workers=[d.address, e.address], key="n", pure=False)
+        await async_poll_for(lambda: all(len(w.state.executing) == 1 for w in (a, d, e)), 10)
+        for future in futures:
+            compat.restrict(s.tasks[future.key], None)
+        answer = s.stream_handlers["steal-response"]
+        s.stream_handlers["steal-response"] = lambda **given: answers.append(given)
+        assert mover.drain(a.address) and mover.is_expecting(b.address)
+        leaving = asyncio.ensure_future(s.retire_workers(workers=[b.address]))
+        await async_poll_for(
+            lambda: answers and (leaving.done() or b.address in plugin_of(s).control.holds.reasons), 10
+        )
+        await Event("go").set()
+        await wait(others)
+        assert list(await s.retire_workers(workers=[e.address])) == [e.address]
+        assert not leaving.done(), "nobody waits for the task"
+        s.stream_handlers["steal-response"] = answer
+        for given in answers:
+            answer(**given)
+        assert list(await leaving) == [b.address]
+        await c.gather([*futures, *others])
+        assert await executions(c) == [0, 1] and not reasons(s, "restart") and losses(s) == 0

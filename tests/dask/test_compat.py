@@ -480,8 +480,8 @@ async def test_stealing_moves_what_has_not_started(c, s, a, b):
     await async_poll_for(lambda: a.state.executing_count and len(s.workers[a.address].processing) == 4, 10)
     for future in futures:
         compat.restrict(s.tasks[future.key], None)
-    assert mover.drain(a.address) >= 3 and mover.is_moving(a.address), "WorkStealing.in_flight changed"
-    await async_poll_for(lambda: not mover.is_moving(a.address), 10)
+    assert mover.drain(a.address) >= 3 and mover.is_expecting(b.address), "WorkStealing.in_flight changed"
+    await async_poll_for(lambda: not mover.is_expecting(b.address), 10)
     assert len(s.workers[b.address].processing) == 3, "WorkStealing.move_task_request does not move"
     await Event("go").set()
     await c.gather(futures)

@@ -111,8 +111,10 @@ class Holds:
         return address in self._lent
 
     def is_awaiting(self, address: str) -> bool:
-        """Whether data that was scattered before it was held may still come to a worker."""
-        return not self._scatters.under_way.isdisjoint(self._coming.get(address, ()))
+        """Whether something may still come to a worker from before it was held: data that was scattered, or a
+        task that another one gives up for it."""
+        is_scattered = not self._scatters.under_way.isdisjoint(self._coming.get(address, ()))
+        return is_scattered or self.mover.is_expecting(address)
 
     def refusal(self, together: Collection[str], *, for_good: bool = False) -> str | None:
         """Why these workers cannot be held now, all of them; None if they can."""
