@@ -682,7 +682,9 @@ async def test_a_task_that_another_worker_gives_up_is_waited_for(c, s, a, b, d, 
             compat.restrict(s.tasks[future.key], None)
         answer = s.stream_handlers["steal-response"]
         s.stream_handlers["steal-response"] = lambda **given: answers.append(given)
-        assert mover.drain(a.address) and mover.is_expecting(b.address)
+        begun = {task.key for task in a.state.executing}
+        asked = [future.key for future in futures if future.key not in begun]
+        assert mover.drain(a.address, asked) == 1 and mover.is_expecting(b.address)
         leaving = asyncio.ensure_future(s.retire_workers(workers=[b.address]))
         await async_poll_for(
             lambda: answers and (leaving.done() or b.address in plugin_of(s).control.holds.reasons), 10
