@@ -159,7 +159,9 @@ def measure(
             command = [sys.executable, __file__, "--out", str(folder), "--size", size, "--least", str(least)]
             asked = ["--pair", json.dumps([pair, todo])]
             said = subprocess.DEVNULL if quiet else None
-            subprocess.run([*command, *asked], stdout=said, stderr=subprocess.DEVNULL, check=True)
+            done = subprocess.run([*command, *asked], stdout=said, stderr=subprocess.PIPE, text=True)
+            if done.returncode:
+                raise RuntimeError(f"pair {pair} was not measured: {done.stderr[-2000:]}")
     return _rows(path, kinds, names, size)
 
 
