@@ -2,7 +2,7 @@
 
 import dask
 import dask.array as da
-from distributed import Event, get_worker
+from distributed import Event, SchedulerPlugin, get_worker
 from distributed.utils_test import async_poll_for, gen_cluster
 
 from dask_hpc import dask as compat
@@ -49,6 +49,18 @@ def where(x=None, *rest):
 def blocked(event, x=None):
     Event(event).wait(60)
     return where()
+
+
+class Vetoes(SchedulerPlugin):
+    """Needs workers where they are, as Dask's shuffles do."""
+
+    name = "vetoes"
+
+    def __init__(self):
+        self.needed = set()
+
+    def valid_workers_downscaling(self, scheduler, workers):
+        return [worker for worker in workers if worker.address not in self.needed]
 
 
 def decisions(s, *kinds):

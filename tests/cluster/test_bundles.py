@@ -318,7 +318,7 @@ def small_results(monkeypatch):
 
 @pytest.mark.timed
 def test_twenty_thousand_leave(small_results):
-    """In less than half of plain Dask's time for the same ones, and without a step half as long as its longest.
+    """In less than half of plain Dask's time for the same ones, and no step is half as long as its longest.
     What 100,000 take in seconds ``small_results.py`` says, on an idle machine."""
     plain = small_results.leave(20_000, way="dask", scattered=True)
     for way in ("retire", "sigterm"):

@@ -10,7 +10,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_cluster import blocked, cluster2, cluster4, decisions, plugin_of, until, where
+from small_cluster import Vetoes, blocked, cluster2, cluster4, decisions, plugin_of, until, where
 
 import dask_hpc
 from dask_hpc import InputError
@@ -249,16 +249,6 @@ async def test_a_jobs_last_worker_is_not_held(c, s, *workers):
         for address in (one, third):  # held nodes are given to nobody, so k would wait for them
             assert holds_of(s).release(address)
         assert await waiting == 2
-
-
-class Vetoes(SchedulerPlugin):
-    name = "vetoes"
-
-    def __init__(self):
-        self.needed = set()
-
-    def valid_workers_downscaling(self, scheduler, workers):
-        return [worker for worker in workers if worker.address not in self.needed]
 
 
 class CannotSay(SchedulerPlugin):

@@ -10,11 +10,12 @@ from distributed.deploy.local import LocalCluster
 from distributed.utils_test import async_poll_for, gen_cluster, gen_test, inc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_cluster import blocked, cluster2, cluster4, lose, plugin_of, until, where
+from small_cluster import Vetoes, blocked, cluster2, cluster4, lose, plugin_of, until, where
 
 import dask_hpc
 from dask_hpc import InputError
 from dask_hpc import dask as compat
+from dask_hpc.cluster.worker.farewell import NAME
 
 cluster3 = gen_cluster(client=True, nthreads=[("", 1)] * 3)
 
@@ -668,6 +669,47 @@ async def test_data_from_outside_that_is_on_its_way_to_one_that_leaves_is_waited
         assert await c.gather(futures) == {"x": 5} and losses(s) == 0
         assert not plugin_of(s).control.holds._scatters.under_way
     assert s.handlers["scatter"] == s.scatter
+
+
+@pytest.mark.parametrize("way", ["retired", "closed"])
+def test_a_task_that_begins_while_data_moves_is_waited_for(way):
+    """A shuffle needs the worker after all, and is over before the last copy has gone."""
+
+    @cluster2
+    async def run(c, s, a, b):
+        vetoes, began = Vetoes(), []
+        s.add_plugin(vetoes)
+
+        async def drain(addresses):
+            if began:
+                return
+            vetoes.needed = set(addresses)
+            await async_poll_for(lambda: s.workers[a.address].status == Status.running, 10)
+            began.append(c.submit(marked, "go", 1, workers=[a.address], allow_other_workers=True))
+            await async_poll_for(lambda: a.state.executing_count, 10)
+            vetoes.needed = set()
+            await async_poll_for(lambda: s.workers[a.address].status == Status.paused, 10)
+
+        async with await dask_hpc.manage(c):
+            await async_poll_for(lambda: all(NAME in w.plugins for w in (a, b)), 10)
+            future = await c.scatter(1, workers=[a.address])
+            plugin_of(s).context.services[-1].drain = drain
+            if way == "retired":
+                leaving = asyncio.ensure_future(c.retire_workers(workers=[a.address]))
+            else:
+                leaving = asyncio.ensure_future(a.close(executor_wait=False, reason="signal-15"))
+            await async_poll_for(lambda: began and not vetoes.needed, 10)
+            await async_poll_for(lambda: a.address not in s.workers or future.key in b.data, 10)
+            await asyncio.sleep(0.3)
+            assert a.address in s.workers, "nobody waits for the task"
+            await Event("go").set()
+            await leaving
+            await async_poll_for(lambda: a.address not in s.workers, 10)
+            assert await c.gather([future, *began]) == [1, 1]
+            assert await executions(c) == [1] and not reasons(s, "restart") and losses(s) == 0
+            assert plugin_of(s).errors == 0
+
+    run()
 
 
 @cluster4

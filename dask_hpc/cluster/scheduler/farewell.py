@@ -228,27 +228,35 @@ class Farewells:
             async with asyncio.timeout_at(going.deadline):
                 while True:
                     await self._move(address, going, moves)
-                    await self._wait_until_free(address, going)
+                    has_ended = await self._wait_until_free(address, going)
                     if (await self._only_there(address)).keys() <= set(going.unplaced):
-                        break
+                        if with_copies:
+                            await drain(self._context, [address])
+                            with_copies = False
+                        if not has_ended or self._is_free(address, going):
+                            break  # nothing has begun there meanwhile
                     moves = await self._plan(address, going)
                     await asyncio.sleep(_LOOK)
-                if with_copies:
-                    await drain(self._context, [address])
 
-    async def _wait_until_free(self, address: str, going: "_Going") -> None:
+    async def _wait_until_free(self, address: str, going: "_Going") -> bool:
         """No shuffle needs it any more, what has not started there goes to others, what runs ends, unless
-        everybody closes. Some of the time is kept for moving what comes of that."""
-        holds, clock = self._context.get(Holds), asyncio.get_running_loop().time
+        everybody closes. Some of the time is kept for moving what comes of that. Whether it was enough."""
+        clock = asyncio.get_running_loop().time
         limit = clock() + min(self._context.drain, _WAITS * (going.deadline - clock()))
-        while self._stays(address) and self._status(address):
-            self._hold(address, going)
-            is_needed = going.needed_by or holds.is_lent(address) or holds.is_awaiting(address)
-            if not (is_needed or compat.processing(self._scheduler, address)):
-                break
+        while not self._is_free(address, going):
             await asyncio.sleep(_LOOK)
             if clock() > limit and not going.needed_by:
-                break
+                return False
+        return True
+
+    def _is_free(self, address: str, going: "_Going") -> bool:
+        """Whether there is nothing to wait for: nobody stays who is kept waiting, or nothing runs there."""
+        if not (self._stays(address) and self._status(address)):
+            return True
+        self._hold(address, going)
+        holds = self._context.get(Holds)
+        is_needed = going.needed_by or holds.is_lent(address) or holds.is_awaiting(address)
+        return not (is_needed or compat.processing(self._scheduler, address))
 
     def _hold(self, address: str, going: "_Going") -> None:
         """It is given nothing any more, unless a shuffle needs it where it is."""

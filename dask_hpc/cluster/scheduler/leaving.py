@@ -11,6 +11,9 @@ whose lifetime ends. The road has five parts:
    What it has for services, such as copies of results, goes to others, too.
 5. Let Dask remove it, which by then finds nothing left to move.
 
+Where something has begun there while data moved (a shuffle needs it after all), the road starts anew, in what
+is left of the budget.
+
 A worker that runs tasks for a service that nobody else may run is not held before the service has moved away,
 which it does when it hears of it; that may take as long as the drain budget, too.
 
@@ -154,9 +157,14 @@ class Leaving:
         self._batches.append(departure)
         try:
             try:
-                await self._hold_and_wait(departure)
-                await self._move_data(departure)
-                await self._unless_closed(partial(self._drain, departure))
+                while True:
+                    await self._hold_and_wait(departure)
+                    since = monotonic()
+                    await self._move_data(departure)
+                    await self._unless_closed(partial(self._drain, departure))
+                    departure.excuse(monotonic() - since)
+                    if self._is_free(departure):
+                        break  # nothing has begun there meanwhile
                 self._tell_of_restarts(departure)
             except Exception as error:
                 self._context.count_error("a departure", error)  # the rest is Dask's
@@ -202,11 +210,9 @@ class Leaving:
 
     async def _hold_and_wait(self, departure: "_Departure") -> None:
         """Parts 1 to 3. The budget of each worker begins when it is held."""
-        clock = asyncio.get_running_loop().time
-        held: dict[str, float] = {}
-        since = clock()
+        held, since = departure.held, monotonic()
         while there := self._on_the_way(departure):
-            now = clock()
+            now = monotonic()
             for address in there:
                 if compat.has_actors(self._scheduler, address):
                     self._refuse(departure, address, "actors live there, which cannot be moved")
@@ -221,20 +227,22 @@ class Leaving:
             for address, reason in self._holds.hold(stays, _WHY, for_good=True).items():
                 self._refuse(departure, address, reason)
             held |= {address: now for address in free if address not in departure.refused}
-            # A shuffle may have begun to need one that is held: its time stands still until that is over.
-            held |= {address: now for address in held if self._holds.is_lent(address)}
-            if all(
-                address in held and (now - held[address] >= departure.budget or not self._is_busy(address))
-                for address in departure.ready
-                if address in there
-            ):
+            if self._is_free(departure):
                 return
             await asyncio.sleep(LOOK)
 
+    def _is_free(self, departure: "_Departure") -> bool:
+        """Whether all are held, and nothing is to be waited for any more: it has ended, or the budget has."""
+        now, held = monotonic(), departure.held
+        there = self._on_the_way(departure)
+        # A shuffle may have begun to need one that is held: its time stands still until that is over.
+        held |= {a: now for a in there if a in held and self._holds.is_lent(a)}
+        return all(a in held and (now - held[a] >= departure.budget or not self._is_busy(a)) for a in there)
+
     def _is_busy(self, address: str) -> bool:
-        holds = self._holds
-        is_awaited = holds.is_lent(address) or holds.is_awaiting(address)
-        return is_awaited or bool(compat.processing(self._scheduler, address))
+        if compat.processing(self._scheduler, address) or self._holds.is_awaiting(address):
+            return True
+        return self._holds.is_lent(address) or compat.veto(self._scheduler, address) is not None
 
     def _is_needed(self, departure: "_Departure", address: str) -> bool:
         plugin = compat.veto(self._scheduler, address)
@@ -357,6 +365,8 @@ class _Departure:
     #: what Dask is told
     how: dict[str, Any]
     budget: float
+    #: since when the time runs of those that are held
+    held: dict[str, float] = field(default_factory=dict)
     #: those that stay after all, and why
     refused: dict[str, str] = field(default_factory=dict)
     #: copies that the scheduler has forgotten, for whom stays after all
@@ -368,6 +378,10 @@ class _Departure:
     def ready(self) -> list[str]:
         """Those that nobody has refused."""
         return [address for address in self.batch if address not in self.refused]
+
+    def excuse(self, seconds: float) -> None:
+        """What took so long was no waiting for tasks."""
+        self.held = {address: since + seconds for address, since in self.held.items()}
 
 
 async def with_neighbours(
