@@ -1,6 +1,8 @@
 """Jobs wait, start, run on their allotment only, and end."""
 
 import asyncio
+import gc
+from unittest import mock
 
 import dask
 import dask.array as da
@@ -11,6 +13,8 @@ from distributed.utils_test import async_poll_for, gen_cluster, inc
 from small_cluster import blocked, cluster2, cluster4, decisions, held, live, lose, plugin_of, until, where
 
 import dask_hpc
+from dask_hpc.cluster.scheduler import lifecycle
+from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.dask import GATE
 
 
@@ -334,6 +338,22 @@ async def test_built_inside_submitted_outside(c, s, *workers):
             y = c.compute(x + 1)
         assert await y == 3
         assert [j.name for j in plugin_of(s).control.jobs.values()] == ["other"]
+
+
+@cluster2
+async def test_a_job_that_was_done_long_ago_leaves_nothing(c, s, a, b):
+    with mock.patch.object(lifecycle, "_KEPT", 5):
+        async with await dask_hpc.manage(c):
+            for number in range(20):
+                with dask_hpc.job(f"job-{number}"):
+                    futures = c.map(inc, range(10), pure=False)  # more than the node has threads
+                await c.gather(futures)
+                await until(s, f"job-{number}", "done")
+                del futures
+            await async_poll_for(lambda: not s.tasks, 10)
+            gc.collect()
+            left = [one for one in gc.get_objects() if isinstance(one, LiveJob)]
+            assert sorted(job.name for job in left) == [f"job-{number}" for number in range(15, 20)]
 
 
 @cluster4

@@ -224,11 +224,11 @@ class Gate:
 
     def _forget_tasks(self, job: LiveJob) -> None:
         """None of its tasks waits for anything of ours."""
-        self.waves.forget(job)
         job.ready.clear()
         job.passed.clear()
         job.wishes.clear()
         job.needs.clear()
+        self.waves.forget(job)
 
     def _idle_in_vain(self) -> list[str]:
         """The idle workers that can take over nothing, as all that was sent is of jobs that run elsewhere."""

@@ -96,8 +96,10 @@ class Waves(compat.QueueExit):
         self.wake()
 
     def forget(self, job: LiveJob) -> None:
-        """The job does not run (any more)."""
+        """The job does not run (any more). One that waits keeps its ready tasks."""
         self.pending.pop(job, None)
+        if not job.ready:
+            self._holding.pop(job, None)
 
     def take_back(self, job: LiveJob) -> None:
         """The job is restricted again, after Dask placed its tasks. What Dask has queued comes here."""
