@@ -2,11 +2,15 @@
 
 import asyncio
 import gc
+import warnings
 from unittest import mock
 
 import dask
 import dask.array as da
 import dask.bag as db
+import dask.dataframe as dd
+import dask.dataframe.dask_expr._collection as collection
+import pandas as pd
 import pytest
 from distributed import Client, Event, fire_and_forget, wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
@@ -326,6 +330,18 @@ async def test_asking_twice_inside_is_not_asking_outside(c, s, *workers):
             await async_poll_for(lambda: "y" in job.unfinished, 10)
             assert "x" in held(job)
         del one, two, three
+
+
+@pytest.mark.parametrize("more, is_told", [({}, False), ({"retries": 2}, True)])
+def test_a_dataframe_made_inside_hears_that_its_annotations_do_not_count_if_so(monkeypatch, more, is_told):
+    frame = pd.DataFrame({"a": [1, 2]})
+    monkeypatch.setattr(collection, "_WARN_ANNOTATIONS", True)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with dask.annotate(**more), dask_hpc.job("a", power="250 W"), dask_hpc.job("b"):
+            dd.from_pandas(frame, npartitions=1)
+        assert str(warnings.filters).count("Dask annotations") == 1, "it is filtered once"
+    assert len(told) == is_told
 
 
 @cluster2
