@@ -1,6 +1,7 @@
 """Protected results outlive all workers, and the cluster, if the store is one of the levels."""
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 from time import perf_counter
@@ -14,7 +15,8 @@ from distributed.utils_test import async_poll_for, gen_cluster, inc
 
 import dask_hpc
 from dask_hpc import config
-from dask_hpc.checkpoint.store.files import Files
+from dask_hpc.checkpoint.scheduler import series
+from dask_hpc.checkpoint.store.files import Files, Trouble
 from dask_hpc.checkpoint.store.versions import Versions, names_in
 
 # Two threads: one may be blocked by a task that nobody needs any longer.
@@ -212,6 +214,29 @@ def test_a_store_out_of_reach_is_told_once_and_tried_again(tmp_path):
         await async_poll_for(lambda: controller(s).stored.as_plain("it")["stored"] == 4, 20)
         assert len([one for one in told(s, "store") if "works again" in one]) == 1
         assert not controller(s).errors
+
+    run()
+
+
+def test_a_store_whose_manifests_cannot_be_written_does_not_fill_up(tmp_path, monkeypatch):
+    plain, refused = Files.write, []
+
+    def write(self, path, parts, step="block", **how):
+        if step == "manifest" and len(refused) < 3:
+            refused.append(sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()))
+            raise Trouble(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return plain(self, path, parts, step, **how)
+
+    monkeypatch.setattr(Files, "write", write)
+    monkeypatch.setattr(series, "_FIRST", 0.1)
+
+    @three_with(tmp_path)
+    async def run(c, s, a, b, d):
+        x = c.map(effect, range(4))
+        await dask_hpc.protect(x, "it", levels=LEVELS, client=c)
+        await stored(c, "it")
+        assert refused[0] > 3200 and len(set(refused)) == 1, "each attempt finds what the first one found"
+        assert len(files_of(tmp_path, "it")) == 4 and not controller(s).errors
 
     run()
 
