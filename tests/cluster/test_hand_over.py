@@ -1,12 +1,14 @@
 """A job that shrinks takes its work and its results along, and then gives its nodes away."""
 
 import asyncio
+from unittest import mock
 
 from distributed import Event, Queue, Status, wait
 from distributed.utils_test import async_poll_for, gen_cluster
 from small_cluster import blocked, cluster4, live, lose, plugin_of, until
 
 import dask_hpc
+from dask_hpc.cluster.scheduler import hand_over
 
 KEEP = {f"distributed.worker.memory.{key}": False for key in ("target", "spill", "pause", "terminate")}
 
@@ -88,6 +90,33 @@ async def test_tasks_are_waited_for_and_results_come_along(c, s, *workers):
         assert decisions[:5] == ["start", "grow", "hand-over", "shrink", "start"]
         assert plugin_of(s).errors == 0
     s.validate_state()
+
+
+@cluster4
+async def test_what_is_there_when_the_first_moves_are_over_comes_along(c, s, *workers):
+    """As results do of which Dask has given up the copy on a node that stays."""
+    plain, rounds = hand_over.carry_out, []
+
+    async def carry_out(scheduler, moves, *rest, **how):
+        rounds.append(moves)
+        return await plain(scheduler, moves[:1] if len(rounds) == 1 else moves, *rest, **how)
+
+    with mock.patch.object(hand_over, "carry_out", carry_out):
+        async with await dask_hpc.manage(c, policy="fpsma-pwma"):
+            with dask_hpc.job("m", nodes=2, min_nodes=1, max_nodes=4, walltime="1h"):
+                first = c.submit(blocked, "first")
+                m = await grown(c, s)
+                await Event("first").set()
+                results = c.map(produce, range(20), pure=False)
+                await wait(results)
+                with another():
+                    r_future = c.submit(blocked, "r-go")
+                await until(s, "r", "running")
+                assert len(rounds) > 1
+                for future in results:
+                    assert {ws.address for ws in s.tasks[future.key].who_has} & m.workers
+                await Event("r-go").set()
+                await c.gather([first, r_future, *results])
 
 
 @cluster4

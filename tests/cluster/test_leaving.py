@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from unittest import mock
 
 import pytest
 from distributed import Actor, Event, Queue, Status, Worker, get_worker, secede, wait
@@ -15,6 +16,7 @@ from small_cluster import Vetoes, blocked, cluster2, cluster4, lose, plugin_of, 
 import dask_hpc
 from dask_hpc import InputError
 from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler import leaving as leaving_module
 from dask_hpc.cluster.worker.farewell import NAME
 
 cluster3 = gen_cluster(client=True, nthreads=[("", 1)] * 3)
@@ -671,45 +673,138 @@ async def test_data_from_outside_that_is_on_its_way_to_one_that_leaves_is_waited
     assert s.handlers["scatter"] == s.scatter
 
 
+async def is_leaving(c, s, worker, way, then):
+    """Everything is moved, and then ``then`` happens, before the worker has left. Gives what waits for it."""
+    done = asyncio.Event()
+
+    async def drain(addresses):
+        if not done.is_set():
+            await then()
+            done.set()
+
+    plugin_of(s).context.services[-1].drain = drain
+    if way == "retired":
+        leaving = asyncio.ensure_future(c.retire_workers(workers=[worker.address]))
+    else:
+        leaving = asyncio.ensure_future(worker.close(executor_wait=False, reason="signal-15"))
+    await done.wait()
+    return leaving
+
+
+def with_vetoes(way):
+    """A test on two workers who say farewell, with vetoes, of which ``a`` leaves this way."""
+
+    def decorate(test):
+        @cluster2
+        async def run(c, s, a, b):
+            s.add_plugin(vetoes := Vetoes())
+            async with await dask_hpc.manage(c):
+                await async_poll_for(lambda: all(NAME in w.plugins for w in (a, b)), 10)
+                there = await c.scatter(1, workers=[a.address])
+                await test(c, s, a, vetoes, there)
+                await async_poll_for(lambda: a.address not in s.workers, 10)
+                assert await there == 1 and losses(s) == 0
+                assert not reasons(s, "restart") and plugin_of(s).errors == 0
+
+        return run
+
+    return decorate
+
+
 @pytest.mark.parametrize("way", ["retired", "closed"])
 def test_a_task_that_begins_while_data_moves_is_waited_for(way):
     """A shuffle needs the worker after all, and is over before the last copy has gone."""
 
-    @cluster2
-    async def run(c, s, a, b):
-        vetoes, began = Vetoes(), []
-        s.add_plugin(vetoes)
+    @with_vetoes(way)
+    async def run(c, s, a, vetoes, there):
+        began = []
 
-        async def drain(addresses):
-            if began:
-                return
-            vetoes.needed = set(addresses)
+        async def begin():
+            vetoes.needed = {a.address}
             await async_poll_for(lambda: s.workers[a.address].status == Status.running, 10)
             began.append(c.submit(marked, "go", 1, workers=[a.address], allow_other_workers=True))
             await async_poll_for(lambda: a.state.executing_count, 10)
             vetoes.needed = set()
             await async_poll_for(lambda: s.workers[a.address].status == Status.paused, 10)
 
-        async with await dask_hpc.manage(c):
-            await async_poll_for(lambda: all(NAME in w.plugins for w in (a, b)), 10)
-            future = await c.scatter(1, workers=[a.address])
-            plugin_of(s).context.services[-1].drain = drain
-            if way == "retired":
-                leaving = asyncio.ensure_future(c.retire_workers(workers=[a.address]))
-            else:
-                leaving = asyncio.ensure_future(a.close(executor_wait=False, reason="signal-15"))
-            await async_poll_for(lambda: began and not vetoes.needed, 10)
-            await async_poll_for(lambda: a.address not in s.workers or future.key in b.data, 10)
-            await asyncio.sleep(0.3)
-            assert a.address in s.workers, "nobody waits for the task"
-            await Event("go").set()
-            await leaving
-            await async_poll_for(lambda: a.address not in s.workers, 10)
-            assert await c.gather([future, *began]) == [1, 1]
-            assert await executions(c) == [1] and not reasons(s, "restart") and losses(s) == 0
-            assert plugin_of(s).errors == 0
+        leaving = await is_leaving(c, s, a, way, begin)
+        await asyncio.sleep(0.3)
+        assert a.address in s.workers, "nobody waits for the task"
+        await Event("go").set()
+        await leaving
+        assert await c.gather(began) == [1] and await executions(c) == [1]
 
     run()
+
+
+@pytest.mark.parametrize("is_lent", [False, True])
+@pytest.mark.parametrize("way", ["retired", "closed"])
+def test_a_worker_that_is_needed_after_all_stays_until_it_is_held_again(way, is_lent):
+    """Before it works on for that, and as long as it does, it may be given tasks of the shuffle."""
+
+    @with_vetoes(way)
+    async def run(c, s, a, vetoes, there):
+        holds = plugin_of(s).control.holds
+
+        async def need():
+            vetoes.needed = {a.address}
+            if is_lent:
+                await async_poll_for(lambda: holds.is_lent(a.address), 10)
+                vetoes.needed = set()
+            holds._timer.stop()
+
+        leaving = await is_leaving(c, s, a, way, need)
+        await asyncio.sleep(0.3)
+        assert a.address in s.workers and holds.is_lent(a.address) == is_lent
+        vetoes.needed = set()
+        holds._look()
+        await leaving
+
+    run()
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 2, config={"hpc.drain": "0.5 s"})
+async def test_while_a_shuffle_needs_it_the_budget_stands_still(c, s, a, b):
+    s.add_plugin(vetoes := Vetoes())
+    async with await dask_hpc.manage(c):
+        future = c.submit(marked, "go", 1, workers=[a.address], allow_other_workers=True)
+        await async_poll_for(lambda: a.state.executing_count, 10)
+        leaving = asyncio.ensure_future(c.retire_workers(workers=[a.address]))
+        await async_poll_for(lambda: s.workers[a.address].status == Status.paused, 10)
+        vetoes.needed = {a.address}
+        await async_poll_for(lambda: s.workers[a.address].status == Status.running, 10)
+        await asyncio.sleep(0.7)
+        assert not leaving.done() and a.address in s.workers
+        await Event("go").set()
+        assert await future == 1
+        vetoes.needed = set()
+        assert list(await leaving) == [a.address]
+        assert await executions(c) == [1] and not reasons(s, "restart")
+
+
+@cluster2
+async def test_what_has_come_while_data_moves_is_moved_too(c, s, a, b):
+    """By us, in bulk: nothing is left for Dask to move."""
+    plain, times, left = leaving_module.carry_out, [], []
+
+    async def carry_out(scheduler, moves, *rest, **how):
+        times.append(len(moves))
+        return await plain(scheduler, moves[:1] if len(times) == 1 else moves, *rest, **how)
+
+    async with await dask_hpc.manage(c):
+        leaving = plugin_of(s).control.leaving
+        theirs = leaving._theirs
+
+        async def retire(*args, **how):
+            left.extend(s.workers[a.address].has_what)
+            return await theirs(*args, **how)
+
+        leaving._theirs = retire
+        futures = await c.scatter(list(range(10)), workers=[a.address])
+        with mock.patch.object(leaving_module, "carry_out", carry_out):
+            assert list(await c.retire_workers(workers=[a.address])) == [a.address]
+        assert times == [10, 9] and not left
+        assert await c.gather(futures) == list(range(10))
 
 
 @cluster4

@@ -1,7 +1,7 @@
 """Which units go first when the cluster shrinks; and how large it may be for the sake of power."""
 
 from distributed import Client, Event, LocalCluster
-from distributed.utils_test import async_poll_for, gen_test, slowinc
+from distributed.utils_test import async_poll_for, gen_cluster, gen_test, inc, slowinc
 from small_cluster import blocked, cluster4, plugin_of, power_of, until
 
 import dask_hpc
@@ -25,6 +25,17 @@ async def test_first_go_idle_nodes_then_those_of_jobs_that_can_do_with_less(c, s
         assert set(order[1:3]) == set(malleable.nodes) and order[3:] == list(rigid.nodes)
         await Event("go").set()
         await c.gather([first, second])
+
+
+@gen_cluster(client=True, nthreads=[])
+async def test_tasks_that_a_new_worker_may_not_run_ask_for_none(c, s):
+    async with await dask_hpc.manage(c):
+        bound = [c.submit(inc, 1, resources={"GPU": 1}), c.submit(inc, 2, workers=["some-host"])]
+        free = c.map(inc, range(3), pure=False)
+        await async_poll_for(lambda: len(s.unrunnable) + len(s.queued) == 5, 10)
+        _, tasks, jobs = plugin_of(s).control.sizing._demand([], {})
+        assert tasks == len(free) and not jobs
+        del bound
 
 
 def levers(s):

@@ -79,6 +79,9 @@ async def test_the_first_thread_that_is_free_counts(c, s, a, b):
         await c.scheduler.hpc_worker_ends(address=b.address, left=30)
         await asyncio.sleep(0.1)
         assert not is_held(s, b)  # another slow one could start in a second
+        walltime(s)._durations.add("quick", 20)
+        walltime(s).look()
+        await async_poll_for(lambda: is_held(s, b), 10)  # now none can before 20 of its 30 seconds are over
         await Event("go").set()
         await c.gather(futures)
 
