@@ -807,32 +807,42 @@ async def test_what_has_come_while_data_moves_is_moved_too(c, s, a, b):
         assert await c.gather(futures) == list(range(10))
 
 
-@cluster4
-async def test_a_task_that_another_worker_gives_up_is_waited_for(c, s, a, b, d, e):
+@pytest.mark.parametrize("way", ["retired", "closed"])
+def test_a_task_that_another_worker_gives_up_is_waited_for(way):
     """Dask asked one worker for it, for another one, which is held before the answer is there."""
-    async with await dask_hpc.manage(c):
-        mover, answers = plugin_of(s).control.holds.mover, []
-        futures = c.map(marked, ["go"] * 2, range(2), workers=[a.address], key="m", pure=False)
-        others = c.map(blocked, ["go"] * 2, workers=[d.address, e.address], key="n", pure=False)
-        await async_poll_for(lambda: all(len(w.state.executing) == 1 for w in (a, d, e)), 10)
-        for future in futures:
-            compat.restrict(s.tasks[future.key], None)
-        answer = s.stream_handlers["steal-response"]
-        s.stream_handlers["steal-response"] = lambda **given: answers.append(given)
-        begun = {task.key for task in a.state.executing}
-        asked = [future.key for future in futures if future.key not in begun]
-        assert mover.drain(a.address, asked) == 1 and mover.is_expecting(b.address)
-        leaving = asyncio.ensure_future(s.retire_workers(workers=[b.address]))
-        await async_poll_for(
-            lambda: answers and (leaving.done() or b.address in plugin_of(s).control.holds.reasons), 10
-        )
-        await Event("go").set()
-        await wait(others)
-        assert list(await s.retire_workers(workers=[e.address])) == [e.address]
-        assert not leaving.done(), "nobody waits for the task"
-        s.stream_handlers["steal-response"] = answer
-        for given in answers:
-            answer(**given)
-        assert list(await leaving) == [b.address]
-        await c.gather([*futures, *others])
-        assert await executions(c) == [0, 1] and not reasons(s, "restart") and losses(s) == 0
+
+    @cluster4
+    async def run(c, s, a, b, d, e):
+        async with await dask_hpc.manage(c):
+            await async_poll_for(lambda: NAME in b.plugins, 10)
+            mover, answers = plugin_of(s).control.holds.mover, []
+            futures = c.map(marked, ["go"] * 2, range(2), workers=[a.address], key="m", pure=False)
+            others = c.map(blocked, ["go"] * 2, workers=[d.address, e.address], key="n", pure=False)
+            await async_poll_for(lambda: all(len(w.state.executing) == 1 for w in (a, d, e)), 10)
+            for future in futures:
+                compat.restrict(s.tasks[future.key], None)
+            answer = s.stream_handlers["steal-response"]
+            s.stream_handlers["steal-response"] = lambda **given: answers.append(given)
+            begun = {task.key for task in a.state.executing}
+            asked = [future.key for future in futures if future.key not in begun]
+            assert mover.drain(a.address, asked) == 1 and mover.is_expecting(b.address)
+            if way == "retired":
+                leaving = asyncio.ensure_future(s.retire_workers(workers=[b.address]))
+            else:
+                leaving = asyncio.ensure_future(b.close(executor_wait=False, reason="signal-15"))
+            await async_poll_for(
+                lambda: answers and (leaving.done() or b.address in plugin_of(s).control.holds.reasons), 10
+            )
+            await Event("go").set()
+            await wait(others)
+            assert list(await s.retire_workers(workers=[e.address])) == [e.address]
+            assert not leaving.done() and b.address in s.workers, "nobody waits for the task"
+            s.stream_handlers["steal-response"] = answer
+            for given in answers:
+                answer(**given)
+            await leaving
+            await async_poll_for(lambda: b.address not in s.workers, 10)
+            await c.gather([*futures, *others])
+            assert await executions(c) == [0, 1] and not reasons(s, "restart") and losses(s) == 0
+
+    run()

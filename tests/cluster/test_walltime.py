@@ -68,22 +68,25 @@ async def test_an_unknown_kind_is_tried_once_near_the_end_and_freely_before(c, s
         assert sorted(await c.gather(futures)) == sorted([a.address] * 3 + [b.address])
 
 
-@gen_cluster(client=True, nthreads=[("", 1), ("", 2)])
-async def test_the_first_thread_that_is_free_counts(c, s, a, b):
-    async with await managed(c):
-        for kind, seconds in (("quick", 1), ("slow", 20)):
-            walltime(s)._durations.add(kind, seconds)
-        bound = {"workers": [b.address], "allow_other_workers": True}
-        futures = [c.submit(blocked, "go", key=(kind, 0), **bound) for kind in ("quick", "slow")]
-        await async_poll_for(lambda: b.state.executing_count == 2, 10)
-        await c.scheduler.hpc_worker_ends(address=b.address, left=30)
-        await asyncio.sleep(0.1)
-        assert not is_held(s, b)  # another slow one could start in a second
-        walltime(s)._durations.add("quick", 20)
-        walltime(s).look()
-        await async_poll_for(lambda: is_held(s, b), 10)  # now none can before 20 of its 30 seconds are over
-        await Event("go").set()
-        await c.gather(futures)
+@pytest.mark.parametrize("other, may_start", [("quick", True), ("slow", False)])
+def test_the_first_thread_that_is_free_counts(other, may_start):
+    """Another slow one can start in a second, or not before 20 of the worker's 30 are over."""
+
+    @gen_cluster(client=True, nthreads=[("", 1), ("", 2)])
+    async def run(c, s, a, b):
+        async with await managed(c):
+            for kind, seconds in (("quick", 1), ("slow", 20)):
+                walltime(s)._durations.add(kind, seconds)
+            bound = {"workers": [b.address], "allow_other_workers": True}
+            futures = [c.submit(blocked, "go", key=key, **bound) for key in ((other, 1), ("slow", 0))]
+            await async_poll_for(lambda: b.state.executing_count == 2, 10)
+            await c.scheduler.hpc_worker_ends(address=b.address, left=30)
+            await async_poll_for(lambda: walltime(s)._took, 10)
+            assert is_held(s, b) != may_start
+            await Event("go").set()
+            await c.gather(futures)
+
+    run()
 
 
 @cluster2
