@@ -675,10 +675,11 @@ async def test_data_from_outside_that_is_on_its_way_to_one_that_leaves_is_waited
 
 async def is_leaving(c, s, worker, way, then):
     """Everything is moved, and then ``then`` happens, before the worker has left. Gives what waits for it."""
-    done = asyncio.Event()
+    begun, done = asyncio.Event(), asyncio.Event()
 
     async def drain(addresses):
-        if not done.is_set():
+        if not begun.is_set():
+            begun.set()
             await then()
             done.set()
 
@@ -759,6 +760,76 @@ def test_a_worker_that_is_needed_after_all_stays_until_it_is_held_again(way, is_
         vetoes.needed = set()
         holds._look()
         await leaving
+
+    run()
+
+
+@cluster3
+async def test_two_that_leave_do_not_count_on_each_other(c, s, a, b, d):
+    """Each has a copy; the one is let go while the other has nothing left to do."""
+    async with await dask_hpc.manage(c):
+        await async_poll_for(lambda: NAME in a.plugins, 10)
+        there = await c.scatter(1, workers=[a.address])
+        await c.replicate(there, workers=[a.address, d.address])
+
+        async def retire():
+            assert list(await c.retire_workers(workers=[d.address])) == [d.address]
+
+        await (await is_leaving(c, s, a, "closed", retire))
+        await async_poll_for(lambda: a.address not in s.workers, 10)
+        assert losses(s) == 0 and set(s.workers) == {b.address} and await there == 1
+
+
+@cluster2
+async def test_the_one_that_is_to_take_everything_is_not_held_again(c, s, a, b):
+    """As one would be whose own time ends soon: the other one seems to run as long as it has not closed."""
+    async with await dask_hpc.manage(c):
+        await async_poll_for(lambda: NAME in a.plugins, 10)
+        there = await c.scatter(1, workers=[a.address])
+        holds, again = plugin_of(s).control.holds, []
+        assert not holds.hold([b.address], "its time ends")
+        release = holds.release
+
+        def released(address, why=None):
+            done = release(address, why)
+            if address == b.address:
+                again.append(holds.hold([b.address], "its time ends"))
+            return done
+
+        holds.release = released
+        await a.close(reason="signal-15")
+        await async_poll_for(lambda: a.address not in s.workers, 10)
+        assert again == [{b.address: "no other worker runs"}]
+        assert losses(s) == 0 and await there == 1
+
+
+@pytest.mark.parametrize("reason, is_lost", [("worker-lifetime-reached", False), ("signal-15", True)])
+def test_the_last_one_waits_at_the_end_of_its_lifetime_for_one_that_joins(reason, is_lost):
+    """By order it goes at once, and what runs there starts again."""
+
+    @gen_cluster(client=True, nthreads=[("", 2)])
+    async def run(c, s, a):
+        async with await dask_hpc.manage(c):
+            await async_poll_for(lambda: NAME in a.plugins, 10)
+            there = c.submit(produce, 1)
+            await there
+            runs = c.submit(marked, "go", 2)
+            await async_poll_for(lambda: a.state.executing_count, 10)
+            leaving = asyncio.ensure_future(a.close(executor_wait=False, reason=reason))
+            await async_poll_for(
+                lambda: a.address not in s.workers if is_lost else s.get_events(a.address), 10
+            )
+            await asyncio.sleep(0.3)
+            assert (a.address not in s.workers) == is_lost
+            async with Worker(s.address, nthreads=1) as b:
+                if not is_lost:
+                    await async_poll_for(lambda: there.key in b.data, 10)
+                await Event("go").set()
+                await leaving
+                assert await runs == 2 and await there == bytes(1000)
+                assert losses(s) == is_lost
+                times = await executions(c)
+                assert times == ([1, 1, 2, 2] if is_lost else [1, 2])
 
     run()
 

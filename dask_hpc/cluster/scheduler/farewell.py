@@ -89,7 +89,7 @@ class Farewells:
         """Something was logged: perhaps that a worker closes, and why."""
         is_closing = isinstance(message, dict) and message.get("action") == "closing-worker"
         if is_closing and self._status(topic) is not None:
-            self._reasons[topic] = str(message.get("reason"))
+            self._closes(topic, str(message.get("reason")))
 
     def worker_leaves(self, address: str) -> None:
         """A worker is gone."""
@@ -142,25 +142,29 @@ class Farewells:
 
     # deeds
 
+    def _closes(self, address: str, reason: str) -> None:
+        self._context.get(Holds).closing.add(address)
+        if reason:
+            self._reasons[address] = reason
+
     async def _next(self, address: str, reason: str, seconds: float) -> list[Hashable]:
         """What the worker should store now; nothing if it may go."""
         going = self._going.get(address)
         if going is None:
-            if reason:
-                self._reasons[address] = reason
-            going = self._going[address] = _Going(asyncio.get_running_loop().time() + seconds)
-            self._hold(address, going)
+            self._closes(address, reason)
             since = asyncio.get_running_loop().time()
+            going = self._going[address] = _Going(since + seconds, since + _WAITS * seconds)
+            self._hold(address, going)
             moves = await self._plan(address, going)  # of many results it takes this moment
             if going.first or compat.processing(self._scheduler, address):
                 await self._see(lambda: address in self._reasons, since)
                 await self._see(lambda: not self._stays(address), since)
                 if not self._stays(address):
                     why = f"worker {address} has nobody else to give its results to"
-                    self._context.get(Leaving).keep_somebody(self._reasons.keys() | {address}, why)
+                    self._context.get(Leaving).keep_somebody(why)
                     moves = await self._plan(address, going)
-            is_alone = not self._stays(address) or not _is_told_to_go(self._why(address, reason))
-            work = self._hand_over(address, going, moves, with_copies=not is_alone)
+            with_copies = _is_told_to_go(self._why(address, reason))
+            work = self._hand_over(address, going, moves, with_copies)
             going.moving = self._context.do("a farewell", work)
             if keys := self._to_store(going, self._why(address, reason), going.unplaced):
                 return keys  # meanwhile the others fetch what they can
@@ -229,7 +233,10 @@ class Farewells:
                 while True:
                     await self._move(address, going, moves)
                     has_ended = await self._wait_until_free(address, going)
-                    if (await self._only_there(address)).keys() <= set(going.unplaced):
+                    there = await self._only_there(address)
+                    if there.keys() <= set(going.unplaced) and not await self._is_relieved(
+                        address, going, there
+                    ):
                         if with_copies:
                             await drain(self._context, [address])
                             with_copies = False
@@ -248,6 +255,19 @@ class Farewells:
             if clock() > limit and not going.needed_by:
                 return False
         return True
+
+    async def _is_relieved(self, address: str, going: "_Going", there: Collection[Hashable]) -> bool:
+        """Whether somebody joins, where nobody stays: at the end of its lifetime others may be starting, for
+        whom the last one waits with what would be lost, and works on. By order it goes at once."""
+        clock, is_waited_for = asyncio.get_running_loop().time, False
+        while self._status(address) and not self._stays(address) and clock() < going.waits_until:
+            is_last = there or compat.processing(self._scheduler, address)
+            if not (is_last and _is_at_its_end(self._why(address, ""))):
+                return False
+            is_waited_for = True
+            await asyncio.sleep(_LOOK)
+        going.is_held = going.is_held and not is_waited_for  # nobody could be in its place
+        return is_waited_for and bool(self._stays(address))
 
     def _is_free(self, address: str, going: "_Going") -> bool:
         """Whether there is nothing to wait for: nobody stays who is kept waiting, or nothing runs there."""
@@ -338,10 +358,10 @@ class Farewells:
 
     def _leaving(self, address: str) -> set[str]:
         # A worker that closes may be told meanwhile to go on, and then says that it runs: it does not.
-        return compat.leaving_workers(self._scheduler) | self._reasons.keys() | {address}
+        return compat.leaving_workers(self._scheduler) | self._context.get(Leaving).going | {address}
 
     def _stays(self, address: str) -> set[str]:
-        return compat.running_workers(self._scheduler) - self._reasons.keys() - {address}
+        return compat.running_workers(self._scheduler) - self._context.get(Leaving).going - {address}
 
 
 @dataclass
@@ -349,6 +369,8 @@ class _Going:
     """A worker on its way out."""
 
     deadline: float
+    #: so long it may wait for others
+    waits_until: float
     #: what only it held when it said so
     first: dict[Hashable, MovableBlock] = field(default_factory=dict)
     #: its keys, the dearest first
@@ -362,6 +384,10 @@ class _Going:
     is_held: bool = False
 
 
+def _is_at_its_end(reason: str) -> bool:
+    return "lifetime" in reason
+
+
 def _is_told_to_go(reason: str) -> bool:
     """Whether a worker leaves by somebody's order or at the end of its time, not because all is closed."""
-    return reason.startswith("signal") or "lifetime" in reason
+    return reason.startswith("signal") or _is_at_its_end(reason)

@@ -9,7 +9,7 @@ would leave its tasks there until it has memory again.
 Refused is a hold
 
 1. of a worker that is not there, or is leaving;
-2. that would leave no worker running;
+2. that would leave no worker running but those that close;
 3. of a worker that a plugin needs where it is, as Dask's shuffles do;
 4. that would leave a task that must still run with no running worker it may run on.
 
@@ -40,6 +40,8 @@ class Holds:
         #: what held workers last said of themselves
         self._said: dict[str, str] = {}
         self._paused_themselves: set[str] = set()
+        #: workers that close by themselves, whatever is done about it
+        self.closing: set[str] = set()
         #: those that were told to run, and have not said yet that they do
         self.coming_back: set[str] = set()
         #: held workers that work on for a plugin's sake
@@ -118,7 +120,7 @@ class Holds:
 
     def refusal(self, together: Collection[str], *, for_good: bool = False) -> str | None:
         """Why these workers cannot be held now, all of them; None if they can."""
-        others = compat.running_workers(self._scheduler).difference(together)
+        others = compat.running_workers(self._scheduler).difference(together, self.closing)
         for address in together:
             status = compat.worker_status(self._scheduler, address)
             if status is None:
@@ -202,6 +204,7 @@ class Holds:
         self._lent.discard(address)
         self._paused_themselves.discard(address)
         self.coming_back.discard(address)
+        self.closing.discard(address)
 
     def nodes(self, nodes: Nodes, besides: Collection[str]) -> set[str]:
         """The nodes on which no worker may start anything, for other reasons than these."""

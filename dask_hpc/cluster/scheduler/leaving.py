@@ -190,15 +190,20 @@ class Leaving:
             return []
         return [address for address in departure.ready if compat.worker_status(self._scheduler, address)]
 
-    def _others(self) -> set[str]:
-        return set(compat.workers_by_name(self._scheduler)) - self._departures.keys()
+    @property
+    def going(self) -> set[str]:
+        """The workers that leave: on this road, or because they close."""
+        return self._departures.keys() | self._holds.closing
 
-    def keep_somebody(self, besides: Collection[str], why: str) -> None:
+    def _others(self) -> set[str]:
+        return set(compat.workers_by_name(self._scheduler)) - self.going
+
+    def keep_somebody(self, why: str) -> None:
         """Nobody works but who is held or on his way out: of those for whom it is not too late the one with
         most room works on."""
         free = {}
         departing = {address: departure for departure in self._batches for address in departure.ready}
-        for address in self._holds.reasons.keys() - besides:
+        for address in (self._holds.reasons.keys() | departing.keys()) - self._holds.closing:
             if address in departing or address not in self._departures:
                 limit, used = compat.memory_of(self._scheduler, address)
                 free[address] = limit - used if limit else inf
@@ -288,10 +293,10 @@ class Leaving:
         is_known = False
         while there := self._on_the_way(departure):
             blocks = await blocks_on(self._scheduler, there)
-            staying = compat.running_workers(self._scheduler) - self._departures.keys()
+            staying = compat.running_workers(self._scheduler) - self.going
             blocks = await with_neighbours(self._scheduler, blocks, staying)
             rooms = rooms_on(self._scheduler, staying, at_worst=not is_known)
-            plan = await beside(evacuate, len(blocks), blocks, set(self._departures), rooms)
+            plan = await beside(evacuate, len(blocks), blocks, self.going, rooms)
             if not plan.unplaced:
                 return plan
             if not is_known:
