@@ -57,6 +57,11 @@ def is_settled(task: Any) -> bool:
     return task.state in ("memory", "erred", "forgotten")
 
 
+def is_sent(task: Any) -> bool:
+    """Whether a worker has the task, and has not ended it."""
+    return task.state == "processing"
+
+
 def is_unfinished(task: Any) -> bool:
     """Whether somebody waits for the task to run."""
     return task.state in UNFINISHED

@@ -2,10 +2,11 @@
 
 import asyncio
 import itertools
+from functools import partial
 from unittest import mock
 
 import pytest
-from distributed import Actor, Event, Queue, Status, Worker, get_worker, secede, wait
+from distributed import Actor, Event, Queue, Status, Worker, get_worker, secede, wait, worker_client
 from distributed.client import Client
 from distributed.deploy.local import LocalCluster
 from distributed.utils_test import async_poll_for, gen_cluster, gen_test, inc
@@ -166,6 +167,45 @@ async def test_a_seceded_task_counts_as_running(c, s, a, b, d):
         await Event("go").set()
         assert list(await call) == [address]
         assert await future == address and await executions(c) == [1]
+
+
+def waiting(x, **where):
+    Queue("marks").put("parent")
+    with worker_client() as c:
+        return c.submit(marked, "go", x, key="child", **where).result()
+
+
+@pytest.mark.parametrize("is_under_way", [True, False])
+@pytest.mark.parametrize("way", ["retired", "closed"])
+def test_the_budget_is_not_used_up_by_tasks_that_wait_for_those_they_have_submitted(way, is_under_way):
+    """As long as those are under way elsewhere."""
+
+    @gen_cluster(client=True, nthreads=[("", 1)] * 3, config={"hpc.drain": "300 ms"})
+    async def run(c, s, a, b, d):
+        async with await dask_hpc.manage(c):
+            await async_poll_for(lambda: all(NAME in w.plugins for w in (a, b, d)), 10)
+            where = {"workers": [b.address]} if is_under_way else {"resources": {"GPU": 1}}
+            bound = {"workers": [a.address], "allow_other_workers": True}
+            parent = c.submit(partial(waiting, **where), 1, key="parent", **bound)
+            state = "processing" if is_under_way else "no-worker"
+            await async_poll_for(lambda: "child" in s.tasks and s.tasks["child"].state == state, 10)
+            if way == "retired":
+                leaving = asyncio.ensure_future(c.retire_workers(workers=[a.address]))
+            else:
+                leaving = asyncio.ensure_future(a.close(executor_wait=False, reason="signal-15"))
+            if is_under_way:
+                await asyncio.sleep(0.8)
+                assert a.address in s.workers and not reasons(s, "restart")
+                await Event("go").set()
+                assert await parent == 1 and not reasons(s, "restart")
+                marks = await Queue("marks", client=c).get(batch=True)
+                assert sorted(map(str, marks)) == ["1", "parent"]
+            else:
+                await async_poll_for(lambda: a.address not in s.workers, 10)
+                assert len(reasons(s, "restart")) == 1
+            await leaving
+
+    run()
 
 
 @cluster3

@@ -249,9 +249,12 @@ class Farewells:
         """No shuffle needs it any more, what has not started there goes to others, what runs ends, unless
         everybody closes. Some of the time is kept for moving what comes of that. Whether it was enough."""
         clock = asyncio.get_running_loop().time
-        limit = clock() + min(self._context.drain, _WAITS * (going.deadline - clock()))
+        last = clock() + _WAITS * (going.deadline - clock())
+        limit = min(last, clock() + self._context.drain)
         while not self._is_free(address, going):
             await asyncio.sleep(_LOOK)
+            if self._context.get(Holds).stands_still(address):
+                limit = min(last, clock() + self._context.drain)
             if clock() > limit and not going.needed_by:
                 return False
         return True

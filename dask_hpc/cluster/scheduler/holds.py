@@ -18,7 +18,9 @@ runs there), it works on until the shuffle is over, and is held again. A task th
 on held workers only waits; status and story say so.
 """
 
+from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from dask_hpc import dask as compat
@@ -27,6 +29,45 @@ from dask_hpc.model.node import Nodes
 
 _EVERY = 0.2  # seconds between looks at held workers: tasks in flight still arrive, shuffles begin and end
 _SHOWN = 10  # tasks named in the status
+_LOOKED_AT = 100  # tasks that a task has submitted
+
+
+class SubmittedByTasks:
+    """The tasks that were submitted by tasks, as far as those may still wait for them."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self._by: dict[Hashable, deque[Hashable]] = {}
+        self._pruned = 0
+
+    def arrive(self, submitter: Hashable, keys: Iterable[Hashable]) -> None:
+        """A task has submitted tasks with these keys."""
+        if len(self._by) > 2 * self._pruned + 1000:
+            known = (task.key for task in compat.unfinished_among(self._scheduler, self._by))
+            self._by = {key: self._by[key] for key in known}
+            self._pruned = len(self._by)
+        self._by.setdefault(submitter, deque()).extend(keys)
+
+    def only_waits(self, address: str) -> bool:
+        """Whether all that runs on a worker waits for tasks that it has submitted, and of which some are
+        under way; then the worker is no more than the place where their results are wanted."""
+        keys = compat.processing(self._scheduler, address)
+        return bool(keys) and all(map(self._waits, keys))
+
+    def _waits(self, submitter: Hashable) -> bool:
+        keys = self._by.get(submitter, deque())
+        while keys and self._is_over(keys[0]):
+            keys.popleft()
+        found = (compat.find_task(self._scheduler, key) for key in islice(keys, _LOOKED_AT))
+        return any(task is not None and compat.is_sent(task) for task in found)
+
+    def _is_over(self, key: Hashable) -> bool:
+        task = compat.find_task(self._scheduler, key)
+        return task is None or compat.is_settled(task)
+
+    def clear(self) -> None:
+        """Dask cleared all its tasks."""
+        self._by.clear()
 
 
 class Holds:
@@ -49,6 +90,7 @@ class Holds:
         #: tasks restricted by the user that may not have run yet
         self._restricted: dict[Hashable, None] = {}
         self._pruned = 0
+        self._submitted = SubmittedByTasks(scheduler)
         #: tasks that only held workers could run
         self.stuck: dict[Hashable, None] = {}
         self._timer = Timer(context, "a hold", self._look)
@@ -112,6 +154,11 @@ class Holds:
         """Whether a held worker works on because a plugin needs it."""
         return address in self._lent
 
+    def stands_still(self, address: str) -> bool:
+        """Whether the time of a worker that is to leave does: a plugin needs it, or what runs there waits for
+        others."""
+        return self.is_lent(address) or self._submitted.only_waits(address)
+
     def is_awaiting(self, address: str) -> bool:
         """Whether something may still come to a worker from before it was held: data that was scattered, or a
         task that another one gives up for it."""
@@ -171,8 +218,10 @@ class Holds:
 
     # what happens
 
-    def graph_arrives(self, annotations: Any) -> None:
-        """Tasks were submitted. Those that the user restricted are remembered."""
+    def graph_arrives(self, annotations: Any, keys: Iterable[Hashable], submitter: Hashable) -> None:
+        """Tasks were submitted, perhaps by a task. Those that the user restricted are remembered."""
+        if submitter is not None:
+            self._submitted.arrive(submitter, keys)
         for name in ("workers", "resources"):
             self._restricted.update(dict.fromkeys(annotations.get(name) or ()))
         if len(self._restricted) > 2 * self._pruned + 1000:
@@ -194,6 +243,7 @@ class Holds:
     def tasks_vanish(self) -> None:
         """Dask cleared all its tasks."""
         self._restricted.clear()
+        self._submitted.clear()
         self.stuck.clear()
 
     def worker_leaves(self, address: str) -> None:

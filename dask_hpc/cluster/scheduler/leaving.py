@@ -6,7 +6,8 @@ whose lifetime ends. The road has five parts:
 
 1. Wait until no plugin needs the worker where it is (a shuffle would have to begin again).
 2. Hold it: it is given nothing any more, and what it has not started goes to others.
-3. Wait for what runs there, up to the drain budget. What has not ended by then starts again elsewhere.
+3. Wait for what runs there, up to the drain budget. What has not ended by then starts again elsewhere. The
+   budget is not used up by tasks that only wait for others that they have submitted.
 4. Move the results that nobody else has to the workers that stay, neighbours together, none fuller than 80 %.
    What it has for services, such as copies of results, goes to others, too.
 5. Let Dask remove it, which by then finds nothing left to move.
@@ -240,8 +241,8 @@ class Leaving:
         """Whether all are held, and nothing is to be waited for any more: it has ended, or the budget has."""
         now, held = monotonic(), departure.held
         there = self._on_the_way(departure)
-        # A shuffle may have begun to need one that is held: its time stands still until that is over.
-        held |= {a: now for a in there if a in held and self._holds.is_lent(a)}
+        # A shuffle may have begun to need one that is held, or what runs there waits for tasks elsewhere.
+        held |= {a: now for a in there if a in held and self._holds.stands_still(a)}
         return all(a in held and (now - held[a] >= departure.budget or not self._is_busy(a)) for a in there)
 
     def _is_busy(self, address: str) -> bool:

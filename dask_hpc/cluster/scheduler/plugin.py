@@ -99,10 +99,10 @@ class HpcPlugin(Management, SchedulerPlugin):
         try:
             for service in self.context.services:
                 tasks = service.for_jobs(tasks)
-            if annotations:
-                self.control.holds.graph_arrives(annotations)
+            submitter = compat.submitter()
+            self.control.holds.graph_arrives(annotations or {}, tasks, submitter)
             request = compat.pop_submitted(scheduler, ANNOTATION, (annotations or {}).get(ANNOTATION, ()))
-            self.control.graph_arrives(client, request, tasks, compat.submitter())
+            self.control.graph_arrives(client, request, tasks, submitter)
             self.walltime.graph_arrives(key for key in tasks if compat.find_task(scheduler, key) is not None)
         except Exception as error:
             self.context.count_error("update_graph", error)
