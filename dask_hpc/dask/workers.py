@@ -422,8 +422,9 @@ def kinds(scheduler: Any, states: Iterable[str]) -> set[str]:
 
 
 async def let_worker_go(scheduler: Any, address: str) -> None:
-    """Forget a worker that leaves on purpose: the tasks it had are not suspected of having killed it."""
-    await scheduler.remove_worker(address, stimulus_id="hpc-farewell", expected=True, close=False)
+    """Forget a worker that leaves on purpose: the tasks it had are not suspected of having killed it. Each
+    time it is another stimulus: Dask's shuffles remember for which they began anew, and would do so again."""
+    await scheduler.remove_worker(address, stimulus_id=f"hpc-farewell-{time()}", expected=True, close=False)
 
 
 def metrics(scheduler: Any, name: str) -> list[tuple[str, Any]]:

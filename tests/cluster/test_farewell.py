@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from distributed import Event, Nanny, Status, wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
-from small_cluster import blocked, cluster2, cluster4, plugin_of, where
+from small_cluster import blocked, cluster2, cluster4, half_shuffled, plugin_of, where
 
 import dask_hpc
 from dask_hpc import InputError
@@ -62,6 +62,25 @@ async def test_what_it_still_runs_when_its_time_is_over_is_not_under_suspicion(c
         await Event("go").set()
         await closing
         assert await f == b.address
+
+
+@gen_cluster(client=True, nthreads=[("", 1)] * 4, config={"hpc.farewell": "0.5 s"})
+async def test_a_shuffle_that_began_anew_does_not_do_so_at_the_next_farewell(c, s, *workers):
+    async with await dask_hpc.manage(c):
+        await everybody_has_it(workers)
+        shuffles, anew = s.plugins["shuffle"], []
+        restart = shuffles._restart_shuffle
+        shuffles._restart_shuffle = lambda *args, **how: anew.append(args) or restart(*args, **how)
+        array = await half_shuffled(c, s)
+        await workers[0].close(executor_wait=False)
+        await async_poll_for(lambda: workers[0].address not in s.workers, 10)
+        assert len(anew) == 1
+        await Event("go").set()
+        assert await c.compute(array.sum()) == 36
+        await workers[1].close(executor_wait=False)
+        await async_poll_for(lambda: workers[1].address not in s.workers, 10)
+        assert len(anew) == 1
+        assert await c.compute(array.sum()) == 36
 
 
 @cluster2
