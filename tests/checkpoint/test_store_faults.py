@@ -21,7 +21,7 @@ from small_stores import save
 
 from dask_hpc import Checkpoint, restore
 from dask_hpc.checkpoint.faults import COMMIT_POINTS, RESTORE_POINTS, VARIABLE
-from dask_hpc.checkpoint.store.files import Trouble
+from dask_hpc.checkpoint.store.files import Files, Trouble
 from dask_hpc.checkpoint.store.items import describe
 from dask_hpc.checkpoint.store.seal import Damaged
 from dask_hpc.checkpoint.store.versions import Overtaken, abandon, begin, finish
@@ -290,6 +290,26 @@ def test_a_folder_that_goes_just_before_its_manifest_comes(tmp_path, monkeypatch
     with pytest.raises(Overtaken):
         finish(commit, written, step=1)
     assert not list(tmp_path.rglob("manifest.json"))
+
+
+@pytest.mark.parametrize("is_anothers", [False, True])
+def test_on_an_object_store_a_folder_that_goes_meanwhile_is_noticed_afterwards(monkeypatch, is_anothers):
+    """There a file makes its folder: nothing fails, and a manifest without blocks would be a version."""
+    commit = commit_of(f"memory://gone-meanwhile-{is_anothers}", 1)
+    folder, written, write = commit.versions.folder(commit.version), blocks_of(commit), Files.write
+
+    def too_late(files, path, *args, **known):
+        if path.endswith("manifest.json"):
+            files.delete(folder)
+            if is_anothers:
+                files.claim(f"{folder}/claim", b"another's")
+        return write(files, path, *args, **known)
+
+    monkeypatch.setattr(Files, "write", too_late)
+    with pytest.raises(Overtaken):
+        finish(commit, written, step=1)
+    assert ("claim" in commit.versions.files.names(folder)) == is_anothers
+    assert is_anothers or commit.versions.numbers() == []
 
 
 def test_who_gives_up_deletes_nobody_elses_folder():

@@ -272,7 +272,13 @@ def finish(
     except Missing:
         raise commit.overtaken() from None
     if not versions.files.is_local:
-        commit.check_claim()
+        try:
+            commit.check_claim()
+        except Overtaken:
+            with suppress(Trouble):  # without a claim it is our manifest alone that made it again
+                if _CLAIM not in versions.files.names(folder):
+                    versions.files.delete(folder)
+            raise
     with suppress(Trouble):  # they are deleted the next time
         versions.prune(keep)
     return manifest
