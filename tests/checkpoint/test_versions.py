@@ -55,6 +55,14 @@ def test_commit_read_prune(versions):
         versions.find("newest")
 
 
+def test_a_list_of_folders_that_is_old_makes_no_number_a_second_time(versions, monkeypatch):
+    """As network file systems and object stores give them."""
+    assert [versions.claim()[0] for _ in "ab"] == [1, 2]
+    lists = iter([["00000001"]] * 3)
+    monkeypatch.setattr(Files, "names", lambda *_: next(lists))
+    assert versions.claim()[0] == 3
+
+
 def test_none_yet(versions):
     with pytest.raises(InputError, match="has none in"):
         versions.find("latest")
