@@ -15,6 +15,8 @@ from worker_process import empty_cluster, family, worker_process
 
 import dask_hpc
 from dask_hpc.checkpoint.client.loop import in_memory
+from dask_hpc.checkpoint.scheduler.commits import Program
+from dask_hpc.checkpoint.scheduler.copies import Made
 from dask_hpc.checkpoint.version import read_levels
 from dask_hpc.checkpoint.worker.agent import Agent
 from dask_hpc.model.errors import InputError
@@ -72,6 +74,24 @@ async def test_the_store_alone(c, s, *workers, tmp_path):
         assert not s.plugins[NAME].catalogue.contents
     with pytest.raises(InputError, match="levels"):
         await dask_hpc.Checkpoint("run", str(tmp_path), levels="partner", client=c)
+
+
+@pytest.mark.parametrize("failures, levels", [(2, ["partner"]), (3, [])])
+@three
+async def test_what_agents_did_not_take_is_tried_three_times(c, s, *workers, monkeypatch, failures, levels):
+    """Who took copies may have died meanwhile."""
+    asked, copies = [], Program.copy
+
+    async def fails_at_first(program, keys, like=None):
+        asked.append(len(keys))
+        return Made() if len(asked) <= failures else await copies(program, keys, like)
+
+    monkeypatch.setattr(Program, "copy", fails_at_first)
+    async with dask_hpc.Checkpoint("run", levels="partner", every=1, client=c) as ck:
+        await ck.add("u", c.persist(da.ones(6, chunks=2)))
+        await ck.commit(wait=True)
+        found = await ck.stats()
+    assert asked == [3, 3, 3] and list(found.versions) == levels
 
 
 @pytest.mark.slow
