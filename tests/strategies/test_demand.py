@@ -144,6 +144,39 @@ def test_a_target_that_dips_costs_no_place_in_the_queue():
     assert not any(plan.cancel for plan in plans_of(map(look, range(60))))
 
 
+# --- nothing is undone at once
+
+
+@pytest.mark.parametrize("other", [up("b"), queued("b")], ids=["connected", "queued"])
+def test_after_a_shrink_nobody_is_asked_for_until_it_has_cooled_down(other):
+    quick = Demand(idle_grace=0.0, cool_down=5.0)
+    small = view(units=[up("a"), other], work=1.0, tasks=1)
+    first, *later = plans_of(
+        [small, *(view(now=float(t), units=[up("a")], work=100.0, tasks=2) for t in range(1, 7))], quick
+    )
+    assert len(first.leave) + len(first.cancel) == 1
+    assert [plan.submit for plan in later] == [0, 0, 0, 0, 1, 1]
+
+
+def test_where_nobody_is_left_there_is_nothing_to_cool_down():
+    gone, wanted = plans_of(
+        [view(units=[up("a")]), view(now=1.0, work=1.0, tasks=1)], Demand(idle_grace=0.0, cool_down=5.0)
+    )
+    assert names(gone.leave) == ["a"] and wanted.submit == 1
+
+
+@pytest.mark.parametrize("other", [up("b"), queued("b")], ids=["connected", "queued"])
+def test_after_a_growth_nobody_goes_until_it_has_cooled_down(other):
+    quick = Demand(idle_grace=0.0, cool_down=5.0)
+    large = view(units=[up("a", is_busy=True)], work=100.0, tasks=2)
+    units = [up("a", is_busy=True), other]
+    first, *later = plans_of(
+        [large, *(view(now=float(t), units=units, work=1.0, tasks=1) for t in range(1, 6))], quick
+    )
+    assert first.submit == 1
+    assert [names([*plan.leave, *plan.cancel]) for plan in later] == [[], [], [], [], ["b"]]
+
+
 # --- what is pending counts
 
 
