@@ -1,11 +1,13 @@
 """The account of watts, by hand: least and most of everything are told apart."""
 
+from dataclasses import replace
+
 import pytest
 from power_machine import job, machine, rigid
 
 from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.strategies.power.balance import Balance, Coming, PowerBounds, common
+from dask_hpc.strategies.power.balance import Balance, Coming, Learned, PowerBounds, common, learn
 
 JOB = PowerRange(60, 100)
 
@@ -38,6 +40,35 @@ def test_who_is_in_doubt_may_draw_what_working_nodes_do(snapshot, balance):
     assert wary.at_worst("a") == PowerRange(60, 110) and wary.peak == 4 * 110 + 160 + 20
     wary.view.jobs["a"] = PowerRange(60, 200)
     assert wary.at_worst("a") == PowerRange(60, 200)
+
+
+def test_in_doubt_whatever_is_decided_counts_at_its_worst(snapshot):
+    wary = Balance.of(snapshot, snapshot.power, is_wary=True)
+    assert wary.alone("a", 3) == 3 * 110 + 5 * 10
+    assert wary.fits("a", 4, 5, wary.peak + 100) and not wary.fits("a", 4, 5, wary.peak + 99)
+    before = wary.peak
+    wary.book("a", 4, 5)
+    assert wary.peak == before + 110 - 10
+    wary.view.jobs["a"] = PowerRange(5, 8)  # less than an idle node, if that is true
+    wary.book("a", 5, 4)
+    assert wary.peak == before + 110 - 10
+
+
+def test_in_doubt_bounds_to_come_leave_room_for_what_working_nodes_draw(snapshot):
+    """Of 479 W, 80 W are drawn at rest and 90 W more by "a" on one node, or 100 W; the new job needs 270 W,
+    or 300 W."""
+    for is_wary in (False, True):
+        balance = Balance.of(snapshot, snapshot.power, is_wary=is_wary)
+        balance.view.jobs["r"] = JOB
+        coming = Coming(snapshot, balance, Corridor(((0, 0, 1000), (150, 0, 479))), 1000, 0)
+        assert coming.admits(rigid("r", 3, power=JOB), 3) != is_wary
+
+
+def test_in_doubt_nothing_is_learned_and_less_than_the_figures_say_is_forgotten(snapshot):
+    view = replace(snapshot.power, doubt="the sensor of node 3 says 0 W")
+    for bias, after in ((-50, 0), (50, 50)):
+        known = Learned(bias=bias, revision=snapshot.revision, time=0)
+        assert learn(known, snapshot, view, PowerRange(300, 300), 30, True).bias == after
 
 
 def test_what_is_given_up_is_drawn_until_it_is_gone(balance):

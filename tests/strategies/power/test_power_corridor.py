@@ -200,6 +200,14 @@ def test_the_nearest_that_can_be_reached():
     assert held(indices) == {"r": 2, "m": 4}, "as published: what is not feasible is left alone"
 
 
+def test_what_may_be_drawn_is_not_counted_on_against_too_little():
+    """Out of reach are 600 W: eight nodes draw 480 W for sure, two 180 W. That these two may draw 260 W
+    more is no reason to leave it at that."""
+    indices = machine(8, running=[job("m", 2, power=(60, 270))])
+    powered, _ = decided(indices, PowerCorridor(lower=600))
+    assert sizes(powered.resizes) == {"m": 8}
+
+
 @pytest.mark.parametrize("queue", ["elastic", "fcfs", "easy-backfill"])
 def test_who_could_not_start_even_alone_is_passed_by(queue):
     """Eight nodes of 10 W, 100 W at work, below 400 W: three may work. Who wants all of them waits for
@@ -326,6 +334,27 @@ def test_who_gave_for_power_takes_nothing_for_a_while():
         indices.now = float(time)
         powered, _ = decided(indices, strategy, (), growth, memory)
         assert bool(powered.resizes) == allowed
+
+
+def test_what_was_given_against_too_much_is_not_taken_back_for_a_while_against_too_little():
+    """Else a bound that is crossed by each answer to the other one would be answered for ever."""
+    strategy = PowerCorridor(lower=400, upper=500, dwell=30)
+    indices, memory = machine(8, running=[job("m", 8)]), None
+
+    def answered(time, watts):
+        nonlocal memory
+        indices.now, indices.power = float(time), replace(indices.power, active=PowerRange(watts, watts))
+        powered, memory = decided(indices, strategy, memory=memory)
+        for resize in powered.resizes:
+            indices.begin_resize(resize.job, resize.nodes)
+            indices.finish_resize(resize.job)
+        return sizes(powered.resizes)
+
+    assert answered(100, 100.0) == {"m": 4}
+    assert answered(110, 75.0) == answered(129, 75.0) == {}, "340 W are too little"
+    assert answered(130, 75.0) == {"m": 6}
+    assert answered(131, 60.0) == {"m": 8}, "the same way once more need not wait"
+    assert answered(132, 100.0) == {"m": 4}, "too much is worse than too little, and never waits"
 
 
 def test_nodes_that_cannot_be_held_count_as_work():

@@ -16,9 +16,9 @@ from dask_hpc.strategies.power.repair import Anchor
 ROOT = PowerLaw(0.5)  # the next node of a job brings less and less
 
 
-def admission(indices, lower, upper, resting=(), idle=0):
+def admission(indices, lower, upper, resting=(), idle=0, is_wary=False):
     snapshot, corridor = Snapshot(indices), Corridor.constant(lower, upper)
-    balance = Balance.of(snapshot, snapshot.power)
+    balance = Balance.of(snapshot, snapshot.power, is_wary=is_wary)
     coming = Coming(snapshot, balance, corridor, 0.0, 0.0)
     anchor = Anchor(snapshot, balance, corridor, 0.0, 0)
     found = Admission(snapshot, balance, PowerBounds(lower, upper), coming, anchor, resting=resting)
@@ -35,6 +35,14 @@ def test_a_job_that_waits_for_power_gets_the_watts_that_bring_least():
     assert found[0].reason == "power: worth more to job w: 1 node"
     assert admission(indices, 0, 710).make_room(waiting, 1) == [], "there is power enough"
     assert sizes(admission(indices, 0, 620, ("a",)).make_room(waiting, 1)) == {"b": 1}, "a rests"
+
+
+def test_in_doubt_room_is_made_as_for_a_node_that_works():
+    """It says that it draws 10 W more than an idle node, and there are 20 W; working nodes draw 90 W more."""
+    waiting = job("w", 1, speedup=ROOT, power=(20, 20))
+    indices = machine(running=[job("a", 4, speedup=ROOT)], waiting=[waiting])
+    assert admission(indices, 0, 460).make_room(waiting, 1) == []
+    assert sizes(admission(indices, 0, 460, is_wary=True).make_room(waiting, 1)) == {"a": 3}
 
 
 def test_nobody_gives_what_is_worth_as_much_where_it_is():
