@@ -2,6 +2,7 @@
 
 import asyncio
 from itertools import pairwise
+from types import SimpleNamespace
 
 import dask
 import numpy as np
@@ -11,7 +12,9 @@ from distributed.utils_test import async_poll_for, gen_cluster
 from small_cluster import plugin_of
 
 import dask_hpc
-from dask_hpc.lanes.scheduler import Lane
+from dask_hpc.cluster.scheduler.jobs import LiveJob, Ready
+from dask_hpc.lanes.scheduler import _MOST, Lane, Lanes
+from dask_hpc.model.job import Job
 from dask_hpc.policy import Policy
 
 wide = gen_cluster(client=True, nthreads=[("", 4)] * 2)
@@ -193,3 +196,37 @@ def test_what_is_measured():
     lane.departs("g", None, 4.0)
     lane.arrives("g", True, 5.0)  # nobody waits: that it had less company says nothing
     assert lane.view().tasks == 0
+
+
+def waiting(**reads):
+    """So many reads, by their keys, with the priority of each."""
+    ready = Ready()
+    for key, priority in reads.items():
+        ready.add(priority, key)
+    return ready
+
+
+def test_of_all_that_wait_the_best_goes_next():
+    """In whatever lane and job; of equals, in the lane that is read from for longer."""
+    early, late = Lane("/a", "default", 1, False), Lane("/b", "default", 1, False)
+    waits, runs = (LiveJob(name, Job(id=name, nodes=1), 0) for name in ("waits", "runs"))
+    runs.state = "running"
+    early.ready = {None: waiting(a=5, b=3), waits: waiting(c=0)}
+    late.ready = {None: waiting(d=3), runs: waiting(e=2)}
+    lanes = SimpleNamespace(by_name={"/a": early, "/b": late})
+    found = Lanes._best(lanes, set())
+    assert (found.key, found.lane, found.job) == ("e", late, runs), "the job of c waits itself"
+    assert Lanes._best(lanes, {runs}).key == "b", "no slot is free for e"
+    early.departs("x", None, 0.0)
+    assert Lanes._best(lanes, {runs}).key == "d", "its lane is full"
+    assert Lanes._best(lanes, {runs, None}) is None
+
+
+def test_metrics_tell_the_file_systems_that_are_read_from_most():
+    lanes = [Lane(f"/{done}", "default", None, False) for done in range(_MOST + 3)]
+    for done, lane in enumerate(lanes):
+        lane.done = done
+    told = SimpleNamespace(by_name={lane.name: lane for lane in lanes}, metrics=Lanes.metrics, _strategy=None)
+    told = Lanes.samples(told, {"io": Lanes.part(told, "lanes")})
+    assert told["io_reads"] == {f"/{done}": done for done in range(3, _MOST + 3)}
+    assert told["io_limit"] == told["io_reads_per_second"] == {}, "what is not known"
