@@ -60,6 +60,17 @@ def test_a_wide_job_makes_room():
     assert sizes(indices, Elastic()) == {"wide": 2}
 
 
+def test_nodes_that_are_being_given_need_not_be_given_by_others():
+    indices = machine(8, now=0.0)
+    started(indices, "wide", 5, speedup=HALF)
+    started(indices, "leaving", 3, speedup=HALF)
+    indices.begin_resize("leaving", 1)
+    wait(indices, ("next", 2, 100))
+    assert sizes(indices, Elastic()) == {}
+    wait(indices, ("another", 1, 100))
+    assert sizes(indices, Elastic()) == {"wide": 4}
+
+
 def test_but_not_for_less_worth():
     indices = machine(8, now=0.0)
     started(indices, "wide", 8, speedup=LINEAR, walltime=10.0)

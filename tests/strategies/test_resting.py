@@ -40,6 +40,15 @@ def test_it_gives_what_the_first_who_waits_needs():
     assert one.reason == "has nothing to run, and job next waits"
 
 
+def test_nodes_that_others_are_giving_need_not_be_given():
+    indices = two_jobs()
+    indices.waiting.add(Job(id="next", nodes=2))
+    indices.begin_resize("busy", 2)
+    assert gives(indices) == {"resting": 4}
+    indices.finish_resize("busy")
+    assert gives(indices, idle=1) == {"resting": 4}
+
+
 def test_not_below_its_least_and_not_in_vain():
     indices = two_jobs(least=2)
     indices.waiting.add(Job(id="large", nodes=4))
