@@ -99,6 +99,7 @@ def test_what_fits_nowhere_is_said():
         "and the most room left on a worker that stays is 990 B"
     )
     full = evacuate(blocks, "A", {"B": 0, "C": -5})
+    assert "the smallest has 10 B, " in full.reason
     assert full.unplaced == tuple(blocks) and full.reason.endswith("a worker that stays is 0 B")
     nobody = evacuate(blocks, "AB", {"A": 10**10, "B": 10**10})
     assert nobody.unplaced and "no worker stays" in nobody.reason
@@ -115,6 +116,13 @@ def test_sizes_decide_if_rooms_are_tight():
     plan = evacuate(blocks, "A", {"B": 6, "C": 4})
     assert not plan.unplaced
     assert {(move.key[1], move.target) for move in plan.moves} == {(1, "C"), (2, "B")}
+
+
+def test_the_largest_goes_where_it_fits_best_if_rooms_are_tight():
+    """Where most room is only one of the others would fit beside it."""
+    blocks = [MovableBlock(f"k{nbytes}", nbytes, ("A",)) for nbytes in (4, 5, 6)]
+    plan = evacuate(blocks, "A", {"B": 9, "C": 6})
+    assert {(move.nbytes, move.target) for move in plan.moves} == {(6, "C"), (5, "B"), (4, "B")}
 
 
 def test_a_block_that_fits_nowhere_changes_nothing_for_small_ones():

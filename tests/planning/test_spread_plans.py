@@ -59,6 +59,12 @@ def test_growth(before, workers, expected, moved):
     assert "times an even share of x" in plan.reason
 
 
+def test_where_sorting_does_not_pay_those_give_who_have_more_than_a_share():
+    """B and C have just theirs, and could spare a block."""
+    plan = spread(layout("BACA" * 6), rooms("ABCD"))
+    assert [(move.source, move.target) for move in plan.moves] == [("A", "D")] * 6
+
+
 def test_the_order_of_the_workers_is_the_best():
     """Nothing else of so few moves is even and contiguous. To let the largest overlaps choose first, of which
     there is one at a time here, would move more."""
@@ -99,7 +105,8 @@ def test_each_collection_by_itself():
 
 def test_a_copy_in_place_is_enough():
     blocks = [MovableBlock(("x", i), 4, ("A", "B") if i >= 4 else ("A",)) for i in range(8)]
-    assert not spread(blocks, rooms("AB"))  # B holds the second half already
+    plan = spread(blocks, rooms("AB"))
+    assert not plan and not plan.reason  # B holds the second half already
     blocks = [MovableBlock(("x", i), 4, ("A", "B") if i >= 6 else ("A",)) for i in range(8)]
     plan = spread(blocks, rooms("AB"))
     assert [move.key[1] for move in plan.moves] == [4, 5]
