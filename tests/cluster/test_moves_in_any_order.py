@@ -246,3 +246,24 @@ def test_a_copy_that_is_dropped_again_while_the_old_one_is_in_use_is_asked_for_a
     s.asked.clear()
     s.request_remove_replicas(ADDRESSES[1], ["x"], stimulus_id="dask")
     assert carrying.step(2 * moves.LOOK) and s.asked[ADDRESSES[1]] == {"x"}
+
+
+def test_who_has_to_give_as_well_gives_first():
+    """B is to have as much as before, and never more; only where all wait for each other somebody begins."""
+    a, b, c, _ = ADDRESSES
+    for way, first in (((a, b, c), {c}), ((a, b, a), {a, b})):
+        s = Replicas()
+        s.deaf = None
+        for address in ADDRESSES[:3]:
+            s.use(s.join(address))
+        carrying = moves._Carrying(s)
+        for key, source, target in zip("xy", way, way[1:], strict=False):
+            (task,) = s.make([key], workers=[source])
+            s.schedule([task])
+            s.finish(task)
+            carrying.add(Move(key, task.nbytes, source, target))
+        assert carrying.step(0.0) and {one for one, keys in s.asked.items() if keys} == first
+        s.arrive(way[2], "y")
+        assert carrying.step(moves.LOOK) and s.asked[b] == {"x"}
+        s.arrive(b, "x")
+        assert not carrying.step(2 * moves.LOOK) and len(carrying.done) == 2
