@@ -63,6 +63,7 @@ def names(partings):
         ({"jobs": (JobNeed(3, 3), JobNeed(2, 2)), "nodes_per_unit": 2.0}, 3),
         ({"jobs": (JobNeed(2, 8, 500.0, 1000),)}, 8),  # malleable: as many as its work needs
         ({"jobs": (JobNeed(2, 8, 20.0, 1000),)}, 4),
+        ({"jobs": (JobNeed(2, 8, 100.0, 1000),), "threads": 4}, 5),
         ({"jobs": (JobNeed(2, 8, 500.0, 3),)}, 3),
         ({"jobs": (JobNeed(2, 2, 500.0, 1000),), "work": 10.0, "tasks": 9}, 4),
     ],
@@ -190,6 +191,9 @@ def test_only_so_many_may_be_pending():
     strategy = Demand(max_pending=3)
     assert decided(view(work=1e6, tasks=10**6), strategy=strategy).submit == 3
     assert decided(view(work=1e6, tasks=10**6, units=[queued("a")]), strategy=strategy).submit == 2
+    assert decided(view(work=35.0, tasks=99), strategy=strategy).rejected == (
+        "4 more: only 3 units may be pending",
+    )
 
 
 # --- the end of a walltime
@@ -205,6 +209,15 @@ def test_a_successor_is_asked_for_as_early_as_units_had_to_wait():
     plans = plans_of(map(look, range(0, 1000, 5)), strategy)
     first = next(number for number, plan in enumerate(plans) if plan.submit)
     assert 5 * first == pytest.approx(1000 - 330, abs=5)
+
+
+def test_where_walltimes_are_short_half_of_one_is_early_enough():
+    def look(t):
+        unit = up("a", left=200.0 - t, is_busy=True)
+        return view(now=float(t), units=[unit], interval=5.0, work=1e4, tasks=1000, maximum=1)
+
+    plans = plans_of(map(look, range(0, 200, 5)), Demand(expected_wait=300.0))
+    assert next(5 * number for number, plan in enumerate(plans) if plan.submit) == 100
 
 
 def test_it_hands_over_when_the_successor_is_there():
@@ -268,6 +281,11 @@ def test_not_knowing_is_no_death():
     looks = [view(now=float(t), units=[Unit("a", age=float(t))], **one) for t in range(2000)]
     plan = decided(*looks)
     assert not plan.dead and not plan.submit
+
+
+def test_who_leaves_does_not_die():
+    looks = [view(units=[up("a")]), view(now=1.0, units=[Unit("a", state="gone", is_leaving=True)])]
+    assert not decided(*looks).dead
 
 
 def test_workers_may_be_away_for_a_moment():
@@ -364,6 +382,12 @@ def test_who_was_away_looks_once_before_deciding():
     plan, memory = Demand().decide(gone, memory)
     assert not plan
     assert memory.units["b"].idle_since == 500.0
+
+
+def test_a_few_intervals_are_no_absence():
+    wants = {"interval": 10.0, "work": 1.0, "tasks": 1}
+    for later, submit in ((35.0, 1), (36.0, 0)):
+        assert decided(view(**wants), view(now=later, **wants)).submit == submit
 
 
 def test_it_is_in_every_policy_and_can_be_tuned():
