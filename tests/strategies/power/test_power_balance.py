@@ -64,6 +64,19 @@ def test_in_doubt_bounds_to_come_leave_room_for_what_working_nodes_draw(snapshot
         assert coming.admits(rigid("r", 3, power=JOB), 3) != is_wary
 
 
+def test_what_is_drawn_beyond_the_figures_is_learned_unless_readings_are_as_uncertain(snapshot):
+    for uncertainty, is_learned in ((20.0, False), (19.0, True)):
+        view = replace(snapshot.power, source="measured", watts=320.0, uncertainty=uncertainty)
+        known = Learned(revision=snapshot.revision, time=0)
+        assert (learn(known, snapshot, view, PowerRange(300, 300), 30, True).bias > 0) == is_learned
+
+
+def test_nodes_that_no_job_holds_are_restless_if_they_cannot_be_held(snapshot):
+    for holdable, restless in ((None, 0), (1, 3), (4, 0), (5, 0)):
+        view = replace(snapshot.power, holdable=holdable)
+        assert Balance.of(snapshot, view).restless == restless, "of the four without a job"
+
+
 def test_in_doubt_nothing_is_learned_and_less_than_the_figures_say_is_forgotten(snapshot):
     view = replace(snapshot.power, doubt="the sensor of node 3 says 0 W")
     for bias, after in ((-50, 0), (50, 50)):

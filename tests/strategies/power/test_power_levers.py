@@ -47,6 +47,9 @@ def test_what_was_held_is_let_go_when_somebody_wants_it_and_there_is_room():
     assert powered.hold is None
     powered, memory = PowerCorridor(upper=500).decide(snapshot_of(indices, wide), (), (), memory)
     assert powered.hold == Hold(2, "power: there is room for 6 nodes outside of jobs")
+    wary = PowerCorridor(upper=500, hysteresis=90)
+    powered, _ = wary.decide(snapshot_of(indices, wide), (), (), None)
+    assert powered.hold == Hold(3, "power: there is room for 5 nodes outside of jobs")
     indices = outside(working=3, wanted=3, held=4)
     powered, _ = PowerCorridor().decide(snapshot_of(indices, wide), (), (), None)
     assert powered.hold is None, "nobody wants them"
@@ -156,3 +159,21 @@ def test_in_doubt_only_what_is_safe(doubt):
     powered, memory = decided(indices, strategy, memory=memory)
     powered, memory = decided(indices, strategy, memory=memory)
     assert powered.verdict is None, "said once"
+
+
+@pytest.mark.parametrize(
+    ("lever", "pulled", "given_back"), [("threads", 11 / 16, 12 / 16), ("watts", 75.0, 106.0)]
+)
+def test_room_is_left_before_something_is_given_back_but_not_when_it_is_pulled(lever, pulled, given_back):
+    """Without it, 13 of 16 threads and 112 W would be."""
+    levers = frozenset({"cap" if lever == "watts" else lever})
+    indices = machine(8, running=[rigid("r", 8)], levers=levers)
+    chosen, found = policy(upper="600 W", hysteresis=45), []
+    wide = Corridor.constant(0, 900 if lever == "watts" else 700)
+    plans, memory = settled(indices, chosen)
+    found += [getattr(plan.cap, lever) for plan in plans if plan.cap]
+    indices.power = draws_at(indices, 75.0 if lever == "watts" else 10 + 90 * 11 / 16)
+    indices.now += 100
+    plans, _ = settled(indices, chosen, memory, wide)
+    found += [getattr(plan.cap, lever) for plan in plans if plan.cap]
+    assert found == [pulled, given_back]

@@ -11,7 +11,7 @@ from dask_hpc.model.speedup import Linear, PowerLaw
 from dask_hpc.strategies.power.admission import Admission
 from dask_hpc.strategies.power.balance import Balance, Coming, PowerBounds
 from dask_hpc.strategies.power.corridor import PowerCorridor
-from dask_hpc.strategies.power.repair import Anchor
+from dask_hpc.strategies.power.repair import Anchor, Repair
 
 ROOT = PowerLaw(0.5)  # the next node of a job brings less and less
 
@@ -80,6 +80,16 @@ def test_the_decision_makes_room_only_where_nothing_else_is_to_be_done():
     assert not powered.starts and sizes(powered.resizes) == {"a": 5}
     powered, _ = decided(indices, replace(strategy, redistribute=True), [Start("w", 1, "asked")])
     assert not powered.starts and not powered.resizes, "the published scheduler does not do that"
+
+
+def test_as_published_too_little_starts_somebody_and_too_much_nobody():
+    """Both would do in either case."""
+    old, new = job("old", 2), job("new", 2)
+    snapshot = Snapshot(machine(running=[old], waiting=[new]))
+    balance = Balance.of(snapshot, snapshot.power)
+    repair = Repair(snapshot, balance, PowerBounds(300, 900), [(old, 2)], 1.0)
+    assert repair.anew("lower", [new]).sizes["new"] > 0
+    assert repair.anew("upper", [new]).sizes.keys() == {"old"}
 
 
 # -- the job that keeps a lower bound within reach ------------------------------------------------
