@@ -180,7 +180,8 @@ class Moving(RuleBasedStateMachine):
     def end(self):
         if not hasattr(self, "carrying"):
             return
-        for _ in range(200):
+        # twelve one after the other, each as long as a large one that never comes is waited for
+        for _ in range(600):
             self.tasks_end()
             for address, key in self.to_come():
                 self.s.asked[address].discard(key)
