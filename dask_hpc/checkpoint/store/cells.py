@@ -250,15 +250,18 @@ def _times(array: Any, cell: Sequence[int]) -> tuple[list[Any], dict[str, Any]] 
     if type(first).__module__.partition(".")[0] != "cftime" or not calendar:
         return None
     told = {"form": TIMES, "calendar": calendar, "year zero": bool(first.has_year_zero)}
-    if any(type(one) is not type(first) for one in array.flat):
+    if any(
+        type(one) is not type(first)
+        or one.calendar != calendar  # the base class may have any
+        or one.has_year_zero != first.has_year_zero
+        for one in array.flat
+    ):
         return None
     import cftime
 
     numbers = cftime.date2num(array.reshape(-1), EPOCH, calendar, told["year zero"])
     whole = np.asarray(numbers, "<i8")
     if not np.array_equal(_dates(whole, told), array.reshape(-1)):
-        return None
-    if any(one.has_year_zero != told["year zero"] or one.calendar != calendar for one in array.flat):
         return None
     return [_flat(_filled(whole.reshape(array.shape), cell))], told
 
