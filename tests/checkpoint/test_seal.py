@@ -8,7 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.checkpoint.store import seal as module
-from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, WrongKey, has_sum, seal, sum_of, unseal
+from dask_hpc.checkpoint.store.seal import (
+    Damaged,
+    Key,
+    Services,
+    WrongKey,
+    has_sum,
+    pays,
+    seal,
+    sum_of,
+    unseal,
+)
 
 KEY, OTHER = Key(b"k" * 32), Key(b"o" * 32)
 WAYS = [
@@ -88,6 +98,23 @@ def test_compressing_where_it_pays():
     assert "codec" not in seal([noise], "u", Services(rate=1e6)).note
     assert "codec" not in seal([smooth], "u", Services(rate=1e15)).note  # a store quicker than any codec
     assert "codec" not in seal([smooth[:10]], "u", Services(rate=1e6)).note
+
+
+@pytest.mark.parametrize(
+    "was, took, is_worth_it", [(None, 0.7, 1), (None, 1.5, 0), (True, 1.5, 1), (False, 0.7, 0)]
+)
+def test_what_was_compressed_stays_so_unless_that_is_clearly_worse(monkeypatch, was, took, is_worth_it):
+    clock = iter([0.0, took])
+    monkeypatch.setattr(module, "thread_time", lambda: next(clock))
+    assert pays([bytes(2**20)], Services(rate=2.0**20), was) == is_worth_it
+
+
+def test_the_middle_of_the_largest_frame_tells_and_small_blocks_are_left_alone(monkeypatch):
+    monkeypatch.setattr(module, "thread_time", lambda: 0.0)
+    noise, smooth = os.urandom(2**20), bytes(2**20)
+    assert pays([noise + smooth + noise, noise], Services())
+    assert not pays([smooth + noise + smooth, smooth], Services())
+    assert pays([bytes(100)], Services(least=100)) and not pays([bytes(99)], Services(least=100))
 
 
 def test_the_contents_are_named():
