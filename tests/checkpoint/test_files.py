@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from dask_hpc.checkpoint.faults import POINTS, VARIABLE
+from dask_hpc.checkpoint.store import files as files_module
 from dask_hpc.checkpoint.store.files import Files, Missing, Trouble, is_local
 
 
@@ -46,6 +47,32 @@ def test_the_same_file_under_another_name(files):
     if files.is_local:
         files.same("2/deep/u", "3/u")
         assert os.stat(f"{files.root}/3/u").st_nlink == 2  # stored once
+
+
+def test_another_name_takes_the_place_of_a_file_that_has_it(tmp_path):
+    files = Files(str(tmp_path))
+    files.write("1/u", [b"right"])
+    files.write("2/u", [b"wrong"])
+    files.same("1/u", "2/u")
+    assert os.stat(tmp_path / "2" / "u").st_nlink == 2 and files.read("2/u") == b"right"
+
+
+def test_a_folder_that_is_half_deleted_has_no_name_any_longer_and_is_swept_away(tmp_path, monkeypatch):
+    files = Files(str(tmp_path))
+    files.write("run/1/u", [b"12345"])
+    files.write("run/2/u", [b"12345"])
+    with monkeypatch.context() as patch:
+        patch.setattr(files_module.shutil, "rmtree", lambda *_, **__: None)  # as if killed there
+        files.delete("run/1")
+    assert files.names("run") == ["2"] and len(os.listdir(tmp_path / "run")) == 2
+    files.sweep("run")
+    assert os.listdir(tmp_path / "run") == ["2"]
+
+
+def test_private_files_are_for_nobody_else(tmp_path):
+    Files(f"{tmp_path}/s", is_private=True).write("a/u", [b"1"])
+    modes = [os.stat(tmp_path / path).st_mode & 0o777 for path in ("s", "s/a", "s/a/u")]
+    assert modes == [0o700, 0o700, 0o600]
 
 
 @pytest.mark.parametrize("path", ["..", "a/../b", "/etc/passwd", "a//b", "./a", "a/./b", "a\\b", "a\0", "a/"])

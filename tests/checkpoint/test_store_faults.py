@@ -105,6 +105,12 @@ def test_a_store_that_fails_at_any_step(store, monkeypatch, point, error):
     assert_is(store, 4)
 
 
+def test_a_folder_that_was_deleted_by_halves_goes_with_the_next_commit(store):
+    Path(store, "run", ".new-00000000-0a").mkdir()
+    save(None, str(store), "run", items(3), step=3, keep=1)
+    assert os.listdir(store / "run") == ["00000003"]
+
+
 @pytest.mark.slow
 def test_a_disk_that_is_really_full(store):
     """A limit on the size of files stands in for the disk."""
