@@ -14,7 +14,7 @@ from dask_hpc.checkpoint.store.cells import Reader
 from dask_hpc.checkpoint.store.files import Files, Missing
 from dask_hpc.checkpoint.store.items import Described
 from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, WrongKey
-from dask_hpc.checkpoint.store.versions import Versions, names_in
+from dask_hpc.checkpoint.store.versions import Versions, leave_note, names_in, read_note
 from dask_hpc.model.errors import InputError
 
 PLAIN = Services("never")
@@ -108,6 +108,23 @@ def test_with_a_key(versions):
             wrong.latest()
     for path in ("manifest.json", secret.find(1).items["u"].blocks["0"].file):
         assert b"hidden" not in versions.files.read(f"run/00000001/{path}")
+
+
+def test_versions_of_another_key_count_as_kept(versions):
+    """Who has not the key cannot say that they are damaged."""
+    key = Key(b"k" * 32)
+    for text in ("a", "b"):
+        commit(Versions(versions.files, "run", key), text, Services("never", key=key))
+    commit(versions, "c")
+    assert versions.prune(2) == [1] and versions.numbers() == [2, 3]
+
+
+def test_a_note_counts_for_its_own_name_only(tmp_path):
+    told = {"step": 3, "time": 1.0, "nbytes": 5, "levels": ["partner"]}
+    leave_note(str(tmp_path), "run", told, ["a"])
+    assert read_note(str(tmp_path), "run") == {"step": 3, "time": 1.0, "nbytes": 5, "where": ["a"]}
+    (tmp_path / "run").rename(tmp_path / "other")
+    assert read_note(str(tmp_path), "other") is read_note(str(tmp_path), "run") is None
 
 
 def _commit_and_die(root, fault):
