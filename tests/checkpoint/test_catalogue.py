@@ -48,6 +48,8 @@ def test_the_most_that_anybody_wants_is_wanted():
     known.need("x", "1", 10, 1)
     known.need("y", "1", 10, 3)
     assert known.contents["1"].wanted == 3
+    known.need("y", "1", 10, 2)
+    assert known.contents["1"].wanted == 3, "who wants less as well"
     known.release("y")
     assert known.contents["1"].wanted == 1
 

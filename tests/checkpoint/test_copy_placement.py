@@ -333,6 +333,53 @@ def test_what_is_looked_at_while_it_is_copied_is_looked_at_again():
     assert len(known.next_few(9).orders) == 1
 
 
+def test_what_was_looked_at_again_is_not_the_next_time():
+    known = placed(held=["w0"], where=["w1"])
+    contents = known.makes_again(known.steps(["1"]).orders)
+    known.steps(["1"])
+    known.made_again(contents)
+    known.next_few(9)
+    known.made_again(contents)
+    assert known.next_few(9) is None
+
+
+def test_who_was_wrong_about_what_is_probably_the_same_is_not_asked_for_that_again():
+    known = placed(held=[], where=["w2"])
+    known._view.results["z"] = {"w0"}
+    (order,) = known.orders([("z", 1)], like={"z": "1"})
+    order.errors = 1
+    assert dealt(known, order, "w4") == ["w4"]
+
+
+def test_who_has_a_result_takes_a_copy_of_it_only_if_there_is_another_result_elsewhere():
+    """Nobody else has room: if there is but one result, both would die at once."""
+    for held, agents in ((["w0"], []), (["w0", "w1"], []), (["w0", "w2"], ["w0"])):
+        known = placed(held=held, where=["w4"])
+        assert dealt(known, Order("x", "1", 10, 1, 2, {"w4"}), "w0") == agents
+
+
+def test_what_has_all_its_copies_is_not_ordered():
+    known = placed(2, held=["w0"], where=["w2", "w4"])
+    assert list(known.orders([("x", 2), ("y", 1)])) == [None, None]
+    (order,) = known.orders([("x", 3)])
+    assert (order.copies, order.wanted) == (1, 3)
+
+
+def test_a_result_that_comes_beside_one_of_several_copies_is_looked_at():
+    known = placed(2, held=["w4"], where=["w0", "w2"])
+    known.arrived("w5", ["x"])
+    assert known.next_few(9) is None
+    known.arrived("w1", ["x"])
+    assert known.next_few(9) is not None
+
+
+def test_after_a_restart_nothing_is_in_a_message_any_more():
+    known = placed(held=["w0"], where=["w1"])
+    assert known.sends(["x"]) == ["x"] and not known.steps(["1"]).orders
+    known.restart()
+    assert known.steps(["1"]).orders and known.sent(["x"]) == []
+
+
 def test_what_is_needed_again_by_then_is_not_dropped():
     known = placed(held=["w0"], where=["w2"])
     drops = known.to_drop(known.release("x"))

@@ -51,6 +51,13 @@ def test_who_says_that_he_is_full_is():
     assert {*dealer.deal(5, 2, [])} == {"w0", "w1"}
 
 
+def test_what_fitted_nowhere_does_when_room_is_given_back():
+    dealer = Dealer(agents(1, budget=10))
+    assert dealer.deal(10, 1, []) == ["w0"] and dealer.deal(10, 1, []) == []
+    dealer.gives_back("w0", 10)
+    assert dealer.deal(10, 1, []) == ["w0"]
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 2)), max_size=6),
     st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3), st.integers(0, 2)), max_size=30),
