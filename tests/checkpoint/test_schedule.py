@@ -79,6 +79,34 @@ def test_each_level_is_due_in_its_own_time(monkeypatch):
     assert one.due_in() == {"partner": pytest.approx(10.0), "store": pytest.approx(30.0)}
 
 
+def test_node_seconds_are_those_of_the_nodes_that_were_there(monkeypatch):
+    clock = Clock(monkeypatch)
+    failures = FailureCounts({"partner": DAY})
+    for nodes in (10, 1):
+        failures.nodes(nodes)
+        clock.now += DAY
+    assert failures.rate("partner") == pytest.approx(1 / (12 * DAY))
+
+
+def test_copies_are_due_with_the_level_that_is_due_first_and_the_store_is_none(monkeypatch):
+    clock = Clock(monkeypatch)
+    every = {"partner": 20.0, "disk": 60.0, "store": 10.0}
+    one = Schedule(list(every), every, 0, FailureCounts(MTBF))
+    asyncio.run(one.plan(2))
+    one.done()
+    assert one.copies_due() == clock.now + 20
+
+
+def test_what_is_there_as_a_whole_is_stored_at_once_the_first_time(monkeypatch):
+    clock = Clock(monkeypatch)
+    one = Schedule(["store"], {"store": 30.0}, 0, FailureCounts(MTBF))
+    assert one.store_due(True) == clock.now and one.store_due(False) == float("inf")
+    asyncio.run(one.plan(2))
+    assert one.store_due(True) == clock.now and one.store_due(False) == clock.now + 30
+    one.done()
+    assert one.store_due(True) == one.store_due(False) == clock.now + 30
+
+
 def test_planning_takes_no_time_to_speak_of():
     one = Schedule(("partner", "disk"), "auto", 1e9, FailureCounts(MTBF))
     began = monotonic()
