@@ -175,6 +175,29 @@ def test_what_could_not_be_written_makes_room_for_a_newer_one():
     assert two.levels == ["store"] and series.next_to_write() is None and not one.levels
 
 
+def test_what_was_copied_is_stored_before_what_is_on_its_way_and_that_before_what_waits():
+    series = SeriesState("it")
+    one, two, three = (KeptVersion(series, {}) for _ in "abc")
+    series.begin(one)
+    series.aim(one)
+    series.copied(one)
+    for version in (two, three):
+        series.begin(version)
+    series.aim(two)
+    assert series.next_stored is one
+    series.lost_base()
+    assert series.next_stored is two
+    series.end(two)
+    assert series.next_stored is three
+
+
+def test_after_it_was_closed_the_next_one_is_copied_at_once():
+    series = SeriesState("it", is_eager=True)
+    one, two = (KeptVersion(series, {}) for _ in "ab")
+    series.begin(one)
+    assert series.close().gone == [one] and series.begin(two).copy is two
+
+
 def test_only_what_is_newer_than_all_we_heard_of_is_news():
     series = SeriesState("it")
     assert [series.learn(number) for number in (3, 2, 3, 4)] == [True, False, False, True]
