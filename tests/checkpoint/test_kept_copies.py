@@ -133,6 +133,19 @@ def test_a_full_disk(tmp_path, monkeypatch, fault):
     assert (value(kept, block(2).content) == 2).all() and not kept.trouble
 
 
+def test_what_nobody_wants_any_longer_while_it_is_written_leaves_no_file(tmp_path, monkeypatch):
+    kept, one = KeptCopies(0, Shelf(str(tmp_path), 10_000)), block(1)
+    write = kept.shelf.add
+
+    def is_dropped_meanwhile(block):
+        kept.drop(block.content)
+        return write(block)
+
+    monkeypatch.setattr(kept.shelf, "add", is_dropped_meanwhile)
+    kept.add(one)
+    assert one.content not in kept and list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture
 def shelf(tmp_path):
     found = Shelf(str(tmp_path), 1e6)

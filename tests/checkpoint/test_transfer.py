@@ -1,13 +1,17 @@
 """Blocks on their way: whoever breaks off, or sends something else, leaves nothing held and nothing wrong."""
 
 import asyncio
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from distributed.utils_test import async_poll_for
 from small_agents import PART, agent_of, agents3, little_parts, results, start, value, wanted
 
-from dask_hpc.checkpoint.worker.transfer import AgentTraffic, Window
+from dask_hpc.checkpoint.worker import transfer
+from dask_hpc.checkpoint.worker.block import Block
+from dask_hpc.checkpoint.worker.kept import KeptCopies
+from dask_hpc.checkpoint.worker.transfer import AgentTraffic, Giver, Window, fetch
 
 LARGE = 5 * PART
 
@@ -182,6 +186,72 @@ def test_a_window_is_never_exceeded_and_all_get_through(sizes):
     window = Window(10)
     assert asyncio.run(_together(window, sizes)) <= 10
     assert window.taken == 0
+
+
+class Broken:
+    """A worker that is there, and answers with an error."""
+
+    def __init__(self):
+        self.asked = 0
+
+    async def hpc_agent_offers(self, wanted):
+        self.asked += 1
+        raise RuntimeError("broken")
+
+    async def identity(self):
+        return {}
+
+
+def test_a_block_is_asked_for_three_times(monkeypatch):
+    monkeypatch.setattr(transfer, "pause", lambda tried: 0)
+    broken = Broken()
+    with pytest.raises(RuntimeError, match="broken"):
+        asyncio.run(fetch(broken, {"key": "x"}))
+    assert broken.asked == 3
+
+
+def giver_of(**results):
+    giver = Giver(SimpleNamespace(data=results), KeptCopies(1e6), AgentTraffic())
+    giver.chunk = PART
+    return giver
+
+
+def test_a_block_that_was_read_to_its_end_is_held_no_longer():
+    async def read():
+        giver, large = giver_of(), Block.of(np.zeros(LARGE, np.uint8))
+        giver.gathered[large.content] = large
+        (offer,) = (await giver.offers([{"content": large.content}]))["offers"]
+        held = []
+        for begin in range(0, LARGE, PART):
+            held.append(giver.held)
+            await giver.part(offer["reading"], begin, begin + PART)
+        return [*held, giver.held]
+
+    assert asyncio.run(read()) == [LARGE] * 5 + [0]
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_the_content_of_a_result_that_changed_meanwhile_is_not_remembered(monkeypatch, is_changed):
+    giver, found = giver_of(x=5), transfer._block
+
+    def finds(value, content):
+        if is_changed:
+            giver.changed("x")
+        return found(value, content)
+
+    monkeypatch.setattr(transfer, "_block", finds)
+    asyncio.run(giver._find([{"key": "x"}]))
+    assert ("x" in giver._content) != is_changed
+
+
+def test_traffic_is_forgotten_when_it_is_old_and_no_sooner():
+    clock = Clock()
+    traffic = AgentTraffic(clock)
+    traffic.came(50)
+    clock.now += 9
+    traffic.came(70)
+    clock.now += 2
+    assert traffic.facts()["traffic"] == 7.0 and traffic.facts()["commits"] == 0.1
 
 
 def test_traffic_of_late():
