@@ -2,7 +2,7 @@
 
 import dask
 import dask.array as da
-from distributed import Event, SchedulerPlugin, get_worker
+from distributed import Event, Queue, SchedulerPlugin, get_worker
 from distributed.utils_test import async_poll_for, gen_cluster
 
 from dask_hpc import dask as compat
@@ -61,6 +61,33 @@ class Vetoes(SchedulerPlugin):
 
     def valid_workers_downscaling(self, scheduler, workers):
         return [worker for worker in workers if worker.address not in self.needed]
+
+
+def marked(event, x):
+    """Counts its executions, and blocks."""
+    Queue("marks").put(x)
+    Event(event).wait(60)
+    return x
+
+
+def produce(x, nbytes=1000):
+    Queue("marks").put(x)
+    return bytes(nbytes)
+
+
+async def executions(c):
+    queue = Queue("marks", client=c)
+    return sorted(await queue.get(batch=True)) if await queue.qsize() else []
+
+
+def losses(s):
+    """Results that had to be computed again or are gone, by what Dask says of workers that left."""
+    events = [msg for _, msg in s.get_events("all") if msg.get("action") == "remove-worker"]
+    return sum(len(e["lost-computed-tasks"]) + len(e["lost-scattered-tasks"]) for e in events)
+
+
+def reasons(s, decision):
+    return [h.reason for h in plugin_of(s).story.happenings if h.decision == decision]
 
 
 def decisions(s, *kinds):

@@ -3,9 +3,9 @@
 import asyncio
 from unittest import mock
 
-from distributed import Event, Queue, Status, wait
+from distributed import Event, Status, wait
 from distributed.utils_test import async_poll_for, gen_cluster
-from small_cluster import blocked, cluster4, live, lose, plugin_of, until
+from small_cluster import blocked, cluster4, executions, live, lose, marked, plugin_of, until
 
 import dask_hpc
 from dask_hpc.cluster.scheduler import hand_over
@@ -13,19 +13,8 @@ from dask_hpc.cluster.scheduler import hand_over
 KEEP = {f"distributed.worker.memory.{key}": False for key in ("target", "spill", "pause", "terminate")}
 
 
-def marked(event, x):
-    Queue("marks").put(x)
-    Event(event).wait(60)
-    return x
-
-
 def produce(x, nbytes=1000):
     return bytes(nbytes)
-
-
-async def executions(c):
-    queue = Queue("marks", client=c)
-    return sorted(await queue.get(batch=True)) if await queue.qsize() else []
 
 
 def told(s, *kinds):

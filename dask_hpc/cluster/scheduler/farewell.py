@@ -8,7 +8,8 @@ elsewhere. What fits nowhere, or has nowhere to go, the worker writes to a shelt
 Nothing is moved, and nobody is kept waiting, when
 
 1. nothing is there that others do not have, as after a retirement;
-2. nobody stays: the cluster closes, and its workers close together;
+2. nobody stays: the cluster closes, and its workers close together (only where a lifetime ends the last one
+   waits for whoever joins);
 3. the scheduler itself closes, or control is off.
 """
 
@@ -233,11 +234,10 @@ class Farewells:
                 while True:
                     await self._move(address, going, moves)
                     has_ended = await self._wait_until_free(address, going)
-                    there = await self._only_there(address)
-                    if there.keys() <= set(going.unplaced) and not await self._is_relieved(
-                        address, going, there
-                    ):
-                        if with_copies:
+                    there = (await self._only_there(address)).keys()
+                    is_all = there <= set(going.unplaced)
+                    if is_all and not await self._is_relieved(address, going, there):
+                        if with_copies and self._stays(address):
                             await drain(self._context, [address])
                             with_copies = False
                         if not has_ended or self._is_free(address, going):
@@ -277,9 +277,7 @@ class Farewells:
         if not (self._stays(address) and self._status(address)):
             return True
         self._hold(address, going)
-        holds = self._context.get(Holds)
-        is_needed = going.needed_by or holds.is_lent(address) or holds.is_awaiting(address)
-        return not (is_needed or compat.processing(self._scheduler, address))
+        return not self._context.get(Holds).is_busy(address)
 
     def _hold(self, address: str, going: "_Going") -> None:
         """It is given nothing any more, unless a shuffle needs it where it is."""

@@ -159,9 +159,15 @@ class Holds:
         others."""
         return self.is_lent(address) or self._submitted.only_waits(address)
 
-    def is_awaiting(self, address: str) -> bool:
-        """Whether something may still come to a worker from before it was held: data that was scattered, or a
-        task that another one gives up for it."""
+    def is_busy(self, address: str) -> bool:
+        """Whether a worker that is to leave has something to do yet: it has tasks, a plugin needs it, or
+        something may still come from before it was held (data that was scattered, a task that another one
+        gives up for it)."""
+        if compat.processing(self._scheduler, address) or self.is_lent(address) or self._is_awaiting(address):
+            return True
+        return compat.veto(self._scheduler, address) is not None
+
+    def _is_awaiting(self, address: str) -> bool:
         is_scattered = not self._scatters.under_way.isdisjoint(self._coming.get(address, ()))
         return is_scattered or self.mover.is_expecting(address)
 

@@ -205,7 +205,8 @@ class Leaving:
         free = {}
         departing = {address: departure for departure in self._batches for address in departure.ready}
         for address in (self._holds.reasons.keys() | departing.keys()) - self._holds.closing:
-            if address in departing or address not in self._departures:
+            is_there = compat.worker_status(self._scheduler, address) is not None
+            if is_there and (address in departing or address not in self._departures):
                 limit, used = compat.memory_of(self._scheduler, address)
                 free[address] = limit - used if limit else inf
         if free:
@@ -243,12 +244,8 @@ class Leaving:
         there = self._on_the_way(departure)
         # A shuffle may have begun to need one that is held, or what runs there waits for tasks elsewhere.
         held |= {a: now for a in there if a in held and self._holds.stands_still(a)}
-        return all(a in held and (now - held[a] >= departure.budget or not self._is_busy(a)) for a in there)
-
-    def _is_busy(self, address: str) -> bool:
-        if compat.processing(self._scheduler, address) or self._holds.is_awaiting(address):
-            return True
-        return self._holds.is_lent(address) or compat.veto(self._scheduler, address) is not None
+        is_busy, budget = self._holds.is_busy, departure.budget
+        return all(a in held and (now - held[a] >= budget or not is_busy(a)) for a in there)
 
     def _is_needed(self, departure: "_Departure", address: str) -> bool:
         plugin = compat.veto(self._scheduler, address)
