@@ -59,17 +59,20 @@ class Remembered(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """One decision with everything it was made from, so that it can be made again."""
+    """One decision with everything it was made from, so that it can be made again: by a policy, whose answer
+    is a plan, or by one of its strategies that is asked alone. ``id`` is that of the plan, or the revision
+    found."""
 
-    policy: "Policy"
-    snapshot: Snapshot
+    id: int
+    asked: Any
+    question: Any
     memory: Any
-    plan: Plan
+    answer: Any
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether the policy, asked again, decides the same, reasons included."""
-        return self.policy.decide(self.snapshot, self.memory)[0] == self.plan
+        """Whether the same is decided when it is asked again, reasons included."""
+        return bool(self.asked.decide(self.question, self.memory)[0] == self.answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +235,7 @@ class Policy:
             if plan is None:
                 return memory
             if record is not None:
-                record(Recorded(self, snapshot.freeze(), before, plan))
+                record(Recorded(plan.id, self, snapshot.freeze(), before, plan))
             carry_out(plan)
             if self._only_queues:
                 return memory

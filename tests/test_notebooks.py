@@ -5,7 +5,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 
-import nbformat
 import pytest
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
@@ -19,6 +18,8 @@ USUAL = 60
 
 
 def read(path):
+    import nbformat  # takes two seconds, of each process that collects tests
+
     return nbformat.read(path, as_version=4)
 
 

@@ -1,5 +1,6 @@
 """The wheel carries all that is needed, and the top of the repository only what belongs there."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -77,16 +78,17 @@ def built(tmp_path_factory):
     copy, again = folder / "tree", folder / "again"
     ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
     shutil.copytree(ROOT, copy, ignore=ignored)  # building must not leave anything in the tree
-    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, copy)
+    tools = folder / "tools"  # once, instead of a new environment for each
+    run(sys.executable, "-m", "pip", "install", "-q", "--target", tools, "hatchling")
+    env = os.environ | {"PYTHONPATH": str(tools)}
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w"]
+    run(*build, folder, copy, env=env)
     (wheel,) = folder.glob("dask_hpc-*.whl")
-    run(sys.executable, "-m", "venv", folder / "tools")
-    tools = folder / "tools/bin/python"
-    run(tools, "-m", "pip", "install", "-q", "hatchling")
-    run(tools, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=copy)
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=copy, env=env)
     (sdist,) = folder.glob("dask_hpc-*.tar.gz")
     with tarfile.open(sdist) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
-    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", again, sdist)
+    run(*build, again, sdist, env=env)
     return wheel, packed, next(again.glob("*.whl"))
 
 

@@ -9,9 +9,11 @@ Installed by the first producer or consumer, and gone with the last: tasks that 
 """
 
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from math import inf
 from secrets import token_hex
 from sys import maxsize
+from time import monotonic
 from typing import Any
 
 from distributed import Status
@@ -27,6 +29,7 @@ from dask_hpc.cluster.scheduler.service import Guard, Service, Timer, context_of
 from dask_hpc.model.errors import InputError, shown
 
 _SEEN = ("no-worker", "memory")
+_AGAIN, _MOST = 0.1, 100  # seconds until a failed hook is called again; errors after which none is
 
 
 class BridgePlugin(Guard, SchedulerPlugin):
@@ -48,6 +51,8 @@ class BridgePlugin(Guard, SchedulerPlugin):
         #: workers that have a mailbox
         self._ready: set[str] = set()
         self._gate = {compat.GATE}
+        #: until when a look at all that waits is on its way
+        self._looks_until = 0.0
         self._to_look_at: dict[Hashable, None] = {}
         self._clock = Timer(self, "waiting for blocks", self._restart_clock)
         self._waiting: dict[Hashable, None] = {}
@@ -64,6 +69,20 @@ class BridgePlugin(Guard, SchedulerPlugin):
         mailbox = compat.pickled(Mailbox(self._mailbox))
         self.do("telling workers", compat.add_worker_plugin(scheduler, self._mailbox, mailbox))
 
+    def hook_failed(self, where: str, error: Exception, again: Callable[[], object]) -> None:
+        """What is lost would make tasks wait for ever, so a hook is called again, and all that waits is
+        looked at, as it may have come half way: passing errors do no harm."""
+        self.count_error(where, error)
+        if self.errors < _MOST:
+            self.scheduler.loop.call_later(_AGAIN, again)
+            if monotonic() >= self._looks_until:  # one look at a time: more would fail oftener than they mend
+                self._looks_until = monotonic() + 2 * _AGAIN
+                self.scheduler.loop.call_later(2 * _AGAIN, self._look_at_all)
+
+    @guarded
+    def _look_at_all(self) -> None:
+        self._look(list(self._waiting))
+
     @guarded
     def update_graph(self, scheduler: Any, *, tasks: list[Any], **kwargs: Any) -> None:
         for key in tasks:
@@ -72,12 +91,20 @@ class BridgePlugin(Guard, SchedulerPlugin):
                 if task is not None and compat.is_new(task):
                     compat.restrict(task, self._gate)
 
-    @guarded
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        if start not in _SEEN and finish not in _SEEN:
-            return
+        if start in _SEEN or finish in _SEEN:
+            try:
+                self._task_moves(key, start, finish)
+            except Exception as error:
+                self.hook_failed("transition", error, partial(self._look_again, key))
+
+    def _look_again(self, key: Hashable) -> None:
+        task = compat.find_task(self.scheduler, key)
+        self.transition(key, "no-worker", "forgotten" if task is None else task.state)
+
+    def _task_moves(self, key: Hashable, start: str, finish: str) -> None:
         asked = asked_by(key)
-        if asked is None:
+        if asked is None or not self.is_on:
             return
         if finish == "no-worker":
             self._waiting[key] = None
@@ -115,16 +142,19 @@ class BridgePlugin(Guard, SchedulerPlugin):
         if isinstance(msg, dict) and msg.get("action") == "worker-status-change":
             self.scheduler.loop.add_callback(self._route_all)  # when Dask has noted it
 
-    @guarded
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
         """Workers with blocks that nobody else has are not to be closed for having no tasks."""
-        used = {
+        used = self._having_blocks() or ()
+        return [worker for worker in workers if worker.address not in used]
+
+    @guarded
+    def _having_blocks(self) -> set[str]:
+        return {
             block.worker
             for stream in self.streams.values()
             for there in stream.steps.values()
             for block in there.values()
         }
-        return [worker for worker in workers if worker.address not in used]
 
     async def close(self) -> None:
         self._stop_clocks()
@@ -171,6 +201,7 @@ class BridgePlugin(Guard, SchedulerPlugin):
             self.scheduler.loop.add_callback(self._look_now)
         self._to_look_at.update(dict.fromkeys(keys))
 
+    @guarded
     def _look_now(self) -> None:
         keys, self._to_look_at = self._to_look_at, {}
         self._look(keys)

@@ -269,6 +269,14 @@ class Mailbox(WorkerPlugin):
         """How many blocks are to come to this worker; which steps are given up, and why; which blocks
         consumers have had already; that the stream is closed, or if it has no name, that there are no streams
         any more."""
+        try:
+            self._hear(stream, most_steps, expected, over, had, closed)
+        except Exception:  # an error here would end the worker
+            logger.exception("dask-hpc: a bridge goes on without some news of the scheduler")
+
+    def _hear(
+        self, stream: str, most_steps: int, expected: int | None, over: Any, had: Any, closed: bool
+    ) -> None:
         if closed and not stream:
             self._hear_no_more()
         elif closed:

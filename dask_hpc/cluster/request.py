@@ -15,7 +15,7 @@ from dask_hpc.model.units import parse_duration
 
 #: the annotation that carries a request with every task of the job
 ANNOTATION = "hpc_job"
-#: the event topic on which the client says that a context was closed
+#: the event topic on which the client says that a context was closed, or that data come in it
 TOPIC = "hpc"
 
 MOST_NODES = 10_000_000  # far more than any machine, and small enough for every wire format

@@ -1,7 +1,7 @@
 """Workers: who they are, what state they are in, and how they are held and leave."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from time import time
 from typing import Any
@@ -136,15 +136,22 @@ def keep_out_of_shuffles(scheduler: Any, held: Callable[[], Iterable[str]]) -> C
 
 
 class Scatters:
-    """The calls that bring data to workers from outside and are under way. Stops when it is told to."""
+    """The calls that bring data to workers from outside and are under way. ``home``: the workers that data
+    with these keys go to if nobody has named any; none if they may go anywhere. Stops when it is told to."""
 
-    def __init__(self, scheduler: Any) -> None:
+    def __init__(self, scheduler: Any, home: Callable[[Iterable[Hashable]], Collection[str]]) -> None:
         self.under_way: set[int] = set()
+        self._scheduler = scheduler
+        self._home = home
         self._plain = scheduler.handlers["scatter"]
         self._number = 0
         self.stop = put(scheduler.handlers, "scatter", self._scatter)
 
     async def _scatter(self, **call: Any) -> Any:
+        if call.get("workers") is None:
+            # Dask would wait for those that do not run, and fail for want of one that is gone
+            found = running_workers(self._scheduler).intersection(self._home(call["data"]))
+            call["workers"] = list(found) or None
         number = self._number = self._number + 1
         self.under_way.add(number)
         try:
@@ -335,7 +342,10 @@ class Closing:
         worker = self._worker
         if self._how is not None or (worker.status.name in ("running", "paused") and not self.is_over):
             self._how = self._how or how
-            await self._before(how.get("reason", "it closes"), timeout)
+            try:
+                await self._before(how.get("reason", "it closes"), timeout)
+            except Exception:  # it closes all the same
+                logger.exception("dask-hpc: a worker closes without a farewell")
             how = self._how
         if worker.nanny and not how.get("nanny", True):
             timeout = min(timeout, self._AS_EVER)  # nannies are more patient for the sake of what came before

@@ -31,9 +31,10 @@ from dask_hpc.cluster.scheduler.jobs import LiveJob, Ready
 from dask_hpc.cluster.scheduler.service import Samples, Service, TaskQueue
 from dask_hpc.config import AUTO
 from dask_hpc.lanes.reads import MeasuredCost, file_system, intensity, reads, rule_of
+from dask_hpc.model.story import Explanation
 from dask_hpc.planning.moves.leaving import FreeWorker, place
 from dask_hpc.policy import Policy
-from dask_hpc.strategies.io.lane_view import IoView, Kind, LaneView, Mix, NodeMix
+from dask_hpc.strategies.io.lane_view import IoView, Kind, LaneLimit, LaneView, Mix, NodeMix
 
 
 class Flight(NamedTuple):
@@ -214,14 +215,17 @@ class Lanes(Service, TaskQueue):
     def policy_changes(self) -> None:
         if self.context.is_dry:
             return
-        limits, strategy = self.context.settings["io-lanes"], self.context.policy.io
-        if limits == AUTO:
-            limits, strategy = None, strategy or Policy.load("io-lanes").io
+        limits, strategy = self._rules(self.context.policy)
         self.set_rules(limits, strategy)
         if limits or strategy is not None or self.lane_of:
             self.context.watch(self, self.lane_of)
         else:
             self.context.unwatch(self)
+
+    def _rules(self, policy: Policy) -> tuple[Mapping[str, int] | None, Any]:
+        """The limits of people under this policy, and the strategy for the others."""
+        limits = self.context.settings["io-lanes"]
+        return (None, policy.io or Policy.load("io-lanes").io) if limits == AUTO else (limits, policy.io)
 
     def set_rules(self, limits: Mapping[str, int] | None, strategy: Any) -> None:
         """So many reads in flight: by path, and "default" for every other file system; None for no limits
@@ -252,17 +256,29 @@ class Lanes(Service, TaskQueue):
         if self._strategy is None or self.context.is_paused:
             return
         try:
-            lanes = tuple(lane.view() for lane in self.by_name.values())
-            view = IoView(self._scheduler.total_nthreads, lanes)
-            changes, self._memory = self._strategy.decide(view, self._memory)
+            view, before = self._view(), self._memory
+            changes, self._memory = self._strategy.decide(view, before)
+            if changes:
+                self.context.record(self._strategy, view, before, changes)
             for change in changes:
                 self.by_name[change.lane].change(change.limit, change.reason)
                 self._waves.queue_wakes(None)
-                most = "no limit" if change.limit is None else f"{change.limit} at once"
-                self.context.tell("io-limit", f"reads of {change.lane}: {most}; {change.reason}")
+                why = _explained(view, change, f"io: {self._strategy.name}")
+                self.context.tell("io-limit", str(change), why)
         except Exception as error:
             self._memory = None
             self.context.count_error("tuning of I/O", error)
+
+    def _view(self) -> IoView:
+        lanes = tuple(lane.view() for lane in self.by_name.values())
+        return IoView(self._scheduler.total_nthreads, lanes)
+
+    def foresees(self, policy: Policy) -> Iterator[tuple[str, str]]:
+        _, strategy = self._rules(policy)
+        if strategy is not None and not self.context.is_dry:
+            before = self._memory if strategy == self._strategy else None
+            changes, _ = strategy.decide(self._view(), before)
+            yield from (("io-limit", str(change)) for change in changes)
 
     def graph_arrives(self, tasks: list[Hashable]) -> None:
         """Tasks arrive, none of which has moved yet, and jobs have taken theirs."""
@@ -438,7 +454,10 @@ class Lanes(Service, TaskQueue):
             if rival.priority < head.priority:
                 return None
         together = self._strategy is None or self._strategy.together
-        openings = [FreeWorker(slot.load, slot.address, slot.threads) for slot in room.slots.values()]
+        openings = [
+            FreeWorker(slot.load, slot.address, slot.threads, self._reads_on[slot.address])
+            for slot in room.slots.values()
+        ]
         return place(openings, head.lane.last if together else None, head.lane.given)
 
     def _send(self, head: Head, task: Any, address: str | None) -> None:
@@ -521,6 +540,13 @@ class Lanes(Service, TaskQueue):
             for name in self.metrics
             for key in ["done" if name == "io_reads" else name.removeprefix("io_")]
         }
+
+
+def _explained(view: IoView, change: LaneLimit, rule: str) -> Explanation:
+    lane = next(lane for lane in view.lanes if lane.name == change.lane)
+    looked_at = ("limit", "in_flight", "waiting", "done", "tasks", "company", "seconds")
+    inputs = {"threads": view.threads} | {name: getattr(lane, name) for name in looked_at}
+    return Explanation(rule, inputs, change.rejected)
 
 
 SERVICE = Lanes

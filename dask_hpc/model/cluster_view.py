@@ -84,6 +84,8 @@ class Parting:
 
     unit: str
     reason: str
+    #: seconds until it ends anyway: so long may what it runs take, but for what its results need to move
+    left: float = inf
 
 
 @dataclass(frozen=True, slots=True)

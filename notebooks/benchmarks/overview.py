@@ -31,9 +31,10 @@ python notebooks/benchmarks/overview.py FOLDER  # this page, which nobody edits
 
 *Ours* is what dask-hpc takes or reaches, *baseline* what it is compared with, in the same run and by turns;
 *wanted* is the bound that was set before anything was measured, *met* says whether this run kept it. Where
-nothing is wanted the figure is there to explain others. How each is measured, and under which assumptions,
-is said in its notebook. Ratios travel from machine to machine, seconds do not: bounds in seconds were set on
-one that simulated 119,000 jobs/s where the first row of the simulator's table has what this one does.
+a bound or its baseline moved since, the notebook says so, and why. Where nothing is wanted the figure is
+there to explain others. How each is measured, and under which assumptions, is said in its notebook. Ratios
+travel from machine to machine, seconds do not: bounds in seconds were set on one that simulated 119,000
+jobs/s where the first row of the simulator's table has what this one does.
 """
 MOST_BYTES = 60_000  # of a picture
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import numpy as np
+from distributed.utils_test import async_poll_for
 
 import dask_hpc
 from dask_hpc.bridge.worker import NAME
@@ -30,6 +31,11 @@ async def put(bridge, steps, blocks=range(BLOCKS), variable="t"):
         for step in steps
         for i in blocks
     ]
+
+
+async def known(s, *futures):
+    """The scheduler has heard of these: before, nobody waits for what they read."""
+    await async_poll_for(lambda: all(future.key in s.tasks for future in futures), 10)
 
 
 async def close(*bridges):

@@ -6,7 +6,7 @@ from time import monotonic
 
 import numpy as np
 import pytest
-from bridge_parts import close, declare, plugin_of, put, shelf_of, whole
+from bridge_parts import close, declare, known, plugin_of, put, shelf_of, whole
 from distributed import Event
 from distributed.utils_test import async_poll_for, gen_cluster
 
@@ -32,6 +32,7 @@ async def test_wait(c, s, a, b):
     bridge = await declare(s, most_steps=2, stall=STALL)
     async with await dask_hpc.Bridge.open(c, "heat") as reader:
         futures = [c.compute(held_up(reader, step)) for step in range(4)]
+        await known(s, *futures)
         assert all(await put(bridge, [0, 1]))
         third = asyncio.create_task(put(bridge, [2, 3]))
         done, _ = await asyncio.wait([third], timeout=3 * STALL)
@@ -51,6 +52,7 @@ async def test_skip(c, s, a, b):
     bridge = await declare(s, most_steps=2, stall=STALL, when_slow="skip")
     async with await dask_hpc.Bridge.open(c, "heat") as reader:
         futures = [c.compute(held_up(reader, step)) for step in range(5)]
+        await known(s, *futures)
         assert all(await put(bridge, [0, 1]))
         since = monotonic()
         assert not any(await put(bridge, [2, 3]))
@@ -98,6 +100,7 @@ async def test_subsample(c, s, a, b):
     bridge = await declare(s, most_steps=1, stall=STALL, when_slow="subsample")
     async with await dask_hpc.Bridge.open(c, "heat") as reader:
         futures = [c.compute(held_up(reader, 0)), c.compute(reader.array("t", 3).data.sum())]
+        await known(s, *futures)
         await put(bridge, [0])
         assert await put(bridge, [1], [0]) == [False]
         await async_poll_for(lambda: plugin_of(s).streams["heat"].stride == 2, 10)
@@ -121,6 +124,7 @@ async def test_spill(c, s, a, b):
     bridge = await declare(s, most_steps=1, stall=STALL, when_slow="spill")
     async with await dask_hpc.Bridge.open(c, "heat") as reader:
         futures = [c.compute(held_up(reader, step)) for step in range(4)]
+        await known(s, *futures)
         assert all(await put(bridge, range(4)))
         in_files = [
             sum(bool(block.path) for block in blocks.values())
@@ -143,6 +147,7 @@ async def test_what_is_in_files_comes_in_order_after_the_end_too(c, s, a, b):
     bridge = await declare(s, most_steps=1, stall=STALL, when_slow="spill")
     async with await dask_hpc.Bridge.open(c, "heat") as reader:
         first = c.compute(held_up(reader, 0))
+        await known(s, first)
         assert all(await put(bridge, range(3)))
         await close(bridge)
         stream = plugin_of(s).streams["heat"]

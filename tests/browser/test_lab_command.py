@@ -15,6 +15,7 @@ from rig import FLAGS, chromium, free_port, new_page, wait_for_answer
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timed,
     pytest.mark.skipif(chromium() is None, reason="needs Debian's chromium"),
     pytest.mark.skipif(importlib.util.find_spec("playwright") is None, reason="needs playwright"),
     pytest.mark.filterwarnings("ignore"),

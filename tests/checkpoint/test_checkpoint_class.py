@@ -1,5 +1,6 @@
 """Programs that iterate commit as they go, and go on where they were."""
 
+import sys
 from asyncio import sleep as sleep_async
 from tempfile import TemporaryDirectory
 from time import sleep
@@ -13,10 +14,12 @@ from distributed import Client, Event, LocalCluster, wait
 from distributed.utils_test import async_poll_for, gen_cluster, gen_test
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from killed_runs import until
 from small_stores import computed, write
 
 import dask_hpc
 from dask_hpc.checkpoint.client.loop import in_memory
+from dask_hpc.checkpoint.client.program import _OURS
 from dask_hpc.checkpoint.faults import VARIABLE
 from dask_hpc.checkpoint.store import cells
 from dask_hpc.checkpoint.store.items import describe
@@ -271,6 +274,8 @@ def test_a_value_that_was_restored_and_not_taken_is_told(tmp_path, client, kind)
         assert list(ck.loop(range(3))) == [0, 1, 2]
     with begun() as ck, pytest.warns(UserWarning, match="u = ck.add"):
         ck.add("u", u)
+        # the thread that has read it lets go of it a moment later
+        until(lambda: sys.getrefcount(ck._values["u"]) <= _OURS, "nobody else has it")
         next(iter(ck.loop(range(5))))
     with begun() as ck:
         ck.add("u", u)

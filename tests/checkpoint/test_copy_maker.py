@@ -53,7 +53,7 @@ def where(s, futures):
 
 
 @pytest.mark.slow
-@cluster3
+@gen_cluster(client=True, nthreads=[("", 1)] * 3, timeout=120)  # the machine may be busy
 async def test_a_thousand_blocks_spread_over_the_other_nodes(c, s, a, b, d):
     futures = await blocks_on(c, a, 1000)
     await dask_hpc.protect(futures, name="x", client=c)

@@ -49,8 +49,11 @@ def again(value, *, trusted=False):
 
 
 def assert_same(found, right):
-    xr.testing.assert_identical(found.compute(), right.compute())
     variables = right.variables if isinstance(right, xr.Dataset) else right.to_dataset(name="_").variables
+    # before 2026.2 xarray finds numpy's text of any length not identical to itself
+    is_text = {variable.dtype.kind for variable in variables.values()} == {"T"}
+    both = (one.compute().astype(object) if is_text else one.compute() for one in (found, right))
+    xr.testing.assert_identical(*both)
     mine = found.variables if isinstance(found, xr.Dataset) else found.to_dataset(name="_").variables
     for name, variable in variables.items():
         assert mine[name].dtype == variable.dtype and mine[name].chunks == variable.chunks, name

@@ -150,6 +150,18 @@ def test_strings_of_any_length():
         pd.DataFrame({"a": []}),
         pd.DataFrame({"a": [1], "b": ["text"]}),
         pd.DataFrame({0: [1], 1: [2]}),
+        pd.DataFrame({"a": ["text", None]}),
+        pd.DataFrame(
+            {"a": pd.array(["text", None], "string[pyarrow]"), "b": pd.array(["x", "y"], "string[python]")}
+        ),
+        pd.DataFrame({"a": pd.Series(["text", "more"], dtype=object)}),
+        pd.DataFrame({"a": pd.Series(["text", None], dtype=object)}),
+        pd.DataFrame({"a": pd.Series(["text", 3], dtype=object)}),
+        pd.DataFrame({"a": pd.Series([b"bytes"], dtype=object)}),
+        pd.DataFrame({"a": [1]}, index=pd.Index([(1, 2)], tupleize_cols=False)),
+        pd.DataFrame({"a": [1, 2]}, index=pd.Index([3, 4], dtype=object)),
+        pd.DataFrame({"a": [1, 2]}, index=pd.Index(["x", None], dtype=object)),
+        pd.DataFrame({"a": [1, 2]}, index=pd.MultiIndex.from_tuples([("x", 1), ("y", 2)])),
     ],
 )
 def test_tables(table):
@@ -157,8 +169,16 @@ def test_tables(table):
     pd.testing.assert_frame_equal(again(table, may_unpickle=is_opaque(found.head)), table, check_freq=True)
 
 
-def test_some_tables_need_no_pickle():
-    assert not is_opaque(encode(pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5]})).head)
+@pytest.mark.parametrize("index", [None, ["x", "y"], [["x", "y"], [1, 2]]])
+@pytest.mark.parametrize("text", [["text", "more"], ["text", None]])
+@pytest.mark.parametrize("kind", [None, "string[pyarrow]", "string[python]"])
+def test_some_tables_need_no_pickle(index, text, kind):
+    column = text if kind is None else pd.array(text, kind)
+    table = pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5], "c": column}, index=index)
+    found = encode(table)
+    assert not is_opaque(found.head) and not is_opaque(encode(table.c).head)
+    pd.testing.assert_frame_equal(again(table), table)
+    pd.testing.assert_series_equal(again(table.c), table.c)
 
 
 class Thing:

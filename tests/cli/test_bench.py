@@ -6,7 +6,6 @@ import sys
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
-import nbformat
 import pytest
 from click.testing import CliRunner
 
@@ -29,6 +28,8 @@ def bench(*args, code=0):
 
 
 def notebook(path, *sources):
+    import nbformat  # takes two seconds, of each process that collects tests
+
     cells = [nbformat.v4.new_markdown_cell(f"# What does {path.stem} cost?\n\nMuch.")]
     cells.append(nbformat.v4.new_code_cell('scale = "full"', metadata={"tags": ["parameters"]}))
     cells += [nbformat.v4.new_code_cell(source) for source in sources]
@@ -157,6 +158,8 @@ def test_the_page_has_every_benchmark():
 
 def made(path, scale="full", picture="<svg/>"):
     """A run notebook without a run."""
+    import nbformat
+
     notebook(path, "")
     found = nbformat.read(path, as_version=4)
     data = {"text/plain": "what  ours", "text/markdown": "| what | ours |\n| --- | --- |\n| time | 2 s |"}

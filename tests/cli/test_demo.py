@@ -11,6 +11,7 @@ from dask_hpc.cli import cli
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_demo_ends_by_itself_and_writes_its_report(tmp_path, forked_workers):
     report = tmp_path / "demo.html"
     command = [sys.executable, "-m", "dask_hpc", "demo", "--seconds", "10", "--report", str(report)]
@@ -29,6 +30,7 @@ def test_demo_ends_by_itself_and_writes_its_report(tmp_path, forked_workers):
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_the_corridor_moves_twice_and_is_kept(tmp_path, forked_workers):
     report = tmp_path / "corridor.html"
     command = [

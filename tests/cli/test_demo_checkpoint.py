@@ -82,6 +82,7 @@ def test_one_demo_at_a_time():
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_the_demo_loses_everything_and_the_plate_is_right(tmp_path, forked_workers):
     report = tmp_path / "plate.html"
     command = [sys.executable, "-m", "dask_hpc", "demo", "--checkpoint", "--seconds", "20"]

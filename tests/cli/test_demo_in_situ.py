@@ -138,6 +138,7 @@ def test_a_demo_needs_a_policy_that_places_and_is_one_at_a_time():
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_the_demo_divides_anew_and_every_result_is_right(tmp_path, forked_workers):
     report = tmp_path / "heat.html"
     command = [

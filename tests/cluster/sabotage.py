@@ -1,8 +1,9 @@
-"""Every method of every part of ours raises at random."""
+"""Every method of every part of ours raises at random, before it does anything or after it has."""
 
 import inspect
 import random
 import types
+from functools import wraps
 
 from distributed.utils_test import inc
 
@@ -17,6 +18,7 @@ from dask_hpc.cluster.scheduler.leaving import Leaving
 from dask_hpc.cluster.scheduler.lifecycle import Lifecycle, Measurements
 from dask_hpc.cluster.scheduler.loop import ControlLoop
 from dask_hpc.cluster.scheduler.plan_execution import PlanExecution
+from dask_hpc.cluster.scheduler.service import guarded
 from dask_hpc.cluster.scheduler.sizing import Sizing
 from dask_hpc.cluster.scheduler.spread import Spread
 from dask_hpc.cluster.scheduler.waves import Waves
@@ -34,31 +36,48 @@ WAY_OUT = {
 }  # fmt: skip
 
 
-def sabotage(monkeypatch, seed, rate):
-    """Every method of every part of ours now raises at random, before it does anything."""
+def failing(method, is_late=False, fails=lambda: True):
+    """The method, but that it raises when ``fails`` says so: before it does anything, or once it has."""
+
+    def perhaps(when):
+        if when == is_late and fails():
+            raise ZeroDivisionError(f"on purpose, in {method.__qualname__}")
+
+    if inspect.iscoroutinefunction(method):
+
+        async def instead(*args, **kwargs):
+            perhaps(False)
+            found = await method(*args, **kwargs)
+            perhaps(True)
+            return found
+
+    else:
+
+        def instead(*args, **kwargs):
+            perhaps(False)
+            found = method(*args, **kwargs)
+            perhaps(True)
+            return found
+
+    return wraps(method)(instead)
+
+
+def sabotage(monkeypatch, seed, rate, parts=PARTS, way_out=WAY_OUT, is_late=False):
+    """Every method of every part of ours now raises at random: before it does anything, or ``is_late``, once
+    it has. The hooks among them that are guarded stay so, and raise inside."""
     dice = random.Random(seed)
 
-    def failing(method):
-        if inspect.iscoroutinefunction(method):
+    def spoilt(method):
+        return failing(method, is_late, lambda: dice.random() < rate)
 
-            async def fails(*args, **kwargs):
-                if dice.random() < rate:
-                    raise ZeroDivisionError(f"on purpose, in {method.__name__}")
-                return await method(*args, **kwargs)
-
-        else:
-
-            def fails(*args, **kwargs):
-                if dice.random() < rate:
-                    raise ZeroDivisionError(f"on purpose, in {method.__name__}")
-                return method(*args, **kwargs)
-
-        return fails
-
-    for part in PARTS:
+    for part in parts:
         for name, method in list(vars(part).items()):
-            if isinstance(method, types.FunctionType) and name not in WAY_OUT:
-                monkeypatch.setattr(part, name, failing(method))
+            if not isinstance(method, types.FunctionType) or name in way_out:
+                continue
+            is_guarded = method.__code__.co_qualname.startswith("guarded.")
+            monkeypatch.setattr(
+                part, name, guarded(spoilt(method.__wrapped__)) if is_guarded else spoilt(method)
+            )
 
 
 async def workload(c, s):

@@ -51,6 +51,13 @@ def blocked(event, x=None):
     return where()
 
 
+async def looks(adaptive, count):
+    """So many looks have begun after this was called, and have ended: the one under way is none of them."""
+    for _ in range(count):
+        await async_poll_for(lambda: not adaptive._adapting, 10)
+        await adaptive.adapt()
+
+
 class Vetoes(SchedulerPlugin):
     """Needs workers where they are, as Dask's shuffles do."""
 

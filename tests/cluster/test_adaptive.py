@@ -12,6 +12,7 @@ import pytest
 from batch_cluster import batch_cluster, names_of, napping
 from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker, get_worker, wait
 from distributed.utils_test import async_poll_for, gen_test, inc
+from small_cluster import looks
 
 import dask_hpc
 from dask_hpc import HPCAdaptive, InputError, malleable
@@ -52,12 +53,6 @@ def gated_cluster():
 
 async def told(client, *kinds):
     return [row["reason"] for row in await client.scheduler.hpc_story() if row["decision"] in kinds]
-
-
-async def looks(adaptive, count):
-    """So many more looks have gone by."""
-    for _ in range(count):
-        await adaptive.adapt()
 
 
 @gen_test()

@@ -15,24 +15,25 @@ from dask_hpc.cluster.client.batch_jobs import UNKNOWN, BatchJobs, JobState, of_
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("7|PENDING|0:00|5:00|Resources", JobState("queued", "pending: Resources")),
-        ("7|PENDING|0:00|UNLIMITED|None", JobState("queued", "pending: None")),
-        ("7|CONFIGURING|0:03|5:00|None", JobState("queued", "configuring: None")),
-        ("7|RUNNING|1:05|3:55|None", JobState("running", "", 65.0, 235.0)),
-        ("7|RUNNING|1-02:00:00|UNLIMITED|None", JobState("running", "", 93600.0, inf)),
-        ("7|RUNNING|0:05|INVALID|None", JobState("running", "", 5.0, inf)),
-        ("7|CANCELLED|0:00|5:00|None", JobState("gone", "Slurm says CANCELLED")),
-        ("7|NODE_FAIL|0:09|4:51|NodeDown", JobState("gone", "Slurm says NODE_FAIL (NodeDown)")),
-        ("7|TIMEOUT|5:01|0:00|TimeLimit", JobState("gone", "Slurm says TIMEOUT (TimeLimit)")),
-        ("7|COMPLETING|0:09|4:51|None", JobState("gone", "Slurm says COMPLETING")),
+        ("7|PENDING|0:00|5:00|N/A|Resources", JobState("queued", "pending: Resources")),
+        ("7|PENDING|0:00|UNLIMITED|N/A|None", JobState("queued", "pending: None")),
+        ("7|CONFIGURING|0:03|5:00|N/A|None", JobState("queued", "configuring: None")),
+        ("7|RUNNING|1:05|3:55|1235|None", JobState("running", "", 65.0, 235.0)),
+        ("7|RUNNING|1-02:00:00|UNLIMITED|NONE|None", JobState("running", "", 93600.0, inf)),
+        ("7|RUNNING|0:05|INVALID|NONE|None", JobState("running", "", 5.0, inf)),
+        ("7|RUNNING|1:05|3:55|1010|None", JobState("running", "", 65.0, 10.0)),  # it is preempted
+        ("7|CANCELLED|0:00|5:00|1000|None", JobState("gone", "Slurm says CANCELLED")),
+        ("7|NODE_FAIL|0:09|4:51|1000|NodeDown", JobState("gone", "Slurm says NODE_FAIL (NodeDown)")),
+        ("7|TIMEOUT|5:01|0:00|1000|TimeLimit", JobState("gone", "Slurm says TIMEOUT (TimeLimit)")),
+        ("7|COMPLETING|0:09|4:51|1000|None", JobState("gone", "Slurm says COMPLETING")),
         (
-            "7|PENDING|0:00|5:00|launch failed requeued held",
+            "7|PENDING|0:00|5:00|N/A|launch failed requeued held",
             JobState("gone", "Slurm says PENDING (launch failed requeued held)"),
         ),
     ],
 )
 def test_an_answer_of_squeue(line, expected):
-    assert read_squeue(f"\n{line}\nnonsense\n") == {"7": expected}
+    assert read_squeue(f"\n{line}\nnonsense\n", 1000.0) == {"7": expected}
 
 
 class SlurmUnit:
@@ -61,7 +62,7 @@ UNITS = {"a": SlurmUnit("7"), "b": SlurmUnit("8")}
 
 @gen_test()
 async def test_all_units_in_one_call_and_not_too_often(squeue):
-    squeue("print('7|RUNNING|1:00|2:00|None')")
+    squeue("print('7|RUNNING|1:00|2:00|NONE|None')")
     jobs = BatchJobs(poll=3600.0)
     for _ in range(3):
         found = await jobs.look(UNITS, {})

@@ -235,6 +235,24 @@ async def test_with_little_room_the_dearest_go(c, s, a, b):
         assert f"{len(at_b)} of 10 results handed over" in told(s, "farewell")[1]
 
 
+@pytest.mark.parametrize("bandwidth, is_asked", [(1e8, False), (10, True)])
+def test_what_results_cost_is_looked_up_where_time_may_run_short(bandwidth, is_asked):
+    @cluster2
+    async def run(c, s, a, b):
+        async with await dask_hpc.manage(c):
+            await everybody_has_it([a, b])
+            kept = c.map(inc, range(5), workers=[a.address])
+            await wait(kept)
+            s.bandwidth = bandwidth
+            farewells, asked = plugin_of(s).farewells, []
+            theirs = farewells._recipes
+            farewells._recipes = lambda keys: asked.append(set(keys)) or theirs(keys)
+            await a.close(reason="made to")
+            assert bool(asked) is is_asked and all(len(keys) == 5 for keys in asked)
+
+    run()
+
+
 @cluster2
 async def test_a_lost_ancestor_makes_a_result_dear(c, s, a, b):
     async with await dask_hpc.manage(c):

@@ -642,7 +642,7 @@ async def test_data_from_outside_that_is_on_its_way_to_one_that_leaves_is_waited
     async with await dask_hpc.manage(c):
         a.handlers["update_data"] = slowly
         scattering = asyncio.ensure_future(c.scatter({"x": 5}, workers=[a.address], direct=False))
-        await async_poll_for(lambda: plugin_of(s).control.holds._scatters.under_way, 10)
+        await async_poll_for(lambda: plugin_of(s).control.scatters.under_way, 10)
         leaving = asyncio.ensure_future(c.retire_workers([a.address]))
         await async_poll_for(lambda: plugin_of(s).control.holds.is_busy(a.address), 10)
         await asyncio.sleep(0.1)
@@ -651,5 +651,5 @@ async def test_data_from_outside_that_is_on_its_way_to_one_that_leaves_is_waited
         futures = await scattering
         assert set(await leaving) == {a.address}
         assert await c.gather(futures) == {"x": 5} and losses(s) == 0
-        assert not plugin_of(s).control.holds._scatters.under_way
+        assert not plugin_of(s).control.scatters.under_way
     assert s.handlers["scatter"] == s.scatter

@@ -369,7 +369,7 @@ async def test_processes_are_killed_in_the_middle(c, s, a, b, d):
         ]
         assert len(plan) >= 100
         doing = asyncio.create_task(moves.carry_out(s, plan, "a test", Told()))
-        await async_poll_for(lambda: compat.keys_on(s, target), 10)  # noqa: B023
+        await async_poll_for(lambda: compat.keys_on(s, target), 10, period=0.002)  # noqa: B023
         victim = target if victim_is_target else source
         nanny = next(nanny for nanny in (a, b, d) if nanny.worker_address == victim)
         os.kill(nanny.pid, signal.SIGKILL)

@@ -49,12 +49,12 @@ class Replicas(PureScheduler):
 
 
 class Moving(RuleBasedStateMachine):
-    """With batches of three, of which more than one is many."""
+    """With batches of three, of which more than one is many; a look takes as long as it takes."""
 
     def __init__(self):
         super().__init__()
         self.patches = pytest.MonkeyPatch()
-        for name, value in (("BATCH", 3), ("AT_ONCE", 5), ("_MANY", 1)):
+        for name, value in (("BATCH", 3), ("AT_ONCE", 5), ("_MANY", 1), ("MOMENT", 1e9)):
             self.patches.setattr(moves, name, value)
 
     @initialize(data=st.data(), count=st.integers(1, 12), leave=st.booleans())
@@ -225,6 +225,22 @@ def test_a_copy_is_asked_for_at_once_and_the_old_one_goes_when_it_is_there():
     s.arrive(ADDRESSES[1], "x")
     assert not carrying.step(2 * moves.LOOK) and compat.holders(s.tasks["x"]) == (ADDRESSES[1],)
     assert [move.key for move in carrying.done] == ["x"] and not carrying.failed
+
+
+def test_so_many_at_once_are_on_their_way_to_one_worker(monkeypatch):
+    monkeypatch.setattr(moves, "BATCH", 3)
+    monkeypatch.setattr(moves, "AT_ONCE", 5)
+    s, carrying = one_move()
+    there = s.asked[ADDRESSES[1]]
+    for name in "abcdefg":
+        (task,) = s.make([name], workers=ADDRESSES[:1])
+        s.schedule([task])
+        s.finish(task)
+        carrying.add(Move(name, task.nbytes, *ADDRESSES[:2]))
+    for asked in (3, 5, 5):
+        assert carrying.step(0.0) and len(there) == asked
+    s.arrive(ADDRESSES[1], "x")
+    assert carrying.step(0.0) and len(there) == 6
 
 
 def test_what_is_lost_on_its_way_is_told_and_what_nobody_wants_any_more_is_not():

@@ -2,7 +2,7 @@
 
 from distributed import Client, Event, LocalCluster
 from distributed.utils_test import async_poll_for, gen_cluster, gen_test, inc, slowinc
-from small_cluster import blocked, cluster4, plugin_of, power_of, until
+from small_cluster import blocked, cluster4, looks, plugin_of, power_of, until
 
 import dask_hpc
 from dask_hpc import malleable
@@ -88,8 +88,7 @@ async def test_nobody_who_works_is_sent_away_for_the_sake_of_power():
             await async_poll_for(lambda: len(s.workers) == 3, 20)
             await async_poll_for(lambda: all(len(w.processing) == 1 for w in s.workers.values()), 10)
             pull(s, release=Release(2, "even idle nodes draw too much"))
-            for _ in range(5):
-                await adaptive.adapt()
+            await looks(adaptive, 5)
             assert len(s.workers) == 3 and levers(s).releasable == 0
             await Event("go").set()
             assert len(set(await c.gather(futures))) == 3
@@ -109,8 +108,7 @@ async def test_a_cluster_with_held_nodes_does_not_grow():
             assert levers(s).held == 1
             futures = c.map(slowinc, range(60), delay=0.05, pure=False)
             await async_poll_for(lambda: any(w.processing for w in s.workers.values()), 10)
-            for _ in range(5):
-                await adaptive.adapt()
+            await looks(adaptive, 5)
             assert len(s.workers) == len(cluster.plan) == 2
             with dask_hpc.job("three", nodes=3, client=c):
                 one = c.submit(slowinc, 1, delay=0.01, pure=False)

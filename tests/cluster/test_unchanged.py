@@ -1,9 +1,13 @@
-"""Dask's own behaviour is unchanged when a cluster is managed but no job is declared.
+"""Dask's own behaviour is unchanged when a cluster is managed but no job is declared, and in a job whose size
+changes.
 
-Every test runs twice, on a plain and on a managed cluster, with the same expectations.
+Every test runs three times, with the same expectations: on a plain cluster, on a managed one, and in a job on
+all nodes that shrinks and grows again all the time.
 """
 
 import asyncio
+import warnings
+from contextlib import asynccontextmanager, suppress
 
 import dask
 import dask.array as da
@@ -29,33 +33,77 @@ from distributed import (
     worker_client,
 )
 from distributed.utils_test import async_poll_for, div, gen_cluster, inc
-from small_cluster import where
+from small_cluster import decisions, plugin_of, until, where
 
 import dask_hpc
+from dask_hpc import InputError
 
 
-def both(function=None, **options):
-    """Run a test body on a plain and on a managed cluster of two workers."""
+def both(function=None, in_a_job=True, **options):
+    """Run a test body on two workers, if nothing else is said: on a plain cluster, on a managed one, and, if
+    there is more than one and it is to be the same there, in a job that breathes."""
     if function is None:
-        return lambda function: both(function, **options)
+        return lambda function: both(function, in_a_job, **options)
+    options = {"nthreads": [("", 1), ("", 2)]} | options
+    count = len(options["nthreads"])
+    ways = ["plain", "managed", "in a job"]
 
-    @pytest.mark.parametrize("managed", [False, True], ids=["plain", "managed"])
-    def test(managed):
-        @gen_cluster(client=True, **({"nthreads": [("", 1), ("", 2)]} | options))
+    @pytest.mark.parametrize("how", ways if in_a_job and count > 1 else ways[:2])
+    def test(how):
+        @gen_cluster(client=True, **options)
         async def body(c, s, *workers):
-            if not managed:
-                await function(c, s, *workers)
-                return
-            async with await dask_hpc.manage(c):
-                plugin = s.plugins["dask-hpc"]
-                await function(c, s, *workers)
-                assert plugin.errors == 0 and plugin.is_on
-                assert not plugin.control.jobs and not plugin.control.gate.owner
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                if how == "plain":
+                    await function(c, s, *workers)
+                    return
+                async with await dask_hpc.manage(c):
+                    plugin = plugin_of(s)
+                    if how == "managed":
+                        await function(c, s, *workers)
+                        assert not plugin.control.jobs and not plugin.control.gate.owner
+                    else:
+                        async with breathing(c, s, count):
+                            await function(c, s, *workers)
+                    assert plugin.errors == 0 and plugin.is_on
 
         body()
 
     test.__name__ = function.__name__
     return test
+
+
+async def size_is(job, right):
+    """Or it cannot be: a test may take workers away."""
+    with suppress(pytest.fail.Exception):
+        await async_poll_for(lambda: right(len(job.nodes)), 1, period=0.001)
+
+
+@asynccontextmanager
+async def breathing(c, s, count):
+    """A job on all nodes that gives one back and gets it again, all the time, at least once."""
+    begun = asyncio.Event()
+    async with dask_hpc.job("all", nodes=count, min_nodes=1, max_nodes=count, kind="evolving") as context:
+        await c.submit(int, pure=False)
+        job = await until(s, "all", "running")
+
+        async def breathe():
+            while True:
+                with suppress(InputError):
+                    await context.request(-1)
+                    await size_is(job, lambda size: size < count)
+                begun.set()
+                with suppress(InputError):
+                    await context.request(+1)
+                    await size_is(job, lambda size: size == count)
+
+        breathes = asyncio.create_task(breathe())
+        await begun.wait()
+        yield
+        breathes.cancel()
+        await asyncio.wait([breathes])
+        assert breathes.cancelled(), breathes.exception()
+    assert decisions(s, "shrink")
 
 
 @both
@@ -79,6 +127,10 @@ async def test_scatter(c, s, a, b):
     x = await c.scatter({"x": 1}, workers=[b.address])
     assert await c.submit(inc, x["x"]) == 2
     assert "x" in b.data
+
+
+@both(in_a_job=False)  # there to the workers of the job
+async def test_scatter_to_all(c, s, a, b):
     y = await c.scatter([1, 2], broadcast=True)
     assert set(s.tasks[y[0].key].who_has) == set(s.workers.values())
 
@@ -356,7 +408,7 @@ async def test_bag_and_delayed(c, s, *workers):
 
 
 @pytest.mark.queue
-@both
+@both(in_a_job=False)  # there they wait in waves
 async def test_root_tasks_are_queued(c, s, *workers):
     futures = c.map(lambda _: Event("go").wait(30), range(40))
     await async_poll_for(lambda: len(s.queued) > 20, 10)

@@ -459,6 +459,30 @@ async def test_how_long_moving_takes(c, s, a, b):
 
 
 @two
+async def test_data_of_a_client_are_announced_and_go_home(c, s, a, b):
+    heard, home = [], {a.address}
+
+    async def announce(keys):
+        heard.append(list(keys))
+
+    compat.announce_scatters(c, announce)
+    compat.announce_scatters(c, announce)  # once is enough
+    scatters = compat.Scatters(s, lambda keys: home if "y" not in keys else ())
+
+    async def scattered(name, **given):
+        futures = await c.scatter({name: 1}, direct=False, **given)
+        (where,) = s.tasks[futures[name].key].who_has
+        return where.address
+
+    assert await scattered("x") == a.address, "Client.scatter goes another way: PooledRPCCall.scatter?"
+    assert await scattered("x2", workers=[b.address]) == b.address and heard == [["x"]]
+    home = {"tcp://gone:1"}
+    assert await scattered("x3") in s.workers and await scattered("y") in s.workers
+    scatters.stop()
+    assert s.handlers["scatter"] == s.scatter and not scatters.under_way
+
+
+@two
 async def test_names_of_workers(c, s, a, b):
     assert compat.named_workers(s, [0, "1", a.address, 2]) == {
         0: [a.address], "1": [b.address], a.address: [a.address], 2: [],
@@ -1493,6 +1517,24 @@ async def test_results_of_another_worker_are_entered_and_told_at_once(c, s, a, b
     assert {b.state.tasks[key].state for key in keys} == {"memory", "released"}, "UpdateDataEvent changed"
     assert await c.submit(sum, futures, workers=[b.address]) == sum(range(11))
     b.state.validate_state()
+
+
+@gen_cluster(
+    client=True,
+    nthreads=[("", 1)] * 2,
+    worker_kwargs={"memory_limit": "10 MB"},
+    config={"distributed.worker.memory.target": 0.001, "distributed.worker.memory.pause": False},
+)
+async def test_too_much_that_comes_together_is_spilled(c, s, a, b):
+    futures = c.map(bytes, range(1000, 1100), workers=[a.address])
+    await wait(futures)
+    keys, there = [future.key for future in futures], b.data
+    assert set(compat.enter_results(b, compat.pack_results(a, keys), "test")) == set(keys)
+    assert b.data is there is b.state.data, "WorkerState.data changed"
+    spilled = len(there.slow)
+    assert there.fast.total_weight <= there.n == 10_000, "SpillBuffer.set_noevict, evict changed"
+    assert 80 < spilled < 100 == len(there)
+    assert list(map(len, [there[key] for key in keys])) == [*range(1000, 1100)]
 
 
 @gen_cluster(

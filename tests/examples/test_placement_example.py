@@ -24,7 +24,7 @@ from dask_hpc.examples.placement import (
 )
 
 ROWS, ITERATIONS, ROUNDS = 1024, 5, 2
-_OTHERS = 0.25  # cores; with more of them in use by somebody else nothing can be said of times
+_OTHERS = 0.25  # cores; with more of them in use by somebody else it is measured again
 
 
 def serial():
@@ -67,16 +67,18 @@ def run(known):
 @pytest.mark.timed
 @pytest.mark.slow
 def test_the_example_takes_less_than_the_worse_plain_placement(report):
-    found, others = run(serial())
+    known = serial()
+    for _ in range(3):
+        found, others = run(known)
+        if others <= _OTHERS:
+            break
     assert list(found) == list(PLACEMENTS)
     auto = found["auto"]
     worse = max(found["in situ"].seconds, found["in transit"].seconds)
-    if others > _OTHERS:
-        pytest.skip(f"somebody else keeps {others:.1f} cores busy: {auto}")
     what = "seconds of an iteration: all in situ or in transit, the worse; placed by measurement"
     report.add("in situ", what, plain=f"{worse:.2f}", ours=f"{auto.seconds:.2f}", bound="<= 0.9 x")
     report.add(
         "in situ", "seconds predicted, measured", plain=f"{auto.predicted:.2f}", ours=f"{auto.seconds:.2f}",
         bound="told",
     )  # fmt: skip
-    assert auto.seconds <= 0.9 * worse, found
+    assert auto.seconds <= 0.9 * worse, f"{found}; others kept {others:.1f} cores busy"

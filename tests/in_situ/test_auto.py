@@ -246,6 +246,7 @@ def takes(seconds, function):
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.parametrize("placement", ["auto", "in situ", "in transit"])
 def test_an_iteration_takes_as_long_as_was_predicted(placement):
     """Where the parts of an iteration take what they took before, it takes what is made of them."""

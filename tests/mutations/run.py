@@ -1,6 +1,6 @@
 """Breaks the brain and the machines in small ways, one at a time, and says which ways no test notices.
 
-    python tests/mutations/run.py [--one-in 28] [--only dask_hpc/strategies] [--list]
+    python tests/mutations/run.py [--one-in 28] [--only dask_hpc/strategies] [--fresh WORD] [--list]
 
 A mutation is made by rule: another comparison, another sign, the other of min and max, a condition turned
 round, a number that is one more, a call that is left out, a return that gives nothing. Of those of each file
@@ -8,6 +8,10 @@ one in 28 is drawn, by the hash of its function and its text: what is drawn stay
 stands. All tests are collected once, and run once to see which functions each of them calls; a mutation is
 put into a process forked from that, where the tests that call its function run, the short ones first, until
 one fails. Pure tests only: none with a cluster.
+
+``--fresh WORD`` draws 200 of all that is decided in the rooms of strategies, planning, cluster, power and
+checkpoint, others for another word, and tries tests with a cluster, too, as far as it is in this process and
+they pass in a fork.
 
 Exit code 1 if less than 85 % of those that change anything are noticed, or one that is not in
 ``survivors.txt`` is not. Takes about 200 seconds of one processor.
@@ -27,6 +31,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import accumulate
@@ -34,6 +39,7 @@ from math import ceil
 from pathlib import Path
 from types import CodeType, FunctionType
 
+import distributed.utils
 import pytest
 from hypothesis import Phase, settings
 
@@ -72,6 +78,10 @@ BROKEN = (
 )
 
 
+#: with ``--fresh``
+ROOMS = ("strategies", "planning", "cluster", "power", "checkpoint")
+
+
 def _of(room: str, names: str) -> tuple[str, ...]:
     return tuple(f"tests/{room}/test_{name}.py" for name in names.split())
 
@@ -108,6 +118,7 @@ LEFT_OUT = (
 
 HOW = (
     *("-q", "-p", "no:cacheprovider", "--hypothesis-profile=few", "-m", "not slow and not timed"),
+    "--tb=native",  # Python 3.11 cannot always parse what it should show of a failure
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
 )
 
@@ -136,10 +147,24 @@ class Mutation:
     marked: CodeType
 
 
-def drawn_of(path: Path, one_in: int) -> list[Mutation]:
-    """Some of a file's small breaks."""
+def one_in(share: int, path: Path) -> set[str]:
+    """The names of some of a file's small breaks."""
     names = sorted((text for text, *_ in _mutations(path)), key=lambda text: sha256(text.encode()).digest())
-    chosen = set(names[: ceil(len(names) / one_in)])
+    return set(names[: ceil(len(names) / share)])
+
+
+def fresh(word: str, paths: list[Path]) -> dict[Path, set[str]]:
+    """The names of some small breaks of all these files, by file."""
+    names = [(path, text) for path in paths for text, *_ in _mutations(path)]
+    names.sort(key=lambda one: sha256(f"{word} {one[0].relative_to(ROOT)} {one[1]}".encode()).digest())
+    chosen: dict[Path, set[str]] = {path: set() for path in paths}
+    for path, text in names[:LEAST]:
+        chosen[path].add(text)
+    return chosen
+
+
+def drawn_of(path: Path, chosen: set[str]) -> list[Mutation]:
+    """Those small breaks of a file."""
     found = []
     for text, tree, function, undo in _mutations(path):
         if text in chosen:
@@ -162,7 +187,8 @@ def _mutations(path: Path) -> Iterator[tuple[str, ast.Module, Function, Callable
     for qualname, function in _functions(tree):
         for node in [inner for statement in function.body for inner in _deciding(statement)] + [function]:
             for undo, what in _broken(node):
-                line = "" if node is function else f" in: {lines[node.lineno - 1].strip()}"
+                number = getattr(node, "pattern", node).lineno  # a case has none of its own
+                line = "" if node is function else f" in: {lines[number - 1].strip()}"
                 said = f"{qualname}: {what}{line}"
                 seen[said] += 1
                 yield said + (f" ({seen[said]})" if seen[said] > 1 else ""), tree, function, undo
@@ -240,8 +266,9 @@ def _code_of(tree: ast.Module, place: Place) -> CodeType:
 class Run:
     """A plugin of pytest's: tries mutations in place of running the tests."""
 
-    def __init__(self, drawn: list[Mutation], processes: int) -> None:
+    def __init__(self, drawn: list[Mutation], processes: int, clusters: bool) -> None:
         self._drawn = drawn
+        self._clusters = clusters
         self._processes = processes
         self.unnoticed: list[Mutation] = []
         #: tests that fail without a mutation
@@ -251,6 +278,8 @@ class Run:
         self._items: dict[str, pytest.Item] = {}
         self._calls: dict[str, set[Place]] = {}
         self._took: dict[str, float] = {}
+        #: seconds on the clock
+        self._lasted: dict[str, float] = {}
         self._pipe = tempfile.TemporaryFile()  # noqa: SIM115  # as long as this
 
     @pytest.hookimpl(tryfirst=True)
@@ -261,10 +290,11 @@ class Run:
         settings.load_profile("mutations")
 
     def pytest_collection_modifyitems(self, items: list[pytest.Function]) -> None:
-        """Those that start no cluster."""
+        """Those that start no cluster, unless they may."""
         for state_machine in {one.cls for one in items if hasattr(one.cls, "settings")}:
             state_machine.settings = settings(state_machine.settings, max_examples=EXAMPLES)
-        items[:] = [one for one in items if not inspect.iscoroutinefunction(inspect.unwrap(one.function))]
+        if not self._clusters:
+            items[:] = [one for one in items if not inspect.iscoroutinefunction(inspect.unwrap(one.function))]
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """In place of the tests."""
@@ -274,9 +304,11 @@ class Run:
         gc.freeze()
         self._wait({self._fork(lambda: self._look()): (None, time.monotonic() + 10 * PATIENCE)})
         self._pipe.seek(0)
-        self._calls, self._took, self.broken = pickle.load(self._pipe)
-        if self.broken:
+        self._calls, self._took, self._lasted, self.broken = pickle.load(self._pipe)
+        if self.broken and not self._clusters:
             return True
+        for test in self.broken:
+            del self._calls[test]
         callers = defaultdict(list)
         for test in sorted(self._calls, key=lambda test: self._took[test]):
             for place in self._calls[test]:
@@ -295,7 +327,8 @@ class Run:
                 while len(running) >= self._processes:
                     self._wait(running)
                 pid = self._fork(lambda one=mutation, tests=tests: self._try(one, tests))
-                running[pid] = mutation, time.monotonic() + PATIENCE
+                lasts = sum(self._lasted[test] for test in tests)
+                running[pid] = mutation, time.monotonic() + PATIENCE + SLOWER * lasts
             else:
                 self.unnoticed.append(mutation)
         while running:
@@ -307,6 +340,8 @@ class Run:
         if not pid:
             code = 1
             try:
+                # of the parent's threads there is none here, and an executor would count on its own
+                distributed.utils._offload_executor = ThreadPoolExecutor(1, "Dask-Offload")
                 silence = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(silence, 1)
                 os.dup2(silence, 2)
@@ -338,12 +373,13 @@ class Run:
         failed: list[str] = []
         for item, following in self._in_order(self._items):
             called.clear()
-            began = time.process_time()
+            began, clock = time.process_time(), time.monotonic()
             if not _passes(item, following):
                 failed.append(item.nodeid)
             self._took[item.nodeid] = time.process_time() - began
+            self._lasted[item.nodeid] = time.monotonic() - clock
             self._calls[item.nodeid] = set(called)
-        pickle.dump((self._calls, self._took, failed), self._pipe)
+        pickle.dump((self._calls, self._took, self._lasted, failed), self._pipe)
         self._pipe.flush()
         return True
 
@@ -394,27 +430,37 @@ def main() -> int:
     )
     parser.add_argument("--one-in", type=int, default=28)
     parser.add_argument("--only", default="", help="files whose path starts so")
+    parser.add_argument("--fresh", default="", metavar="WORD", help="others, also of what meets Dask")
     parser.add_argument("--list", action="store_true", help="print the mutations and try none")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     os.chdir(ROOT)
-    drawn = []
-    for start in map(Path, BROKEN):
-        for path in sorted(start.rglob("*.py")) if start.is_dir() else [start]:
-            if str(path).startswith(given.only):
-                drawn += drawn_of(ROOT / path, given.one_in)
+    starts = [f"dask_hpc/{room}" for room in ROOMS] if given.fresh else BROKEN
+    paths = [
+        ROOT / path
+        for start in map(Path, starts)
+        for path in (sorted(start.rglob("*.py")) if start.is_dir() else [start])
+        if str(path).startswith(given.only)
+    ]
+    if given.fresh:
+        chosen = fresh(given.fresh, paths)
+    else:
+        chosen = {path: one_in(given.one_in, path) for path in paths}
+    drawn = [one for path in paths for one in drawn_of(path, chosen[path])]
     if given.list:
         print(*(one.name for one in drawn), sep="\n")
         return 0
     listed, equivalent = _listed()
-    run = Run([one for one in drawn if one.name not in listed], given.processes)
+    tests = [f"tests/{room}" for room in ROOMS] if given.fresh else TESTS
+    run = Run([one for one in drawn if one.name not in listed], given.processes, bool(given.fresh))
     began = time.monotonic()
-    code = pytest.main([*HOW, *(f"--deselect={test}" for test in LEFT_OUT), *TESTS], plugins=[run])
+    code = pytest.main([*HOW, *(f"--deselect={test}" for test in LEFT_OUT), *tests], plugins=[run])
     if code:
         return int(code)
     if run.broken:
-        print("these fail without any mutation:", *run.broken, sep="\n")
-        return 2
+        print("these fail here without any mutation:", *run.broken, sep="\n")
+        if not given.fresh:
+            return 2
     new = sorted(one.name for one in run.unnoticed)
     if new:
         print("not noticed, and not in survivors.txt:", *new, sep="\n")
@@ -427,7 +473,7 @@ def main() -> int:
         f"{len(names & equivalent)} more change nothing; "
         f"{time.monotonic() - began:.0f} s, {run.seconds + time.process_time():.0f} s of the processor"
     )
-    return int(bool(new) or share < WANTED or (len(drawn) < LEAST and not given.only))
+    return int(bool(new and not given.fresh) or share < WANTED or (len(drawn) < LEAST and not given.only))
 
 
 if __name__ == "__main__":

@@ -78,6 +78,46 @@ def test_plain_keys_go_where_room_is():
     assert sorted(move.target for move in plan.moves) == ["B"] * 5 + ["C"]
 
 
+def grains(*sizes):
+    """Plain keys on A, whose order is not that of their texts, and one that B has, too."""
+    kept = MovableBlock("kept", 7, ("A", "B"))
+    return [*(MovableBlock(f"x{-i}", size, ("A",)) for i, size in enumerate(sizes)), kept]
+
+
+def taken(plan):
+    return {worker: sum(m.nbytes for m in plan.moves if m.target == worker) for worker in "BC"}
+
+
+def test_very_many_small_ones_go_as_they_come_where_most_room_is():
+    blocks = grains(*(90 + i % 21 for i in range(1000)))
+    plan = evacuate(blocks, "A", {"A": 10**9, "B": 10**6, "C": 10**6})
+    assert [move.key for move in plan.moves] == [block.key for block in blocks[:-1]]
+    assert {move.source for move in plan.moves} == {"A"} and not plan.unplaced and not plan.reason
+    assert abs(taken(plan)["B"] - taken(plan)["C"]) <= 110
+    assert plan.lower_bound == plan.bytes_moved == sum(block.nbytes for block in blocks[:-1])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "room"),
+    [
+        ([100] * 999, 10**6),  # few
+        ([100] * 999 + [503], 10**6),  # one is more than a hundredth of what a worker gets
+        ([100 + i for i in range(1000)], 299_750),  # they do not all fit as they come
+    ],
+)
+def test_else_the_largest_goes_first(sizes, room):
+    plan = evacuate(grains(*sizes), "A", {"B": room, "C": room})
+    moved = [move.nbytes for move in plan.moves]
+    assert moved == sorted(sizes, reverse=True)[: len(moved)] and max(taken(plan).values()) <= room
+    assert len(moved) + len(plan.unplaced) == len(sizes)
+
+
+def test_many_with_neighbours_stay_together():
+    blocks = layout("A" * 1000 + "BC", nbytes=1)
+    plan = evacuate([*blocks, *grains(*[1] * 1000)], "A", {"B": 10**6, "C": 10**6})
+    assert cuts(after(blocks, plan)) < 5
+
+
 def test_a_copy_elsewhere_is_enough():
     blocks = [
         MovableBlock("two", 5, ("A", "B")),

@@ -20,6 +20,13 @@ def test_no_thread_is_left_idle():
     assert place([FreeWorker(1.0, "a", 4), FreeWorker(1.25, "b", 4)], "b", {}) == "b"
 
 
+def test_behind_another_read_goes_nothing_if_others_are_busy_with_something_else():
+    openings = [FreeWorker(1.0, "a", 1, 1), FreeWorker(1.0, "b", 1, 0), FreeWorker(1.0, "c", 2, 1)]
+    assert place(openings, "a", {}) == "b"
+    assert place(openings[::2], "a", {}) == "c"  # one of its threads does not read
+    assert place(openings[:1], "a", {}) == "a"
+
+
 def test_nobody_gets_everything():
     openings = [FreeWorker(0.0, "a", 2), FreeWorker(0.0, "b", 2)]
     assert place(openings, "a", {"a": 3}) == "a"

@@ -7,7 +7,7 @@ import pytest
 import dask_hpc
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.power import PowerRange
-from dask_hpc.planning.corridor import CorridorProblem, Part, sizes_of, solve
+from dask_hpc.planning.corridor import CorridorProblem, Part, sizes_of, solve, what_would_help
 from dask_hpc.planning.corridor.problem import Groups
 
 
@@ -35,6 +35,19 @@ def test_what_cannot_change_is_not_changed_but_counts():
     assert plan.after == (1930, 2000)
     started = dask_hpc.plan_corridor(12, [job("grows", 2, 90, 1, 12), job("w", 0, 250, 3, 3)], "1.5 kW")
     assert started.sizes == {"grows": 9, "w": 3}, "the lower bound is met by starting work"
+
+
+@pytest.mark.parametrize("nodes", [-1, 1.5, True, "two", 10**9, float("nan")])
+def test_nodes_of_a_job_are_whole_numbers(nodes):
+    with pytest.raises(InputError, match=r"job 'a': nodes: found .*; allowed: a whole number from 0 to"):
+        dask_hpc.plan_corridor(4, [job("a", nodes, 100)], 500)
+
+
+def test_with_too_much_power_it_is_said_what_jobs_would_save():
+    power = PowerRange(100, 110)
+    parts = (Part("a", power, range(3, 5), 3), Part("b", power, range(2, 5), 2))
+    said = what_would_help(problem := CorridorProblem(5, 50, 0, 200, parts), solve(problem, how="fast"))
+    assert "let a run on fewer than 3 nodes (saves up to 120 W), or run without a (saves 180 W)" in said
 
 
 def test_fewest_idle_then_fewest_changed_then_the_middle():

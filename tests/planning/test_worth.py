@@ -1,5 +1,7 @@
 """The order in which results are saved."""
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -115,3 +117,17 @@ def test_what_leaves_goes_in_the_order_of_its_worth():
     assert [move.key for move in plan.moves] == ["c", "b"] and "fit nowhere" in plan.reason
     assert [block.key for block in plan.unplaced] == ["a", "x"]
     assert dearest_first({}, {}, {"gone"}, {"stays": 5}) == ([], plan.__class__())
+
+
+def test_who_leaves_takes_nothing_however_much_room_it_has():
+    held = {"a": MovableBlock("a", 1, ("gone",)), ("x", 0): MovableBlock(("x", 0), 1, ("gone",))}
+    for some in ({"a": held["a"]}, held):
+        _, plan = dearest_first(some, {}, {"gone"}, {"stays": 10, "gone": 100})
+        assert [(move.key, move.target) for move in plan.moves] == [(key, "stays") for key in some]
+
+
+def test_neighbours_stay_together_where_all_fits():
+    held = {("x", i): MovableBlock(("x", i), 1, ("gone",)) for i in range(8)}
+    _, plan = dearest_first(held, {}, {"gone"}, {"one": 100, "two": 100})
+    targets = [move.target for move in plan.moves]
+    assert sum(before != after for before, after in pairwise(targets)) == 1

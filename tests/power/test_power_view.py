@@ -89,8 +89,9 @@ def test_a_broken_sensor_is_replaced_and_told_once(fault, words):
             assert view_of(s).doubt == "" and view_of(s).watts == pytest.approx(120, rel=0.15)
             before = view_of(s).uncertainty
             watch.sight.meter.faults["0"] = fault
-            since = watch.sight.meter.readings
             futures = c.map(blocked, ["go"] * 2, range(2), pure=False)
+            await async_poll_for(lambda: all(ws.processing for ws in s.workers.values()), 10, period=0.001)
+            since = watch.sight.meter.readings
             await async_poll_for(lambda: view_of(s).doubt, 10)
             # One reading may have been taken before the tasks began.
             assert watch.sight.meter.readings - since <= 4
@@ -171,11 +172,11 @@ async def test_decisions_can_be_made_again_with_their_power(c, s, a, b):
             future = c.submit(blocked, "go", pure=False)
         await until(s, "one", "running")
         await looks(s, 3)
-        recorded = plugin_of(s).control.recorded
-        assert recorded and recorded[-1].snapshot.corridor.at(0) == (0, 300)
+        recorded = plugin_of(s).context.recorded
+        assert recorded and recorded[-1].question.corridor.at(0) == (0, 300)
         copies = pickle.loads(pickle.dumps(list(recorded)))
         assert all(
-            one.snapshot.power == other.snapshot.power for one, other in zip(recorded, copies, strict=True)
+            one.question.power == other.question.power for one, other in zip(recorded, copies, strict=True)
         )
         assert all(one.is_repeatable for one in copies)
         assert (await manager.replay())["different"] == []

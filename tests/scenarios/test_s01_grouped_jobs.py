@@ -1,5 +1,9 @@
-"""S1: batch jobs of several workers each come and go with the work, and nothing is lost or runs twice."""
+"""S1: batch jobs of several workers each come and go with the work, and nothing is lost or runs twice.
 
+More of it: DASK_HPC_REPETITIONS=20.
+"""
+
+import os
 import time
 
 import pytest
@@ -12,6 +16,7 @@ TASKS = 60
 IDLE = 10.0
 #: of ours: where plain Dask loses most, once more
 REPETITIONS = {"two processes": 2, "automatic processes": 1, "one process": 1}
+SUBMISSIONS = 2  # as many as there may be batch jobs: each asked for once
 LAYOUTS = {"two processes": (4, 2), "automatic processes": (8, None), "one process": (2, 1)}
 
 
@@ -53,7 +58,6 @@ def adapted(cores, processes, folder, ours, **more):
         assert client.gather(futures) == list(range(TASKS))
         found["executions"] = len(list(folder.iterdir()))
         if manager is not None:
-            found["growths"] = sum(row["decision"] == "submit-units" for row in manager.story())
             manager.close()
         return found
 
@@ -75,21 +79,22 @@ def check(name, folder, times, report):
 
     row("results lost", lambda run: run["lost"], "0")
     row("executions", lambda run: run["executions"], str(TASKS))
-    row("job submissions", lambda run: run["submissions"], "2 + regrowths")
+    row("job submissions", lambda run: run["submissions"], str(SUBMISSIONS))
     row("plan - connected", lambda run: abs(run["plan"] - run["connected"]), "0")
     for run in ours:
         assert run["lost"] == 0
         assert run["executions"] == TASKS
-        assert run["submissions"] <= 2 + run["growths"] - 1
+        assert run["submissions"] <= SUBMISSIONS
         assert run["exact"]
     return plain
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)  # twenty times each take some ten minutes
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_grouped_jobs_come_and_go_without_loss(name, tmp_path, report):
-    plain = check(name, tmp_path, REPETITIONS[name], report)
+    times = int(os.environ.get("DASK_HPC_REPETITIONS", REPETITIONS[name]))
+    plain = check(name, tmp_path, times, report)
     if name == "two processes":
         assert plain["lost"] > 0
 
@@ -104,4 +109,4 @@ def test_jobs_that_leave_take_nothing_along(name, tmp_path, report):
     report.add("S1", f"{name}, short grace: results lost", plain="-", ours=ours["lost"], bound=0)
     assert ours["removals"] == ours["connected"] == processes
     assert ours["lost"] == 0 and ours["executions"] == TASKS and ours["exact"]
-    assert ours["submissions"] == 2
+    assert ours["submissions"] == SUBMISSIONS

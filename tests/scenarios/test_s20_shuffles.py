@@ -1,7 +1,9 @@
 """S20: shuffles (P2P) of a dataframe and of an array go on while workers are to leave, by every way."""
 
 from collections import Counter
+from contextlib import ExitStack
 from functools import partial
+from time import monotonic, sleep
 
 import dask
 import dask.array as da
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 from distributed import Client, Event, LocalCluster
 from distributed.utils_test import async_poll_for, gen_test
+from worker_process import empty_cluster, terminate, worker_process
 
 import dask_hpc
 
@@ -190,3 +193,79 @@ def test_policy_resize(kind, report):
     name = f"{kind.__name__}: shuffles begun anew, policy resize"
     report.add("S20", name, plain="-", ours=found["ours"], bound="0")
     assert found["ours"] == 0 and found["shrinks"] >= 1
+
+
+# --- workers that are processes of their own, and are told to go by the system
+
+
+LIFETIME = 6.0  # seconds; the shuffles are on their way by then
+
+
+def sigterm(process):
+    """As at the end of a batch job, at a pre-emption, or by ``scancel``."""
+    terminate(process)
+
+
+def walltime(process):
+    """It ends by itself: the worker was started with ``--lifetime``."""
+
+
+def ended(loop, act, managed):
+    """How often shuffles were begun anew when one of three workers has to go in the middle of them, and what
+    was told."""
+    with ExitStack() as stack:
+        cluster = stack.enter_context(empty_cluster(loop=loop))
+        c = stack.enter_context(Client(cluster))
+        s = cluster.scheduler
+        with dask.config.set({"hpc.drain": "0.1s"}):  # else it would be too late for any task of the shuffles
+            manager = dask_hpc.manage(c) if managed else None
+        lives = ("--lifetime", f"{LIFETIME} s") if act is walltime else ()
+        for name in ("b", "c"):  # two threads: a block of each collection keeps one until the end
+            two = ("--nthreads", "2")
+            stack.enter_context(worker_process(cluster, name, "--no-nanny", *two, fork=True))
+        c.wait_for_workers(2)
+        a = stack.enter_context(worker_process(cluster, "a", "--no-nanny", *lives, fork=True))
+        c.wait_for_workers(3)
+        shuffles, begun = s.plugins["shuffle"], Counter()
+        create = shuffles._create
+        shuffles._create = lambda id, key, worker: begun.update([id]) or create(id, key, worker)
+        with dask.config.set(P2P):
+            both = [kind() for kind in (array, dataframe)]
+            futures = [c.compute(collection) for collection, _ in both]
+        # One of the two may do without a worker that ends soon: it is not given what may take too long.
+        within(lambda: len(shuffles.active_shuffles) == 2 and widest(shuffles) == 3)
+        assert a.poll() is None and len(s.workers) == 3, "it ended before the shuffles were on their way"
+        act(a)
+        if managed:
+            rows = s.plugins["dask-hpc"].story.happenings
+            within(lambda: any("needs it where it is" in row.reason for row in rows))
+            assert len(s.workers) == 3
+        else:
+            within(lambda: len(s.workers) == 2)
+        Event("go", client=c).set()
+        for future, (_, expected) in zip(futures, both, strict=True):
+            assert np.array_equal(future.result(30), expected)
+        assert a.wait(30) is not None
+        within(lambda: len(s.workers) == 2)
+        if manager:
+            assert manager.status()["errors"] == 0
+            manager.close()
+        return sum(begun.values()) - len(begun)
+
+
+def within(condition, seconds=30):
+    """Poll: what is waited for happens on the scheduler, on another thread."""
+    limit = monotonic() + seconds
+    while not condition():
+        assert monotonic() < limit
+        sleep(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("act", [sigterm, walltime])
+def test_a_worker_that_the_system_ends(loop, act, report):
+    plain, ours = ended(loop, act, managed=False), ended(loop, act, managed=True)
+    report.add("S20", f"array and dataframe: shuffles begun anew, {act.__name__} of a worker process",
+               plain=plain, ours=ours, bound="0")  # fmt: skip
+    assert plain >= 1
+    assert ours == 0

@@ -4,13 +4,16 @@ Plain Dask cannot: data that is registered under the key of a waiting task wakes
 step can be submitted only when its data are there.
 """
 
+import asyncio
+from functools import partial, wraps
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from bridge_parts import mailbox_of
 from bridge_producers import Producers, whole
 from distributed import Client, LocalCluster
-from distributed.utils_test import async_poll_for, gen_test
+from distributed.utils_test import async_poll_for, gen_cluster, gen_test
 
 import dask_hpc
 
@@ -75,3 +78,67 @@ def test_graph_first(report):
     small, big = (f"{count / STEPS:g}" for count in counts)
     report.add("S21", "messages to the scheduler per step, blocks of 8 kB and 4 MB", plain="-",
                ours=f"{small} and {big}", bound="2 (workers) to 4 (producers)")  # fmt: skip
+
+
+# --- messages to the scheduler do not grow with the producers
+
+
+FEW, MANY, TURNS = 2, 16, 5
+
+
+async def bridged(c, s, workers, ranks, count):
+    """Messages of a step that the scheduler has had, when so many producers share so many blocks."""
+    declared = {"shape": count * 8, "chunks": 8, "most_steps": TURNS}
+    name, blocks = f"of-{ranks}-{count}", range(count)
+    async with await dask_hpc.Bridge.open(c, name, **declared) as reader:
+        open_one = partial(asyncio.to_thread, dask_hpc.Bridge, s.address, name, size=ranks, **declared)
+        producers = await asyncio.gather(*(open_one(rank=rank) for rank in range(ranks)))
+        for worker in workers:
+            # Blocks that come late are told one by one, ten times a second at most: a matter of time, and of
+            # how busy this machine is. Here nothing is late.
+            mailbox_of(worker)._linger = 60
+        total = c.compute(reader.array("t", range(TURNS)).data.sum())
+        for step in range(TURNS):
+            puts = [
+                asyncio.to_thread(producers[i % ranks].put, "t", np.full(8, float(step + i)), i, step)
+                for i in blocks
+            ]
+            assert all(await asyncio.gather(*puts))
+        assert await total == sum(8.0 * (step + i) for step in range(TURNS) for i in blocks)
+        before = (await reader.status())["messages"]
+        assert {one.messages["scheduler"] for one in producers} == {1}  # that it is there
+        await asyncio.gather(*(asyncio.to_thread(producer.close) for producer in producers))
+    assert before.pop("producer") == ranks and before.keys() == {"blocks"}
+    return before["blocks"] / TURNS
+
+
+async def scattered(c, s, ranks):
+    """The same in plain Dask: each producer scatters its blocks of a step at once."""
+    heard, update = [], s.handlers["update_data"]
+
+    @wraps(update)
+    def counted(*args, **kwargs):
+        heard.append(1)
+        return update(*args, **kwargs)
+
+    s.handlers["update_data"] = counted
+    for step in range(TURNS):
+        blocks = [np.full(8, float(step + i)) for i in range(MANY)]
+        share = [blocks[rank::ranks] for rank in range(ranks)]
+        await asyncio.gather(*(c.scatter(one, direct=True, hash=False) for one in share))
+    s.handlers["update_data"] = update
+    return len(heard) / TURNS
+
+
+@pytest.mark.slow
+@gen_cluster(client=True, nthreads=[("", 1)] * WORKERS)
+async def test_messages_of_a_step_do_not_grow_with_the_producers(c, s, a, b, report):
+    """Each brings one block of a step, or two bring those of sixteen."""
+    plain = [await scattered(c, s, ranks) for ranks in (FEW, MANY)]
+    cases = [(FEW, FEW), (FEW, MANY), (MANY, MANY)]
+    ours = [await bridged(c, s, (a, b), *case) for case in cases]
+    report.add("S21", f"messages to the scheduler per step, {FEW} and {MANY} producers",
+               plain=f"{plain[0]:g} and {plain[1]:g}", ours=f"{ours[0]:g} and {ours[-1]:g}",
+               bound=f"{WORKERS} (workers)")  # fmt: skip
+    assert plain == [FEW, MANY]
+    assert ours == [WORKERS] * len(cases)

@@ -18,16 +18,22 @@ CONTRACTS = (ROOT / "tests" / "dask" / "test_compat.py").read_text()
 
 def test_the_floor_the_newest_and_no_queue(report):
     with (ROOT / "pyproject.toml").open("rb") as file:
-        wanted = tomllib.load(file)["project"]["dependencies"]
-    (floor,) = (w.partition(">=")[2] for w in wanted if w.startswith("distributed>="))
-    assert CI.splitlines()[-1].endswith("other_dasks") and "WORKER_SATURATION=inf" in CI
-    assert "oldest_dask &" in CI and "replace('>=', '==')" in CI.replace('"', "'")
+        project = tomllib.load(file)["project"]
+    (floor,) = (w.partition(">=")[2] for w in project["dependencies"] if w.startswith("distributed>="))
+    steps = [line.rpartition(" ")[2] for line in CI.splitlines() if line.startswith("step ")]
+    assert "demo_and_other_versions" in steps
+    started = [line.strip().split(" >")[0] for line in CI.splitlines() if line.endswith("&")]
+    assert {line.split(" ")[0] for line in started} >= {"lowest_versions", "without_queue", "on_python"}
+    assert "--resolution lowest-direct" in CI
+    assert "WORKER_SATURATION=inf on_python 3.13" in CI
+    said = (c.rpartition(":: ")[2] for c in project["classifiers"] if "Python ::" in c)
+    assert set(said) == {"3.11", *re.findall(r"on_python (3\.\d+)", CI)}
     report.add(
         "S30", "tests pass with", plain="-",
         ours=f"distributed {distributed.__version__} here; CI: newest, {floor}, saturation inf",
         bound="floor, newest, inf",
     )  # fmt: skip
-    report.add("S30", "Python", plain="-", ours=platform.python_version(), bound="3.11 and newest")
+    report.add("S30", "Python", plain="-", ours=platform.python_version(), bound="3.11 to 3.13")
 
 
 #: attributes in the code of compat that are not Dask's: our own classes', Python's, cloudpickle's, bokeh's
@@ -57,6 +63,7 @@ NOT_DASKS = {
     "failed",
     "getLogger",
     "hosts",
+    "hpc_fetch",
     "initialize",
     "isenabled",
     "limits",

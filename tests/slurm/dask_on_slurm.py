@@ -7,7 +7,7 @@ from dask_jobqueue import SLURMCluster, config
 
 
 def job_settings(slurm, *, cores=2, processes=1, walltime="00:10:00", prologue=()):
-    """What dask-jobqueue wants to know. Two cores per job: a node each; one core: two jobs share a node.
+    """What dask-jobqueue wants to know. Two cores per job: a node each; one core: three jobs share a node.
 
     Batch jobs import what the test imports, and leave their files beside those of Slurm.
     """

@@ -22,6 +22,9 @@ How Slurm 22.05.8 ends the batch job of a Dask worker (measured with dask-jobque
 - ``scancel --batch --signal=TERM JOB`` reaches only the first process, with every ``ProctrackType``, and
   nobody is killed: this is how a test here gets what cgroups do. So does ``#SBATCH --signal=B:TERM@90``, 90 s
   before the walltime; without ``B:`` it is sent to job steps only, which dask-jobqueue's jobs do not have.
+- A job that is preempted (by partition ``urgent`` here) is told nothing when its ``GraceTime`` begins, as it
+  has no steps. Its end moves, which ``squeue -o %e`` shows (not ``%L``, nor ``SLURM_JOB_END_TIME``). Some
+  seconds after its grace time it is put back into the queue, with SIGTERM and ``KillWait`` as above.
 - A node that fails or is set down: Slurm puts its batch jobs back into the queue (``JobRequeue=1``, the
   default), with the same id and the same worker name.
 
@@ -67,7 +70,7 @@ def why_not() -> str | None:
 
 
 class SmallSlurm:
-    """Four nodes of two cores. A context manager: whatever happens inside, no process stays behind."""
+    """Four nodes of three cores. A context manager: whatever happens inside, no process stays behind."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -182,7 +185,7 @@ class SmallSlurm:
         host = socket.gethostname().partition(".")[0]
         ports = _free_ports(1 + len(NODES))
         nodes = "".join(
-            f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=2000\n"
+            f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=3 RealMemory=2000\n"
             for node, port in zip(NODES, ports[1:], strict=True)
         )
         self.conf.write_text(
@@ -320,7 +323,10 @@ SlurmdParameters=config_overrides
 ReturnToService=1
 KillWait=30
 SlurmdTimeout=60
-{nodes}PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+{nodes}PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=10
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2 PreemptMode=OFF
 """
 
 _EPILOG = """\

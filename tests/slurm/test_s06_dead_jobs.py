@@ -14,6 +14,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.slurm]
 
 POLL = 1.0  # seconds between our questions to Slurm
 HOPELESS = 6.0  # seconds that plain Dask gets to notice: a dozen of its cycles
+RETRIES = 3  # replacements in a row that may die
+DELAY = 2.0  # seconds before the second of them; before the third twice that
 
 
 class Group:
@@ -128,28 +130,36 @@ def test_a_dead_job_is_replaced(slurm, report, deed):
 
 
 def attempts(slurm, name, ours):
-    """How many jobs were submitted of which each dies at once, and what was said about it."""
-    with group_of(slurm, name, 1, ours, ["exit 1"], retries=2, retry_delay="1s") as (group, manager):
+    """How many jobs were submitted that die at once, how long after each death, and what was said."""
+    hopeless = {"retries": RETRIES, "retry_delay": f"{DELAY} s"}
+    with group_of(slurm, name, 1, ours, ["exit 1"], **hopeless) as (group, manager):
         group.wait(group.submitted, "a first job")
         if not ours:
             group.seconds_until(lambda: group.submitted() > 1, HOPELESS)
-            return group.submitted(), []
+            return group.submitted(), [], []
 
-        def said():
-            return [row["reason"] for row in manager.story() if row["decision"] == "warning"]
+        def told(kind):
+            return [row for row in manager.story() if row["decision"] == kind]
 
-        group.wait(said, "a word about it")
-        group.seconds_until(lambda: group.submitted() > 3, 4 * POLL)
-        return group.submitted(), said()
+        group.wait(lambda: told("warning"), "a word about it")
+        # longer than the next replacement would have taken
+        group.seconds_until(lambda: group.submitted() > RETRIES + 1, 4 * DELAY + 2 * POLL)
+        asked, died = told("submit-units"), told("unit-dead")
+        assert len(died) == len(asked) == RETRIES + 1
+        waits = [again["time"] - dead["time"] for dead, again in zip(died[:-1], asked[1:], strict=True)]
+        return group.submitted(), waits, [row["reason"] for row in told("warning")]
 
 
-def test_jobs_that_all_die_are_given_up_and_reported(slurm, report):
-    plain, _ = attempts(slurm, "plain-hopeless", ours=False)
-    ours, said = attempts(slurm, "ours-hopeless", ours=True)
-    print(said)
-    report.add(
-        "S6", "jobs submitted that die at once, 2 replacements allowed", plain=plain, ours=ours, bound=3
-    )
+def test_jobs_that_all_die_are_asked_for_ever_later_then_given_up_and_reported(slurm, report):
+    plain, _, _ = attempts(slurm, "plain-hopeless", ours=False)
+    ours, waits, said = attempts(slurm, "ours-hopeless", ours=True)
+    print(waits, said)
+    what = f"jobs submitted that die at once, {RETRIES} replacements allowed"
+    report.add("S6", what, plain=plain, ours=ours, bound=RETRIES + 1)
+    shown = ", ".join(f"{max(wait, 0):.1f}" for wait in waits)
+    report.add("S6", "seconds until each replacement", plain="never", ours=shown, bound="0, 2, 4")
     assert plain == 1  # it waits for ever, and says nothing
-    assert ours == 3
-    assert len(said) == 1 and "3 units in a row have died" in said[0]
+    assert ours == RETRIES + 1
+    at_once, soon, later = waits
+    assert at_once < DELAY <= soon < 2 * DELAY <= later < 4 * DELAY
+    assert len(said) == 1 and f"{RETRIES + 1} units in a row have died" in said[0]

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from time import monotonic, sleep
 
+import dask
 import pytest
 from dask_on_slurm import dask_cluster
 from distributed import Client
@@ -13,9 +14,9 @@ import dask_hpc
 
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
 
-JOBS = 2  # of one worker with one thread each
+JOBS = 3  # of one worker with one thread each; with successors, and plain Dask beside: nine of twelve cores
 SECONDS = 2.0  # of each task
-TASKS = 85  # so that the first two jobs end before the work does
+TASKS = 125  # so that the first jobs end before the work does
 PATIENCE = 95.0  # seconds for plain Dask, which may never be done
 
 
@@ -28,12 +29,18 @@ def effect(number, log):
     return number
 
 
+def working(dask_scheduler):
+    """How many workers work or may: not those that are held with nothing left to do."""
+    workers = dask_scheduler.workers.values()
+    return sum(worker in dask_scheduler.running or bool(worker.processing) for worker in workers)
+
+
 def worked(slurm, name, log):
-    """Executions by what was written, and the fewest workers while there was work for all."""
+    """Executions by what was written, and the fewest workers at work while there was some for all."""
     with (
         dask_cluster(slurm, cores=1, job_name=name, walltime="00:01:00") as cluster,
         Client(cluster, set_as_default=False) as client,
-        dask_hpc.malleable(cluster) if name == "ours" else nullcontext() as manager,
+        dask_hpc.malleable(cluster) if name.startswith("ours") else nullcontext() as manager,
     ):
         cluster.adapt(minimum_jobs=JOBS, maximum_jobs=JOBS, interval="500ms")
         client.wait_for_workers(JOBS, timeout=60)
@@ -41,20 +48,23 @@ def worked(slurm, name, log):
         fewest, until = JOBS, monotonic() + PATIENCE
         while monotonic() < until and (left := sum(not future.done() for future in futures)):
             if left > 2 * JOBS:
-                fewest = min(fewest, len(client.nthreads()))
+                fewest = min(fewest, client.run_on_scheduler(working))
             sleep(0.2)
         if manager:
             for row in manager.story():
                 print(f"{row['time']:6.1f} {row['decision']:<14} {row['reason']}")
             assert client.gather(futures) == list(range(TASKS))
-            assert len(slurm.jobs(name=name, states="all")) > JOBS
+            assert len(slurm.jobs(name=name, states="all")) >= 2 * JOBS
             assert not [row for row in manager.story() if row["decision"] in ("error", "lost")]
     return Counter(line.split()[0] for line in log.read_text().splitlines()), fewest
 
 
 def test_work_goes_on_beyond_the_walltime(slurm, tmp_path, report):
-    with ThreadPoolExecutor(2) as pool:
-        found = pool.map(lambda name: worked(slurm, name, tmp_path / name), ["plain", "ours"])
+    # Who hands over finishes what it runs, however small the drain budget: it is not at its end yet.
+    with dask.config.set({"hpc.drain": "100ms"}), ThreadPoolExecutor(2) as pool:
+        found = pool.map(
+            lambda name: worked(slurm, name, tmp_path / name), ["plain-walltime", "ours-walltime"]
+        )
         (plain, plain_fewest), (ours, ours_fewest) = found
     what = f"{TASKS} tasks of {SECONDS:g} s on {JOBS} jobs with a walltime of 1 min"
     report.add(
@@ -65,7 +75,7 @@ def test_work_goes_on_beyond_the_walltime(slurm, tmp_path, report):
         bound=0,
     )
     report.add("S8", f"executions completed, {what}", plain=plain["end"], ours=ours["end"], bound=TASKS)
-    report.add("S8", "fewest workers meanwhile", plain=plain_fewest, ours=ours_fewest, bound=JOBS - 1)
+    report.add("S8", "fewest workers meanwhile", plain=plain_fewest, ours=ours_fewest, bound=f">= {JOBS - 1}")
     assert plain["start"] > plain["end"] or plain["end"] > TASKS
     assert ours == {"start": TASKS, "end": TASKS}
     assert ours_fewest >= JOBS - 1

@@ -234,7 +234,7 @@ def test_it_hands_over_when_the_successor_is_there():
 
 def test_units_that_end_together_wait_for_somebody_who_can_take_their_data():
     busy = {"work": 1e4, "tasks": 1000, "maximum": 2}
-    old = [up(name, left=20.0, is_busy=True) for name in "ab"]
+    old = [up(name, left=20.0, running_for=600.0, is_busy=True) for name in "ab"]
     alone = view(units=[*old, queued("c"), queued("d")], **busy)
     received = view(now=1.0, units=[*old, up("c", left=900.0), queued("d")], **busy)
     assert not decided(alone).leave
@@ -261,6 +261,21 @@ def test_capacity_never_dips_by_more_than_one(wait):
     queue.run(strategy, 4 * 3600, watch)
     assert min(least) >= 2
     assert queue.submissions <= 3 * (4 * 3600 / (1800 - 30 - 400 - 10)) + 4  # one for each end, no churn
+
+
+@pytest.mark.parametrize(("waits", "fewest"), [([1.0, 3.0, 8.0], 3), ([1.0, 15.0, 18.0], 2)])
+def test_short_walltimes_that_end_together_wait_for_their_successors(waits, fewest):
+    """Half of a minute is no more than a unit usually has for its farewell: the first successor must not send
+    away all three, nor when it is high time and the others are late."""
+    queue = BatchQueue([0.0] * 3 + waits * 99, walltime=60.0, minimum=3, maximum=3, work=1e9)
+    least = []
+
+    def watch(queue):
+        if queue.now > 10:
+            least.append(queue.count()[0])
+
+    queue.run(Demand(), 600, watch)
+    assert min(least) >= fewest and queue.submissions > 30
 
 
 # --- the dead

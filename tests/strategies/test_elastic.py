@@ -120,6 +120,16 @@ def test_users_who_hold_less_go_first():
     assert decided(indices, ElasticQueue(fairness=1.0))[0] == ["b"]
 
 
+def test_of_urgent_jobs_what_their_user_holds_counts_less():
+    for priority, first in ((10.0, "urgent"), (2.0, "other")):
+        indices = machine(5, now=0.0)
+        started(indices, "r", 3, user="greedy", least=3)
+        started(indices, "s", 1, user="modest", least=1)
+        for name, user, weight in (("urgent", "greedy", priority), ("other", "modest", 1.0)):
+            indices.waiting.add(Job(id=name, nodes=1, walltime=10.0, user=user, priority=weight))
+        assert decided(indices, ElasticQueue(fairness=1.0))[0] == [first]
+
+
 def test_who_waits_for_long_goes_before_users_who_hold_as_little():
     for aging, first in ((0.0, "short"), (1.0, "old")):
         indices = machine(1, now=1000.0)

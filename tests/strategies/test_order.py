@@ -77,6 +77,15 @@ def test_blocked_by_a_rigid_job_unless_overtaking_does_no_harm():
     assert decided(late, Moldable(overtake=True))[0] == ["quick"]
 
 
+def test_who_starts_now_is_counted_on_when_it_ends():
+    for walltime, started in ((50.0, ["first", "next"]), (51.0, ["first"])):
+        indices = machine(4, now=0.0)
+        indices.waiting.add(moldable("first", 2, 2, 50.0))
+        wait(indices, ("head", 4, 50))
+        indices.waiting.add(moldable("next", 2, 2, walltime))
+        assert decided(indices, Moldable(overtake=True))[0] == started
+
+
 def test_promises_are_made_anew_behind_a_job_put_ahead():
     """Seed 002, section 2.2 of the digest, step 4."""
     indices = machine(4, (2, 100.0), (2, 50.0), now=0.0)

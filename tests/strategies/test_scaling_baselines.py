@@ -53,3 +53,9 @@ def test_dask_grows_into_what_is_idle_beside_a_job_that_shrinks():
     indices = running(8, 100.0, nodes=12)
     started(indices, "b", 2, walltime=400.0)
     assert sizes(indices, DaskAdaptive(target_duration=200, wait_count=1)) == {"a": 4, "b": 4}
+
+
+def test_parsl_too():
+    indices = running(8, 100.0, nodes=12)
+    started(indices, "b", 2, walltime=400.0)
+    assert sizes(indices, ParslSimple(task=200, max_idletime=0)) == {"a": 4, "b": 4}

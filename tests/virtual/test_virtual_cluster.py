@@ -173,7 +173,7 @@ def test_everything_is_as_before():
             random.getstate(),
             list(sys.path),
             gc.isenabled(),
-            gc.get_freeze_count(),
+            gc.get_freeze_count() > 0,
         )
 
     async def main(cluster):
@@ -225,18 +225,10 @@ def digests(seeds, junk=0):
 
 
 @pytest.mark.slow
-def test_one_seed_gives_one_order_of_events():
+def test_one_seed_gives_one_order_of_events_twenty_times_of_twenty():
     """In any process, whatever ran there before. The sum is over all transitions of all tasks with worker,
     time and cause, over what our plugin tells, and over all executions."""
-    alone = digests([3])
-    others = digests([5, 3, 8, 3, 3], junk=7)
-    assert alone[0] == others[1] == others[3] == others[4]
-    assert len({digest for _, digest, _ in others}) == 3
-
-
-@pytest.mark.slow
-def test_twenty_of_twenty():
-    found = [digests([11], junk=number) for number in range(10)] + [digests([12, *[11] * 10])]
+    found = [digests([11], junk=number) for number in range(5)] + [digests([12, 5, *[11] * 15], junk=7)]
     runs = [run for runs in found for run in runs]
     assert runs.count(runs[0]) == 20
-    assert len(set(runs)) == 2
+    assert len({digest for _, digest, _ in runs}) == 3

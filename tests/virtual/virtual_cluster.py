@@ -316,6 +316,8 @@ def virtual_machine():
             yield
         finally:
             gc.unfreeze()
+            gc.collect()
+            gc.freeze()  # as it was before
             if was_enabled:
                 gc.enable()
             for name, level in levels.items():

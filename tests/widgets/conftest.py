@@ -13,7 +13,7 @@ def blocked(event):
     return 1
 
 
-def until(condition, seconds=10):
+def until(condition, seconds=30):
     """Wait for something that another thread does."""
     limit = time.monotonic() + seconds
     while not (found := condition()):

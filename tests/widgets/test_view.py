@@ -1,6 +1,7 @@
 """Views follow the cluster, carry out what they are asked for, and leave nothing behind."""
 
 import json
+from importlib.util import find_spec
 
 import dask_hpc_widgets as widgets
 import pytest
@@ -16,6 +17,7 @@ VIEWS = ["AllotmentMap", "CheckpointView", "CorridorChart", "JobsTable", "StoryV
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_is_given_what_was_and_told_what_is_new(busy, name):
     view = getattr(widgets, name)(busy)
+    view._hear(None, {"do": "looks"}, [])
     sent = []
     view.send = lambda content, buffers=None: sent.append(content)
     until(lambda: len(sent) > 2)
@@ -30,9 +32,28 @@ def test_a_view_is_given_what_was_and_told_what_is_new(busy, name):
     until(lambda: not busy.watch.is_awake)
 
 
+def test_who_is_not_heard_yet_is_told_everything_all_the_same(busy, monkeypatch):
+    first, watch, sent = widgets.JobsTable(busy), busy.watch, []
+    until(lambda: watch.course.head.get("count", 0) > 6)
+    monkeypatch.setattr(view_module, "_UNREAD", 5)  # what came before a view was there, it need not have read
+    monkeypatch.setattr(
+        widgets.AllotmentMap, "send", lambda view, content, buffers=None: sent.append(content)
+    )
+    view = widgets.AllotmentMap(busy)
+    whole = until(lambda: next((one["whole"] for one in sent if "whole" in one), None))
+    assert whole["nodes"]["names"]
+    view._hear(None, {"do": "looks", "count": 10**9}, [])
+    sent.clear()
+    until(lambda: len(sent) > 12)  # more than a second
+    assert not any("whole" in one for one in sent)
+    first.close()
+    view.close()
+
+
 def test_after_a_problem_everything_is_told_anew(busy):
     view, watch = widgets.AllotmentMap(busy), busy.watch
     until(lambda: watch.course.holders)
+    view._hear(None, {"do": "looks"}, [])
     sent = []
     view.send = lambda content, buffers=None: sent.append(content)
     busy.client.loop.add_callback(watch._say, "no answer")
@@ -126,6 +147,19 @@ def test_the_control_room_closes_without_a_trace(busy):
     until(lambda: not busy.watch.is_awake)
     assert busy.status()["state"] == "on"  # the cluster goes on as it was
     assert room.comm is None
+
+
+@pytest.mark.skipif(find_spec("bokeh") is None, reason="needs bokeh")
+def test_the_headline_says_where_else_things_can_be_done(busy):
+    line = widgets.ControlRoom(busy).headline
+    sent = []
+    line.send = lambda content, buffers=None: sent.append(content)
+    page = busy.control_page()
+    until(lambda: {"page": page} in sent)  # before a front end is heard: a cell may compute by then
+    line._hear(None, {"do": "looks"}, [])
+    assert {"heard": True, "page": page} in sent
+    assert page not in json.dumps(line.get_state(), default=str)  # which is saved with a notebook
+    line.close()
 
 
 def test_pause_resume_undo(busy):

@@ -1,6 +1,8 @@
 """The control room: all views of a cluster in one panel, under a line that says how it is."""
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from html import escape
 from typing import Any
 
@@ -18,12 +20,36 @@ from dask_hpc_widgets.what_if import WhatIf
 
 
 class Headline(View):
-    """How the cluster is, in a line: policy, state, nodes, jobs, power. Pauses, resumes and undoes."""
+    """How the cluster is, in a line: policy, state, nodes, jobs, power. Pauses, resumes and undoes.
+
+    Where a front end has to wait for a cell that computes, it points to the scheduler's own page: see
+    ``Manager.control_page``. The address is told, and never a trait: who has it may change things, and traits
+    are saved with a notebook.
+    """
 
     _esm = module("control_room")
     _css = style()
     parts = ("power",)
     draws = frozenset({"nodes", "turned", "power_now"})
+
+    _page: str | None = None
+    _finding: asyncio.Task[None] | None = None
+
+    def take(self, news: Mapping[str, Any]) -> None:
+        """Find the page anew with each change: a cluster that is managed again has another one."""
+        if "in_force" in news:
+            self._finding = asyncio.ensure_future(self._find_page())
+        if not (self._is_heard or self._is_behind):  # whoever opened it may be waiting for a cell already
+            self.send({"page": self._page})
+
+    async def _find_page(self) -> None:
+        with suppress(Exception):  # the view says itself what is wrong with the cluster
+            self._page = await self._awaited.control_page()
+
+    def _hear(self, _: Any, message: Any, buffers: Any) -> None:
+        super()._hear(_, message, buffers)
+        if self._manager is not None and isinstance(message, dict) and message.get("do") == "looks":
+            self.send({"heard": True, "page": self._page})
 
     async def do_pause(self, asked: Mapping[str, Any]) -> str:
         """Decide nothing until told otherwise."""

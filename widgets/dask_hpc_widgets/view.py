@@ -20,6 +20,7 @@ from dask_hpc import InputError, manage
 logger = logging.getLogger(__name__)
 _UNHEARD = 30.0  # seconds since a front end was heard: then nobody is told any more
 _UNREAD = 150  # answers of the watch that are on their way at most
+_TOLD = 5  # times that everything is told, a second apart, before a front end is heard
 
 
 def manager_of(given: Any) -> Any:
@@ -59,6 +60,9 @@ class View(anywidget.AnyWidget):
     #: when a front end was heard last, and how many answers of the watch it had read
     _heard_at = _read = 0.0
     _is_behind = False
+    #: whether a front end has ever been heard; if not, how often everything was told, and when last
+    _is_heard = False
+    _told, _told_at = 0, -1.0
 
     def __init__(self, source: Any = None, **traits: Any) -> None:
         # what a front end is sent first is read from these
@@ -69,6 +73,7 @@ class View(anywidget.AnyWidget):
         if self._manager is not None:
             self._awaited = self._manager.awaited
             self._heard_at = monotonic()
+            self._read = self._manager.watch.course.head.get("count", 0)
             self._end = self._manager.watch.follow(self._tell, self.parts)
         self.on_msg(self._hear)
 
@@ -105,6 +110,13 @@ class View(anywidget.AnyWidget):
             self._tell_all()  # the watch does so after a problem, of a course that may be another one
         elif not self._falls_behind(news.get("head", {}).get("count", 0)):
             self.send({"news": self.drawn(news)})
+            self._tell_unheard()
+
+    def _tell_unheard(self) -> None:
+        """Where a cell computes since the view was made, a front end is not heard when it asks what was."""
+        if not self._is_heard and self._told < _TOLD and monotonic() - self._told_at >= 1:
+            self._told, self._told_at = self._told + 1, monotonic()
+            self.send({"whole": self.seen()})
 
     def _falls_behind(self, count: float) -> bool:
         """Whether nobody reads what is sent: on its way to a page that is stuck, hidden or closed it would
@@ -119,6 +131,7 @@ class View(anywidget.AnyWidget):
 
     def _hear(self, _: Any, message: Any, buffers: Any) -> None:
         what = message.get("do") if isinstance(message, dict) else None
+        self._is_heard = True
         if self._manager is None:
             return
         if what == "whole":

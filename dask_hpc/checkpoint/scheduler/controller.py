@@ -11,6 +11,7 @@ Installed by the first that protects something, and gone with the last.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import wraps
 from time import monotonic
 from typing import Any
 
@@ -37,6 +38,21 @@ from dask_hpc.strategies.checkpoint.when import AUTO, Every
 #: a look at all copies that takes the scheduler at most so many seconds is made each time somebody asks; a
 #: longer one as seldom as keeps it below this share of all time
 _QUICK, _SHARE = 0.005, 0.01
+
+
+def _counted(call: Callable[..., Any]) -> Callable[..., Any]:
+    """What tasks and agents ask: an error of ours is counted, and they hear nothing; who loads a copy then
+    tries again, until there is one, or no controller any more."""
+
+    @wraps(call)
+    async def safe(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await call(self, *args, **kwargs)
+        except Exception as error:
+            self.count_error(call.__name__, error)
+            return None
+
+    return safe
 
 
 class Controller(ControllerContext, SchedulerPlugin):
@@ -109,21 +125,26 @@ class Controller(ControllerContext, SchedulerPlugin):
         self._leave()
 
     def _leave(self) -> None:
-        self.recipes.close()
+        self._let_go(self.recipes.close)
         self.is_on = False
         self._end_work()
-        compat.unpin_all_of(self.scheduler, NAME)
+        self._let_go(compat.unpin_all_of, self.scheduler, NAME)
         compat.remove_calls(self.scheduler, self._calls)
         if self.scheduler.plugins.get(NAME) is self:
             self.scheduler.remove_plugin(NAME)
         take_agents_away(self.scheduler)
 
     def _end_work(self) -> None:
-        self._end_following()
-        self.keeper.close()
-        self.protections.close()
-        self.stored.close_all()
-        self.cancel()
+        parts = (self.keeper.close, self.protections.close, self.stored.close_all)
+        for end in (self._end_following, *parts, self.cancel):
+            self._let_go(end)
+
+    def _let_go(self, end: Callable[..., object], *of: Any) -> None:
+        """Whatever goes wrong with one of them, the others are not kept."""
+        try:
+            end(*of)
+        except Exception as error:
+            self.count_error("letting go", error)
 
     @guarded
     def add_worker(self, scheduler: Any, worker: str) -> None:
@@ -199,6 +220,7 @@ class Controller(ControllerContext, SchedulerPlugin):
         self.is_on = False
         self._end_work()
 
+    @_counted
     async def agent_ready(self, worker: str, facts: dict[str, Any]) -> None:
         if compat.worker_status(self.scheduler, worker) is not None:
             found = facts.pop("contents", ())
@@ -252,6 +274,7 @@ class Controller(ControllerContext, SchedulerPlugin):
                 await self.stored.names[name].now()
         return self.protected_now(name)
 
+    @_counted
     async def where(self, key: Hashable, worker: str) -> dict[str, Any]:
         """Content and agents of a key's block, those on the same node first; and how to read it from a
         store, if it is there."""
@@ -263,11 +286,13 @@ class Controller(ControllerContext, SchedulerPlugin):
         agents.sort(key=lambda address: (address != worker, self.nodes.node_of(address) != node))
         return {"content": content, "where": agents, "stored": self.stored.where(key)}
 
+    @_counted
     async def bad(self, content: str, agent: str, why: str) -> None:
         if self.catalogue.lost(agent, [content]):
             self.diary.cannot_be_read(agent, why)
             self.keeper.look_at([content])
 
+    @_counted
     async def no_copy(self, key: Hashable, why: str) -> bool:
         """A worker could not load a result. Whether it will be computed instead."""
         self.diary.cannot_be_loaded(key, why)

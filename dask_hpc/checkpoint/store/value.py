@@ -10,7 +10,7 @@ memory that may be written, they are again arrays that may be written.
 
 import math
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from typing import Any
@@ -145,10 +145,11 @@ class _Writer:
         if isinstance(value, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject:
             return {"is": "scalar", "of": self._array(np.asarray(value))}
         if kind.__module__.partition(".")[0] == "pandas" and name == "DataFrame":
-            return {"is": "table", "frame": self._frame(_table(value))} | _frequency(value.index)
+            return {"is": "table"} | self._table(value)
         if kind.__module__.partition(".")[0] == "pandas" and name == "Series" and not value.attrs:
-            named, table = self.described(value.name), self._frame(_table(value.to_frame("values")))
-            return {"is": "series", "name": named, "frame": table} | _frequency(value.index)
+            return {"is": "series", "name": self.described(value.name)} | self._table(
+                value.to_frame("values")
+            )
         raise _Pickle
 
     def _inside(self, values: Any) -> list[Any]:
@@ -175,6 +176,11 @@ class _Writer:
         raw = flat.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
         head = {"is": "array", "dtype": _described_dtype(dtype), "shape": list(array.shape)}
         return head | {"order": order, "frame": self._frame(raw)}
+
+    def _table(self, frame: Any) -> dict[str, Any]:
+        texts = _texts(frame)
+        text = {"text": texts} if texts else {}
+        return {"frame": self._frame(_table(frame, texts))} | _frequency(frame.index) | text
 
     def _frame(self, raw: memoryview) -> int:
         self._frames.append(_flat(raw))
@@ -224,7 +230,7 @@ class _Reader:
         import pyarrow as pa
 
         raw = pa.py_buffer(self._frames[head["frame"]])
-        found = pa.ipc.open_file(pa.BufferReader(raw)).read_all().to_pandas()
+        found = _to_pandas(pa.ipc.open_file(pa.BufferReader(raw)).read_all(), head.get("text", ()))
         if "frequency" in head:
             found.index.freq = head["frequency"]
         return found
@@ -276,7 +282,7 @@ def _fields(head: Any) -> Any:
     return found
 
 
-def _table(frame: Any) -> memoryview:
+def _table(frame: Any, texts: Sequence[Any]) -> memoryview:
     """As Arrow's file, if that is the same table when it is read again."""
     try:
         import pyarrow as pa
@@ -284,14 +290,14 @@ def _table(frame: Any) -> memoryview:
         if frame.attrs:
             raise _Pickle
         table = pa.Table.from_pandas(frame)
-        empty = table.slice(0, 0).to_pandas()
+        empty = _to_pandas(table.slice(0, 0), texts)
         if not (
             empty.dtypes.equals(frame.dtypes)
             and type(empty.index) is type(frame.index)
             and empty.index.dtype == frame.index.dtype
             and empty.columns.equals(frame.columns)
             and (getattr(frame.index, "freq", None) is None or type(frame.index).__name__ in _STEADY)
-            and "object" not in set(map(str, frame.dtypes))
+            and all(map(_is_text, _parts(frame)))
         ):
             raise _Pickle
         sink = pa.BufferOutputStream()
@@ -301,6 +307,37 @@ def _table(frame: Any) -> memoryview:
     except (ImportError, TypeError, ValueError, KeyError, NotImplementedError):
         # pyarrow's own errors are some of these
         raise _Pickle from None
+
+
+def _texts(frame: Any) -> list[tuple[int, str]]:
+    """Columns of text in which pandas' own NA says what is missing, and how each is kept, which Arrow does
+    not note. Before pandas 3, Dask makes such ones of all text."""
+    import pandas as pd
+
+    return [
+        (number, str(kind.storage))
+        for number, kind in enumerate(frame.dtypes)
+        if isinstance(kind, pd.StringDtype) and kind.na_value is pd.NA
+    ]
+
+
+def _to_pandas(table: Any, texts: Iterable[Any]) -> Any:
+    import pandas as pd
+
+    found = table.to_pandas()
+    for number, storage in texts:
+        found.isetitem(number, found.iloc[:, number].astype(pd.StringDtype(storage)))
+    return found
+
+
+def _parts(frame: Any) -> list[Any]:
+    """What its index consists of, and its columns."""
+    return [*getattr(frame.index, "levels", [frame.index]), *(column for _, column in frame.items())]
+
+
+def _is_text(values: Any) -> bool:
+    """Whether there are no objects in a column or index, or objects that are text, as before pandas 3."""
+    return values.dtype != object or all(one is None or type(one) is str for one in values)
 
 
 def _frequency(index: Any) -> dict[str, str]:

@@ -208,6 +208,8 @@ class CopyLoader:
             return _stored(found) if isinstance(found, dict) else found.value()
         except _NoCopy as error:
             why = str(error)
+        except Exception as error:  # ours, here or at the scheduler's: as good as no copy
+            why = f"{type(error).__name__}: {error}"
         # None: the scheduler knows nothing of us any more, and of this task it knows what it was before.
         if sync(worker.loop, worker.scheduler.hpc_checkpoint_no_copy, key=key, why=why) is False:
             raise Lost(f"{key!r} is lost with all its copies, and nothing can compute it: {why}")

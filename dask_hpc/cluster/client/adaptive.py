@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
+from functools import partial
 from math import inf
 from secrets import token_hex
 from time import monotonic
@@ -52,6 +53,8 @@ class Lossless:
         #: units that are being started now, and those that were once
         self.opening: set[Any] = set()
         self.opened: set[Any] = set()
+        #: how long what runs on a unit may take when it goes, in seconds, if not as long as anywhere
+        self.drain: dict[Any, float] = {}
         #: how many units there are to be, if somebody said less and did not say which
         self.wanted: int | None = None
         #: why the last units could not be started
@@ -134,16 +137,18 @@ class Lossless:
         """Bring the units in line with the specification, in place of the cluster object's own way."""
         cluster = self._cluster
         if is_closing(cluster):
-            self._take_back(cluster)
-            await compat.correct_plainly(cluster)
-            return await self.finish()
+            return await self._close_all(cluster)
         async with self._turn:  # one at a time: nothing may slip between our look and Dask's
-            await self._choose(cluster)
-            if is_closing(cluster):
-                self._take_back(cluster)
-            else:
-                self._send_away(cluster)
-            self._remember()
+            try:
+                await self._choose(cluster)
+                if is_closing(cluster):
+                    self._take_back(cluster)
+                else:
+                    self._send_away(cluster)
+                self._remember()
+            except Exception:  # of ours: Dask would wait for this correction for ever, and never make another
+                logger.exception("dask-hpc: units that were to leave stay")
+                self._keep_all(cluster)
             self.opening = set(cluster.worker_spec) - set(cluster.workers)
             try:
                 await compat.correct_plainly(cluster)
@@ -157,6 +162,24 @@ class Lossless:
                 self.opened |= self.opening
                 self.opening = set()
         await self.finish()
+
+    def _keep_all(self, cluster: Any) -> None:
+        """Nobody could be asked to let units go: they are wanted again."""
+        for name in cluster.workers if not is_closing(cluster) else ():
+            if name not in cluster.worker_spec and name in self.specs:
+                cluster.worker_spec[name] = self.specs[name]
+
+    async def _close_all(self, cluster: Any) -> None:
+        """The cluster closes, whatever goes wrong with us."""
+        try:
+            self._take_back(cluster)
+        except Exception:
+            logger.exception("dask-hpc: units that were leaving are closed by themselves")
+        await compat.correct_plainly(cluster)
+        try:
+            await self.finish()
+        except Exception:
+            logger.exception("dask-hpc: units that were leaving are not waited for")
 
     @property
     def _cluster(self) -> Any:
@@ -197,7 +220,17 @@ class Lossless:
         task = asyncio.ensure_future(self._leave(list(going)))
         self._tasks.add(task)
         self._asking[task] = list(going)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._left, going))
+
+    def _left(self, going: Iterable[Any], task: asyncio.Task[None]) -> None:
+        """Units that are neither gone nor put back, as something went wrong, are."""
+        self._tasks.discard(task)
+        cluster = self._cluster_ref()
+        if task.cancelled() or task.exception() is None or cluster is None:
+            return
+        logger.error("dask-hpc: units could not leave", exc_info=task.exception())
+        for name in going:
+            self._put_back(cluster, name, "something went wrong")
 
     async def _leave(self, names: list[Any]) -> None:
         cluster = self._cluster
@@ -225,7 +258,11 @@ class Lossless:
         # The name of a unit says that its workers leave together or not at all. Dask itself does not know
         # such names, should control have been closed.
         named = [*map(str, names), *everybody]
-        found = await cluster.scheduler_comm.retire_workers(names=named, close_workers=False, remove=True)
+        drains = [self.drain.pop(name) for name in names if name in self.drain]
+        how = {"drain": min(drains)} if drains else {}
+        found = await cluster.scheduler_comm.retire_workers(
+            names=named, close_workers=False, remove=True, **how
+        )
         gone = {str(info["name"]) for info in found.values()}
         if not self._connected(cluster.scheduler_info).isdisjoint(set(everybody) - gone):
             # what the cluster object knows may be old
@@ -397,6 +434,9 @@ class HPCAdaptive(Adaptive):
             return
         self.log.append((monotonic(), dict(plan)))
         self._lossless.remove(going)
+        self._lossless.drain.update(
+            {names[text]: time for text, time in plan["drain"].items() if text in names}
+        )
         self._lossless.add(plan["submit"])
         task = asyncio.ensure_future(self._correct())
         self._tasks.add(task)

@@ -1,11 +1,12 @@
 """What the batch system, or the operating system, says of a cluster's units: queued, running, gone."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 from dask_hpc import dask as compat
@@ -40,7 +41,7 @@ def exec_workers(cluster: Any) -> Callable[[], None] | None:
 
 
 _TIMEOUT = 20.0  # seconds for one answer of the batch system
-_FORMAT = "%A|%T|%M|%L|%r"  # id, state, time used, time left, reason
+_FORMAT = "%A|%T|%M|%L|%e|%r"  # id, state, time used, time left, end, reason
 _QUEUED = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"})
 _RUNNING = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
 
@@ -101,7 +102,7 @@ class BatchJobs:
     async def _ask_slurm(self, ids: set[str]) -> dict[str, JobState]:
         # All jobs of this user: asking for a single id that Slurm has forgotten is an error.
         text = await _output("squeue", "-h", "--me", "-t", "all", "-o", _FORMAT)
-        found = read_squeue(text or "")
+        found = read_squeue(text or "", time())
         if text is None or (text.strip() and not found):
             return {}
         self._ran = {one for one in ids & set(found) if one in self._ran or found[one].state == "running"}
@@ -132,20 +133,22 @@ def of_process(unit: Any, age: float) -> JobState:
     return JobState("running" if status == "running" else "unknown", "", age if status == "running" else None)
 
 
-def read_squeue(text: str) -> dict[str, JobState]:
-    """The answer of ``squeue``, by job id. Lines that make no sense are left out."""
+def read_squeue(text: str, now: float) -> dict[str, JobState]:
+    """The answer of ``squeue`` at this time of the system's clock, by job id. Lines that make no sense are
+    left out. A job that is preempted ends sooner than its walltime says."""
     found = {}
     for line in text.splitlines():
-        parts = line.strip().split("|", 4)
-        if len(parts) != 5:
+        parts = line.strip().split("|", 5)
+        if len(parts) != 6:
             continue
-        job, state, used, left, reason = parts
+        job, state, used, left, end, reason = parts
         # A job that could not be launched is held, and would wait for ever.
         is_held = "held" in reason.lower() and "launch" in reason.lower()
         if state in _QUEUED and not is_held:
             found[job] = JobState("queued", f"{state.lower()}: {reason}")
         elif state in _RUNNING:
-            found[job] = JobState("running", "", _seconds(used, 0.0), _seconds(left, inf))
+            until_end = float(end) - now if end.isdecimal() else inf
+            found[job] = JobState("running", "", _seconds(used, 0.0), min(_seconds(left, inf), until_end))
         else:
             found[job] = JobState(
                 "gone", f"Slurm says {state}" + (f" ({reason})" if reason != "None" else "")
@@ -164,7 +167,10 @@ async def _output(*command: str) -> str | None:
     """What a command prints, or None if it fails or takes too long."""
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+            *command,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**os.environ, "SLURM_TIME_FORMAT": "%s"},  # seconds: local times can be ambiguous
         )
     except OSError:
         return None

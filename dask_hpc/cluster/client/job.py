@@ -2,13 +2,16 @@
 
 import asyncio
 import warnings
+from collections.abc import Hashable, Iterable
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from secrets import token_hex
 from typing import Any
 
 import dask
 from distributed import Client
 
+from dask_hpc import dask as compat
 from dask_hpc.cluster.request import ANNOTATION, TOPIC, ask, ask_of_job, make_request, read_change
 from dask_hpc.model.errors import InputError
 
@@ -47,7 +50,8 @@ def job(
 
     The job lasts until the context is closed and its tasks are done; several computations in one
     context keep the allotment in between. Every ``with`` is a new job. Building a collection inside
-    means nothing; submitting it does. What a *task* submits belongs to the job of that task.
+    means nothing; submitting it does. What a *task* submits belongs to the job of that task. What the
+    client scatters goes to the job's nodes, unless it names others (``workers=``) or the job still waits.
 
     ``client`` says which cluster to tell when the context is closed; by default the current client's.
     On a cluster that is not managed, or without one, this is plain Dask.
@@ -92,6 +96,8 @@ class JobContext:
         if not any(message and message.pattern == _NOT_SO for _, message, *_ in warnings.filters):
             warnings.filterwarnings("ignore", _NOT_SO, UserWarning)
         self._known = self._clients()
+        for client in self._known:
+            compat.announce_scatters(client, partial(tell_of_data, client))
         self._entered.append((self.id, annotated, self._known))
         return self
 
@@ -163,6 +169,15 @@ class JobContext:
         with suppress(ValueError):
             return {Client.current()}
         return set()
+
+
+async def tell_of_data(client: Client, keys: Iterable[Hashable]) -> None:
+    """Say that data are about to be scattered, if that is in a job. What nobody hears of goes anywhere."""
+    request, first = dask.get_annotations().get(ANNOTATION), next(iter(keys), None)
+    if request is not None and first is not None:
+        with suppress(Exception):
+            about = {"scatters": str(first), "job": request, "client": client.id}
+            await client.log_event(TOPIC, about)
 
 
 async def tell_closed(client: Client, job_id: str) -> None:

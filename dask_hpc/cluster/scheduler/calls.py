@@ -84,10 +84,10 @@ class Calls:
 
     def replay(self) -> dict[str, Any]:
         """Make the recorded decisions again: how many there are, and which came out otherwise."""
-        recorded = list(self._management.control.recorded)
+        recorded = list(self._management.context.recorded)
         return {
             "decisions": len(recorded),
-            "different": [one.plan.id for one in recorded if not one.is_repeatable],
+            "different": [one.id for one in recorded if not one.is_repeatable],
         }
 
     def set(

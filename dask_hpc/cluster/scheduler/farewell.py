@@ -2,9 +2,10 @@
 
 A worker says farewell when it learns that it must go: at SIGTERM, or when it is closed without having been
 retired. It is brought out as one that is retired is (``leaving.py``), but in its time and in any case: it
-works on while a shuffle needs it, is held then, and ends what it runs. What would cost most seconds per byte
-to compute again moves first, and when its time is over the rest is left to Dask, which computes it again
-elsewhere. What fits nowhere, or has nowhere to go, the worker writes to a shelter, if a service has one.
+works on while a shuffle needs it, is held then, and ends what it runs. Where time or room may run short,
+what would cost most seconds per byte to compute again moves first, and when the time is over the rest is left
+to Dask, which computes it again elsewhere. What fits nowhere, or has nowhere to go, the worker writes to a
+shelter, if a service has one.
 Nothing is moved, and nobody is kept waiting, when
 
 1. nothing is there that others do not have, as after a retirement;
@@ -38,6 +39,7 @@ _WHY = "it closes"
 _PATIENCE = 5.0  # seconds for what is under way when control ends
 _EVERY = 10.0  # seconds between looks at what workers hold
 _LONGEST = 3600.0  # seconds that a worker may ask for
+_LEISURE = 3.0  # times what it takes to move all: who has so much time, and room, moves it in any order
 
 
 class Farewells:
@@ -183,8 +185,12 @@ class Farewells:
         if self._stays(address) and (keys := compat.processing(self._scheduler, address)):
             start_again = f"{len(keys)} of its tasks start again elsewhere"
             self._context.tell("restart", f"worker {address} leaves ({reason}): {start_again}")
+        if self._stays(address) and (plugin := compat.veto(self._scheduler, address)):
+            anew = f"{plugin} needs it where it is, and begins anew"
+            self._context.tell("restart", f"worker {address} leaves ({reason}): {anew}")
         # Going on purpose is no failure: what it ran is not under suspicion.
         await compat.let_worker_go(self._scheduler, address)
+        await by_turns(_emptied(going.first))
         return []
 
     def _to_store(self, going: "_Going", reason: str, keys: Iterable[Hashable]) -> list[Hashable]:
@@ -211,17 +217,27 @@ class Farewells:
         return [key for key in going.order if key in there] + [key for key in there if key not in going.first]
 
     async def _plan(self, address: str, going: "_Going") -> tuple[Move, ...]:
-        """Where everything goes that only this worker holds, the dearest first."""
+        """Where everything goes that only this worker holds, the dearest first where that matters."""
         there = await self._only_there(address)
         going.first = there | going.first if going.first else there
-        recipes = await self._recipes(there)
-        leaving, rooms = self._leaving(address), rooms_on(self._scheduler, self._stays(address))
-        going.order, plan = await beside(dearest_first, len(there), there, recipes, leaving, rooms)
+        has_leisure = self._has_leisure(address, going)
+        while True:
+            recipes = {} if has_leisure else await self._recipes(there)
+            leaving, rooms = self._leaving(address), rooms_on(self._scheduler, self._stays(address))
+            going.order, plan = await beside(dearest_first, len(there), there, recipes, leaving, rooms)
+            if not (has_leisure and plan.unplaced):
+                break
+            has_leisure = False
         if plan.unplaced and rooms:
             self._context.tell("farewell", f"worker {address}: {plan.reason}")
         left = {block.key for block in plan.unplaced}
-        going.unplaced = [key for key in going.order if key in left]
+        going.unplaced = [key for key in going.order if key in left] if left else []
         return plan.moves
+
+    def _has_leisure(self, address: str, going: "_Going") -> bool:
+        left = going.deadline - asyncio.get_running_loop().time()
+        is_there = self._status(address) is not None
+        return is_there and _LEISURE * compat.seconds_to_move(self._scheduler, address) < left
 
     async def _hand_over(
         self, address: str, going: "_Going", moves: tuple[Move, ...], with_copies: bool
@@ -323,12 +339,16 @@ class Farewells:
 
     async def _only_there(self, address: str) -> dict[Hashable, MovableBlock]:
         """What is lost with this worker, as nobody has it who stays."""
-        return {block.key: block for block in await by_turns(self._alone(address))}
+        found: dict[Hashable, MovableBlock] = {}
+        await by_turns(self._look_alone(found, address))
+        return found
 
-    def _alone(self, address: str) -> Iterator[MovableBlock | None]:
+    def _look_alone(self, found: dict[Hashable, MovableBlock], address: str) -> Iterator[None]:
         leaving = self._leaving(address)
         for block in map(block_of, compat.tasks_on(self._scheduler, address)):
-            yield block if block and leaving.issuperset(block.holders) else None
+            if block and leaving.issuperset(block.holders):
+                found[block.key] = block
+            yield
 
     async def _recipes(self, keys: Collection[Hashable]) -> dict[Hashable, RecomputeCost]:
         """Of these results, and of their ancestors that nobody holds. Of what each needs, only those."""
@@ -339,6 +359,7 @@ class Farewells:
     def _look_up(self, found: dict[Hashable, RecomputeCost], keys: Collection[Hashable]) -> Iterator[None]:
         todo, seen, left = deque(keys), set(keys), _ANCESTORS
         alike: dict[tuple[Any, ...], RecomputeCost] = {}  # most are: one object is enough
+        seconds: dict[str, float] = {}
         while todo:
             yield
             task = compat.find_task(self._scheduler, key := todo.popleft())
@@ -350,8 +371,9 @@ class Farewells:
                     todo.append(need)
                     left -= 1
             if task is not None:
-                seconds = compat.average_duration(self._scheduler, compat.prefix(task)) or 0.0
-                cost = seconds, compat.size(task), tuple(need for need in needs if need in seen)
+                if (kind := compat.prefix(task)) not in seconds:
+                    seconds[kind] = compat.average_duration(self._scheduler, kind) or 0.0
+                cost = seconds[kind], compat.size(task), tuple([need for need in needs if need in seen])
                 found[key] = alike.get(cost) or alike.setdefault(cost, RecomputeCost(*cost))
 
     def _status(self, address: str) -> str | None:
@@ -383,6 +405,13 @@ class _Going:
     #: the plugin that needs it, and whether it is given nothing any more
     needed_by: str | None = None
     is_held: bool = False
+
+
+def _emptied(found: dict[Any, Any]) -> Iterator[None]:
+    """Nothing is left of it at last. To let go of very many things at once would take long."""
+    while found:
+        found.popitem()
+        yield
 
 
 def _is_at_its_end(reason: str) -> bool:

@@ -6,6 +6,9 @@ nudge of those tasks. Nothing outside of jobs is ever touched. Root tasks, which
 were not restricted, share another set and pass in waves (``waves.py``). A job that holds all workers is
 not restricted: both sets are empty.
 
+What a client scatters in a job goes to the workers of the job, unless the user named others. As long as the
+job has none it goes anywhere, as in Dask.
+
 What the user said about single tasks (``workers=``) is respected: such a task waits with its job and then
 runs on those of the named workers that the job holds; if it holds none of them, where the user said
 (outside the allotment), or anywhere in the allotment with ``allow_other_workers=True``.
@@ -20,6 +23,7 @@ from dask_hpc.cluster.scheduler.jobs import LiveJob, Work
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.scheduler.waves import Waves
 
+_EXPECTED = 1000  # calls that bring data, and have been announced
 _LOOKED_AT = 10_000  # tasks, of those that were sent, to see whether there are others than of jobs
 
 
@@ -36,6 +40,8 @@ class Gate:
         #: tasks that left their job: to be nudged when Dask is not in the middle of something
         self.freed: dict[Hashable, None] = {}
         self._count_error = context.count_error
+        #: the jobs of data that their clients are about to scatter, by the first key of each call
+        self._expected: dict[str, LiveJob] = {}
         self._end_hiding = compat.hide_from_stealing(context.scheduler, self._idle_in_vain)
 
     def submit(self, keys: Collection[Hashable], job: LiveJob | None) -> bool:
@@ -94,6 +100,18 @@ class Gate:
             del self.owner[key]
             job.forget(key)
         return work
+
+    def expect(self, first: str, job: LiveJob) -> None:
+        """Data are about to come that a client scatters in a job; ``first`` is the first of their keys."""
+        if len(self._expected) >= _EXPECTED:  # of clients that have died meanwhile
+            del self._expected[next(iter(self._expected))]
+        self._expected[first] = job
+
+    def home(self, keys: Iterable[Hashable]) -> Collection[str]:
+        """The workers that these data from outside go to: those of the job they were scattered in; none if
+        it has none yet."""
+        job = self._expected.pop(str(next(iter(keys), "")), None)
+        return job.workers if job is not None else ()
 
     def _find_again(self, key: Hashable, task: Any, job: LiveJob) -> None:
         """Dask's shuffles bind a task to a worker, and give it back a copy of the set it had then: those
@@ -221,6 +239,10 @@ class Gate:
             compat.give_back(compat.find_task(self._scheduler, key), wishes)
         self._forget_tasks(job)
         job.producers.clear()
+        for other in self._jobs.values():  # one that lasts would remember all that it ever needed
+            other.producers.discard(job)
+            if other.needs:
+                other.needs = {key for key in other.needs if self.owner.get(key, job) is not job}
 
     def _forget_tasks(self, job: LiveJob) -> None:
         """None of its tasks waits for anything of ours."""
@@ -339,6 +361,10 @@ class DryGate(Gate):
     def _idle_in_vain(self) -> list[str]:
         """Nobody."""
         return []
+
+    def home(self, keys: Iterable[Hashable]) -> Collection[str]:
+        """Anywhere."""
+        return ()
 
     def take_over(self, keys: Iterable[Hashable], job: LiveJob | None) -> bool:
         """Nobody waits, so there is nothing to be taken over."""

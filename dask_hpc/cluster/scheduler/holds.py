@@ -73,7 +73,7 @@ class SubmittedByTasks:
 class Holds:
     """Who is held, and why. Several callers may hold one worker; it works again when the last lets go."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, scatters: compat.Scatters) -> None:
         self._context = context
         self._scheduler = scheduler = context.scheduler
         #: held workers, and the reasons of each
@@ -99,7 +99,7 @@ class Holds:
             context.tell("warning", "this scheduler has no shuffles of Dask's: nothing is done for them")
         self._end_filter = compat.filter_worker_status(scheduler, self._worker_says)
         #: data from outside that may be on its way to held workers
-        self._scatters = compat.Scatters(scheduler)
+        self._scatters = scatters
         self._coming: dict[str, set[int]] = {}
         self._end_shuffles = compat.keep_out_of_shuffles(scheduler, lambda: self.reasons)
 
@@ -157,7 +157,8 @@ class Holds:
     def stands_still(self, address: str) -> bool:
         """Whether the time of a worker that is to leave does: a plugin needs it, or what runs there waits for
         others."""
-        return self.is_lent(address) or self._submitted.only_waits(address)
+        is_needed = self.is_lent(address) or compat.veto(self._scheduler, address) is not None
+        return is_needed or self._submitted.only_waits(address)
 
     def is_busy(self, address: str) -> bool:
         """Whether a worker that is to leave has something to do yet: it has tasks, a plugin needs it, or
@@ -214,7 +215,6 @@ class Holds:
             self.release(address)
         self._end_filter()
         self._end_shuffles()
-        self._scatters.stop()
         self.mover.close()
         self.cancel()
 

@@ -40,9 +40,11 @@ class Lifecycle:
 
     # what happens
 
-    def graph_arrives(self, client: str, request: Any, keys: list[Any], submitter: Any = None) -> None:
+    def graph_arrives(
+        self, client: str, request: Any, keys: list[Any], submitter: Any = None
+    ) -> LiveJob | None:
         """Tasks were submitted: by a job if there is a request; by a task, for the job of that task; else
-        outside of jobs."""
+        outside of jobs. The job, if there is one."""
         outside = request is None
         job = self._job_of_task(submitter, client) if outside else self._job_of(request, client)
         changed = self._gate.submit(keys, job)
@@ -54,6 +56,7 @@ class Lifecycle:
             self._context.wake()
         elif job is not None and not self.news.is_set:
             self.news.set(_NEWS)
+        return job
 
     def may_be_over(self, jobs: Iterable[LiveJob]) -> None:
         """Look before the next decision whether these jobs end."""

@@ -1,6 +1,5 @@
 """The control loop: from what happened to a snapshot, and from the policy's plan to what is done."""
 
-from collections import deque
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -20,9 +19,7 @@ from dask_hpc.cluster.scheduler.sizing import Sizing
 from dask_hpc.cluster.scheduler.spread import Spread
 from dask_hpc.model.node import Node
 from dask_hpc.model.snapshot import REST, Snapshot
-from dask_hpc.policy import Policy, Recorded
-
-_RECORDED = 200  # decisions that are kept with all they were made from
+from dask_hpc.policy import Policy
 
 
 class ControlLoop:
@@ -38,15 +35,14 @@ class ControlLoop:
         self._context = context
         self._scheduler = context.scheduler
         self.nodes, self.indices, self.jobs = context.nodes, context.indices, context.jobs
-        #: the newest decisions, each of which can be made again
-        self.recorded: deque[Recorded] = deque(maxlen=_RECORDED)
         #: seconds of the last decision
         self.cycle = 0.0
         self._is_released = False
         #: what the policy asked to remember
         self.memory: Any = None
         self.gate = context.add((DryGate if context.is_dry else Gate)(context))
-        self.holds = context.add(Holds(context))
+        self.scatters = compat.Scatters(context.scheduler, self.gate.home)
+        self.holds = context.add(Holds(context, self.scatters))
         self.leaving = context.add(Leaving(context, self.holds))
         self.hand_overs = HandOvers(context, self.holds.mover)
         self.spread = Spread(context)
@@ -79,6 +75,14 @@ class ControlLoop:
         self.lifecycle.decide_alone(self.decide)
         if self.shares is not None and submitter is None:
             self.shares.graph_arrives(client, keys)
+
+    def data_come(self, client: str, request: Any, first: str) -> None:
+        """A client is about to scatter data in a job; that is work of it, with which it may begin."""
+        job = self.lifecycle.graph_arrives(client, request, [])
+        if job is not None:
+            self.gate.expect(first, job)
+            if not job.unfinished:
+                job.rests_since = self._context.clock()
 
     def task_moves(
         self, key: Any, job: LiveJob, start: str, finish: str, startstops: Any = None, nbytes: int = 0
@@ -204,8 +208,8 @@ class ControlLoop:
             self.memory = context.policy.settle(
                 context.snapshot(),
                 self.memory,
-                lambda plan: self.execution.carry_out(plan, self.recorded[-1].snapshot),
-                self.recorded.append,
+                lambda plan: self.execution.carry_out(plan, context.recorded[-1].question),
+                context.recorded.append,
             )
         context.each("keep", lambda service: service.keep())
         self.execution.free_a_job_alone()
@@ -235,7 +239,7 @@ class ControlLoop:
             for service in context.services:
                 service.prepare(indices, policy)
             plans = policy.preview(context.snapshot(policy, indices), None)
-        return [
+        found = [
             {
                 "decision": decision,
                 "job": getattr(one, "job", ""),
@@ -253,6 +257,12 @@ class ControlLoop:
             )
             for one in ones
             if one is not None
+        ]
+        chosen = policy or context.policy
+        return found + [
+            {"decision": decision, "job": "", "nodes": 0, "reason": reason}
+            for service in context.services
+            for decision, reason in service.foresees(chosen)
         ]
 
     def _catch_up(self) -> None:
@@ -292,6 +302,7 @@ class ControlLoop:
             partial(context.each, "release", lambda service: service.release()),
             self.leaving.close,
             self.holds.close,
+            self.scatters.stop,
             self.spread.close,
             self.gate.lift_all,
             partial(self._share, False),

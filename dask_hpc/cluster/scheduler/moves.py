@@ -7,7 +7,7 @@ scheduler never believes in a copy that is gone; a worker knows what it fetches,
 ``free-keys`` would take the data from under a running task. Its price is that nobody says when a copy has
 arrived: we look every 20 ms, or sooner while much happens.
 
-One message asks for up to a thousand results, and workers serve it together if they are small (``bundles``).
+Up to a thousand results are asked for at once: together, if they are small (``bundles``).
 However many there are, nothing here computes for more than a few milliseconds at once: what is done for each
 is done by turns, and plans for very many are made in a thread.
 
@@ -26,6 +26,7 @@ Failure conditions:
 """
 
 import asyncio
+import logging
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
@@ -44,11 +45,13 @@ from dask_hpc.planning.moves.leaving import MovableBlock, Move
 WINDOW = 64 * 2**20
 #: results that one message asks for, and those on their way to one worker: enough to keep it busy
 BATCH, AT_ONCE = 1000, 4000
+#: bytes of the largest result that travels in a bundle, and how many results are none yet
+SMALL, FEW = 16 * 2**10, 5
 #: how full a worker may be after a move: what remains is for the tasks that run there
 FULL = 0.8
 LOOK = 0.02  # seconds
 #: seconds of the scheduler's time at once; then others have their turn
-MOMENT = 0.005
+MOMENT = 0.002
 _SHORTEST = 0.001  # seconds between looks while much happens
 _SWITCH = 0.0002  # seconds that a thread waits for another one that computes
 _MANY = 100  # moves of one batch that are not all looked at every time
@@ -57,6 +60,7 @@ _PATIENCE = 30.0  # seconds a block may take, and more if it is large:
 _SLOWEST = 10e6  # bytes per second
 _NEWS = 3.0  # seconds in which a worker tells of its memory, if it can at all
 _ENDLESS = 2**62  # the room of a worker without a memory limit
+logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 _LOST = "lost with the worker that had it"
@@ -270,6 +274,8 @@ class _Batch:
     number: int = 0
     nbytes: int = 0
     counted: tuple[int, int] = (0, 0)
+    #: small ones that come together
+    bundle: asyncio.Task[None] | None = None
 
 
 class _Carrying:
@@ -341,7 +347,8 @@ class _Carrying:
         """Of many, those behind one that has not come are looked at only when they are asked for again:
         they come together, or in this order."""
         is_taking = compat.is_running(self._scheduler, batch.target)
-        is_late, has_many = now > batch.asked + _AGAIN, len(batch.moves) > _MANY
+        is_late = now > batch.asked + _AGAIN and batch.bundle is None
+        has_many = len(batch.moves) > _MANY
         again: list[Hashable] = []
         for key in list(batch.moves):  # no tuples: see ``in_rows``
             move = batch.moves[key]
@@ -399,31 +406,58 @@ class _Carrying:
     def _ask(self, pair: tuple[str, str], now: float, in_any_case: bool = False) -> None:
         queue, (source, target) = self._queues[pair], pair
         batch = _Batch(source, target, now, now + _PATIENCE)
-        is_taking = compat.is_running(self._scheduler, target)
-        sent, received, number = self._sent[source], self._received[target], self._number[target]
-        while queue and len(batch.moves) < BATCH and number + batch.number < AT_ONCE:
+        is_taking, has_given = compat.is_running(self._scheduler, target), self._owed[target] <= 0
+        most, gained = max(self._sent[source], self._received[target]), self._gained[target]
+        number = min(BATCH, AT_ONCE - self._number[target])
+        while queue and len(batch.moves) < number:
             nbytes = queue[0].nbytes
-            most = max(sent, received) + batch.nbytes
-            has_given = self._owed[target] <= 0 or self._gained[target] + nbytes <= 0
-            if (most and most + nbytes > WINDOW) or not (has_given or in_any_case):
+            is_too_much = most and most + nbytes > WINDOW
+            if is_too_much or not (has_given or gained + nbytes <= 0 or in_any_case):
                 break
             move = queue.popleft()
             self.changes += 1
             if self._may_move(move, is_taking):
                 batch.moves[move.key] = move
-                batch.number += 1
-                batch.nbytes += nbytes
                 self._under_way.add(move.key)
-                self._gained[target] += nbytes
+                most += nbytes
+                gained += nbytes
             else:
                 self._owed[source] -= self._given(move)
+        batch.number, batch.nbytes = len(batch.moves), gained - self._gained[target]
+        self._gained[target] = gained
         if batch.moves:
             batch.deadline += batch.nbytes / _SLOWEST
             self._count(batch)
             self._batches.append(batch)
-            compat.copy_to(self._scheduler, target, batch.moves, MOVE)
+            self._ask_for(batch)
         if not queue:
             del self._queues[pair]
+
+    def _ask_for(self, batch: _Batch) -> None:
+        keys: Collection[Hashable] = batch.moves
+        small = [key for key, move in batch.moves.items() if move.nbytes <= SMALL]
+        if len(small) > FEW:
+            batch.bundle = asyncio.ensure_future(self._bring(batch, small))
+            keys = [key for key, move in batch.moves.items() if move.nbytes > SMALL]
+        if keys:
+            compat.copy_to(self._scheduler, batch.target, keys, MOVE)
+
+    async def _bring(self, batch: _Batch, small: list[Hashable]) -> None:
+        """Together; what does not come so is asked for as the others are, if it is still to be moved."""
+        left: Collection[Hashable] = small
+        try:
+            left = await compat.bring_together(self._scheduler, batch.target, batch.source, small)
+        except Exception as error:  # no such plugin there, or no worker any more
+            logger.debug("dask-hpc: %d results come one by one: %r", len(small), error)
+        batch.bundle = None
+        if keys := [key for key in left if key in batch.moves and self._is_to_come(batch, key)]:
+            compat.copy_to(self._scheduler, batch.target, keys, MOVE)
+
+    def _is_to_come(self, batch: _Batch, key: Hashable) -> bool:
+        """A request for what runs there now would make its end pass unheard."""
+        task = compat.find_task(self._scheduler, key)
+        there = compat.holders(task) if task is not None else ()
+        return bool(there) and batch.target not in there
 
     def _may_move(self, move: Move, is_taking: bool) -> bool:
         """Whether it can be asked for, of a worker that takes results or does not."""

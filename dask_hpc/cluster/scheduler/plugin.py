@@ -16,7 +16,7 @@ from dask_hpc.cluster.scheduler.metrics import Metrics
 from dask_hpc.cluster.scheduler.service import Context, Service, WorkerSetting, guarded
 from dask_hpc.cluster.scheduler.status import Status
 from dask_hpc.cluster.scheduler.walltime import Walltime
-from dask_hpc.cluster.worker.bundles import SMALL, BundlePlugin
+from dask_hpc.cluster.worker.bundles import BundlePlugin
 from dask_hpc.policy import Policy
 
 _SETTLED = ("memory", "erred", "forgotten")
@@ -61,7 +61,7 @@ class HpcPlugin(Management, SchedulerPlugin):
         self.bundles = WorkerSetting(context, BundlePlugin)
         if not context.is_dry:
             self.farewells.start()
-            self.bundles.set(SMALL)
+            self.bundles.set(())  # it takes no values
         self._is_whole = True
 
     async def stop(self) -> None:
@@ -183,9 +183,11 @@ class HpcPlugin(Management, SchedulerPlugin):
 
     @guarded
     def log_event(self, topic: str, msg: Any) -> None:
-        """Something was logged: perhaps that a context was closed, or that results are lost."""
+        """Something was logged: perhaps by a client about its job, or that results are lost."""
         if topic == TOPIC and isinstance(msg, dict) and isinstance(msg.get("closed"), str):
             self.control.context_closes(msg["closed"])
+        elif topic == TOPIC and isinstance(msg, dict) and isinstance(msg.get("scatters"), str):
+            self.control.data_come(str(msg.get("client")), msg.get("job"), msg["scatters"])
         elif topic == "all" and isinstance(msg, dict) and msg.get("action") == "remove-worker":
             self.status.worker_lost(msg)
         elif isinstance(topic, str):

@@ -6,6 +6,7 @@ carries out its part of plans, and shows what it knows. ``dask_hpc.services`` li
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Container, Coroutine, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial, wraps
@@ -20,7 +21,7 @@ from dask_hpc.model.node import Node, Nodes
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.snapshot import Indices, Running, Snapshot
 from dask_hpc.model.story import Explanation, Happening, Story
-from dask_hpc.policy import Policy
+from dask_hpc.policy import Policy, Recorded
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ Part = TypeVar("Part")
 Samples = dict[Any, float]
 
 _PATIENCE = 5.0  # seconds that workers have to hear of a setting
+_RECORDED = 200  # decisions that are kept with all they were made from
 
 
 class Guard:
@@ -78,9 +80,10 @@ class Guard:
         """One more error of ours. The last one that is allowed switches us off."""
         logger.error("dask-hpc: error in %s", where, exc_info=error)
         self.errors += 1
+        is_last = self.is_on and self.errors >= self.most_errors
+        self.is_on = self.is_on and not is_last  # before it is told: what fails then may be who hears of it
         self.tell("error", f"{self.concern}in {where}: {type(error).__name__}: {error}")
-        if self.is_on and self.errors >= self.most_errors:
-            self.is_on = False
+        if is_last:
             # We may be inside one of Dask's transitions, where no other may be asked for.
             self.scheduler.loop.add_callback(self.give_up, self.farewell.format(self.errors))
 
@@ -128,6 +131,8 @@ class Context(Guard):
     jobs: dict[str, LiveJob]
     #: the job of every task of every job
     owner: dict[Hashable, LiveJob]
+    #: the newest decisions, each of which can be made again
+    recorded: deque[Recorded]
 
     def __init__(self, scheduler: Any, policy: Policy, settings: Mapping[str, Any]) -> None:
         super().__init__(scheduler)
@@ -163,6 +168,7 @@ class Context(Guard):
         self.indices = Indices((Node(name) for name in self.nodes), self.policy.queue, self.clock())
         self.jobs = {}
         self.owner = {}
+        self.recorded = deque(maxlen=_RECORDED)
         self._parts = []
         self.watching.clear()
         self.errors = 0
@@ -202,6 +208,10 @@ class Context(Guard):
             self.count_error(f"{where} ({type(service).__name__})", error)
             if self.is_on:
                 self.scheduler.loop.add_callback(self._one, service, where, act)
+
+    def record(self, strategy: Any, question: Any, memory: Any, answer: Any) -> None:
+        """A strategy was asked this, and its answer is carried out."""
+        self.recorded.append(Recorded(self.indices.revision, strategy, question, memory, answer))
 
     # what is told
 
@@ -516,6 +526,10 @@ class Service:
 
     def freeze(self, snapshot: Snapshot) -> None:
         """Take out of a lasting snapshot what is the policy's own."""
+
+    def foresees(self, policy: Policy) -> Iterable[tuple[str, str]]:
+        """What it would do now under this policy, by no plan: decisions and their reasons."""
+        return ()
 
     # what is done
 

@@ -25,7 +25,7 @@ _LOOK = 2000  # tasks in no-worker that are looked through for those outside of 
 
 
 #: what a cluster object is to do if nothing is to be decided
-NO_CHANGE: dict[str, Any] = {"target": 0, "submit": 0, "cancel": [], "leave": [], "dead": []}
+NO_CHANGE: dict[str, Any] = {"target": 0, "submit": 0, "cancel": [], "leave": [], "dead": [], "drain": {}}
 
 
 class Sizing:
@@ -49,16 +49,21 @@ class Sizing:
             self._context.tell(decision, reason)
         if self._context.is_paused:
             return NO_CHANGE
-        plan, memory = strategy.decide(self._view(facts, now), self._memories.pop(facts.asker, None))
-        self._memories[facts.asker] = memory
+        question, before = self._view(facts, now), self._memories.pop(facts.asker, None)
+        plan, self._memories[facts.asker] = strategy.decide(question, before)
+        if plan:
+            self._context.record(strategy, question, before, plan)
         while len(self._memories) > _ASKERS:
             del self._memories[next(iter(self._memories))]
         self._tell(plan, strategy.name)
         if self._context.is_dry:
             return NO_CHANGE
+        drain = self._context.drain
         return {
             "target": plan.target,
             "submit": plan.submit,
+            # What runs at the end of a walltime was started because it fits, with the drain budget to spare.
+            "drain": {one.unit: max(drain, one.left - drain) for one in plan.leave if one.left < inf},
             **{kind: [one.unit for one in getattr(plan, kind)] for kind in ("cancel", "leave", "dead")},
         }
 

@@ -14,12 +14,13 @@ from dask_hpc.model.units import show_large
 
 T = TypeVar("T")
 _PIECE = 1_000  # blocks that are sorted at once
+#: of what a worker gets: among so many smaller ones the order is of no matter
+_GRAIN = 0.01
 #: beyond an even share of its collection by so much, a worker takes no more blocks for their neighbours' sake
 _LEAN = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class MovableBlock:
+class MovableBlock(NamedTuple):  # of which very many are made
     """One result in memory. ``holders`` are the workers that have a copy."""
 
     key: Hashable
@@ -27,8 +28,7 @@ class MovableBlock:
     holders: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """Bring a block from one worker to another: a copy first, then the old copy goes."""
 
     key: Hashable
@@ -103,6 +103,9 @@ def evacuate(blocks: Iterable[MovableBlock], leaving: Collection[str], rooms: Ma
     """
     gone = frozenset(leaving)
     room = {worker: rooms[worker] for worker in sorted(rooms) if worker not in gone}
+    blocks = list(blocks)
+    if plan := _grains(blocks, gone, room):
+        return plan
     rows = list(in_rows(blocks))
     homeless = [b for _, row in rows for b in row if b.holders and gone.issuperset(b.holders)]
     if not homeless:
@@ -120,6 +123,19 @@ def evacuate(blocks: Iterable[MovableBlock], leaving: Collection[str], rooms: Ma
     unplaced = tuple(block for block in homeless if block.key not in targets)
     reason = _why_not(unplaced, homeless, room, moves) if unplaced else ""
     return MovePlan(tuple(moves), unplaced, reason, sum(move.nbytes for move in moves))
+
+
+def _grains(blocks: list[MovableBlock], gone: frozenset[str], room: dict[str, int]) -> MovePlan:
+    """Very many that are small and have no neighbours, each where most room is. Empty if they are not such,
+    or do not all fit."""
+    homeless = [block for block in blocks if block.holders and gone.issuperset(block.holders)]
+    if not room or len(homeless) < _PIECE or any(collection_of(block.key) is not None for block in blocks):
+        return MovePlan()
+    sizes = [block.nbytes for block in homeless]
+    if max(sizes) > _GRAIN * sum(sizes) / len(room):
+        return MovePlan()
+    plan = dearest_that_fit(homeless, room)
+    return MovePlan() if plan.unplaced else plan
 
 
 def _placed(blocks: list[MovableBlock], targets: Mapping[Hashable, str]) -> tuple[int, int]:
@@ -271,20 +287,26 @@ _RUN = 2.0
 
 
 class FreeWorker(NamedTuple):
-    """A worker that can take tasks: how busy each of its threads is, and how many threads it has."""
+    """A worker that can take tasks: how busy each of its threads is, how many threads it has, and how many
+    reads."""
 
     load: float
     address: str
     threads: int
+    reads: int = 0
 
 
 def place(openings: Collection[FreeWorker], last: str | None, given: Mapping[str, int]) -> str:
     """The worker for the next read. ``last`` got the one before; ``given``: how many reads each has got.
 
-    Threads that have nothing to do go first, as in Dask. Among those workers it is the last one again,
-    unless it is far ahead of others: so reads go to the workers in runs, and all get their share.
+    Threads that have nothing to do go first, as in Dask; if there are none, those that do not read: behind
+    another read one waits for all its time, and counts as in flight. Among those workers it is the last one
+    again, unless it is far ahead of others: so reads go to the workers in runs, and all get their share.
     """
-    idle = [one for one in openings if one.load < 1] or openings
+    idle = [one for one in openings if one.load < 1]
+    if not idle:
+        fewest = min(one.reads / one.threads for one in openings)
+        idle = [one for one in openings if one.reads / one.threads <= fewest]
     ahead = {one.address: given.get(one.address, 0) / one.threads for one in idle}
     least = min(ahead.values())
     if last in ahead and ahead[last] - least < _RUN:
@@ -313,8 +335,10 @@ def worth_first(held: Iterable[Hashable], recipes: Mapping[Hashable, RecomputeCo
     (a worth never rises). Where nothing lost needs what is lost as well, the worth of none changes.
     """
     keys = list(held)
-    if all(recipes.keys().isdisjoint(recipes[key].needs) for key in keys):
-        return _in_order(keys, lambda key: -recipes[key].seconds / max(recipes[key].nbytes, 1))
+    kinds = {id(recipe): recipe for recipe in map(recipes.__getitem__, keys)}  # often few for very many
+    if all(recipes.keys().isdisjoint(recipe.needs) for recipe in kinds.values()):
+        worths = {kind: -recipe.seconds / max(recipe.nbytes, 1) for kind, recipe in kinds.items()}
+        return _in_order(keys, lambda key: worths[id(recipes[key])]) if len(kinds) > 1 else keys
     steps = _STEPS
 
     def worth(key: Hashable, saved: set[Hashable]) -> float:
@@ -377,8 +401,13 @@ def dearest_first(
     order = worth_first((key for key in held if key in recipes), recipes)
     order += (key for key in held if key not in recipes)
     blocks = [held[key] for key in order]
-    plan = evacuate(blocks, leaving, rooms)
-    if plan.unplaced and rooms:
-        return order, replace(dearest_that_fit(blocks, rooms), reason=plan.reason)
+    room = {worker: rooms[worker] for worker in rooms if worker not in leaving}
+    if all(collection_of(key) is None for key in order):  # no neighbours: the order is all that counts
+        plan = dearest_that_fit(blocks, room)
+        if not plan.unplaced:
+            return order, plan
+    plan = evacuate(blocks, leaving, room)
+    if plan.unplaced and room:
+        return order, replace(dearest_that_fit(blocks, room), reason=plan.reason)
     place = {key: number for number, key in enumerate(order)}
     return order, replace(plan, moves=tuple(sorted(plan.moves, key=lambda move: place[move.key])))

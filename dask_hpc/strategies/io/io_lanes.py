@@ -180,7 +180,7 @@ class IoLanes(IoStrategy):
     most: Annotated[int, Parameter("never more than so many reads at once; 0: no such bound", low=0)] = 0
     keep: Annotated[
         float, Parameter("share of the throughput that may be lost for fewer reads at once", low=0, high=0.5)
-    ] = 0.01
+    ] = 0.05
     cost: Annotated[float, Parameter("share of all reads that trying limits may cost", low=0, high=0.5)] = (
         0.02
     )
@@ -202,7 +202,8 @@ class IoLanes(IoStrategy):
             known[lane.name] = after = self._tuned(before, lane, top)
             limit = self._limit(after)
             if limit != lane.limit:
-                changes.append(LaneLimit(lane.name, limit, _reason(before.search, after.search)))
+                reason, others = _reason(before.search, after.search), _others(after.search)
+                changes.append(LaneLimit(lane.name, limit, reason, others))
         for name in list(known)[:-_REMEMBERED]:
             del known[name]
         return changes, known
@@ -272,6 +273,12 @@ def _window(tuned: Tuned, lane: LaneView, done: int) -> MeasuredLane | None:
 
 def _time(kind: Kind) -> float:
     return kind.waiting * kind.seconds
+
+
+def _others(after: Search) -> tuple[str, ...]:
+    """What else is known to be possible, the best first."""
+    rates = [(rate, level) for level, rate in after.rates.items() if level != after.level]
+    return tuple(f"{level} at once: {rate:.3g}/s" for rate, level in sorted(rates, reverse=True))
 
 
 def _reason(before: Search, after: Search) -> str:

@@ -77,6 +77,12 @@ class LaneLimit:
     lane: str
     limit: int | None
     reason: str
+    #: what was not chosen, and why
+    rejected: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        most = "no limit" if self.limit is None else f"{self.limit} at once"
+        return f"reads of {self.lane}: {most}; {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

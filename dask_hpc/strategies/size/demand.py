@@ -130,6 +130,8 @@ class Standing:
     stay: list[Unit]
     ending: list[Unit]
     pending: list[Unit]
+    #: how long before their end units have to go, whoever has come in their place
+    due: dict[str, float] = field(default_factory=dict)
 
     @property
     def have(self) -> int:
@@ -149,8 +151,9 @@ class Demand(SizeStrategy):
        have idled for ``idle_grace``, those with the least data first. Nobody who works is sent away, unless
        the cluster is above its maximum.
     3. After a change nothing is undone for ``cool_down``.
-    4. A unit whose walltime ends gets a successor, asked for as early as units lately had to wait.
-       The two may overlap, and then the cluster is above its maximum by what is about to end.
+    4. A unit whose walltime ends gets a successor, asked for as early as units lately had to wait, and works
+       on until all successors are there or it is high time. They may overlap, and then the cluster is above
+       its maximum by what is about to end.
     5. A dead unit is replaced at once, the next only after ``retry_delay``, then twice that, and so on;
        after ``retries`` replacements that died as well, none is asked for until one proves healthy.
     """
@@ -269,12 +272,14 @@ class Demand(SizeStrategy):
                 continue
             if unit.state == "gone":
                 continue
-            # Where walltimes are short, half of one is early enough.
-            early = min(lead, (unit.left + view.now - seen.since) / 2) if unit.left < inf else 0.0
+            # Where walltimes are short, half of one is early enough, and its last quarter is left to go.
+            life = unit.left + max(view.now - seen.since, unit.running_for or 0.0)
+            early, late = (min(lead, life / 2), min(self.handover, life / 4)) if life < inf else (0.0, 0.0)
             is_needed_later = view.minimum > 0 or view.jobs or busy_for > unit.left - self.handover
             is_broken = seen.short_since is not None and view.now - seen.short_since >= self.connect_timeout
-            is_ending = is_broken or unit.left <= self.handover or (unit.left <= early and is_needed_later)
+            is_ending = is_broken or unit.left <= late or (unit.left <= early and is_needed_later)
             (standing.ending if is_ending else standing.stay).append(unit)
+            standing.due[unit.name] = late
         return standing
 
     def _target(self, view: ClusterView, memory: UnitMemory, standing: Standing) -> tuple[int, str]:
@@ -342,16 +347,20 @@ class Demand(SizeStrategy):
 
     def _hand_over(self, standing: Standing, target: int) -> list[Parting]:
         """Units at their end go when others have taken over, or when it is high time and there is one that
-        can take their data: who is refused is not asked again in time."""
+        can take their data: who is refused is not asked again in time. Then one more goes than has come, the
+        others when half of that time is over."""
         has_successors, is_received = len(standing.stay) >= target, bool(standing.stay)
-        found = []
-        for unit in standing.ending:
-            is_time = has_successors or (is_received and unit.left <= self.handover)
+        spare = len(standing.stay) + len(standing.ending) - target + 1
+        found: list[Parting] = []
+        for unit in sorted(standing.ending, key=lambda unit: unit.left):
+            late = standing.due.get(unit.name, -inf)
+            is_due = unit.left <= late and (len(found) < spare or unit.left <= late / 2)
+            is_time = has_successors or (is_received and is_due)
             if is_time and unit.refused_ago >= _ASK_AGAIN:
                 why = f"only {unit.connected} of its {unit.members} workers are left; it is replaced"
                 if unit.left < inf:
                     why = f"its walltime ends in {show_duration(unit.left)}; it hands over"
-                found.append(Parting(unit.name, why))
+                found.append(Parting(unit.name, why, unit.left))
         return found
 
     def _leave(self, view: ClusterView, memory: UnitMemory, standing: Standing, target: int) -> list[Parting]:

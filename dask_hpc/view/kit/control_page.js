@@ -2,7 +2,7 @@
 
 import { follow } from "./shared/course.js";
 import { claim, h, tellWhatCame } from "./shared/page.js";
-import { showBounds } from "./shared/units.js";
+import { showBounds, showLarge } from "./shared/units.js";
 
 /** The bounds that are filled in, by the path of their parameter. */
 export function given(lower, upper) {
@@ -14,8 +14,8 @@ function render({ model, el }) {
   const said = h("p", { role: "status", "aria-live": "polite" });
   const ask = (asked) => model.send({ do: "set", asked });
   const policy = h("select", {}, (model.get("names") ?? []).map((name) => h("option", { value: name }, name)));
-  const lower = h("input", { placeholder: "0 W", size: "14" });
-  const upper = h("input", { placeholder: "2.5 kW, or none", size: "14" });
+  const lower = h("input", { size: "14", title: "such as 1.5 kW; 0 W is no bound" });
+  const upper = h("input", { size: "14", title: "such as 2.5 kW; none is no bound" });
   const pause = h("button", { onclick: () => ask({ action: pause.textContent.toLowerCase() }) }, "Pause");
   const undo = h("button", { onclick: () => ask({ action: "undo" }) }, "Undo");
   const labelled = (text, field) => h("label", {}, h("div", { class: "dh-note" }, text), field);
@@ -37,6 +37,9 @@ function render({ model, el }) {
     if (!head) return;
     const [, low, high] = steps.findLast((one) => one[0] <= head.time) ?? steps[0] ?? [];
     const bounds = steps.length ? showBounds(low, high, "W") : "no power strategy";
+    // what stays as it is if nothing is filled in
+    lower.placeholder = showLarge(low ?? 0, "W");
+    upper.placeholder = high === null || high === undefined ? "none" : showLarge(high, "W");
     state.replaceChildren("policy ", h("b", {}, head.policy), ", control ", h("b", {}, head.state), `, power: ${bounds}`);
     pause.textContent = head.state === "paused" ? "Resume" : "Pause";
     undo.disabled = !head.undo;

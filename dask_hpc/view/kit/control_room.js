@@ -4,6 +4,9 @@ import { follow, forget, isEnd, stateOf } from "./shared/course.js";
 import { claim, fill, h, tellWhatCame } from "./shared/page.js";
 import { countOf, showBounds, showClock, showDuration, showLarge } from "./shared/units.js";
 
+const ASKS = 4000; // ms between two questions whether the kernel hears
+const SILENCE = 1500; // ms without an answer that are silence
+
 /** What is said of a cluster: [value, name, is it bad]. */
 export function figures(news) {
   const { head, jobs, nodes, power } = news;
@@ -77,16 +80,65 @@ export class Headline {
   }
 }
 
+/** Ask now and then whether the kernel listens, and when somebody has pressed something. While it does not, say
+ * so, and where the same can be done meanwhile. Answers how to end it. */
+function tellOfSilence(model, note) {
+  const page = h("a", { target: "_blank", rel: "noopener" }, "the control page");
+  const elsewhere = h("span", { hidden: true }, " On ", page, ", which the scheduler serves, it happens at once.");
+  note.append("The kernel computes and does not listen: what you do here waits until it does.", elsewhere);
+  let waits = null;
+  let isSilent = false;
+  let isKnown = false; // whether there is a kernel at all
+  const show = () => {
+    note.hidden = !(isSilent && isKnown);
+  };
+  const ask = () => {
+    if (document.visibilityState !== "visible") return;
+    waits ??= setTimeout(() => {
+      isSilent = true;
+      show();
+    }, SILENCE);
+    model.send({ do: "looks" });
+  };
+  const heard = (message) => {
+    if (message.page !== undefined) {
+      isKnown = true;
+      elsewhere.hidden = !message.page;
+      if (message.page) page.href = message.page;
+    }
+    if (message.heard) {
+      clearTimeout(waits);
+      waits = null;
+      isSilent = false;
+    }
+    show();
+  };
+  const pressed = (event) => {
+    if (event.target.closest?.(".dask-hpc")) ask();
+  };
+  model.on("msg:custom", heard);
+  document.addEventListener("pointerup", pressed);
+  const timer = setInterval(ask, ASKS);
+  ask();
+  return () => {
+    clearInterval(timer);
+    clearTimeout(waits);
+    document.removeEventListener("pointerup", pressed);
+    model.off("msg:custom", heard);
+  };
+}
+
 function render({ model, el }) {
   const headline = new Headline();
   const cards = h("div", { class: "dh-row dh-cards" });
   const said = h("span", { class: "dh-note", role: "status", "aria-live": "polite" });
+  const note = h("div", { class: "dh-unheard", role: "status", hidden: true });
   const pause = h("button", { onclick: () => model.send({ do: pause.dataset.does }), "data-does": "pause" }, "Pause");
   const undo = h("button", { onclick: () => model.send({ do: "undo" }), disabled: true }, "Undo");
   claim(el, "dh-headline");
   el.setAttribute("role", "region");
   el.setAttribute("aria-label", "The cluster in a line");
-  el.append(h("div", { class: "dh-row" }, cards, pause, undo, said));
+  el.append(h("div", { class: "dh-row" }, cards, pause, undo, said), note);
   let seen = 0;
 
   const end = follow(model, (news, isWhole) => {
@@ -104,9 +156,11 @@ function render({ model, el }) {
     undo.title = `Back to what was before the last change; ${countOf(headline.head?.undo ?? 0, "step")} back at most`;
   });
   const quiet = tellWhatCame(model, said);
+  const deaf = model.get("readonly") ? () => {} : tellOfSilence(model, note);
   return () => {
     end();
     quiet();
+    deaf();
   };
 }
 

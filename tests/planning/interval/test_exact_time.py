@@ -141,6 +141,11 @@ def test_a_run_that_never_ends():
     assert period_time(levels, Pattern(1e5)) == inf and efficiency(levels, Pattern(1e5)) == 0
 
 
+def test_dalys_formula_by_hand():
+    assert daly(50, 1 / 100) == pytest.approx(100 * (1 + 1 / 6 + 1 / 36) - 50)
+    assert daly(200, 1 / 100) == 100
+
+
 @given(st.floats(1e-3, 1e3), rates)
 def test_formulas_for_one_level_are_near_the_best(commit, rate):
     for rule in (young, daly):
