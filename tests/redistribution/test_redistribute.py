@@ -1,7 +1,6 @@
 """Arrays on a real cluster: from any number of workers to any other, in any layout, with the same values."""
 
 from itertools import product
-from random import Random
 
 import cftime
 import dask.array as da
@@ -15,7 +14,6 @@ import dask_hpc
 from dask_hpc import dask as compat
 from dask_hpc.model.errors import InputError
 
-nine = gen_cluster(client=True, nthreads=[("", 1)] * 9)
 four = gen_cluster(client=True, nthreads=[("", 1)] * 4)
 SHAPES = [(13,), (1,), (0,), (97, 5), (4, 0, 3), (3, 1, 7), ()]
 LAYOUTS = ["block", "cyclic", "block-cyclic:3", "replicated"]
@@ -51,17 +49,6 @@ async def from_to(c, s, workers, shape, old, new, before, after):
     for there in holders(s, y).values():
         assert len(there) == copies and set(there) <= targets
     assert np.array_equal(await c.compute(y), array) and y.dtype == array.dtype
-
-
-@pytest.mark.slow
-@nine
-async def test_any_number_to_any_number_in_short(c, s, *workers):
-    random = Random(1)
-    addresses = [worker.address for worker in workers]
-    for _ in range(12):
-        old, new = random.randint(1, 9), random.randint(1, 9)
-        before, after = random.choice(LAYOUTS), random.choice(LAYOUTS)
-        await from_to(c, s, addresses, random.choice(SHAPES), old, new, before, after)
 
 
 @pytest.mark.slow

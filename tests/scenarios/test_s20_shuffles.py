@@ -245,9 +245,9 @@ def ended(loop, act, managed):
         Event("go", client=c).set()
         for future, (_, expected) in zip(futures, both, strict=True):
             assert np.array_equal(future.result(30), expected)
-        assert a.wait(30) is not None
         within(lambda: len(s.workers) == 2)
-        if manager:
+        if manager:  # plain Dask's may wait for a task that has lost its scheduler
+            assert a.wait(30) is not None
             assert manager.status()["errors"] == 0
             manager.close()
         return sum(begun.values()) - len(begun)

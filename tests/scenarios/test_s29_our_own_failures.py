@@ -41,6 +41,7 @@ from dask_hpc.checkpoint.scheduler.schedule import FailureCounts, Schedule
 from dask_hpc.checkpoint.scheduler.series import Series
 from dask_hpc.checkpoint.worker.agent import Agent
 from dask_hpc.checkpoint.worker.kept import KeptCopies
+from dask_hpc.checkpoint.worker.transfer import AgentTraffic, Giver
 from dask_hpc.cluster.client.adaptive import HPCAdaptive, Lossless
 from dask_hpc.cluster.client.batch_jobs import BatchJobs
 from dask_hpc.cluster.client.malleable import Malleable
@@ -56,7 +57,10 @@ CHECKPOINT = (
     Controller, Agents, AgentChoice, Catalogue, Commits, CopyKeeper, CopyMaker, CopyPlacement, Diary, Disks,
     FailureCounts, Protected, Protections, Recipes, Schedule, Series, StoredResults, WorkerCalls,
 )  # fmt: skip
+ON_WORKERS = (FarewellPlugin, BundlePlugin, Agent, AgentTraffic, Giver)
 ON_CLIENTS = (Lossless, HPCAdaptive, BatchJobs, Malleable)
+#: who sets them up and takes them down is failed apart
+WORKERS_WAY_OUT = {"__init__", "setup", "teardown"}
 #: who guards the others, or does so inside
 UNGUARDED = {"hook_failed", "update_graph", "transition", "valid_workers_downscaling"}
 #: of the services, as ``WAY_OUT`` of the core
@@ -470,6 +474,40 @@ def test_a_worker_has_nothing_left_of_a_plugin_that_fails_to_come_or_go(monkeypa
             await m.close()
             del base
             await nothing_left(s, before)
+
+    body()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("rate", [0.05, 1.0])
+def test_workers_work_on_whatever_our_plugins_do_there(monkeypatch, report, rate, is_late):
+    """One is retired and gives many small results away, one closes, one dies; nothing hangs, all is right."""
+
+    @four
+    async def body(c, s, *workers):
+        before = traces(s)
+        m = await dask_hpc.manage(c)
+        base = c.map(inc, range(60), pure=False)
+        await wait(base)
+        with monkeypatch.context() as patch:
+            sabotage(patch, 5, rate, ON_WORKERS, WORKERS_WAY_OUT, is_late)
+            with suppress(ZeroDivisionError):  # who asks for something may hear that it failed
+                await dask_hpc.protect(base, "base", client=c)
+            more = c.map(inc, base, pure=False)
+            assert await finished(c, more) == [list(range(2, 62))]
+            await asyncio.wait_for(c.retire_workers([workers[0].address]), 40)
+            await asyncio.wait_for(workers[1].close(), 40)
+            await asyncio.wait_for(lose(workers[2]), 40)
+            again = c.map(inc, more, pure=False)
+            assert await finished(c, base, more, again) == [[i + k for i in range(60)] for k in (1, 2, 3)]
+        for name in list(s.plugins[CONTROLLER].protected) if CONTROLLER in s.plugins else ():
+            await c.scheduler.hpc_unprotect(name=name)
+        await m.close()
+        del base, more, again
+        await nothing_left(s, before)
+        what = f"plugins of workers fail {'after' if is_late else 'before'} the deed at {rate:.0%}: right"
+        report.add("S29", what, plain="", ours="yes")
 
     body()
 

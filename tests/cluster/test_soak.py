@@ -1,0 +1,79 @@
+"""A soak: what a scheduler holds does not grow with the tasks and jobs that are over.
+
+Some 5,000 tasks in 100 jobs. More of it: DASK_HPC_SOAK=1000000, with ten jobs a thousand tasks.
+"""
+
+import gc
+import os
+from collections import Counter
+
+import dask
+import pytest
+from distributed.utils_test import async_poll_for, gen_cluster, inc
+
+import dask_hpc
+
+TASKS = int(os.environ.get("DASK_HPC_SOAK", 5000))
+AT_ONCE, PER_JOB = 5, 100 if TASKS > 100_000 else 50
+#: what Dask and we keep of what was, each up to a length of its own: a short one, so that it is full soon
+SHORT = {"distributed.admin.log-length": 100, "distributed.admin.low-level-log-length": 100}
+
+
+def is_ours(thing):
+    return str(type(thing).__module__).startswith("dask_hpc")
+
+
+def census(scheduler):
+    """How many objects there are of each class of ours; entries of all containers that these have; and
+    objects in all."""
+    scheduler.plugins["dask-hpc"].context.recorded.clear()  # the last few decisions, each with all it saw
+    gc.collect()
+    everything = gc.get_objects()
+    ours = [thing for thing in everything if is_ours(thing)]
+    entries = Counter()
+    for thing in ours:
+        slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
+        held = vars(thing) if hasattr(thing, "__dict__") else {name: getattr(thing, name, None) for name in slots}
+        for name, value in held.items():
+            if hasattr(value, "__len__") and not isinstance(value, str | bytes):
+                entries[f"{type(thing).__qualname__}.{name}"] += len(value)
+    return Counter(type(thing).__qualname__ for thing in ours), entries, len(everything)
+
+
+def grown(before, after):
+    return {name: (before[name], count) for name, count in after.items() if count > before[name] + 2}
+
+
+@pytest.mark.slow
+def test_what_is_held_does_not_grow_with_what_is_over(report):
+    @gen_cluster(client=True, nthreads=[("", 2)] * 4, timeout=60 + TASKS // 100)
+    async def body(c, s, *workers):
+        async def soak(tasks):
+            for first in range(0, tasks, AT_ONCE * PER_JOB):
+                jobs = []
+                for number in range(AT_ONCE):
+                    with dask_hpc.job(f"soak-{number}", nodes=1 + number % 2, min_nodes=1, max_nodes=3):
+                        jobs.append(c.map(inc, range(first, first + PER_JOB), pure=False))
+                for futures in jobs:
+                    assert await c.gather(futures) == list(range(first + 1, first + PER_JOB + 1))
+                del futures, jobs
+            await async_poll_for(lambda: not s.tasks, 30)
+            for _ in range(3):  # looks that follow the last end
+                await c.scheduler.hpc_status()
+
+        async with await dask_hpc.manage(c, "fpsma-pwma"):
+            censuses = []
+            for tasks in (TASKS // 5, TASKS * 2 // 5, TASKS * 2 // 5):
+                await soak(tasks)
+                censuses.append(census(s))
+        (first, _, _), (half, some, many), (ours, entries, total) = censuses
+        assert first and half["LiveJob"] == ours["LiveJob"]
+        assert not grown(half, ours)
+        assert not grown(some, entries)
+        jobs = TASKS * 2 // 5 // PER_JOB
+        what = f"objects that {TASKS:,} tasks of {TASKS // PER_JOB:,} jobs leave behind, for each of the last {jobs:,}"
+        report.add("soak", what, plain="", ours=f"{(total - many) / jobs:.2f}", bound="< 1")
+        assert total - many < jobs
+
+    with dask.config.set(SHORT):
+        body()
