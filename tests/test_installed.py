@@ -48,7 +48,7 @@ def installed(tmp_path_factory):
     mine |= {"PATH": f"{folder}/env/bin:{os.environ['PATH']}", "HOME": str(folder), "JUPYTER_TOKEN": "secret"}
     mine |= {"IPYTHONDIR": str(folder / "ipython")}
     mine.pop("PIP_NO_CACHE_DIR", None)
-    run("bash", "binder/postBuild", cwd=folder / "home", env=mine | {"PIP_NO_COMPILE": "1"})
+    run("bash", "binder/postBuild", cwd=folder / "home", env=mine | {"PIP_COMPILE": "0"})
     return folder, mine
 
 
