@@ -56,7 +56,8 @@ async def from_to(c, s, workers, shape, old, new, before, after):
 async def test_any_number_to_any_number(c, s, *workers):
     pairs = list(product(LAYOUTS, LAYOUTS))
     addresses = [worker.address for worker in workers]
-    for number, (old, new) in enumerate(product(range(1, 10), range(1, 10))):
+    every = [(old, new) for old, new in product(range(1, 10), range(1, 10)) if (old + new) % 2 == 0]
+    for number, (old, new) in enumerate(every):  # each number with five others or four
         before, after = pairs[number % len(pairs)]
         await from_to(c, s, addresses, SHAPES[number % len(SHAPES)], old, new, before, after)
 
