@@ -18,7 +18,7 @@ def folder(tmp_path_factory):
 
 
 def run(name, seed, folder, how="--managed"):
-    """A run of the harness, and what it has to say of one that failed. Other tests keep it busy as well."""
+    """A run of the harness, and what it has to say of one that failed. Other tests keep the machine busy."""
     command = [sys.executable, under_change.__file__, name, str(seed), how]
     command += ["--busy", "0", "--patience", str(PATIENCE), "--out", str(folder)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE + under_change.AROUND)
