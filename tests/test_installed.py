@@ -17,8 +17,8 @@ import psutil
 import pytest
 from test_binder import NOTEBOOK, ROOT, environment
 
-#: one process of xdist's installs for all of them; the notebook states how long it takes at most
-pytestmark = [pytest.mark.slow, pytest.mark.timed, pytest.mark.xdist_group("installed")]
+#: the notebook states how long it takes at most
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
 FIRST = Path(NOTEBOOK).name
 MOST = 1.5e9  # bytes; public Binders give one to two gigabytes
