@@ -75,7 +75,8 @@ async def test_workers_with_blocks_are_not_closed_for_being_idle(c, s, a, b):
         assert len(s.workers_to_close(n=2)) == 2
         await put(bridge, [0], [0, 1])
         await async_poll_for(lambda: plugin_of(s).streams["heat"].newest == 0, 10)
-        assert s.workers_to_close(n=2) == [b.address]
+        (there,) = plugin_of(s)._having_blocks()  # who was ready first has them
+        assert s.workers_to_close(n=2) == [one.address for one in (a, b) if one.address != there]
         await put(bridge, [0], [2, 3])
         assert await c.compute(reader.array("t", 0).data.sum()) == whole(0).sum()
         await close(bridge)
