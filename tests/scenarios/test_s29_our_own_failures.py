@@ -487,20 +487,20 @@ def test_workers_work_on_whatever_our_plugins_do_there(monkeypatch, report, rate
     @four
     async def body(c, s, *workers):
         before = traces(s)
-        m = await dask_hpc.manage(c)
-        base = c.map(inc, range(60), pure=False)
+        base = c.map(inc, range(200), pure=False)
         await wait(base)
         with monkeypatch.context() as patch:
             sabotage(patch, 5, rate, ON_WORKERS, WORKERS_WAY_OUT, is_late)
+            m = await dask_hpc.manage(c)
             with suppress(ZeroDivisionError):  # who asks for something may hear that it failed
                 await dask_hpc.protect(base, "base", client=c)
             more = c.map(inc, base, pure=False)
-            assert await finished(c, more) == [list(range(2, 62))]
+            assert await finished(c, more) == [list(range(2, 202))]
             await asyncio.wait_for(c.retire_workers([workers[0].address]), 40)
             await asyncio.wait_for(workers[1].close(), 40)
             await asyncio.wait_for(lose(workers[2]), 40)
             again = c.map(inc, more, pure=False)
-            assert await finished(c, base, more, again) == [[i + k for i in range(60)] for k in (1, 2, 3)]
+            assert await finished(c, base, more, again) == [[i + k for i in range(200)] for k in (1, 2, 3)]
         for name in list(s.plugins[CONTROLLER].protected) if CONTROLLER in s.plugins else ():
             await c.scheduler.hpc_unprotect(name=name)
         await m.close()
