@@ -295,6 +295,15 @@ def finished(c, *groups):
     return asyncio.wait_for(asyncio.gather(*(c.gather(futures) for futures in groups)), 20)
 
 
+async def copied(c):
+    """Twenty results that are protected, each with its copy."""
+    base = c.map(inc, range(20), pure=False)
+    await dask_hpc.protect(base, "base", client=c)
+    while (await dask_hpc.protected("base", wait=True, client=c))["copied"] < 20:
+        await asyncio.sleep(0.01)
+    return base
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("rate", [0.02, 1.0])
@@ -304,10 +313,7 @@ def test_protected_results_are_right_whatever_checkpoints_do(monkeypatch, report
     @four
     async def body(c, s, *workers):
         before = traces(s)
-        base = c.map(inc, range(20), pure=False)
-        await dask_hpc.protect(base, "base", client=c)
-        while (await dask_hpc.protected("base", wait=True, client=c))["copied"] < 20:
-            await asyncio.sleep(0.01)
+        base = await copied(c)
         controller = s.plugins[CONTROLLER]
         with monkeypatch.context() as patch:
             sabotage(patch, 1, rate, CHECKPOINT, WAY_OUT | UNGUARDED | CHECKPOINT_WAY_OUT, is_late)
@@ -343,10 +349,7 @@ def test_protected_results_are_right_whatever_checkpoints_do(monkeypatch, report
 def test_what_cannot_be_loaded_for_an_error_of_ours_is_computed(monkeypatch, part, name, is_late):
     @four
     async def body(c, s, *workers):
-        base = c.map(inc, range(20), pure=False)
-        await dask_hpc.protect(base, "base", client=c)
-        while (await dask_hpc.protected("base", wait=True, client=c))["copied"] < 20:
-            await asyncio.sleep(0.01)
+        base = await copied(c)
         with monkeypatch.context() as patch:
             if name == "lapse":  # it is only asked for where there is no copy
                 patch.setattr(KeptCopies, "get", failing(KeptCopies.get))
