@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import Literal
 
 from dask_hpc.model.power import Verdict
 
@@ -25,12 +26,20 @@ class Resize:
     reason: str
 
 
+#: at once, which loses what the job has not kept; or once it has kept its state, the next time that it does
+#: so anyway, or as soon as it can
+Moment = Literal["now", "next-commit", "forced-commit"]
+
+
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Stop a running job and put it back into the queue, ahead of all but those that failed."""
+    """Stop a running job and put it back into the queue, ahead of all but those that failed. If that is not
+    at once, it is only done if job ``whom`` still lacks nodes by then."""
 
     job: str
     reason: str
+    when: Moment = "now"
+    whom: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,8 @@ class Plan:
     verdict: Verdict | None = None
     #: jobs whose start or resize the power strategy made, or made other than it was wished
     for_power: frozenset[str] = frozenset()
+    #: whether it was made for the sake of jobs that lost nodes
+    for_failed: bool = False
 
     def in_order(self, size_of: Callable[[str], int]) -> Iterator[Interrupt | Resize | Start]:
         """The decisions in that order. ``size_of`` is asked for a running job's size when its turn comes."""

@@ -11,6 +11,7 @@ from dask_hpc.model.job import Job, stretch
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.power import Corridor, PowerView
+from dask_hpc.model.speedup import smallest_legal
 from dask_hpc.model.waiting import Ranking, Waiting
 
 #: how far a job that failed, or that was interrupted for one, goes ahead of the queue
@@ -41,9 +42,9 @@ class Running(NamedTuple):
 class Indices:
     """Mutable; owned by one body. Strategies see it through a ``Snapshot``."""
 
-    __slots__ = ("by_end", "failed", "idle", "mtct", "nodes", "now", "overhead", "power", "progress",
-                 "requests", "resizable", "resting", "revision", "running", "waiting",
-                 "withheld")  # fmt: skip
+    __slots__ = ("by_end", "failed", "idle", "lacking", "mtct", "nodes", "now", "overhead", "power",
+                 "progress", "requests", "resizable", "resting", "revision", "running", "stopping",
+                 "waiting", "withheld")  # fmt: skip
 
     def __init__(self, nodes: Iterable[Node] = (), order: Ranking | None = None, now: float = 0.0) -> None:
         self.now = now
@@ -70,6 +71,10 @@ class Indices:
         self.overhead = 0.0
         #: jobs that lost a node in this very instant and wait again
         self.failed: tuple[str, ...] = ()
+        #: jobs that lost nodes and run on with the others, and how many they lack
+        self.lacking: dict[str, int] = {}
+        #: running jobs that stop once they have kept their state, and for whom
+        self.stopping: dict[str, str] = {}
         #: what is known of power, if anybody looks
         self.power: PowerView | None = None
 
@@ -126,6 +131,8 @@ class Indices:
         self._put(old, new)
         self.resizable.pop(job_id, None)
         self.requests.pop(job_id, None)
+        if gained and job_id in self.lacking:
+            self._lacks(job_id, self.lacking[job_id] - len(gained))
         self.revision += 1
         return new
 
@@ -136,7 +143,8 @@ class Indices:
         new = old._replace(nodes=old.nodes[: old.target], target=None)
         self._free(old.nodes[old.target :])
         self._put(old, new)
-        self.resizable[job_id] = new
+        if old.job.resizable:
+            self.resizable[job_id] = new
         self.revision += 1
         return new
 
@@ -150,7 +158,7 @@ class Indices:
 
     def remove_node(self, name: str) -> Running | None:
         """A node is gone. Returns the job that held it, now one node smaller (or ended, if it held
-        no other: then its ``nodes`` are empty)."""
+        no other: then its ``nodes`` are empty). It lacks that node, unless it could have given it up."""
         del self.nodes[name]
         self.revision += 1
         self.withheld.discard(name)
@@ -161,11 +169,27 @@ class Indices:
         if holder is None:  # it was withheld
             return None
         smaller = holder._replace(nodes=tuple(n for n in holder.nodes if n != name))
-        if smaller.nodes:
-            self._put(holder, smaller)
-        else:
-            self._forget(holder.job.id)
+        job, size = holder.job, len(smaller.nodes)
+        if not size:
+            self._forget(job.id)
+            return smaller
+        self._put(holder, smaller)
+        if not job.resizable:
+            self._lacks(job.id, self.lacking.get(job.id, 0) + 1)
+        elif size < job.min_nodes:
+            self._lacks(job.id, (smallest_legal(job.constraint, job.min_nodes, job.max_nodes) or size) - size)
         return smaller
+
+    def stops(self, job_id: str, whom: str) -> None:
+        """A running job stops for another one, once it has kept its state."""
+        self.stopping[job_id] = whom
+        self.revision += 1
+
+    def is_worth_stopping(self, job_id: str) -> bool:
+        """Whether the one that it stops for still lacks nodes; asked when it has kept its state."""
+        whom = self.stopping.pop(job_id, "")
+        self.revision += 1
+        return whom in self.lacking or whom in self.waiting
 
     def withhold(self, names: set[str]) -> None:
         """From now on these nodes, and no others, are not given away. Who has one keeps it."""
@@ -239,7 +263,17 @@ class Indices:
             self.mtct.pop(job_id, None)
         if self.progress:
             self.progress.pop(job_id, None)
+        if self.lacking:
+            self.lacking.pop(job_id, None)
+        if self.stopping:
+            self.stopping.pop(job_id, None)
         return running
+
+    def _lacks(self, job_id: str, nodes: int) -> None:
+        if nodes > 0:
+            self.lacking[job_id] = nodes
+        else:
+            self.lacking.pop(job_id, None)
 
     def _drop_end(self, running: Running) -> None:
         del self.by_end[bisect_left(self.by_end, (running.expected_end, running.order))]
@@ -278,6 +312,10 @@ class Snapshot:
     power: PowerView | None = _shown("power")
     #: jobs that lost a node in this very instant; they wait again, ahead of the queue
     failed: tuple[str, ...] = _shown("failed")
+    #: jobs that lost nodes and run on with the others, and how many they lack
+    lacking: Mapping[str, int] = _shown("lacking")
+    #: running jobs that stop once they have kept their state, and for whom
+    stopping: Mapping[str, str] = _shown("stopping")
     #: running jobs that have nothing to run just now, and since when
     resting: Mapping[str, float] = _shown("resting")
     #: changes whenever what runs, or the set of nodes, has changed

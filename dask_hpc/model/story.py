@@ -137,7 +137,8 @@ class Explanation:
 def explain(snapshot: Snapshot, plan: Plan, rules: Mapping[str, str]) -> dict[str, Explanation]:
     """An explanation for every job that a plan speaks of, from the snapshot it was made from.
 
-    ``rules`` names the strategy behind each kind of decision: start, resize, request, interrupt, power.
+    ``rules`` names the strategy behind each kind of decision: start, resize, request, interrupt, failed,
+    power.
     """
     machine = _machine(snapshot)
     power = _power(snapshot, plan) if plan.for_power else {}
@@ -162,7 +163,10 @@ def explain(snapshot: Snapshot, plan: Plan, rules: Mapping[str, str]) -> dict[st
         inputs = {"from": len(running.nodes), "to": resize.nodes, "min": job.min_nodes, "max": job.max_nodes}
         if job.id in snapshot.mtct:
             inputs["mtct"] = snapshot.mtct[job.id]
-        add(job.id, "request" if job.id in snapshot.requests else "resize", inputs, not_resized)
+        rule = "failed" if plan.for_failed else "request" if job.id in snapshot.requests else "resize"
+        if job.id in snapshot.lacking:
+            inputs["lacks"] = snapshot.lacking[job.id]
+        add(job.id, rule, inputs, not_resized)
     for interrupt in plan.interrupts:
         add(interrupt.job, "interrupt", {"from": len(snapshot.running[interrupt.job].nodes)})
     return found

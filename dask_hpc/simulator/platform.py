@@ -21,7 +21,8 @@ class Failures:
     come in clusters. With a ``trace`` of ``(time, node index)`` nothing is drawn. A node is back after
     ``repair``. A job that loses a node starts again from its last checkpoint: the last commit of its own, if
     it says what it commits, else one every ``checkpoint`` seconds of work that costs nothing (0: from
-    scratch).
+    scratch). With ``survive`` one that has no application and no commits of its own goes on with its other
+    nodes, as a job of Dask does, and what the failed node did since that checkpoint is done again.
     """
 
     mtbf: float = inf
@@ -30,6 +31,7 @@ class Failures:
     checkpoint: float = 0.0
     trace: tuple[tuple[float, int], ...] = ()
     seed: int = 0
+    survive: bool = False
 
     def __post_init__(self) -> None:
         insist(self.mtbf > 0, "failures.mtbf", self.mtbf, "more than 0")

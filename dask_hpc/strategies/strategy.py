@@ -62,12 +62,15 @@ class MalleabilityStrategy(Strategy, Protocol):
 
 
 class FailureStrategy(Strategy, Protocol):
-    """What to do for jobs that a node failure has just stopped (``snapshot.failed``)."""
+    """What to do for jobs that lost nodes: those that run on and lack some (``snapshot.lacking``), and those
+    that have just stopped (``snapshot.failed``). Called when no idle node is left for the former."""
 
     concern: ClassVar[str] = "failure"
 
-    def decide(self, snapshot: Snapshot, outlook: Outlook, memory: Any) -> tuple[Sequence[Interrupt], Any]:
-        """Running jobs to be stopped for their sake, and what to remember."""
+    def decide(
+        self, snapshot: Snapshot, outlook: Outlook, memory: Any
+    ) -> tuple[Sequence[Interrupt | Resize], Any]:
+        """Running jobs that stop or give nodes for their sake, and what to remember."""
 
 
 class Powered(NamedTuple):

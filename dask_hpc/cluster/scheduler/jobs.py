@@ -218,6 +218,8 @@ class LiveJob:
         self.layout = layout
         #: its place in the queue among equals; given back if it has to wait again
         self.arrival = arrival
+        #: how far it goes ahead of the queue, if it was stopped
+        self.ahead = 0
         self.state: State = "waiting"
         self.reason = ""
         self.nodes: tuple[str, ...] = ()

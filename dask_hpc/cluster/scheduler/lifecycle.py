@@ -168,7 +168,7 @@ class Lifecycle:
         for job in sorted(self.not_offered, key=lambda job: job.arrival):
             if job.blocking is None and not job.kept_back:
                 del self.not_offered[job]
-                waiting.add(job.model, job.arrival)
+                waiting.add(job.model, job.arrival, job.ahead)
                 if job.arrival < self._last_offered:
                     # Not at the tail: what a policy remembers of this queue is worth nothing now.
                     self._context.indices.revision += 1
@@ -181,9 +181,10 @@ class Lifecycle:
             reason = f"still runs after {limit}; now expected to end at {show_duration(late.expected_end)}"
             self._context.tell_of("overstay", self._context.jobs[late.job.id], late.nodes, reason)
 
-    def requeue(self, job: LiveJob, reason: str) -> None:
-        """A running job lost its last node: it waits again, in its old place."""
+    def requeue(self, job: LiveJob, ahead: int, reason: str) -> None:
+        """A running job has no node any more: it waits again, so far ahead of the queue."""
         self._hand_overs.cancel(job)
+        job.ahead = ahead
         job.state = "waiting"
         job.started = None
         job.reason = reason

@@ -18,7 +18,7 @@ from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.cluster.scheduler.sizing import Sizing
 from dask_hpc.cluster.scheduler.spread import Spread
 from dask_hpc.model.node import Node
-from dask_hpc.model.snapshot import REST, Snapshot
+from dask_hpc.model.snapshot import FAILED, REST, Snapshot
 from dask_hpc.policy import Policy
 
 
@@ -160,8 +160,9 @@ class ControlLoop:
                     self.spread.grown(context.staying(running))
                 context.tell_of("shrink", holder, holder.nodes, f"node {name} is gone")
             else:
-                reason = f"lost its last node {name}; waits again in its old place"
-                self.lifecycle.requeue(holder, reason)
+                reason = f"lost its last node {name}; waits again, ahead of others"
+                self.lifecycle.requeue(holder, FAILED, reason)
+                self.indices.failed += (holder.id,)
         context.wake()
 
     def tasks_vanish(self) -> None:
@@ -211,6 +212,7 @@ class ControlLoop:
                 lambda plan: self.execution.carry_out(plan, context.recorded[-1].question),
                 context.recorded.append,
             )
+            self.indices.failed = ()
         context.each("keep", lambda service: service.keep())
         self.execution.free_a_job_alone()
 

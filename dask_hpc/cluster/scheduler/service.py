@@ -539,6 +539,13 @@ class Service:
     def keep(self) -> None:
         """After a decision: what earlier plans said is still so."""
 
+    def keeps_first(
+        self, is_theirs: Callable[[Hashable], bool], at_once: bool, done: Callable[[], None]
+    ) -> bool:
+        """A job with these results is to stop. Whether they are kept first, at once or when they are anyway;
+        then ``done`` is called when they are, or cannot be."""
+        return False
+
     # what it answers
 
     def for_jobs(self, tasks: list[Hashable]) -> list[Hashable]:

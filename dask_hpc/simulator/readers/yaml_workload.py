@@ -135,6 +135,7 @@ _FAILURES: Readers = {
     "checkpoint": parse_duration,
     "trace": list_of(_failure, "a list of [time, node]", most=1_000_000),
     "seed": _count,
+    "survive": flag,
 }
 _POWER: Readers = {
     "ramp": parse_duration,
