@@ -14,9 +14,11 @@ from distributed.stealing import WorkStealing
 from distributed.worker_state_machine import UnpauseEvent
 
 from dask_hpc.dask.scheduler import expected_seconds, put, unwilling
-from dask_hpc.dask.tasks import GATE, Wishes, wished_addresses
+from dask_hpc.dask.tasks import Wishes, wished_addresses
 
 logger = logging.getLogger(__name__)
+
+_NOWHERE = "tcp://0.0.0.0:0"  # no worker has that address
 
 
 def workers_by_name(scheduler: Any) -> list[str]:
@@ -213,8 +215,8 @@ class TaskMover:
         anew, where they may run by then. How many it was asked for."""
         victim, tasks = self._not_started(address, keys)
         nobody = WorkerState(
-            address=GATE, status=Status.closed, pid=0, name=GATE, nthreads=1, memory_limit=0,
-            local_directory="", nanny="", server_id="",
+            address=_NOWHERE, status=Status.closed, pid=0, name=_NOWHERE, nthreads=1, memory_limit=0,
+            local_directory="", nanny="", server_id="", scheduler=self._scheduler,
         )  # fmt: skip
         tasks = [task for task in tasks if task not in self._stealing.in_flight]
         for task in tasks:

@@ -113,9 +113,8 @@ class FarewellPlugin(WorkerPlugin):
         if self._farewell is None:
             self._until = monotonic() + SHARE * min(seconds, self._seconds)
             self._farewell = asyncio.ensure_future(self._hand_over(reason))
+            self._farewell.add_done_callback(_looked_at)
         await asyncio.wait([self._farewell], timeout=SHARE * seconds)
-        if self._farewell.done() and not self._farewell.cancelled():
-            self._farewell.exception()
 
     async def _hand_over(self, reason: str) -> None:
         stored: list[Any] = []
@@ -164,6 +163,12 @@ class FarewellPlugin(WorkerPlugin):
             )
             self._seconds = grace
             await self._worker.scheduler.hpc_told(news=[("warning", words)])
+
+
+def _looked_at(farewell: "asyncio.Task[None]") -> None:
+    """Its error is nobody's, and asyncio would say that it was never retrieved."""
+    if not farewell.cancelled():
+        farewell.exception()
 
 
 def in_thread(
