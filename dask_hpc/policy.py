@@ -10,7 +10,7 @@ import yaml
 
 from dask_hpc.model.errors import InputError, insist, one_line, shown, within
 from dask_hpc.model.parameter import Declared, declared
-from dask_hpc.model.plan import Interrupt, Plan, Resize, Start
+from dask_hpc.model.plan import Drop, Interrupt, Plan, Resize, Start
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
 from dask_hpc.model.snapshot import INTERRUPTED, Snapshot
 from dask_hpc.strategies import CONCERNS, strategies
@@ -253,6 +253,8 @@ class Policy:
                 elif isinstance(deed, Resize):
                     indices.begin_resize(deed.job, deed.nodes)
                     indices.finish_resize(deed.job)
+                elif isinstance(deed, Drop):
+                    indices.withdraw(deed.job)
                 elif deed.when != "now":
                     indices.stops(deed.job, deed.whom)
                 else:
@@ -268,7 +270,12 @@ class Policy:
         """Which strategy is behind each kind of decision, for explanations."""
         names = {concern: getattr(getattr(self, concern), "name", "none") for concern in CONCERNS}
         by = {concern: f"{concern}: {name}" for concern, name in names.items()}
-        decided = {"start": by["queue"], "resize": by["malleability"], "interrupt": by["failure"]}
+        decided = {
+            "start": by["queue"],
+            "drop": by["queue"],
+            "resize": by["malleability"],
+            "interrupt": by["failure"],
+        }
         failed = by["failure"] if self.failure is not None else "a job lost nodes"
         return by | decided | {"request": "a job asked for another size", "failed": failed}
 
@@ -280,6 +287,8 @@ class Policy:
             if helped is not None:
                 return helped, before
         queue, malleability, failure, power = before
+        if self._gives_up and (drops := self.queue.drops(snapshot)):
+            return Plan(snapshot.revision, snapshot.now, drops=tuple(drops)), before
         starts, queue = self.queue.decide(snapshot, queue)
         resizes, malleability = self._resizes(snapshot, starts, before.malleability)
         changed: dict[str, Any] = {}
@@ -337,7 +346,12 @@ class Policy:
     @property
     def _only_queues(self) -> bool:
         """Whether a queue strategy says everything there is to say, the first time it is asked."""
-        return self.malleability is None and self.failure is None and self.power is None
+        others = self.malleability is None and self.failure is None and self.power is None
+        return others and not self._gives_up
+
+    @property
+    def _gives_up(self) -> bool:
+        return getattr(self.queue, "gives_up", False)  # others' strategies may be older than that
 
 
 def parameters_of(concern: str) -> set[str]:

@@ -242,11 +242,25 @@ class Engine:
         if job_id in self.indices.running:
             self._finish(life, now, "cancelled")
             return
+        self._give_up(life, "cancelled")
+
+    def _give_up(self, life: Life, state: str) -> None:
+        """A job that waits will never start."""
         self._news = True
-        self.indices.withdraw(job_id)
-        del self._live[job_id]
+        self.indices.withdraw(life.arrival.job.id)
+        del self._live[life.arrival.job.id]
         if self.record is not None:
-            self.record.ended(life.row, now, "cancelled")
+            self.record.ended(life.row, self.indices.now, state)
+
+    def _is_late(self, life: Life, now: float) -> None:
+        """Its deadline is over: it is worth nothing any more, and removed, as in seed 003, section 4.7.2."""
+        job_id = life.arrival.job.id
+        if self._live.get(job_id) is not life or life.state == "cleaning":
+            return
+        if job_id in self.indices.running:
+            self._finish(life, now, "dropped")
+        else:
+            self._give_up(life, "dropped")
 
     def _submit(self, arrival: Arrival, row: int) -> None:
         job, now = arrival.job, self.indices.now
@@ -265,6 +279,8 @@ class Engine:
         waiting.add(job)
         for service in self._followers:
             service.submitted(job)
+        if job.deadline is not None:
+            self._push(max(job.deadline, now), _CANCELS, self._is_late, life)
         if arrival.cancelled < inf:
             self._push(max(arrival.cancelled, now), _CANCELS, self._cancel, life)
         self._tick_again()
@@ -320,8 +336,10 @@ class Engine:
                 self._start(deed)
             elif isinstance(deed, Resize):
                 self._resize(deed)
-            else:
+            elif isinstance(deed, Interrupt):
                 self._interrupt(deed)
+            else:
+                self._give_up(self._live[deed.job], "dropped")
         for service in self._followers:
             service.carried_out(plan)
 

@@ -25,10 +25,11 @@ from dask_hpc.strategies.queue.easy_backfill import EasyBackfill, EasySjbf
 from dask_hpc.strategies.queue.fcfs import Fcfs
 from dask_hpc.strategies.queue.moldable import Moldable
 from dask_hpc.strategies.queue.order import Area, Ljf, Priority, Sjf
+from dask_hpc.strategies.queue.slack import Slack
 from dask_hpc.strategies.size.demand import Demand
 
 _OURS: tuple[Any, ...] = (
-    Fcfs, Sjf, Ljf, Area, Priority,  # in order of something
+    Fcfs, Sjf, Ljf, Area, Priority, Slack,  # in order of something
     EasyBackfill, EasySjbf, ConservativeBackfill,  # with overtaking
     Moldable, MalleableEasyQueue, MalleableEasy,  # on other sizes than asked for
     IoAwareQueue, IoAware,  # by balance of I/O

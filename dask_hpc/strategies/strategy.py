@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from dask_hpc.model.cluster_view import ClusterView, SizePlan
 from dask_hpc.model.job import Job
-from dask_hpc.model.plan import Cap, Hold, Interrupt, Release, Resize, Start
+from dask_hpc.model.plan import Cap, Drop, Hold, Interrupt, Release, Resize, Start
 from dask_hpc.model.power import Corridor, Verdict
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.waiting import Ranking
@@ -34,6 +34,15 @@ class QueueStrategy(Strategy, Ranking, Protocol):
     """Which waiting job starts now."""
 
     concern: ClassVar[str] = "queue"
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether ``drops`` is to be asked."""
+        return False
+
+    def drops(self, snapshot: Snapshot) -> Sequence[Drop]:
+        """The waiting jobs that are given up. Asked before ``decide``."""
+        return ()
 
     def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Starts, Any]:
         """The jobs to start now, in order, and what to remember."""

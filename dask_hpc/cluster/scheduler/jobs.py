@@ -279,6 +279,11 @@ class LiveJob:
         """Unique among all jobs of the cluster."""
         return self.model.id
 
+    @property
+    def deadline(self) -> float:
+        """On the clock of the management; infinite if it has none."""
+        return inf if self.model.deadline is None else self.model.deadline
+
     def owe(self, key: Hashable, prefix: str) -> None:
         """Somebody waits for a task of it."""
         if key not in self.unfinished:

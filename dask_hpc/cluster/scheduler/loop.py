@@ -250,6 +250,7 @@ class ControlLoop:
             }
             for plan in plans
             for decision, ones in (
+                ("drop", plan.drops),
                 ("interrupt", plan.interrupts),
                 ("resize", plan.resizes),
                 ("start", plan.starts),
@@ -279,6 +280,7 @@ class ControlLoop:
         self.indices.withhold(self.holds.nodes(self.nodes, besides=not_withheld))
         self.measurements.note()
         self.lifecycle.push_ends()
+        self.lifecycle.tell_late()
         self._look_who_rests()
         context.each("refresh", lambda service: service.refresh())
 
@@ -299,7 +301,7 @@ class ControlLoop:
         context = self._context
         ways = (
             self._rest.stop,
-            self.lifecycle.news.stop,
+            self.lifecycle.stop,
             self.hand_overs.close,
             partial(context.each, "release", lambda service: service.release()),
             self.leaving.close,
@@ -330,7 +332,7 @@ class ControlLoop:
         """The scheduler closes: nothing of ours goes on."""
         self._context.each("cancel", lambda service: service.cancel())
         self._rest.stop()
-        self.lifecycle.news.stop()
+        self.lifecycle.stop()
         self.hand_overs.close()
         self.leaving.close()
         self.holds.cancel()

@@ -29,15 +29,18 @@ class PlanExecution:
     def carry_out(self, plan: Plan, snapshot: Snapshot) -> None:
         """Do what was planned from this snapshot."""
         context = self.context
-        context.story.add(plan, explain(snapshot, plan, context.policy.rules))
+        explained = explain(snapshot, plan, context.policy.rules)
+        context.story.add(plan, explained)
         running = context.indices.running
         for step in plan.in_order(lambda job: len(running[job].nodes)):
             if isinstance(step, Start):
                 self._start(plan, step)
             elif isinstance(step, Resize):
                 self._resize(plan, step)
-            else:
+            elif isinstance(step, Interrupt):
                 self._interrupt(plan, step)
+            else:
+                self.lifecycle.drop(context.jobs[step.job], step.reason, explained[step.job])
         for service in context.services:
             service.carry_out(plan, snapshot)
 

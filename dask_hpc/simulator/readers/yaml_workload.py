@@ -366,6 +366,7 @@ _JOB: Readers = {
     "power": PowerRange.read,
     "value": number,
     "deadline": parse_duration,
+    "soft_deadline": parse_duration,
     "user": text,
     "speedup": _speedup,
 }
@@ -396,6 +397,9 @@ def _job(found: Any, index: int, machine: int | None, platform: Platform | None)
     values.setdefault("id", str(index + 1))
     values["submitted"] = values.pop("submit", 0.0)
     insist(0 <= values["submitted"] < inf, "submit", found.get("submit"), "0 s or more")
+    for key in ("deadline", "soft_deadline"):  # counted from the submission
+        if key in values:
+            values[key] += values["submitted"]
     if "io_intensity" in found:
         with within("io_intensity"):
             totals = {"compute": 0.0, "data": 0.0, **read_values(found["io_intensity"], _TOTALS)}
