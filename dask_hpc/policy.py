@@ -22,6 +22,7 @@ from dask_hpc.strategies.strategy import (
     FailureStrategy,
     IoStrategy,
     MalleabilityStrategy,
+    NodesStrategy,
     Outlook,
     PlacementStrategy,
     PowerStrategy,
@@ -81,6 +82,8 @@ class Policy:
     name: str
     queue: QueueStrategy
     malleability: MalleabilityStrategy | None = None
+    #: which nodes jobs get; None: the first that are idle
+    nodes: NodesStrategy | None = None
     failure: FailureStrategy | None = None
     power: PowerStrategy | None = None
     #: asked by in situ pipelines, between two of their iterations

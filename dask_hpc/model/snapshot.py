@@ -1,11 +1,12 @@
 """A read-only view of everything a decision may look at, at one instant."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from dask_hpc.model.job import Job, stretch
 from dask_hpc.model.node import Node
@@ -39,12 +40,21 @@ class Running(NamedTuple):
     resized_at: float = -inf
 
 
+class Picker(Protocol):
+    """Chooses nodes for a job: see ``NodesStrategy``."""
+
+    def pick(
+        self, job: Job, count: int, idle: Sequence[str], held: Sequence[str], nodes: Mapping[str, Node]
+    ) -> Sequence[str]:
+        """So many of the idle nodes, in order."""
+
+
 class Indices:
     """Mutable; owned by one body. Strategies see it through a ``Snapshot``."""
 
-    __slots__ = ("by_end", "failed", "idle", "lacking", "mtct", "nodes", "now", "overhead", "power",
-                 "progress", "requests", "resizable", "resting", "revision", "running", "stopping",
-                 "waiting", "withheld")  # fmt: skip
+    __slots__ = ("by_end", "failed", "idle", "lacking", "mtct", "nodes", "now", "overhead", "parts",
+                 "picker", "power", "progress", "requests", "resizable", "resting", "revision", "running",
+                 "stopping", "waiting", "withheld")  # fmt: skip
 
     def __init__(self, nodes: Iterable[Node] = (), order: Ranking | None = None, now: float = 0.0) -> None:
         self.now = now
@@ -52,6 +62,10 @@ class Indices:
         self.revision = 0
         self.nodes: dict[str, Node] = {node.name: node for node in nodes}
         self.idle: list[str] = list(self.nodes)[::-1]  # taken from the end: first nodes first
+        #: how many nodes there are in each of the machine's outermost parts, and in an unknown one
+        self.parts = Counter(node.place[:1] for node in self.nodes.values())
+        #: who chooses nodes for jobs; None: the first that are idle
+        self.picker: Picker | None = None
         #: nodes that are there but not to be given away just now
         self.withheld: set[str] = set()
         self.waiting = Waiting(order)
@@ -80,7 +94,7 @@ class Indices:
 
     def start(self, job_id: str, nodes: int) -> Running:
         """Move a job from the queue onto ``nodes`` idle nodes."""
-        allotment = self._take(nodes, job_id)
+        allotment = self._take(nodes, job_id, ())
         try:
             job = self.waiting.remove(job_id)
         except KeyError:
@@ -119,7 +133,7 @@ class Indices:
         old = self.running[job_id]
         gained: tuple[str, ...] = ()
         if nodes > len(old.nodes):
-            gained = self._take(nodes - len(old.nodes), job_id)
+            gained = self._take(nodes - len(old.nodes), job_id, old.nodes)
         left = max(old.expected_end - self.now, 0.0) * stretch(old.job, len(old.nodes), nodes)
         new = old._replace(
             nodes=old.nodes + gained,
@@ -153,13 +167,14 @@ class Indices:
         if node.name in self.nodes:
             raise ValueError(f"node {node.name!r} is already here")
         self.nodes[node.name] = node
+        self.parts[node.place[:1]] += 1
         self.idle.append(node.name)
         self.revision += 1
 
     def remove_node(self, name: str) -> Running | None:
         """A node is gone. Returns the job that held it, now one node smaller (or ended, if it held
         no other: then its ``nodes`` are empty). It lacks that node, unless it could have given it up."""
-        del self.nodes[name]
+        self._leaves_part(self.nodes.pop(name))
         self.revision += 1
         self.withheld.discard(name)
         if name in self.idle:
@@ -208,6 +223,20 @@ class Indices:
         self._put(old, old._replace(expected_end=expected_end))
         self.revision += 1
 
+    def place(self, name: str, place: tuple[str, ...]) -> None:
+        """It has turned out where a node is."""
+        self._leaves_part(self.nodes[name])
+        self.nodes[name] = replace(self.nodes[name], place=place)
+        self.parts[place[:1]] += 1
+        self.revision += 1
+
+    def part_of(self, name: str) -> str:
+        """What fails together with a node: the outermost part of the machine that it is in, where that is
+        known of all and there are several; else the node itself."""
+        node = self.nodes.get(name)
+        is_known = node is not None and len(self.parts) > 1 and () not in self.parts
+        return node.place[0] if node is not None and is_known else name
+
     def push_overdue(self) -> list[Running]:
         """Jobs that still run after their expected end are now expected to take as long again as they
         have taken. (A limit that ends them, if there is one, is the body's affair.)"""
@@ -241,10 +270,24 @@ class Indices:
             setattr(twin, name, value.copy() if isinstance(value, dict | list | set | Waiting) else value)
         return twin
 
-    def _take(self, nodes: int, job_id: str) -> tuple[str, ...]:
+    def _leaves_part(self, node: Node) -> None:
+        self.parts[node.place[:1]] -= 1
+        if not self.parts[node.place[:1]]:
+            del self.parts[node.place[:1]]
+
+    def _take(self, nodes: int, job_id: str, held: tuple[str, ...]) -> tuple[str, ...]:
         idle = self.idle
         if not 0 < nodes <= len(idle):
             raise ValueError(f"job {job_id!r} cannot have {nodes} more nodes: {len(idle)} are idle")
+        if self.picker is not None:
+            running = self.running.get(job_id)
+            job = self.waiting[job_id] if running is None else running.job
+            taken = tuple(self.picker.pick(job, nodes, idle[::-1], held, self.nodes))
+            chosen = set(taken)
+            if len(taken) != nodes or len(chosen) != nodes or not chosen.issubset(idle):
+                raise ValueError(f"a policy picked {taken} for job {job_id!r}: not {nodes} idle nodes")
+            self.idle[:] = [name for name in idle if name not in chosen]
+            return taken
         taken = tuple(idle[: -nodes - 1 : -1])
         del idle[-nodes:]
         return taken

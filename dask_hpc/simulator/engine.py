@@ -82,6 +82,7 @@ class Engine:
     def _observe(self, indices: Indices) -> None:
         for service in self._services:
             indices = service.watch(indices)
+        indices.picker = self.policy.nodes
         self.indices, self.snapshot = indices, Snapshot(indices)
 
     def run(

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import pairwise
 from math import gamma, inf, log, nan
 from sys import float_info
 from typing import Any
@@ -196,7 +197,8 @@ class Platform:
     nodes together get from it, shared equally by the nodes that read or write. ``tick`` adds a decision
     every so many seconds while jobs are there; with ``only_ticks`` there are no others. ``launch`` and
     ``cleanup`` are seconds during which a job holds its nodes before and after its work. With a
-    ``metering`` power is recorded.
+    ``metering`` power is recorded. ``groups`` are the sizes of the machine's parts, the outermost first:
+    ``(64, 16)`` for cabinets of 64 nodes with chassis of 16, which a policy may go by that picks nodes.
     """
 
     nodes: int
@@ -212,6 +214,7 @@ class Platform:
     resize: ResizeCost = field(default_factory=ResizeCost)
     failures: Failures | None = None
     metering: Metering | None = None
+    groups: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         insist(type(self.nodes) is int and 1 <= self.nodes <= 10**7, "nodes", self.nodes, "1 to 10,000,000")
@@ -221,6 +224,9 @@ class Platform:
             insist(0 <= getattr(self, name) < inf, name, getattr(self, name), "0 or more")
         if self.only_ticks and not self.tick:
             raise InputError("only_ticks", "there is no tick", "tick more than 0")
+        fine = all(type(size) is int and size >= 1 for size in self.groups)
+        fine = fine and all(not large % small for large, small in pairwise(self.groups))
+        insist(fine, "groups", list(self.groups), "sizes, each a multiple of the next: [64, 16]")
         count = sum(one.count for one in self.metering.types) if self.metering else 0
         if count not in (0, self.nodes):
             raise InputError("power.types", f"found {count} nodes", f"the {self.nodes} of the platform")
@@ -231,7 +237,10 @@ class Platform:
         powers = [(self.idle_power, self.active_power)] * (0 if types else self.nodes)
         for one in types:
             powers += [(one.idle, one.active)] * one.count
-        return (Node(str(i), *power) for i, power in enumerate(powers))
+        return (
+            Node(str(i), *power, tuple(str(i // size) for size in self.groups))
+            for i, power in enumerate(powers)
+        )
 
     def io_demand(self, compute: float, data: float) -> IoDemand:
         """Of a job that needs so many operations, and reads and writes so many bytes, in all."""

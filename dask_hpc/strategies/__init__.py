@@ -18,6 +18,8 @@ from dask_hpc.strategies.malleability.give_way import GiveWay
 from dask_hpc.strategies.malleability.malleable_easy import MalleableEasy, MalleableEasyQueue
 from dask_hpc.strategies.malleability.parsl_simple import ParslSimple
 from dask_hpc.strategies.malleability.performance_aware import PerformanceAware
+from dask_hpc.strategies.nodes.apart import Apart
+from dask_hpc.strategies.nodes.together import Together
 from dask_hpc.strategies.placement.in_situ import InSitu
 from dask_hpc.strategies.power.corridor import PowerCorridor
 from dask_hpc.strategies.queue.conservative_backfill import ConservativeBackfill
@@ -37,6 +39,7 @@ _OURS: tuple[Any, ...] = (
     ElasticQueue, Elastic, GiveWay,  # ours
     DaskAdaptive, ParslSimple,  # what people know from elsewhere
     NodeStealing,  # after failures
+    Together, Apart,  # where jobs are
     PowerCorridor,  # within bounds of power
     InSitu,  # in situ pipelines
     IoLanes,  # what reads at the same time, and beside what
@@ -46,7 +49,7 @@ _OURS: tuple[Any, ...] = (
 
 #: what a policy decides about; "none" may be said of every concern but the queue and the size
 CONCERNS: tuple[str, ...] = (
-    "queue", "malleability", "failure", "power", "placement", "io", "checkpoint", "size",
+    "queue", "malleability", "nodes", "failure", "power", "placement", "io", "checkpoint", "size",
 )  # fmt: skip
 
 

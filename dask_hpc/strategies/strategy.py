@@ -4,12 +4,13 @@
 not depend on anything but its arguments and its own parameters.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from dask_hpc.model.cluster_view import ClusterView, SizePlan
 from dask_hpc.model.job import Job
+from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Cap, Drop, Hold, Interrupt, Release, Resize, Start
 from dask_hpc.model.power import Corridor, Verdict
 from dask_hpc.model.snapshot import Snapshot
@@ -68,6 +69,17 @@ class MalleabilityStrategy(Strategy, Protocol):
         Only ``snapshot.resizable`` may be resized, within range and constraint; growths together take
         at most ``outlook.idle`` nodes.
         """
+
+
+class NodesStrategy(Strategy, Protocol):
+    """Which nodes a job gets when it starts or grows. Without one it gets the first that are idle."""
+
+    concern: ClassVar[str] = "nodes"
+
+    def pick(
+        self, job: Job, count: int, idle: Sequence[str], held: Sequence[str], nodes: Mapping[str, Node]
+    ) -> Sequence[str]:
+        """So many of the idle ones, for a job that may hold some. What comes first is given back last."""
 
 
 class FailureStrategy(Strategy, Protocol):

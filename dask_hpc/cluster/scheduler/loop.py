@@ -183,6 +183,7 @@ class ControlLoop:
             context.policy = in_force.policy
             self.memory = None
             self.indices.waiting.rerank(context.policy.queue)
+            self.indices.picker = context.policy.nodes
         context.each("policy_changes", lambda service: service.policy_changes())
         context.tell("policy", reason)
         context.wake()
@@ -238,6 +239,7 @@ class ControlLoop:
         else:
             indices = snapshot.thaw()
             indices.waiting.rerank(policy.queue)
+            indices.picker = policy.nodes
             for service in context.services:
                 service.prepare(indices, policy)
             plans = policy.preview(context.snapshot(policy, indices), None)

@@ -166,6 +166,7 @@ class Context(Guard):
         """Nothing is known but the workers that are connected."""
         self.nodes = Nodes.of(self.settings["node"], compat.worker_identities(self.scheduler))
         self.indices = Indices((Node(name) for name in self.nodes), self.policy.queue, self.clock())
+        self.indices.picker = self.policy.nodes
         self.jobs = {}
         self.owner = {}
         self.recorded = deque(maxlen=_RECORDED)

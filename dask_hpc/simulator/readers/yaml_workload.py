@@ -124,6 +124,7 @@ _PLATFORM: Readers = {
     "active_power": _watts,
     "tick": parse_duration,
     "only_ticks": flag,
+    "groups": list_of(_size, "a list of sizes, such as [64, 16]"),
     "launch": parse_duration,
     "cleanup": parse_duration,
 }
