@@ -21,6 +21,11 @@ MALLEABLE = [
     ("B", 2.0, 2, 150.0, 900.0, 1, 2),
     ("C", 4.0, 1, 60.0, 900.0),
 ]
+LARGE = [  # the victim has more than is lacking: it is first in line for what is left, and too large
+    ("A", 0.0, 3, 200.0, 900.0),
+    ("B", 2.0, 2, 90.0, 900.0),
+    ("C", 4.0, 1, 60.0, 900.0),
+]
 ALONE = [("A", 0.0, 3, 200.0, 900.0), ("B", 2.0, 1, 90.0, 900.0), ("C", 4.0, 2, 60.0, 900.0)]
 
 
@@ -41,7 +46,8 @@ def simulated(policy, rows, failures):
     arrivals = [
         Arrival(Job(id=row[0], submitted=row[1], **described(row)), row[3], speedup=SCALING) for row in rows
     ]
-    platform = Platform(4, failures=Failures(trace=failures, repair=1e6, survive=True))
+    nodes = 5 if rows is LARGE else 4
+    platform = Platform(nodes, failures=Failures(trace=failures, repair=1e6, survive=True))
     result = simulate(arrivals, policy=policy, platform=platform)
     frame = result.jobs
     assert set(frame["state"]) == {"completed"}
@@ -56,7 +62,9 @@ def live(policy, rows, ends, failures):
     )
     found = []
 
-    @gen_cluster(client=True, nthreads=[("", 6)] * 4, config={"hpc.drain": 0})
+    nodes = 5 if rows is LARGE else 4
+
+    @gen_cluster(client=True, nthreads=[("", 6)] * nodes, config={"hpc.drain": 0})
     async def run(c, s, *workers):
         for gate in GATES.values():
             gate.clear()
@@ -106,10 +114,11 @@ def live(policy, rows, ends, failures):
         (MALLEABLE, ((20.0, 1),), ("resize", "B", 1)),  # who can give a node is not stopped
         (MALLEABLE, ((20.0, 3), (40.0, 0)), ("resize", "A", 2)),  # C ends, and A takes its node
         (ALONE, ((20.0, 2), (30.0, 0)), ("interrupt", "B", 0)),
+        (LARGE, ((20.0, 0),), ("interrupt", "B", 0)),
     ],
 )
 def test_same_victims(rows, failures, deed):
-    policy = Policy.load("node-stealing")
+    policy = Policy.load("node-stealing").with_(**{"queue.strategy": "fcfs"})
     predicted, ends = simulated(policy, rows, failures)
     assert deed in [(what, job, nodes) for _, what, job, nodes, _ in predicted], predicted
     assert live(policy, rows, ends, failures) == predicted

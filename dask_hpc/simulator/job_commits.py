@@ -237,7 +237,7 @@ class JobCommits(Companion):
         self._site.file_system.abandon(now, self)
         self._drop()
         self.version += 1
-        self._is_due = self._is_restoring = self._is_last = False
+        self._is_due = self._is_restoring = False
         return self.saved
 
     def finished(self, now: float) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from distributed import Event, wait
 from distributed.utils_test import async_poll_for, inc
-from small_cluster import blocked, cluster4, live, lose, plugin_of, until
+from small_cluster import blocked, cluster2, cluster4, live, lose, plugin_of, until
 
 import dask_hpc
 from dask_hpc.checkpoint.scheduler.controller import NAME
@@ -165,3 +165,42 @@ async def test_a_victim_that_is_not_needed_any_more_goes_on(c, s, *workers):
         await Event("big").set()
         await Event("small").set()
         await c.gather([*futures, *others, kept, last])
+
+
+@cluster4
+async def test_who_kept_all_there_is_stops_at_once(c, s, *workers):
+    """No commit is to come: nobody waits for one."""
+    async with await dask_hpc.manage(c, policy("next-commit")):
+        futures, job = await started(c, s, "big", 2, 2)
+        others, _ = await started(c, s, "third", 1)
+        with dask_hpc.job("small", nodes=1):
+            kept = c.submit(inc, 1, key="kept")
+            await wait(kept)
+            last = c.submit(blocked, "small", key="last")
+        await until(s, "small", "running")
+        await dask_hpc.protect(kept, name="kept")
+        await dask_hpc.protected("kept", wait=True)
+        await lose(a_worker_of(workers, (s, job)))
+        await until(s, "small", "waiting")
+        assert plugin_of(s).control.indices.stopping == {}
+        for name in ("big", "third", "small"):
+            await Event(name).set()
+        await c.gather([*futures, *others, kept, last])
+
+
+@cluster2
+async def test_who_lost_its_last_node_goes_ahead_of_the_queue(c, s, a, b):
+    async with await dask_hpc.manage(c, "slack"):
+        first, _ = await started(c, s, "first", 1)
+        large = live_later(c, "large", 2)
+        await until(s, "large", "waiting")
+        late, job = await started(c, s, "late", 1)
+        await lose(a_worker_of((a, b), (s, job)))
+        await until(s, "late", "waiting")
+        indices = plugin_of(s).control.indices
+        await async_poll_for(lambda: [one.id for one in indices.waiting][:1] == [job.id], 10)
+        assert indices.failed == () and job.ahead == 2
+        for name in ("first", "late"):
+            await Event(name).set()
+        await c.gather([*first, *late])
+        del large

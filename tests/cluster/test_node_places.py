@@ -58,6 +58,8 @@ def test_a_file_says_it_and_jobs_are_where_the_policy_wants_them(tmp_path):
 async def test_slurm_tells_the_workers(c, s, *workers):
     async with await dask_hpc.manage(c):
         await async_poll_for(lambda: set(places(s).values()) == {("root", "leaf")}, 10)
+        await workers[0].close()
+        await async_poll_for(lambda: len(plugin_of(s).topology._told) == 3, 10)
 
 
 @gen_cluster(client=True, nthreads=[("", 1)] * 2)

@@ -83,6 +83,22 @@ def test_the_three_moments_with_commits_of_its_own(when, saved, asynchronous):
     assert ends(result)["small"] == pytest.approx(ends(result)["big"] + 100 - saved, abs=0.02)
 
 
+def test_a_commit_that_is_on_its_way_is_as_good_as_one_made_for_this():
+    commits = DeclaredCheckpoint(10e9, 45.0, ("partner",))  # from 45 to 55 s
+    jobs = [job("big", 3, 100.0), job("small", 1, 100.0, checkpoint=commits)]
+    result = run(jobs, 4, (50.0, 0), policy=steal("forced-commit"), link=1e9)
+    grown = [plan.time for plan in result.story if plan.resizes]
+    assert grown == [55.0]
+
+
+def test_who_waits_starts_in_the_same_instant_on_what_is_left():
+    """Two nodes come back at once: one in place of the other that failed, and one for who waits."""
+    jobs = [job("a", 3, 300.0), job("x", 2, 60.0), job("b", 1, 10.0, submitted=1.0)]
+    result = run(jobs, 5, (50.0, 0))
+    starts = dict(zip(result.jobs["id"], result.jobs["start"], strict=True))
+    assert starts["b"] == 60.0
+
+
 def test_one_that_ends_before_its_commit_is_not_stopped():
     commits = DeclaredCheckpoint(1e6, 70.0, ("partner",))
     jobs = [job("big", 3, 100.0), job("small", 1, 60.0, checkpoint=commits)]

@@ -1,5 +1,7 @@
 """Node stealing on the seed's toy example and vectors."""
 
+from dataclasses import replace
+
 from small_machine import machine, started
 
 from dask_hpc import Policy
@@ -8,7 +10,7 @@ from dask_hpc.model.plan import Interrupt, Resize
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies.failure.node_stealing import NodeStealing
 from dask_hpc.strategies.failure.replace import replacements
-from dask_hpc.strategies.strategy import outlook_after
+from dask_hpc.strategies.strategy import Powered, outlook_after
 
 
 def toy():
@@ -165,3 +167,32 @@ def test_replacements_go_before_who_waits_and_failures_before_both():
     assert [plan.jobs for plan in plans] == [["r1"], ["r0"]]
     late = Policy.load("node-stealing").with_(**{"failure.when": "next-commit"})
     assert [plan.jobs for plan in late.preview(Snapshot(indices), None)] == [["r1"]]
+
+
+def test_nobody_is_resized_twice_in_one_instant():
+    indices = going_on(3, nodes=5)
+    indices.remove_node("1")
+    indices.begin_resize("r0", 2)
+    indices.finish_resize("r0")
+    assert indices.lacking == {"r0": 1} and replacements(Snapshot(indices)) == []
+    indices.now += 1.0
+    assert [one.nodes for one in replacements(Snapshot(indices))] == [3]
+
+
+def test_replacements_are_asked_of_power_as_all_growth_is():
+    indices = going_on(3, nodes=4)
+    indices.power = object()
+    for allowed in (True, False):
+        policy = replace(Policy.load("fcfs"), power=Veto(allowed))
+        plan, _ = policy.decide(Snapshot(indices), None)
+        assert (plan is not None) is allowed
+
+
+class Veto:
+    concern, name = "power", "veto"
+
+    def __init__(self, allowed):
+        self.allowed = allowed
+
+    def decide(self, snapshot, starts, resizes, memory):
+        return Powered(starts, resizes if self.allowed else ()), None

@@ -303,12 +303,16 @@ class Controller(ControllerContext, SchedulerPlugin):
     def names_of(self, is_theirs: Callable[[Hashable], bool], at_once: bool) -> list[str]:
         """The names under which some of these results are protected or committed; unless a commit is made at
         once, those with a commit to come."""
-        found: list[Series] = [one for one in self.protected.values() if any(map(is_theirs, one.keys))]
+        found = []
+        for one in self.protected.values():
+            is_to_come = bool(one.target) or (bool(one.pending) and one.schedule.next_due_in() is not None)
+            if (at_once or is_to_come) and any(map(is_theirs, one.keys)):
+                found.append(one.name)
         for program in self.commits.series.values():
             newest = program.target or program.base
-            if newest is not None and any(map(is_theirs, newest.keys.values())):
-                found.append(program)
-        return [one.name for one in found if at_once or one.target or one.schedule.next_due_in() is not None]
+            if newest is not None and (at_once or program.client or program.target):
+                found += [program.name] if any(map(is_theirs, newest.keys.values())) else []
+        return found
 
     async def commit_now(self, names: Iterable[str]) -> None:
         """What there is of these names now is kept. Only a program itself can commit what it has not: of one,
