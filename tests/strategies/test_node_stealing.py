@@ -179,6 +179,13 @@ def test_nobody_is_resized_twice_in_one_instant():
     assert [one.nodes for one in replacements(Snapshot(indices))] == [3]
 
 
+def test_who_waits_is_thought_of_once_replacements_are_there():
+    indices = going_on(3, nodes=5)
+    indices.waiting.add(Job(id="next", nodes=1))
+    plans = Policy.load("fcfs").preview(Snapshot(indices), None)
+    assert [plan.jobs for plan in plans] == [["r0"], ["next"]]
+
+
 def test_replacements_are_asked_of_power_as_all_growth_is():
     indices = going_on(3, nodes=4)
     indices.power = object()
