@@ -164,6 +164,8 @@ def _job(row: Any) -> dict[str, Any]:
         "started": started,
         "ended": None if row.end != row.end else float(row.end),
         "reason": f"{row.state}; waited {row.wait:.0f} s" if started is not None else str(row.state),
+        "waited": None if started is None else waiting(float(row.submit), started),
+        "response": None if row.end != row.end else response(float(row.submit), float(row.end)),
         **dict.fromkeys(("compute", "transfer"), 0.0),
         **dict.fromkeys(("progress", "expected_end", "waiting_because")),
     }
@@ -351,6 +353,7 @@ class Result:
             story=sorted(_story(self), key=lambda row: row[0])[-_MOST_ROWS:],
             samples=samples,
             marks=list(_marks(self)),
+            figures=self.metrics,
             outside=[] if power is None else [list(one) for one in power.violations],
         )
 
