@@ -31,7 +31,7 @@ def response(submitted: Seconds, ended: Seconds) -> Seconds:
 def bounded_slowdown(response: Seconds, runtime: Seconds) -> Seconds:
     """Response over runtime, short runtimes counted as ``SLOWDOWN_THRESHOLD``, at least 1."""
     found: Any = np.maximum(response / np.maximum(runtime, SLOWDOWN_THRESHOLD), 1.0)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def utilisation(used: float, available: float) -> float:

@@ -4,13 +4,14 @@ from unittest import mock
 
 import dask.array as da
 import pytest
-from distributed import Event, wait
+from distributed import Event, Worker, wait
 from distributed.utils_test import async_poll_for, gen_cluster, inc
 from small_cluster import blocked, cluster2, cluster4, live, lose, plugin_of, until
 
 import dask_hpc
 from dask_hpc.cluster.scheduler import hand_over, spread
 from dask_hpc.cluster.scheduler.figures import Figures
+from dask_hpc.planning.figures import Adaptation
 
 
 def later(s):
@@ -83,6 +84,12 @@ async def test_what_spreads_after_growth_counts_as_a_move(c, s, a, b):
 
                 await async_poll_for(lambda: changes()["move"]["last"], 10)
             found = changes()
+            m_job = live(s, "m")
+            m_job.figures.adaptation = Adaptation(2, 1)  # another change is under way, and not counted yet
+            plugin_of(s).context.get(Figures).spread(m_job, 3.0)
+            assert (
+                plugin_of(s).context.get(Figures).as_status()["adaptation"]["shrink"]["move"]["last"] is None
+            )
             assert found["count"] == 1 and found["drain"]["last"] == 0
             assert 7 <= found["move"]["last"] < 9 and found["decision"]["last"] < 2
             assert found["total"]["largest"] == found["move"]["last"] + found["decision"]["last"]
@@ -102,7 +109,10 @@ async def test_what_is_used_of_nodes_that_come_and_go(c, s, *workers):
             found = figures.as_status()
             return found["node_seconds_used"], found["node_seconds"]
 
-        now[0] = 50.0  # before the first job nothing counts
+        async with Worker(s.address):  # comes and goes before the first job: until then nothing counts
+            await async_poll_for(lambda: figures.run.there == 4, 10)
+        await async_poll_for(lambda: figures.run.there == 3, 10)
+        now[0] = 50.0
         with dask_hpc.job("m", nodes=2, min_nodes=1, max_nodes=2):
             future = c.submit(blocked, "go")
         m = await until(s, "m", "running")
