@@ -16,6 +16,7 @@ from dask_hpc.reproduce import (
     esp_malleable_share,
     in_situ,
     live_adaptation,
+    live_checkpoint,
     ma_ra_vs_ma_ma,
     malleable_jobs,
     redistribution,
@@ -42,6 +43,7 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "in-situ-async": in_situ.asynchronous,
     "in-situ-sync": in_situ.synchronous,
     "adaptation-overhead": live_adaptation.overhead,
+    "checkpoint-modes": live_checkpoint.modes,
 }
 
 
