@@ -15,6 +15,8 @@ from dask_hpc.reproduce import (
     corridor,
     esp_malleable_share,
     in_situ,
+    live_adaptation,
+    live_checkpoint,
     ma_ra_vs_ma_ma,
     malleable_jobs,
     redistribution,
@@ -40,6 +42,8 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "corridor-batch": corridor.batch,
     "in-situ-async": in_situ.asynchronous,
     "in-situ-sync": in_situ.synchronous,
+    "adaptation-overhead": live_adaptation.overhead,
+    "checkpoint-modes": live_checkpoint.modes,
 }
 
 

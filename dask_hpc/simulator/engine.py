@@ -507,8 +507,10 @@ class Engine:
         self._account(life, now)
         held = len(self.indices.running[job_id].nodes)
         running = self.indices.finish_resize(job_id)
-        if self.record is not None and len(running.nodes) < held:
-            self.record.held(life.row, now, running.nodes)
+        if self.record is not None:
+            self.record.adaptation.add(now - running.resized_at)
+            if len(running.nodes) < held:
+                self.record.held(life.row, now, running.nodes)
         life.execution.begin(now, len(running.nodes))
         if life.companion is not None:
             life.companion.resized()

@@ -6,6 +6,7 @@ from math import nan
 from typing import TypeVar
 
 from dask_hpc.model.job import Job
+from dask_hpc.planning.figures import Amounts
 
 T = TypeVar("T")
 STATES = ("waiting", "running", "completed", "killed", "cancelled", "rejected", "dropped")
@@ -30,8 +31,8 @@ class Record:
     nodes)``, with no nodes at the end.
     """
 
-    __slots__ = ("_parts", "allotments", "details", "end", "id", "nodes", "power", "start", "state",
-                 "submit", "transfer", "worth")  # fmt: skip
+    __slots__ = ("_parts", "adaptation", "allotments", "details", "end", "id", "nodes", "power", "start",
+                 "state", "submit", "transfer", "worth")  # fmt: skip
 
     def __init__(self, *, allotments: bool = False) -> None:
         self.allotments: list[tuple[float, int, tuple[str, ...]]] | None = [] if allotments else None
@@ -42,6 +43,8 @@ class Record:
         self.nodes = array("i")
         self.state = bytearray()
         self.details: dict[int, Details] = {}
+        #: seconds of the changes of size that are over, each from its decision on
+        self.adaptation = Amounts()
         #: watts per node of jobs that say so
         self.power: dict[int, float] = {}
         #: the jobs that have a value

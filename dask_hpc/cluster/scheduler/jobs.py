@@ -10,6 +10,7 @@ from typing import Any, Literal
 from dask_hpc.dask import GATE, Wishes
 from dask_hpc.model.job import Job
 from dask_hpc.model.snapshot import Indices
+from dask_hpc.planning.figures import JobFigures
 
 #: so many tasks must have ended since the last change of size before anything is concluded from them
 ENOUGH = 10
@@ -233,6 +234,8 @@ class LiveJob:
         self.held: dict[Hashable, None] = {}
         #: what they cost
         self.performance = Performance()
+        #: how long it waited and took, and what its last change of size cost
+        self.figures = JobFigures(model.submitted, model.nodes)
         #: what the user said about single tasks
         self.wishes: dict[Hashable, Wishes] = {}
         #: the clients that submitted it, and whether its context is closed

@@ -7,6 +7,7 @@ from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.request import read_request
+from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
 from dask_hpc.cluster.scheduler.jobs import LiveJob
@@ -26,6 +27,7 @@ class Lifecycle:
         self._context = context
         self._gate = gate
         self._hand_overs = hand_overs
+        self._figures = context.get(Figures)
         self._done: OrderedDict[str, None] = OrderedDict()
         self.closed_early: OrderedDict[str, None] = OrderedDict()
         self.news = Timer(context, "more work", context.wake)
@@ -214,6 +216,7 @@ class Lifecycle:
         job.state = "waiting"
         job.started = None
         job.reason = reason
+        self._figures.allotted(job)
         self._gate.shut(job)
         self.not_offered[job] = None
         for other in list(self._context.waiting_jobs()):
@@ -242,6 +245,7 @@ class Lifecycle:
             self._context.tell_of("submit", job, reason=f"asks for {count_nodes(model.nodes)}")
             job.closed = self.closed_early.pop(model.id, False) is None
             job.script = self.script_of.get(client, {}).get("id", "")
+            self._figures.submitted(job)
         elif job.is_cancelled:
             self._arrives_late(job)
         elif job.state == "done":
@@ -250,6 +254,7 @@ class Lifecycle:
             job.state = "waiting"
             job.ended = None
             job.renew()
+            self._figures.submitted(job)
             self.not_offered[job] = None
             self._context.tell_of("submit", job, reason="more of its work arrived after it was done")
         job.clients.add(client)
@@ -302,6 +307,7 @@ class Lifecycle:
         self._hand_overs.cancel(job)
         job.state = "done"
         job.ended = indices.now
+        self._figures.ended(job)
         for old in _remember(self._done, job.id):
             del self._context.jobs[old]
 

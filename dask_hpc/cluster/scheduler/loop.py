@@ -6,6 +6,7 @@ from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.fair_shares import FairShares
+from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.gate import DryGate, Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
 from dask_hpc.cluster.scheduler.holds import Holds
@@ -40,6 +41,7 @@ class ControlLoop:
         self._is_released = False
         #: what the policy asked to remember
         self.memory: Any = None
+        self.figures = context.add(Figures(context))
         self.gate = context.add((DryGate if context.is_dry else Gate)(context))
         self.scatters = compat.Scatters(context.scheduler, self.gate.home)
         self.holds = context.add(Holds(context, self.scatters))
@@ -49,7 +51,13 @@ class ControlLoop:
         self.lifecycle = Lifecycle(context, self.gate, self.hand_overs)
         self.measurements = Measurements(context)
         self.execution = PlanExecution(
-            context, self.gate, self.hand_overs, self.spread, self.lifecycle, self.measurements
+            context,
+            self.gate,
+            self.hand_overs,
+            self.spread,
+            self.lifecycle,
+            self.measurements,
+            self.figures,
         )
         self.sizing = Sizing(context)
         #: until a job that has nothing to run gives up nodes
@@ -123,6 +131,7 @@ class ControlLoop:
         if is_new:
             context.look_at_the_clock()
             self.indices.add_node(Node(name))
+            self.figures.nodes_change()
             context.tell_of("node-joined", nodes=(name,))
             context.wake()
             for job in context.running_jobs():  # nobody's node: its workers are not for those with others
@@ -149,6 +158,7 @@ class ControlLoop:
             return
         context.look_at_the_clock()
         running = self.indices.remove_node(name)
+        self.figures.nodes_change()
         context.tell_of("node-left", nodes=(name,))
         if holder is not None and running is not None:
             holder.nodes = running.nodes
@@ -156,6 +166,7 @@ class ControlLoop:
                 if running.target is not None:  # it was giving up nodes: perhaps it needs them now
                     self.gate.open(holder, context.staying(running))
                 self.measurements.size_changed(holder)
+                self.figures.allotted(holder)
                 if holder.layout:
                     self.spread.grown(context.staying(running))
                 context.tell_of("shrink", holder, holder.nodes, f"node {name} is gone")
@@ -302,6 +313,7 @@ class ControlLoop:
         self._is_released = True
         context = self._context
         ways = (
+            self.figures.close,
             self._rest.stop,
             self.lifecycle.stop,
             self.hand_overs.close,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 
+from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
 from dask_hpc.cluster.scheduler.jobs import LiveJob
@@ -25,6 +26,7 @@ class PlanExecution:
     spread: Spread
     lifecycle: Lifecycle
     measurements: Measurements
+    figures: Figures
 
     def carry_out(self, plan: Plan, snapshot: Snapshot) -> None:
         """Do what was planned from this snapshot."""
@@ -63,6 +65,7 @@ class PlanExecution:
         job.nodes = running.nodes
         job.started = running.started
         job.reason = start.reason
+        self.figures.allotted(job)
         self.measurements.size_changed(job)
         self._tell(plan, plan.time, "start", job, start.reason)
         self.gate.open(job, self.context.staying(running))
@@ -81,15 +84,19 @@ class PlanExecution:
         if resize.nodes > size:
             self._give(running.nodes)
             self._resized(job, plan, "grow", resize.reason)
+            self.figures.resize_begins(job, size, resize.nodes)
+            self.figures.resize_ends(job)
             return
         gives = {w for name in running.nodes[resize.nodes :] for w in context.nodes.workers(name)}
         self.gate.move(job, context.staying(running))
+        self.figures.resize_begins(job, size, resize.nodes)
         done = partial(self._handed_over, job, plan, resize)
         if not context.is_dry and self.hand_overs.begin(job, gives, done):
             gone = running.nodes[resize.nodes :]
             reason = f"{resize.reason}; waits for its tasks there and takes its results along"
             context.story.tell(Happening(plan.id, plan.time, "hand-over", job.id, gone, reason))
         else:
+            self.figures.resize_ends(job)
             self._resized(job, plan, "shrink", resize.reason)
 
     def _interrupt(self, plan: Plan, step: Interrupt) -> None:
@@ -129,12 +136,14 @@ class PlanExecution:
 
     def _handed_over(self, job: LiveJob, plan: Plan, resize: Resize) -> None:
         self.context.look_at_the_clock()
-        self._resized(job, plan, "shrink", resize.reason)
+        self.figures.phase_ends(job, "move")
+        self._resized(job, plan, "shrink", resize.reason + self.figures.resize_ends(job))
         self.context.wake()
 
     def _resized(self, job: LiveJob, plan: Plan, decision: str, reason: str) -> None:
         running = self.context.indices.finish_resize(job.id)
         job.nodes = running.nodes
+        self.figures.allotted(job)
         self.measurements.size_changed(job)
         # tasks may wait, as all its other workers are held
         self.gate.open(job, self.context.staying(running))

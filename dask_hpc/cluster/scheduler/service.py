@@ -151,8 +151,11 @@ class Context(Guard):
         #: the services that hear of moves of tasks now, and of which: ``watch`` and ``unwatch`` change it
         self.watching: list[tuple[Service, Container[Hashable]]] = []
         self._lasting: list[object] = []
-        #: whether a decision follows
+        #: whether a decision follows, and since when
         self.is_awake = False
+        self._woken = 0.0
+        #: when that happened which the decision under way is about; None if none is
+        self.woken: float | None = None
         #: what ``wake`` asks for
         self.decide: Callable[[], None] = lambda: None
 
@@ -238,11 +241,14 @@ class Context(Guard):
         """Something happened: decide once, when this turn of the event loop is over."""
         if not self.is_awake:
             self.is_awake = True
+            self._woken = self.clock()
             self.scheduler.loop.add_callback(self._turn_ends)
 
     def _turn_ends(self) -> None:
         self.is_awake = False
+        self.woken = self._woken
         self.decide()
+        self.woken = None
 
     def look_at_the_clock(self) -> None:
         """It is now."""

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.moves import blocks_of, carry_out, rooms_on, settle_on
 from dask_hpc.cluster.scheduler.service import Context, Timer
@@ -107,7 +108,9 @@ class Spread:
         whose = "outside of jobs" if job is None else f"of job {job.id}"
         why = f"data {whose} spreads over {len(rooms)} workers: {plan.reason}"
         if plan:
+            began = self._context.clock()
             await carry_out(self._scheduler, plan.moves, why, self._context.tell)
+            self._context.get(Figures).spread(job, self._context.clock() - began)
         elif plan.unplaced:
             self._context.tell("not-moved", why)
         spared = compat.SparedCopies.of(self._scheduler) or ()
