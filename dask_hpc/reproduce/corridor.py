@@ -39,6 +39,7 @@ _POLICY = "power-corridor-reactive"
 _FOREVER = 1e6
 
 _PRINTED = "printed as a number of nodes"
+_WATTS = "solved: watts and most nodes, for these sizes"
 _SAID = "said in words; a redistribution may take two passes, because growths wait for the nodes of shrinks"
 
 
@@ -105,9 +106,10 @@ def _moved(
     seen = _Observed(32, apps, corridor, 1000.0)
     inside = seen.inside_from()
     sizes = [
-        claim(f"{app.name} comes to", size, seen.size_at(app.name, 1000), exactly(size), "nodes", _PRINTED)
+        claim(f"{app.name} comes to", size, seen.size_at(app.name, 1000), exactly(size), "nodes", _PRINTED,
+              _WATTS)
         for app, size in zip(apps, come_to, strict=True)
-    ]
+    ]  # fmt: skip
     return (
         *sizes,
         claim("inside the corridor from", inside_by, inside, at_most(inside_by), "s",
@@ -131,6 +133,7 @@ def lower(bench: Bench) -> Outcome:
 
 
 _PI = 125.0
+_PI_WATTS = "solved: watts, for 9 nodes and 4"
 _STEPS = ((0.0, 100.0, 600.0), (240.0, 700.0, 1200.0), (470.0, 1300.0, 1900.0), (700.0, 100.0, 600.0))
 
 
@@ -140,16 +143,18 @@ def dynamic(bench: Bench) -> Outcome:
     second, third = seen.size_at("Pi", 460), seen.size_at("Pi", 690)
     grown = next((time for time, size in seen.sizes("Pi") if size == second and time >= 240), float("inf"))
     claims = (
-        claim("nodes in the first corridor", 1, seen.size_at("Pi", 230), exactly(1), "nodes", _PRINTED),
-        claim("nodes in the second corridor", 9, second, exactly(9), "nodes", _PRINTED),
+        claim("nodes in the first corridor", 1, seen.size_at("Pi", 230), exactly(1), "nodes", _PRINTED,
+              "what we put in: the size it starts with"),
+        claim("nodes in the second corridor", 9, second, exactly(9), "nodes", _PRINTED, _PI_WATTS),
         claim("there from", 250, grown, (240, 250), "s", "the corridor moves at 240 s"),
         claim("nodes in the third corridor over those in the second", "more", third - second, (1, 7), "nodes",
               "said in words: at least one more, and there are 16"),
         claim("nodes in the first corridor when it comes back", 4, seen.size_at("Pi", 1000), exactly(4),
-              "nodes", _PRINTED),
+              "nodes", _PRINTED, _PI_WATTS),
         claim("last change", 700, seen.last_change(), (700, 710), "s",
-              "about 700 s, where we let the corridor move for the last time: within one decision of that"),
-        claim("times outside for longer than one decision", 0, len(seen.result.power.violations), at_most(0),
+              "about 700 s: within one decision of that",
+              "what we put in: the corridor moves for the last time at 700 s"),
+        claim("times outside for longer than one decision", 0, len(seen.result.power.violations), exactly(0),
               "", "said in words"),
     )  # fmt: skip
     beside = (
@@ -168,6 +173,7 @@ _SCHEDULERS = {
 _STATIC, _RUNNING, _QUEUE, _OURS = _SCHEDULERS
 _OTHER_SPEEDUPS = (0.7, 1.0)
 _SINGLE = "one run in an unknown order; how a count was made is not said: from half to twice it"
+_EXPONENT = "picked: n ** 0.5, with which the corridor's energy is enough for this"
 _QUARTERS = "printed in quarters of a minute: what rounds to it, on average over the orders"
 
 Runs = dict[str, Columns]
@@ -209,10 +215,11 @@ def _claims(found: Runs) -> list[Claim]:
                   outside[_QUEUE] - outside[_RUNNING], (-np.inf, 0), "s"),
     ]  # fmt: skip
     for policy, minutes in ((_STATIC, 13.75), (_RUNNING, 14.25), (_QUEUE, 14.0)):
-        note = "an input: the lengths are chosen for it" if policy == _STATIC else _QUARTERS
+        why = "solved: the lengths, for this" if policy == _STATIC else _EXPONENT
         band = around(minutes, 0.1) if policy == _STATIC else rounded(minutes, 0.25)
         makespan = found[policy]["makespan"] / 60
-        rows.append(claim(f"{_SCHEDULERS[policy]}: makespan", minutes, makespan, band, "min", note))
+        text = f"{_SCHEDULERS[policy]}: makespan"
+        rows.append(claim(text, minutes, makespan, band, "min", _QUARTERS, why))
     return rows
 
 

@@ -53,6 +53,12 @@ _COSTS = Costs(
 )
 _SERVICE = CommitService(nodes=2, link=_LINK, costs=_COSTS)
 _RULE = AgentRule(count="fixed", rank="bandwidth", per_node=64)
+_DOUBLED = "fitted: what is fixed, so that MA-RA doubles"
+_CONSTANT = "fitted: the rate of an agent, so that MA-MA is constant"
+_BOTH = "fitted: MA-RA doubles, and MA-MA is constant"
+_SEVENFOLD = "what we put in: a first commit takes seven times as long on its way"
+_DIVIDED = "the formula itself: bytes over reads"
+_ROOM = "the formula itself: all parts but the one there is room for"
 _HOW = {"MA-RA": replace(_RULE, resize="rigid"), "MA-MA": replace(_RULE, resize="malleable")}
 
 
@@ -121,7 +127,6 @@ def _growing(columns: dict[str, np.ndarray]) -> list[Claim]:
     """Figures 9.12a and 9.12b."""
     rigid = {nodes: columns[f"MA-RA growing {nodes}"] for nodes in _SIZES}
     ratio = {nodes: columns[f"MA-MA growing {nodes}"] for nodes in _SIZES}
-    fitted = "fitted to this"
     own = {
         16: "a doubled MA-RA over a constant MA-MA make 100 %",
         8: "MA-RA hardly less than doubled over a constant MA-MA makes nearly 100 %",
@@ -130,14 +135,15 @@ def _growing(columns: dict[str, np.ndarray]) -> list[Claim]:
     better = [
         claim(f"{nodes} nodes: MA-RA takes longer than MA-MA by", 110 if nodes == 16 else 58,
               100 * (rigid[nodes] / ratio[nodes] - 1), (57.5, 110.5), "%",
-              f"58 to 110 % at every change of size; {own[nodes]}")
+              f"58 to 110 % at every change of size; {own[nodes]}", _BOTH)
         for nodes in _SIZES[1:]
     ]  # fmt: skip
     return [
         claim("bytes of a commit on 8 nodes", 3.48, 8 * _PART / 1e9, rounded(3.48, 0.01), "GB",
-              "so in its table; 8 times 0.48 make 3.84, which it has elsewhere"),
+              "so in its table; 8 times 0.48 make 3.84, which it has elsewhere",
+              "the formula itself: 8 parts of 0.48 GB"),
         claim("MA-RA: 16 nodes take longer than one, times", 2, rigid[16] / rigid[1], around(2, 0.2),
-              "", f"doubled: within a tenth; {fitted}"),
+              "", "doubled: within a tenth", _DOUBLED),
         claim("MA-RA: 8 nodes are faster than 16 by", "hardly", 100 * (1 - rigid[8] / rigid[16]),
               (0.0, 10.0), "%", "no number is printed: within 10 %; half of what 16 nodes add goes"),
         claim("MA-RA: 4 nodes are faster than 8 by", 36, 100 * (1 - rigid[4] / rigid[8]), around(36, 5),
@@ -146,15 +152,16 @@ def _growing(columns: dict[str, np.ndarray]) -> list[Claim]:
         *[
             claim(f"MA-MA: {nodes} nodes over one", "almost constant",
                   100 * (ratio[nodes] / ratio[1] - 1), around(0, 10), "%",
-                  f"no number is printed: within 10 %; {fitted}")
+                  "no number is printed: within 10 %", _CONSTANT)
             for nodes in _SIZES[1:]
         ],
         *better,
         direction("growing to 16 nodes costs MA-MA more than MA-RA by", "much more",
                   columns["MA-MA growing resize"] - columns["MA-RA growing resize"], at_least(0.0),
-                  "s"),
+                  "s", "what we put in: seconds to launch each agent"),
         direction("the first commit after that is faster with MA-MA by", "faster",
-                  columns["MA-RA growing first"] - columns["MA-MA growing first"], at_least(0.0), "s"),
+                  columns["MA-RA growing first"] - columns["MA-MA growing first"], at_least(0.0), "s",
+                  f"{_BOTH}; a first commit takes seven times as long on its way"),
     ]  # fmt: skip
 
 
@@ -165,11 +172,11 @@ def _fixed(columns: dict[str, np.ndarray]) -> list[Claim]:
     spreads = columns["MA-RA fixed 16 spread"] - columns["MA-MA fixed 16 spread"]
     return [
         claim("fixed size: the two differ until commit 26 by", "equal", before, exactly(0), "s",
-              "as long as there is one node there is one agent"),
+              "as long as there is one node there is one agent", "one and the same run until then"),
         *[
             direction(f"fixed size: commit 27 takes {name} longer than commit 28 by", "a spike",
                       columns[f"{name} fixed first"] - columns[f"{name} fixed second"], at_least(0.0),
-                      "s")
+                      "s", _SEVENFOLD)
             for name in _HOW
         ],
         *[
@@ -179,11 +186,12 @@ def _fixed(columns: dict[str, np.ndarray]) -> list[Claim]:
             for name in _HOW
         ],
         claim("fixed size: MA-MA is faster than MA-RA by up to", 20, 100 * (1 - ratio / rigid),
-              around(20, 5), "%", "printed as up to 20: within 5; fitted to this"),
+              around(20, 5), "%", "printed as up to 20: within 5", "fitted: the copy's share, to this"),
         direction("fixed size: MA-RA's commits spread more than MA-MA's by", "fluctuates", spreads,
                   at_least(0.0), "s"),
         claim("fixed size: bytes of a process on one node over those on 16", 768, (1 / 48) / (1 / 768),
-              exactly(768), "", "said of the size; 1/48 and 1/768 of it, its own figures, make 16"),
+              exactly(768), "", "said of the size; 1/48 and 1/768 of it, its own figures, make 16",
+              "the formula itself: 1/48 over 1/768"),
     ]  # fmt: skip
 
 
@@ -203,21 +211,21 @@ def _pipelined(columns: dict[str, np.ndarray]) -> list[Claim]:
     extra = {one.nodes: one.stall - two.stall for one, two in zip(spilling, plain, strict=True)}
     return [
         claim("a read at 2^18 reads", 1830, _PART / 2**18, rounded(1830, 10), "B",
-              "printed in tens of bytes"),
+              "printed in tens of bytes", _DIVIDED),
         claim("a read at 2^12 reads", 0.23, _PART / 2**12 / 1e6, rounded(0.23, 0.01), "MB",
-              "0.48 GB over 2^12 make 0.117 MB; 0.23 MB is 2^11"),
+              "0.48 GB over 2^12 make 0.117 MB; 0.23 MB is 2^11", _DIVIDED),
         claim("smaller reads: the least that a commit is slower than the one before", "slower",
               min(b - a for a, b in itertools.pairwise(first)), at_least(0.0), "s",
-              "a direction only; 18 commits of one node"),
+              "a direction only; 18 commits of one node", "what we put in: each read costs 10 us"),
         claim("smaller reads: the least that MA-RA is slower than MA-MA", "throughout", float(gaps.min()),
-              at_least(0.0), "s", "a direction only, in all commits"),
+              at_least(0.0), "s", "a direction only, in all commits; on one node both are one agent"),
         *[
             claim(f"one agent with room for one part: writes to the store on {nodes} nodes", writes_said,
-                  writes[nodes], exactly(writes_said), "", "15 on 16 nodes, in proportion on fewer")
+                  writes[nodes], exactly(writes_said), "", "15 on 16 nodes, in proportion on fewer", _ROOM)
             for nodes, writes_said in ((1, 0), (16, 15), (8, 7), (4, 3))
         ],
         claim("what they cost on 8 nodes over on 16", "in proportion", extra[8] / extra[16],
-              around(7 / 15, 0.02), "", "7 of 15 writes; within rounding"),
+              around(7 / 15, 0.02), "", "7 of 15 writes; within rounding", _ROOM),
     ]  # fmt: skip
 
 
