@@ -10,7 +10,7 @@ from dask_hpc.cli.group import cluster_client
 from dask_hpc.cli.terminal import print_json, print_table, progress_bar
 from dask_hpc.model.errors import InputError
 from dask_hpc.reproduce import EXPERIMENTS, Experiment, experiment
-from dask_hpc.reproduce.claim import Bench, Claim, Figure, Outcome, Tally
+from dask_hpc.reproduce.claim import Bench, Claim, ClaimCount, Figure, Outcome
 
 ALL = "all"
 
@@ -72,7 +72,7 @@ def _run_all(seeds: int | None, cluster: str | None, as_json: bool) -> None:
             drawn = (seeds or one.seeds) if one.seeds else 0
             with progress_bar(one.name, one.total(drawn)) as bar:
                 done[one.name] = drawn, one.run(Bench(drawn, client, bar))
-    together = sum((outcome.tally for _, outcome in done.values()), Tally())
+    together = sum((outcome.tally for _, outcome in done.values()), ClaimCount())
     if as_json:
         each = [_as_json(EXPERIMENTS[name], *found) for name, found in done.items()]
         print_json({"experiments": each, **asdict(together)})

@@ -14,6 +14,7 @@ from dask_hpc.reproduce import (
     agents,
     corridor,
     esp_malleable_share,
+    forecasters,
     in_situ,
     ma_ra_vs_ma_ma,
     malleable_jobs,
@@ -40,6 +41,7 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "corridor-batch": corridor.batch,
     "in-situ-async": in_situ.asynchronous,
     "in-situ-sync": in_situ.synchronous,
+    "forecasters": forecasters.run,
 }
 
 

@@ -77,13 +77,13 @@ class Outcome:
     assumptions: Sequence[str] = ()
 
     @property
-    def tally(self) -> "Tally":
+    def tally(self) -> "ClaimCount":
         """How many claims were reached, of how many, and how many of them by construction."""
-        return Tally.of(self.claims)
+        return ClaimCount.of(self.claims)
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ClaimCount:
     """What came of many claims."""
 
     reached: int = 0
@@ -92,14 +92,14 @@ class Tally:
     by_construction: int = 0
 
     @classmethod
-    def of(cls, claims: Iterable[Claim]) -> "Tally":
+    def of(cls, claims: Iterable[Claim]) -> "ClaimCount":
         """Of these."""
         rows = list(claims)
         reached = [one for one in rows if one.reached]
         return cls(len(reached), len(rows), sum(bool(one.by_construction) for one in reached))
 
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(
+    def __add__(self, other: "ClaimCount") -> "ClaimCount":
+        return ClaimCount(
             self.reached + other.reached,
             self.claims + other.claims,
             self.by_construction + other.by_construction,

@@ -1,7 +1,8 @@
 """Malleable jobs on 500 nodes (seed 002): MEBF against EASY, and the I/O-aware scheduler against FCFS."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 
@@ -30,6 +31,35 @@ _SMALLEST, _LARGEST = 2, 12
 Runs = Mapping[tuple[str, int], Mapping[str, Columns]]
 
 
+@dataclass(frozen=True, slots=True)
+class _MebfReading:
+    """What jobs can do, which the source does not say."""
+
+    name: str
+    #: of ``builtin:mebf``, for both; and what EASY starts jobs on, over what MEBF does
+    ranges: Mapping[str, float]
+    easy: float = 1.0
+    why: str = ""
+
+    def of(self, policy: str) -> dict[str, float]:
+        """The options of the workload as this policy has it."""
+        sizes = {"smallest": _SMALLEST, "largest": _LARGEST, **self.ranges}
+        return sizes | ({"prefers": self.easy} if policy == _EASY else {})
+
+    def address(self, policy: str, load: str, count: int) -> str:
+        """Of that workload."""
+        options = {"load": load, "jobs": count, **self.of(policy)}
+        return "builtin:mebf?" + "&".join(f"{name}={value}" for name, value in options.items())
+
+
+_FIRST = _MebfReading("", {})
+_SECOND = _MebfReading(
+    "second reading, ",
+    {"shrinks": 1, "grows": 2, "prefers": 2, "file_system": inf},
+    why="picked: this reading, of which a trial came close to what is published",
+)
+
+
 def mebf(bench: Bench) -> Outcome:
     """MEBF against EASY: computing, reading, writing and mixed jobs on 500 nodes (seed 002, 4.1.2; digest
     3.3).
@@ -37,20 +67,39 @@ def mebf(bench: Bench) -> Outcome:
     The source does not describe its jobs beyond their kind, but one figure tells their size: 300 jobs give
     each of 500 nodes to 4.1 jobs under EASY, which never resizes, so a job has 6.8 nodes on average. Claims
     are compared on jobs of that size; ``builtin:mebf`` as it is, with larger jobs, is shown beside them.
+
+    All of them are compared in two readings. In the first a job may shrink to a quarter of what it starts on
+    and grow to twice that, and EASY starts it on the same nodes as MEBF would like to. In the second those
+    nodes are its least: EASY starts it on them, MEBF on twice as many if it can, and no job gets more; and
+    the file system keeps nobody waiting.
     """
-    small = f"&smallest={_SMALLEST}&largest={_LARGEST}"
-    runs = {
-        (load, count): bench.study(f"builtin:mebf?load={load}&jobs={count}{small}", [_EASY, _MEBF])
-        for load in _PUBLISHED
-        for count in _COUNTS
-    }
+    claims: list[Claim] = []
+    beside: list[Figure] = []
+    for reading in (_FIRST, _SECOND):
+        runs = {
+            (load, count): {
+                policy: bench.study(reading.address(policy, load, count), [policy])[policy]
+                for policy in (_EASY, _MEBF)
+            }
+            for load in _PUBLISHED
+            for count in _COUNTS
+        }
+        rows = (*_execution_times(runs), *_allotments(bench, reading), *_completion(runs))
+        claims += [_in(reading, one) for one in rows]
+        beside += _mebf_gains(runs, reading.name)
     larger = {
         ("mixed", count): bench.study(f"builtin:mebf?load=mixed&jobs={count}", [_EASY, _MEBF])
         for count in (100, 300)
     }
-    claims = [*_execution_times(runs), *_allotments(bench), *_completion(runs)]
-    beside = [*_mebf_gains(runs, ""), *_mebf_gains(larger, "jobs of 16 to 128 nodes, ")]
-    return Outcome(claims, beside)
+    return Outcome(claims, [*beside, *_mebf_gains(larger, "jobs of 16 to 128 nodes, ")])
+
+
+def _in(reading: _MebfReading, one: Claim) -> Claim:
+    return replace(
+        one,
+        claim=reading.name + one.claim,
+        by_construction="; ".join(filter(None, (one.by_construction, reading.why))),
+    )
 
 
 def _execution(columns: Columns) -> np.ndarray:
@@ -80,11 +129,9 @@ def _execution_times(runs: Runs) -> list[Claim]:
     return claims
 
 
-def allotments(policy: str, seed: int) -> float:
+def allotments(policy: str, seed: int, reading: _MebfReading = _FIRST) -> float:
     """How often a node is given to a job, on average: mixed, 300 jobs."""
-    workload: Workload = built_in(
-        "mebf", load="mixed", jobs=300, seed=seed, smallest=_SMALLEST, largest=_LARGEST
-    )
+    workload: Workload = built_in("mebf", load="mixed", jobs=300, seed=seed, **reading.of(policy))
     result = simulate(workload, policy=policy, allotments=True)
     held: dict[int, set[str]] = {}
     given = 0
@@ -95,9 +142,9 @@ def allotments(policy: str, seed: int) -> float:
     return given / result.nodes
 
 
-def _allotments(bench: Bench) -> list[Claim]:
+def _allotments(bench: Bench, reading: _MebfReading) -> list[Claim]:
     easy, ours = (
-        np.array(bench.each(allotments, [(policy, seed) for seed in range(bench.seeds)]))
+        np.array(bench.each(allotments, [(policy, seed, reading) for seed in range(bench.seeds)]))
         for policy in (_EASY, _MEBF)
     )
     unknown = "the load is not said: mixed"

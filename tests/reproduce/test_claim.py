@@ -7,8 +7,8 @@ import pytest
 
 from dask_hpc.reproduce.claim import (
     Claim,
+    ClaimCount,
     Outcome,
-    Tally,
     around,
     at_least,
     at_most,
@@ -61,8 +61,8 @@ def test_what_was_reached_by_construction_is_counted_among_what_was_reached():
         direction("d", "more", 1.0, at_least(0), by_construction="what we put in"),
     ]
     found = Outcome(rows).tally
-    assert found == Tally(3, 4, 2)
-    assert str(found + Tally(1, 1, 0)) == "reached 4 of 5, of which 2 by construction"
+    assert found == ClaimCount(3, 4, 2)
+    assert str(found + ClaimCount(1, 1, 0)) == "reached 4 of 5, of which 2 by construction"
 
 
 def test_a_mean_counts_alone_but_a_direction_needs_the_whole_interval():
