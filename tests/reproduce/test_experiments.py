@@ -9,7 +9,7 @@ from dask_hpc.model.errors import InputError
 from dask_hpc.model.job import Job
 from dask_hpc.model.power import Corridor
 from dask_hpc.policy import ready_made
-from dask_hpc.reproduce import EXPERIMENTS, corridor, experiment, malleable_jobs
+from dask_hpc.reproduce import EXPERIMENTS, corridor, experiment, io_intensity
 from dask_hpc.reproduce.claim import Bench
 from dask_hpc.reproduce.corridor import least_makespan
 from dask_hpc.reproduce.malleable_jobs import allotments
@@ -25,6 +25,7 @@ QUICK = (
     "elastic-ten-jobs",
     "in-situ-async",
     "in-situ-sync",
+    "io-pairs",
     "ma-ra-vs-ma-ma",
     "node-stealing-toy",
     "redistribution",
@@ -50,7 +51,7 @@ def by_claim(found):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*QUICK, *SLOW])
 def test_the_table_is_complete(name, monkeypatch):
-    monkeypatch.setattr(malleable_jobs, "_WORKLOAD", "builtin:io-intensity?jobs=400")  # a tenth of them
+    monkeypatch.setattr(io_intensity, "_JOBS", 400)  # a tenth of them
     found = outcome(name)
     assert found.claims and found.assumptions
     for one in by_claim(found).values():

@@ -79,6 +79,12 @@ _PEAKS, _PEAK_LENGTH = (447, 1283, 2414, 3355), 200
 _JOBS = 4000
 
 
+def peaks_of(jobs: int) -> list[slice]:
+    """Which of so many jobs write more than others."""
+    lasts = max(1, _PEAK_LENGTH * jobs // _JOBS)
+    return [slice(first, first + lasts) for first in (peak * jobs // _JOBS for peak in _PEAKS)]
+
+
 def io_intensity(
     *,
     jobs: Annotated[int, 1, 10**6] = _JOBS,
@@ -103,10 +109,8 @@ def io_intensity(
     write = streams[1].beta(2, 8, jobs) * _WRITE
     if peaks:
         high = streams[2].beta(1, 0.1, jobs) * _WRITE
-        for peak in _PEAKS:
-            first = peak * jobs // _JOBS
-            last = first + max(1, _PEAK_LENGTH * jobs // _JOBS)
-            write[first:last] = high[first:last]
+        for peak in peaks_of(jobs):
+            write[peak] = high[peak]
     repetitions = streams[3].integers(10, 26, jobs)
     flexible = np.zeros(jobs, bool)
     flexible[streams[4].permutation(jobs)[: round(malleable * jobs)]] = True
