@@ -1,6 +1,6 @@
 """Jobs that compute and write, on a file system that they share (seed 002, 4.2)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -86,15 +86,24 @@ def watched(policy: Policy, seed: int, jobs: int) -> dict[str, float]:
 
 def off(result: Result, jobs: Sequence[Job]) -> float:
     """How far the intensity of what runs is from that of all that runs and waits, on average over the time in
-    which anybody waits. All jobs wait at first, at their preferred sizes."""
+    which anybody waits."""
+    apart = span = 0.0
+    for since, until, system, workload in balance(result, jobs):
+        apart += (until - since) * abs(system - workload)
+        span += until - since
+    return apart / span if span else 0.0
+
+
+def balance(result: Result, jobs: Sequence[Job]) -> Iterator[tuple[float, float, float, float]]:
+    """From when to when the intensity of what runs and that of the workload are what they are, as long as
+    anybody waits. All jobs wait at first, at their preferred sizes."""
     running, waiting = _Sum(), _Sum(jobs)
     held: dict[int, int] = {}
-    since = apart = span = 0.0
+    since = 0.0
     for time, row, nodes in result.record.allotments or ():
         if time > since and waiting.nodes and running.nodes:
             every = (running.load + waiting.load) / (running.nodes + waiting.nodes)
-            apart += (time - since) * abs(running.load / running.nodes - every)
-            span += time - since
+            yield since, time, running.load / running.nodes, every
         since = time
         job, size = jobs[row], len(nodes)
         if row not in held:
@@ -102,7 +111,6 @@ def off(result: Result, jobs: Sequence[Job]) -> float:
         running.add(job, -held.get(row, 0))
         running.add(job, size)
         held[row] = size
-    return apart / span if span else 0.0
 
 
 class _Sum:

@@ -1,6 +1,7 @@
 """Each experiment: its table is complete, and what must agree does agree."""
 
 import re
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import yaml
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.job import Job
 from dask_hpc.model.power import Corridor
-from dask_hpc.policy import ready_made
+from dask_hpc.policy import Policy, ready_made
 from dask_hpc.reproduce import EXPERIMENTS, corridor, experiment, io_intensity
 from dask_hpc.reproduce.claim import Bench
 from dask_hpc.reproduce.corridor import least_makespan
@@ -164,6 +165,12 @@ def test_the_energy_that_a_corridor_allows():
     assert least_makespan(Workload("two", jobs, platform=platform)) == 100 + 8000 / 80
 
 
+def test_the_power_aware_scheduler_is_as_printed_and_the_clairvoyant_one_knows_what_comes():
+    printed, knows = (Policy.load(f"power-corridor-{name}").power for name in ("queue-aware", "clairvoyant"))
+    assert printed.lookahead == printed.lead == 0
+    assert replace(knows, lookahead=0.0) == printed and knows.lookahead == 600
+
+
 @pytest.mark.slow
 def test_batch_study():
     """Ours keeps the corridor in every order, and is not longer than backfilling that knows none + 3 %; with
@@ -175,6 +182,10 @@ def test_batch_study():
     assert longer.ours <= 3.0
     claims = by_claim(found)
     assert claims["backfilling: violations"].reached and claims["running jobs only: violations"].reached
+    printed, knows = (
+        claims[f"queue and running jobs{which}: violations"].ours for which in ("", ", clairvoyant")
+    )
+    assert printed > knows, "what it does not see coming it cannot hold jobs for"
     assert ours["least makespan that the corridor's energy allows, speed-up n ** 1"].ours > 14.5
 
 
