@@ -8,6 +8,7 @@ from dask_hpc.policy import Policy
 from dask_hpc.reproduce import io_intensity
 from dask_hpc.simulator import Arrival, Platform, Workload, simulate
 from dask_hpc.simulator.application import Application, Phase, Split, Task
+from dask_hpc.simulator.platform import FileSystem
 
 #: a node computes 1 a second, writes 1 a second; the file system takes what two nodes write
 MACHINE = Platform(4, speed=1.0, link=1.0, file_system=2.0)
@@ -58,6 +59,21 @@ def test_one_node_that_writes_is_half_of_what_the_file_system_takes():
     found = io_intensity.in_peaks(result, {0})
     assert found["file system in peaks"] == pytest.approx(25), "half of it for half of the time"
     assert found["computing in peaks"] == pytest.approx(12.5)
+
+
+def test_four_nodes_that_write_are_no_more_than_the_file_system_takes():
+    result, _ = played(arrival("a", 10, 5, nodes=4))
+    found = io_intensity.in_peaks(result, {0})
+    assert found["file system in peaks"] == pytest.approx(50), "10 s for what four nodes write in 5"
+
+
+def test_transfers_that_are_given_up_load_nothing():
+    system = FileSystem(1.0, 2.0)
+    system.loads = []
+    system.begin(1.0, "a", 2, 10.0)
+    system.begin(2.0, "b", 1, 10.0)
+    system.abandon(3.0, "a")
+    assert system.loads == [(1.0, 2), (2.0, 3), (3.0, 1)]
 
 
 def test_what_is_watched_changes_nothing():
