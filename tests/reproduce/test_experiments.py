@@ -12,11 +12,12 @@ from dask_hpc.model.errors import InputError
 from dask_hpc.model.job import Job
 from dask_hpc.model.power import Corridor
 from dask_hpc.policy import Policy, ready_made
-from dask_hpc.reproduce import EXPERIMENTS, corridor, experiment, io_intensity
+from dask_hpc.reproduce import EXPERIMENTS, corridor, experiment, io_intensity, malleable_jobs
 from dask_hpc.reproduce.claim import Bench
 from dask_hpc.reproduce.corridor import least_makespan
 from dask_hpc.reproduce.malleable_jobs import allotments
 from dask_hpc.simulator import Arrival, Metering, Platform, Workload
+from dask_hpc.simulator.built_in import built_in
 
 QUICK = (
     "agents-placement",
@@ -288,6 +289,21 @@ def test_esp():
 
 def test_a_node_of_easy_is_given_to_as_many_jobs_as_the_source_says():
     assert allotments("easy-backfill", 0) == pytest.approx(4.1, abs=0.5)
+
+
+def test_easy_starts_jobs_of_the_second_reading_on_their_least_nodes():
+    reading = malleable_jobs._SECOND
+    easy, ours = (
+        built_in("mebf", jobs=20, seed=1, **reading.of(policy))
+        for policy in ("easy-backfill", "malleable-easy")
+    )
+    for one, two in zip(easy, ours, strict=True):
+        assert one.job.nodes == one.job.min_nodes == two.job.min_nodes
+        assert two.job.nodes == two.job.max_nodes == 2 * two.job.min_nodes
+        assert one.runtime == two.runtime
+    assert ours.platform.file_system == float("inf")
+    assert "prefers=1" in reading.address("easy-backfill", "mixed", 100)
+    assert "prefers=2" in reading.address("malleable-easy", "mixed", 100)
 
 
 def test_the_names_of_our_own_policy_and_of_the_published_ones_exist():
