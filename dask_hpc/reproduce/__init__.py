@@ -14,7 +14,9 @@ from dask_hpc.reproduce import (
     agents,
     corridor,
     esp_malleable_share,
+    forecasters,
     in_situ,
+    io_intensity,
     live_adaptation,
     live_checkpoint,
     ma_ra_vs_ma_ma,
@@ -30,7 +32,8 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "esp-malleable-share": esp_malleable_share.run,
     "node-stealing-toy": small_examples.node_stealing,
     "malleable-easy": malleable_jobs.mebf,
-    "io-intensity": malleable_jobs.io_intensity,
+    "io-intensity": io_intensity.run,
+    "io-pairs": io_intensity.pairs,
     "agents-scaling": agents.scaling,
     "agents-placement": agents.placement,
     "ma-ra-vs-ma-ma": ma_ra_vs_ma_ma.run,
@@ -44,6 +47,7 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "in-situ-sync": in_situ.synchronous,
     "adaptation-overhead": live_adaptation.overhead,
     "checkpoint-modes": live_checkpoint.modes,
+    "forecasters": forecasters.run,
 }
 
 

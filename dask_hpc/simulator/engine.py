@@ -57,6 +57,8 @@ class Engine:
         self.story = Story(story)
         self.record = record
         self.file_system = FileSystem(self.platform.link, self.platform.file_system)
+        if record is not None:
+            self.file_system.loads = record.loads
         self._services = tuple(services)
         self._followers = tuple(one for one in services if one.follows_decisions)
         # every job that starts asks them: those that never have an answer are not asked

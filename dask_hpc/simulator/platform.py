@@ -78,6 +78,8 @@ class FileSystem:
         self.transfers: list[tuple[float, int, int, int, Any]] = []
         #: the lengths of all transfers together
         self.waited = 0.0
+        #: from when on so many nodes read or write, if anybody wants to know
+        self.loads: list[tuple[float, int]] | None = None
 
     def begin(self, now: float, owner: Any, nodes: int, bytes_per_node: float, version: int = 0) -> None:
         """``nodes`` nodes of ``owner`` start to read or write."""
@@ -85,6 +87,7 @@ class FileSystem:
         self._order += 1
         heappush(self.transfers, (self._clock + bytes_per_node, self._order, nodes, version, owner))
         self._nodes += nodes
+        self._changed()
 
     def abandon(self, now: float, owner: Any) -> None:
         """The owner's transfers stop unfinished."""
@@ -93,6 +96,7 @@ class FileSystem:
         if len(kept) < len(self.transfers):
             self._nodes = sum(entry[2] for entry in kept)
             self.transfers[:] = sorted(kept, key=lambda entry: entry[:2])
+            self._changed()
 
     @property
     def mean_transfer(self) -> float:
@@ -116,11 +120,17 @@ class FileSystem:
             self._clock = max(self._clock, clock)  # exactly there, whatever rounding did
             self._nodes -= nodes
             done.append((owner, version))
+        if done:
+            self._changed()
         return done
 
     @property
     def _rate(self) -> float:
         return min(self._link, self._total / self._nodes) if self._nodes else self._link
+
+    def _changed(self) -> None:
+        if self.loads is not None:
+            self.loads.append((self._since, self._nodes))
 
     def _advance(self, now: float) -> None:
         if self._nodes and now > self._since:

@@ -115,6 +115,20 @@ def test_mebf_kinds(load):
     assert {a.job.submitted for a in workload} == {0.0}
 
 
+def test_mebf_jobs_ask_for_more_than_they_are_made_for():
+    """The same applications, whatever they ask for."""
+    one, two = (
+        built_in("mebf", jobs=20, smallest=2, largest=12, shrinks=1, grows=2, prefers=prefers)
+        for prefers in (1, 2)
+    )
+    for least, most in zip(one, two, strict=True):
+        job = most.job
+        assert (least.job.nodes, job.nodes) == (job.min_nodes, job.max_nodes)
+        assert job.nodes == 2 * job.min_nodes and least.runtime == most.runtime
+    rigid = built_in("mebf", jobs=20, smallest=2, largest=12, prefers=2, malleable=0.0)
+    assert [a.job.nodes for a in rigid] == [a.job.nodes for a in one]
+
+
 def test_baselines_are_those_of_the_sources():
     """Figures of the digests: 001 3.4 and 3.3, 000 3.2 (means over orders of our own), 002 2.2."""
     ten = simulate(built_in("ten-jobs", malleable=0.0), policy="fcfs")

@@ -135,7 +135,7 @@ class Version:
                 self.kept[seat.name] = self.kept.get(seat.name, 0.0) + size
                 mine += size
             links = (self._way_out(part), seat.link, FABRIC)
-            arrived = world.network.send(size, links, service.costs.agent / world.noise())
+            arrived = world.network.send(size, links, service.costs.agent / world.noise(reads))
             yield arrived
             if arrived.is_broken:
                 self.is_broken = True
@@ -159,7 +159,7 @@ class Version:
         seconds = costs.operation + costs.turn * reads
         if self.seen.is_first:
             seconds += (costs.registering - 1) * (seconds + size / min(costs.agent, service.link))
-        return seconds * self.world.noise()
+        return seconds * self.world.noise(reads)
 
     def past_agents(self) -> Process:
         """One process of each node writes a file of its own."""

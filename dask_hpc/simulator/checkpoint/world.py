@@ -9,7 +9,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
+from math import inf, sqrt
 from typing import Literal
 
 import numpy as np
@@ -299,10 +299,11 @@ class World:
     def now(self) -> float:
         return self.clock.now
 
-    def noise(self) -> float:
-        """How many times as long something takes, by chance."""
+    def noise(self, reads: int = 1) -> float:
+        """How many times as long something takes, by chance; so many reads, each with a chance of its own,
+        take their mean."""
         noise = self.service.costs.noise
-        return max(_LEAST, self.random.gauss(1.0, noise)) if noise else 1.0
+        return max(_LEAST, self.random.gauss(1.0, noise / sqrt(reads))) if noise else 1.0
 
     # nodes that come and go
 
