@@ -164,26 +164,66 @@ class Metering:
         insist(is_number(self.noise, 0, 1), "power.noise", self.noise, "a share from 0 to 1")
 
 
+#: seconds on two numbers of nodes, the fewer first
+TwoPoints = tuple[tuple[int, float], tuple[int, float]]
+
+
 @dataclass(frozen=True, slots=True)
 class ResizeCost:
-    """Seconds a job stands still during a resize. All zero by default: the ideal machine."""
+    """Seconds a job stands still during a resize. All zero by default: the ideal machine.
+
+    ``expand`` and ``shrink`` are what it takes a job to grow and to give nodes, on two numbers of nodes:
+    the straight line through both counts, at the larger of its sizes before and after, since all its
+    processes take part. One resize counts once, however many nodes it is about.
+    """
 
     fixed: float = 0.0
     per_process: float = 0.0
     bandwidth: float = inf
+    expand: TwoPoints | None = None
+    shrink: TwoPoints | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("fixed", self.fixed), ("per_process", self.per_process)):
             insist(is_number(value, 0, inf), name, value, "0 s or more")
         fine = is_number(self.bandwidth, 0, inf) and self.bandwidth > 0
         insist(fine, "bandwidth", self.bandwidth, "more than 0 B/s")
+        for name, points in (("expand", self.expand), ("shrink", self.shrink)):
+            insist(points is None or _rises(points), name, points, "seconds on two numbers of nodes")
 
     def seconds(self, before: int, after: int, moved_bytes: float = 0.0) -> float:
         """Cost of going from ``before`` to ``after`` processes."""
         if before == after:
             return 0.0
         processes = abs(after - before)
-        return self.fixed + self.per_process * processes + moved_bytes / self.bandwidth
+        cost = self.fixed + self.per_process * processes + moved_bytes / self.bandwidth
+        points = self.expand if after > before else self.shrink
+        return cost if points is None else cost + _on_the_line(points, max(before, after))
+
+
+def _rises(points: object) -> bool:
+    """Whether these are two sizes, the smaller first, and what each costs."""
+    try:
+        (small, less), (large, more) = points  # type: ignore[misc, attr-defined]
+    except (TypeError, ValueError):
+        return False
+    sizes = type(small) is int and type(large) is int and 1 <= small < large
+    return sizes and all(is_number(one, 0, float_info.max) for one in (less, more))
+
+
+def _on_the_line(points: TwoPoints, nodes: int) -> float:
+    (small, less), (large, more) = points
+    way = (nodes - small) / (large - small)
+    return max(0.0, less * (1.0 - way) + more * way)
+
+
+#: costs by name. Published: seed 001, 7.5 (digest 3.5), from 1 to 2 and from 15 to 16 nodes, from 2 to 1
+#: and from 16 to 15, without the data that moves; the source's steps are of one node, and what is between
+#: its ends is only drawn there: the straight line is the digest's, the one count for several nodes ours
+RESIZE_COSTS: Mapping[str, ResizeCost] = {
+    "none": ResizeCost(),
+    "published": ResizeCost(expand=((2, 0.11), (16, 1.29)), shrink=((2, 0.05), (16, 2.25))),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ platform:
   speed: 100 Gflop/s           # per node
   link: 100 Gbit/s             # per node
   file_system: 48 GB/s         # for all together
-  resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}
+  resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}    # or published, or by direction and size:
+  #  {expand: {2: 0.11 s, 16: 1.29 s}, shrink: {2: 0.05 s, 16: 2.25 s}}
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
   idle_power: 71 W
   active_power: 250 W
@@ -56,7 +57,15 @@ from dask_hpc.simulator.application import (
     quiet_runtime,
 )
 from dask_hpc.simulator.in_situ import Drift, Pipeline
-from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform, ResizeCost, platform_of
+from dask_hpc.simulator.platform import (
+    RESIZE_COSTS,
+    Failures,
+    Metering,
+    NodeType,
+    Platform,
+    ResizeCost,
+    platform_of,
+)
 from dask_hpc.simulator.values import (
     Readers,
     as_it_is,
@@ -127,7 +136,33 @@ _PLATFORM: Readers = {
     "launch": parse_duration,
     "cleanup": parse_duration,
 }
-_RESIZE: Readers = {"fixed": parse_duration, "per_process": parse_duration, "bandwidth": _bytes_per_second}
+
+
+def _two_points(found: Any) -> tuple[tuple[int, float], ...]:
+    return tuple(_points(found, parse_duration).items())
+
+
+_RESIZE: Readers = {
+    "fixed": parse_duration,
+    "per_process": parse_duration,
+    "bandwidth": _bytes_per_second,
+    "expand": _two_points,
+    "shrink": _two_points,
+}
+
+
+def _resize(found: Any) -> ResizeCost:
+    """What a resize costs: a name, or a mapping."""
+    if isinstance(found, str):
+        if found not in RESIZE_COSTS:
+            words = f"found {shown(found)}{nearest(found, RESIZE_COSTS)}"
+            raise InputError("resize", words, f"{', '.join(RESIZE_COSTS)}, or a mapping")
+        return RESIZE_COSTS[found]
+    values = read_values(found, _RESIZE, "resize")
+    with within("resize"):
+        return ResizeCost(**values)
+
+
 _FAILURES: Readers = {
     "mtbf": parse_duration,
     "shape": number,
@@ -155,9 +190,7 @@ def read_platform(found: Any) -> Platform:
     if "nodes" not in values:
         raise InputError("nodes", "is missing")
     if found.get("resize") is not None:
-        resize = read_values(found["resize"], _RESIZE, "resize")
-        with within("resize"):
-            values["resize"] = ResizeCost(**resize)
+        values["resize"] = _resize(found["resize"])
     if found.get("failures") is not None:
         values["failures"] = Failures(**read_values(found["failures"], _FAILURES, "failures"))
     if found.get("power") is not None:
