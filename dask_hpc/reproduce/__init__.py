@@ -12,6 +12,7 @@ from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.reproduce import (
     agents,
+    applications,
     corridor,
     esp_malleable_share,
     in_situ,
@@ -40,6 +41,7 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "corridor-batch": corridor.batch,
     "in-situ-async": in_situ.asynchronous,
     "in-situ-sync": in_situ.synchronous,
+    "applications-that-differ": applications.run,
 }
 
 

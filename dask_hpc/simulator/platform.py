@@ -201,10 +201,10 @@ class ResizeCost:
         return cost if points is None else cost + _on_the_line(points, max(before, after))
 
 
-def _rises(points: object) -> bool:
+def _rises(points: Any) -> bool:
     """Whether these are two sizes, the smaller first, and what each costs."""
     try:
-        (small, less), (large, more) = points  # type: ignore[misc, attr-defined]
+        (small, less), (large, more) = points
     except (TypeError, ValueError):
         return False
     sizes = type(small) is int and type(large) is int and 1 <= small < large

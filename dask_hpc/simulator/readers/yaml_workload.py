@@ -15,7 +15,9 @@ platform:
 jobs:
   - {id: a, submit: 0s, nodes: 2, runtime: 10 min, walltime: 15 min}
   - {id: b, nodes: 2, kind: malleable, min_nodes: 1, max_nodes: 4, runtime: 1 h,
-     speedup: {power_law: 0.9}, data: 4 GiB}
+     speedup: {power_law: 0.9}, data: 4 GiB}    # what its user declares, and is true unless
+  - {id: f, nodes: 8, kind: malleable, min_nodes: 1, runtime: 1 h,    # this says what is: no policy is told
+     scaling: [{share: 75 %, power_law: 0.95}, {share: 25 %, power_law: 0.6}]}    # or one law, as above
   - {id: c, nodes: 1, kind: evolving, max_nodes: 4, runtime: 1 h, requests: {50 %: 4}}
   - {id: d, nodes: 2, runtime: 1 d, checkpoint: {bytes: 4 GB, every: auto, levels: [partner, store]}}
   - {id: e, nodes: 4, arguments: {size: 40 GB}, on_start: [{read: size / nodes}], phases: [
@@ -40,7 +42,7 @@ from dask_hpc.model.errors import InputError, insist, is_number, shown, within
 from dask_hpc.model.job import Job
 from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
-from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Speedup, Tabulated
+from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PhasedSpeedup, PowerLaw, Speedup, Tabulated
 from dask_hpc.model.units import UNITS, parse_duration, parse_quantity
 from dask_hpc.planning.in_situ.plan import read_analysis, read_simulation
 from dask_hpc.simulator.application import (
@@ -357,7 +359,9 @@ _SPEEDUPS: Readers = {
 
 
 def _speedup(value: Any) -> Speedup:
-    """``linear``, or a mapping of one model's name to its parameter."""
+    """``linear``, or a mapping of one model's name to its parameter, or a list of such, each with a share."""
+    if isinstance(value, list):
+        return PhasedSpeedup(_laws(value))
     if value == "linear":
         return Linear()
     fits = isinstance(value, dict) and len(value) == 1
@@ -368,6 +372,19 @@ def _speedup(value: Any) -> Speedup:
     with within(name):
         speedup: Speedup = _SPEEDUPS[name](parameter)
     return speedup
+
+
+def _law(found: Any) -> tuple[float, Speedup]:
+    """``{share: 25 %, power_law: 0.6}``"""
+    fits = isinstance(found, dict) and "share" in found
+    insist(fits, "", found, "a share and a speed-up, such as {share: 25 %, power_law: 0.6}")
+    with within("share"):
+        part = share(found["share"])
+    laws = {key: value for key, value in found.items() if key != "share"}
+    return part, _speedup("linear" if laws.keys() == {"linear"} else laws)
+
+
+_laws = list_of(_law, "1 to 10,000 laws, each with its share", 1, 10_000)
 
 
 def _requests(value: Any) -> tuple[tuple[float, int], ...]:
@@ -406,6 +423,7 @@ _TRUTHS: Readers = {
     "runtime": parse_duration,
     "data": _bytes,
     "cancelled": parse_duration,
+    "scaling": _speedup,
     "requests": _requests,
     "checkpoint": DeclaredCheckpoint.read,
 }
@@ -434,8 +452,9 @@ def _job(found: Any, index: int, machine: int | None, platform: Platform | None)
             values["io_intensity"] = (platform or Platform(1)).io_demand(**totals)
     job = Job(**values)
     _check(job, truth, found, machine)
-    if job.speedup is not None:
-        truth["speedup"] = job.speedup
+    scaling = truth.pop("scaling", job.speedup)
+    if scaling is not None:
+        truth["speedup"] = scaling
     if "pipeline" in found:
         with within("pipeline"):
             pipeline = truth["application"] = _pipeline(found["pipeline"])
@@ -455,9 +474,11 @@ def _check(job: Job, truth: Mapping[str, Any], found: Mapping[str, Any], machine
     insist(0 <= truth.get("data", 0.0) < inf, "data", found.get("data"), "0 B or more")
     is_later = truth.get("cancelled", inf) >= job.submitted
     insist(is_later, "cancelled", found.get("cancelled"), "not before it is submitted")
-    others = [key for key in ("runtime", "checkpoint", *_APPLICATION) if key in found]
+    others = [key for key in ("runtime", "checkpoint", "scaling", *_APPLICATION) if key in found]
     if "pipeline" in found and others:
         raise InputError(others[0], "the job has a pipeline", "either of them")
+    if "scaling" in found and any(key in found for key in _APPLICATION):
+        raise InputError("scaling", "the job has phases", "either of them")
     phases = found["phases"] if isinstance(found.get("phases"), list) else ()
     asks = "requests" in found or any(isinstance(phase, dict) and "request" in phase for phase in phases)
     if asks and job.kind != "evolving":
