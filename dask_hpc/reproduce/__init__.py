@@ -18,6 +18,7 @@ from dask_hpc.reproduce import (
     in_situ,
     ma_ra_vs_ma_ma,
     malleable_jobs,
+    proactive,
     redistribution,
     small_examples,
 )
@@ -42,6 +43,7 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "in-situ-async": in_situ.asynchronous,
     "in-situ-sync": in_situ.synchronous,
     "applications-that-differ": applications.run,
+    "proactive-against-reactive": proactive.run,
 }
 
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush, heapreplace
 from math import gamma, inf, log, nan
 from sys import float_info
-from typing import Any
+from typing import Any, Literal, get_args
 
 from dask_hpc.model.errors import InputError, insist, is_number, shown
 from dask_hpc.model.node import Node
 from dask_hpc.model.power import Corridor
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.model.speedup import IoDemand
+from dask_hpc.planning.forecast_models import MODELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,10 @@ class NodeType:
             raise InputError("", found, "0 <= idle <= active, finite")
 
 
+WhoForecasts = Literal["oracle", "online", "none"]
+FORECASTS: tuple[WhoForecasts, ...] = get_args(WhoForecasts)
+
+
 @dataclass(frozen=True, slots=True)
 class Metering:
     """A platform that has one records its power, whatever the policy.
@@ -151,6 +156,11 @@ class Metering:
     the true value (drawn with ``seed``, once an instant); what is recorded is the truth. With ``types``
     the first nodes are of the first type and so on. ``corridor`` is the site's: what the run is judged by,
     and what a power strategy keeps that says no bounds of its own.
+
+    ``forecast`` is who foretells the power of the machine, which is a matter of the site, as on a live
+    cluster, and not of a policy: the *oracle* knows what the work at hand will draw over the ``horizon`` if
+    nothing is decided; *online* are the live service's forecasters (``models``, chosen by MAPE), which know
+    nothing but a reading at each tick of the platform; *none* says nothing.
     """
 
     ramp: float = 0.0
@@ -158,8 +168,16 @@ class Metering:
     seed: int = 0
     types: tuple[NodeType, ...] = ()
     corridor: Corridor | None = None
+    forecast: WhoForecasts = "oracle"
+    horizon: float = 300.0
+    models: tuple[str, ...] = MODELS
 
     def __post_init__(self) -> None:
+        insist(self.forecast in FORECASTS, "power.forecast", self.forecast, ", ".join(FORECASTS))
+        fine = is_number(self.horizon, 0, float_info.max) and self.horizon > 0
+        insist(fine, "power.horizon", self.horizon, "more than 0 s")
+        for name in self.models:
+            insist(name in MODELS, "power.models", name, ", ".join(MODELS))
         insist(is_number(self.ramp, 0, float_info.max), "power.ramp", self.ramp, "0 s or more")
         insist(is_number(self.noise, 0, 1), "power.noise", self.noise, "a share from 0 to 1")
 

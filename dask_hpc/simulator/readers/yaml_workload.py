@@ -11,7 +11,8 @@ platform:
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
   idle_power: 71 W
   active_power: 250 W
-  power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW}}    # {}: only record it
+  power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW},    # {}: only record
+    forecast: online, horizon: 5 min}    # or none, or oracle: who foretells power
 jobs:
   - {id: a, submit: 0s, nodes: 2, runtime: 10 min, walltime: 15 min}
   - {id: b, nodes: 2, kind: malleable, min_nodes: 1, max_nodes: 4, runtime: 1 h,
@@ -20,6 +21,7 @@ jobs:
      scaling: [{share: 75 %, power_law: 0.95}, {share: 25 %, power_law: 0.6}]}    # or one law, as above
   - {id: c, nodes: 1, kind: evolving, max_nodes: 4, runtime: 1 h, requests: {50 %: 4}}
   - {id: d, nodes: 2, runtime: 1 d, checkpoint: {bytes: 4 GB, every: auto, levels: [partner, store]}}
+  - {id: g, nodes: 2, runtime: 1 d, power: [150 W, 350 W], swing: {season: 10 min, noise: 5 %, seed: 3}}
   - {id: e, nodes: 4, arguments: {size: 40 GB}, on_start: [{read: size / nodes}], phases: [
       {iterations: 100, compute: 20 Tflop / nodes, write: size / nodes},   # one task of each kind, in order
       {request: 8, tasks: [{compute: 1 Tflop}, {write: 1 GB, root_only: true}, {compute: 1 Tflop}]}]}
@@ -68,6 +70,7 @@ from dask_hpc.simulator.platform import (
     ResizeCost,
     platform_of,
 )
+from dask_hpc.simulator.swing import Swing
 from dask_hpc.simulator.values import (
     Readers,
     as_it_is,
@@ -179,7 +182,23 @@ _POWER: Readers = {
     "seed": _count,
     "types": list_of(_node_type, "1 to 1,000 types of {count, idle, active}", 1, 1000),
     "corridor": Corridor.read,
+    "forecast": as_it_is,
+    "horizon": parse_duration,
+    "models": list_of(text, "a list of names"),
 }
+_SWING: Readers = {
+    "season": parse_duration,
+    "reach": share,
+    "offset": share,
+    "noise": share,
+    "step": parse_duration,
+    "seed": _count,
+    "phases": flag,
+}
+
+
+def _swing(found: Any) -> Swing:
+    return Swing(**read_values(found, _SWING))
 
 
 def read_platform(found: Any) -> Platform:
@@ -426,6 +445,7 @@ _TRUTHS: Readers = {
     "scaling": _speedup,
     "requests": _requests,
     "checkpoint": DeclaredCheckpoint.read,
+    "swing": _swing,
 }
 _PARTS = ("io_intensity", "pipeline", *_APPLICATION)
 
