@@ -38,7 +38,9 @@ ROOMS = {
     "lanes": {"model", "planning", "policy", "strategies.io", "config", "dask", "cluster"},
     "simulator": {"model", "planning", "policy", "view", "strategies.checkpoint", "display"},
     "view": {"model", "planning.in_situ", "policy", "dask", "cluster.scheduler"},
-    "reproduce": {"model", "planning", "policy", "simulator", "strategies.checkpoint"},
+    "reproduce": {
+        "model", "planning", "policy", "simulator", "strategies.checkpoint", "strategies.malleability",
+    },
     "preload": {"model", "cluster"},
     "examples": {"model", "planning", "policy", "simulator", "cluster", "in_situ", "checkpoint"},
 }  # fmt: skip

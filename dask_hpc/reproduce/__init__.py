@@ -12,6 +12,7 @@ from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.reproduce import (
     agents,
+    applications,
     corridor,
     esp_malleable_share,
     forecasters,
@@ -21,6 +22,7 @@ from dask_hpc.reproduce import (
     live_checkpoint,
     ma_ra_vs_ma_ma,
     malleable_jobs,
+    proactive,
     redistribution,
     small_examples,
 )
@@ -48,6 +50,8 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "adaptation-overhead": live_adaptation.overhead,
     "checkpoint-modes": live_checkpoint.modes,
     "forecasters": forecasters.run,
+    "applications-that-differ": applications.run,
+    "proactive-against-reactive": proactive.run,
 }
 
 

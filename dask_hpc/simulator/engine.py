@@ -23,11 +23,21 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Interrupt, Plan, Resize, Start
 from dask_hpc.model.snapshot import FAILED, INTERRUPTED, Indices, Running, Snapshot
-from dask_hpc.model.speedup import is_legal
+from dask_hpc.model.speedup import PhasedSpeedup, is_legal
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.application import Application
-from dask_hpc.simulator.execution import Ask, Execution, Phased, Point, Steady, Transfer, Wait
+from dask_hpc.simulator.execution import (
+    Ask,
+    Execution,
+    Phased,
+    Point,
+    Steady,
+    Transfer,
+    Turn,
+    Wait,
+    steady,
+)
 from dask_hpc.simulator.platform import FileSystem, Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.service import Companion, Life, MachineService
@@ -163,7 +173,7 @@ class Engine:
             now_running = indices.running[job_id]
             life = self._live[job_id] = Life(arrival, row, -1 - row)
             life.changed = now_running.started
-            life.execution = Steady(arrival, done)
+            life.execution = steady(arrival, done)
             life.execution.begin(indices.now, len(now_running.nodes))
             if self.record is not None:
                 self.record.started(row, now_running.started, now_running.nodes)
@@ -367,6 +377,8 @@ class Engine:
                 if found is not None:
                     life.companion = companion = found
         is_alone = companion is None and not job.resizable
+        if life.done and isinstance(arrival.speedup, PhasedSpeedup):
+            is_alone = False  # what is left of it is another share of its time than of its work
         if arrival.application is None and is_alone and start.nodes == job.nodes:
             # its end is known now, unless a node fails
             runtime = arrival.runtime * (1.0 - life.done) if life.done else arrival.runtime
@@ -394,7 +406,7 @@ class Engine:
     def _execution(self, life: Life) -> Execution:
         application = life.arrival.application
         if application is None:
-            return Steady(life.arrival, life.done)
+            return steady(life.arrival, life.done)
         if isinstance(application, Application):
             return Phased(application, self.platform, life.done)
         found = (service.execution(life) for service in self._services)
@@ -428,6 +440,9 @@ class Engine:
                 if life.arrival.job.kind == "evolving":
                     self._news = True
                     self.indices.requests[job_id] = step.nodes
+            elif isinstance(step, Turn) and life.arrival.job.resizable:
+                self._news = True
+                self._measure(life)
             elif isinstance(step, Point) and life.arrival.job.resizable:
                 self._news = True
                 self._measure(life)
@@ -576,7 +591,7 @@ class Engine:
         assert running is not None
         if self.record is not None:
             self.record.held(life.row, now, running.nodes)
-        life.execution = Steady(life.arrival, done - lost)
+        life.execution = steady(life.arrival, done - lost)
         life.execution.begin(now, len(running.nodes[: running.target]))
         life.version += 1
         if running.target is not None:  # what it was about to change is changed at once
@@ -590,7 +605,7 @@ class Engine:
         running = self.indices.running[life.arrival.job.id]
         begun = running.started + self.platform.launch
         if life.execution is None:
-            life.execution = Steady(life.arrival, life.done)
+            life.execution = steady(life.arrival, life.done)
             life.execution.begin(begun, len(running.nodes))
             life.deadline = max(running.expected_end, begun + life.arrival.job.walltime)
         assert isinstance(life.execution, Steady)

@@ -7,13 +7,14 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
 from math import gamma, inf, log, nan
 from sys import float_info
-from typing import Any
+from typing import Any, Literal, get_args
 
 from dask_hpc.model.errors import InputError, insist, is_number, shown
 from dask_hpc.model.node import Node
 from dask_hpc.model.power import Corridor
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.model.speedup import IoDemand
+from dask_hpc.planning.forecast_models import MODELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,10 @@ class NodeType:
             raise InputError("", found, "0 <= idle <= active, finite")
 
 
+WhoForecasts = Literal["oracle", "online", "none"]
+FORECASTS: tuple[WhoForecasts, ...] = get_args(WhoForecasts)
+
+
 @dataclass(frozen=True, slots=True)
 class Metering:
     """A platform that has one records its power, whatever the policy.
@@ -164,6 +169,11 @@ class Metering:
     the true value (drawn with ``seed``, once an instant); what is recorded is the truth. With ``types``
     the first nodes are of the first type and so on. ``corridor`` is the site's: what the run is judged by,
     and what a power strategy keeps that says no bounds of its own.
+
+    ``forecast`` is who foretells the power of the machine, which is a matter of the site, as on a live
+    cluster, and not of a policy: the *oracle* knows what the work at hand will draw over the ``horizon`` if
+    nothing is decided; *online* are the live service's forecasters (``models``, chosen by MAPE), which know
+    nothing but a reading at each tick of the platform; *none* says nothing.
     """
 
     ramp: float = 0.0
@@ -171,32 +181,80 @@ class Metering:
     seed: int = 0
     types: tuple[NodeType, ...] = ()
     corridor: Corridor | None = None
+    forecast: WhoForecasts = "oracle"
+    horizon: float = 300.0
+    models: tuple[str, ...] = MODELS
 
     def __post_init__(self) -> None:
+        insist(self.forecast in FORECASTS, "power.forecast", self.forecast, ", ".join(FORECASTS))
+        fine = is_number(self.horizon, 0, float_info.max) and self.horizon > 0
+        insist(fine, "power.horizon", self.horizon, "more than 0 s")
+        for name in self.models:
+            insist(name in MODELS, "power.models", name, ", ".join(MODELS))
         insist(is_number(self.ramp, 0, float_info.max), "power.ramp", self.ramp, "0 s or more")
         insist(is_number(self.noise, 0, 1), "power.noise", self.noise, "a share from 0 to 1")
 
 
+#: seconds on two numbers of nodes, the fewer first
+TwoPoints = tuple[tuple[int, float], tuple[int, float]]
+
+
 @dataclass(frozen=True, slots=True)
 class ResizeCost:
-    """Seconds a job stands still during a resize. All zero by default: the ideal machine."""
+    """Seconds a job stands still during a resize. All zero by default: the ideal machine.
+
+    ``expand`` and ``shrink`` are what it takes a job to grow and to give nodes, on two numbers of nodes:
+    the straight line through both counts, at the larger of its sizes before and after, since all its
+    processes take part. One resize counts once, however many nodes it is about.
+    """
 
     fixed: float = 0.0
     per_process: float = 0.0
     bandwidth: float = inf
+    expand: TwoPoints | None = None
+    shrink: TwoPoints | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("fixed", self.fixed), ("per_process", self.per_process)):
             insist(is_number(value, 0, inf), name, value, "0 s or more")
         fine = is_number(self.bandwidth, 0, inf) and self.bandwidth > 0
         insist(fine, "bandwidth", self.bandwidth, "more than 0 B/s")
+        for name, points in (("expand", self.expand), ("shrink", self.shrink)):
+            insist(points is None or _rises(points), name, points, "seconds on two numbers of nodes")
 
     def seconds(self, before: int, after: int, moved_bytes: float = 0.0) -> float:
         """Cost of going from ``before`` to ``after`` processes."""
         if before == after:
             return 0.0
         processes = abs(after - before)
-        return self.fixed + self.per_process * processes + moved_bytes / self.bandwidth
+        cost = self.fixed + self.per_process * processes + moved_bytes / self.bandwidth
+        points = self.expand if after > before else self.shrink
+        return cost if points is None else cost + _on_the_line(points, max(before, after))
+
+
+def _rises(points: Any) -> bool:
+    """Whether these are two sizes, the smaller first, and what each costs."""
+    try:
+        (small, less), (large, more) = points
+    except (TypeError, ValueError):
+        return False
+    sizes = type(small) is int and type(large) is int and 1 <= small < large
+    return sizes and all(is_number(one, 0, float_info.max) for one in (less, more))
+
+
+def _on_the_line(points: TwoPoints, nodes: int) -> float:
+    (small, less), (large, more) = points
+    way = (nodes - small) / (large - small)
+    return max(0.0, less * (1.0 - way) + more * way)
+
+
+#: costs by name. Published: seed 001, 7.5 (digest 3.5), from 1 to 2 and from 15 to 16 nodes, from 2 to 1
+#: and from 16 to 15, without the data that moves; the source's steps are of one node, and what is between
+#: its ends is only drawn there: the straight line is the digest's, the one count for several nodes ours
+RESIZE_COSTS: Mapping[str, ResizeCost] = {
+    "none": ResizeCost(),
+    "published": ResizeCost(expand=((2, 0.11), (16, 1.29)), shrink=((2, 0.05), (16, 2.25))),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,22 @@ platform:
   speed: 100 Gflop/s           # per node
   link: 100 Gbit/s             # per node
   file_system: 48 GB/s         # for all together
-  resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}
+  resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}    # or published, or by direction and size:
+  #  {expand: {2: 0.11 s, 16: 1.29 s}, shrink: {2: 0.05 s, 16: 2.25 s}}
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
   idle_power: 71 W
   active_power: 250 W
-  power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW}}    # {}: only record it
+  power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW},    # {}: only record
+    forecast: online, horizon: 5 min}    # or none, or oracle: who foretells power
 jobs:
   - {id: a, submit: 0s, nodes: 2, runtime: 10 min, walltime: 15 min}
   - {id: b, nodes: 2, kind: malleable, min_nodes: 1, max_nodes: 4, runtime: 1 h,
-     speedup: {power_law: 0.9}, data: 4 GiB}
+     speedup: {power_law: 0.9}, data: 4 GiB}    # what its user declares, and is true unless
+  - {id: f, nodes: 8, kind: malleable, min_nodes: 1, runtime: 1 h,    # this says what is: no policy is told
+     scaling: [{share: 75 %, power_law: 0.95}, {share: 25 %, power_law: 0.6}]}    # or one law, as above
   - {id: c, nodes: 1, kind: evolving, max_nodes: 4, runtime: 1 h, requests: {50 %: 4}}
   - {id: d, nodes: 2, runtime: 1 d, checkpoint: {bytes: 4 GB, every: auto, levels: [partner, store]}}
+  - {id: g, nodes: 2, runtime: 1 d, power: [150 W, 350 W], swing: {season: 10 min, noise: 5 %, seed: 3}}
   - {id: e, nodes: 4, arguments: {size: 40 GB}, on_start: [{read: size / nodes}], phases: [
       {iterations: 100, compute: 20 Tflop / nodes, write: size / nodes},   # one task of each kind, in order
       {request: 8, tasks: [{compute: 1 Tflop}, {write: 1 GB, root_only: true}, {compute: 1 Tflop}]}]}
@@ -39,7 +44,7 @@ from dask_hpc.model.errors import InputError, insist, is_number, shown, within
 from dask_hpc.model.job import Job
 from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
-from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Speedup, Tabulated
+from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PhasedSpeedup, PowerLaw, Speedup, Tabulated
 from dask_hpc.model.units import UNITS, parse_duration, parse_quantity
 from dask_hpc.planning.in_situ.plan import read_analysis, read_simulation
 from dask_hpc.simulator.application import (
@@ -56,7 +61,16 @@ from dask_hpc.simulator.application import (
     quiet_runtime,
 )
 from dask_hpc.simulator.in_situ import Drift, Pipeline
-from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform, ResizeCost, platform_of
+from dask_hpc.simulator.platform import (
+    RESIZE_COSTS,
+    Failures,
+    Metering,
+    NodeType,
+    Platform,
+    ResizeCost,
+    platform_of,
+)
+from dask_hpc.simulator.swing import Swing
 from dask_hpc.simulator.values import (
     Readers,
     as_it_is,
@@ -128,7 +142,33 @@ _PLATFORM: Readers = {
     "launch": parse_duration,
     "cleanup": parse_duration,
 }
-_RESIZE: Readers = {"fixed": parse_duration, "per_process": parse_duration, "bandwidth": _bytes_per_second}
+
+
+def _two_points(found: Any) -> tuple[tuple[int, float], ...]:
+    return tuple(_points(found, parse_duration).items())
+
+
+_RESIZE: Readers = {
+    "fixed": parse_duration,
+    "per_process": parse_duration,
+    "bandwidth": _bytes_per_second,
+    "expand": _two_points,
+    "shrink": _two_points,
+}
+
+
+def _resize(found: Any) -> ResizeCost:
+    """What a resize costs: a name, or a mapping."""
+    if isinstance(found, str):
+        if found not in RESIZE_COSTS:
+            words = f"found {shown(found)}{nearest(found, RESIZE_COSTS)}"
+            raise InputError("resize", words, f"{', '.join(RESIZE_COSTS)}, or a mapping")
+        return RESIZE_COSTS[found]
+    values = read_values(found, _RESIZE, "resize")
+    with within("resize"):
+        return ResizeCost(**values)
+
+
 _FAILURES: Readers = {
     "mtbf": parse_duration,
     "shape": number,
@@ -144,7 +184,23 @@ _POWER: Readers = {
     "seed": _count,
     "types": list_of(_node_type, "1 to 1,000 types of {count, idle, active}", 1, 1000),
     "corridor": Corridor.read,
+    "forecast": as_it_is,
+    "horizon": parse_duration,
+    "models": list_of(text, "a list of names"),
 }
+_SWING: Readers = {
+    "season": parse_duration,
+    "reach": share,
+    "offset": share,
+    "noise": share,
+    "step": parse_duration,
+    "seed": _count,
+    "phases": flag,
+}
+
+
+def _swing(found: Any) -> Swing:
+    return Swing(**read_values(found, _SWING))
 
 
 def read_platform(found: Any) -> Platform:
@@ -157,9 +213,7 @@ def read_platform(found: Any) -> Platform:
     if "nodes" not in values:
         raise InputError("nodes", "is missing")
     if found.get("resize") is not None:
-        resize = read_values(found["resize"], _RESIZE, "resize")
-        with within("resize"):
-            values["resize"] = ResizeCost(**resize)
+        values["resize"] = _resize(found["resize"])
     if found.get("failures") is not None:
         values["failures"] = Failures(**read_values(found["failures"], _FAILURES, "failures"))
     if found.get("power") is not None:
@@ -326,7 +380,9 @@ _SPEEDUPS: Readers = {
 
 
 def _speedup(value: Any) -> Speedup:
-    """``linear``, or a mapping of one model's name to its parameter."""
+    """``linear``, or a mapping of one model's name to its parameter, or a list of such, each with a share."""
+    if isinstance(value, list):
+        return PhasedSpeedup(_laws(value))
     if value == "linear":
         return Linear()
     fits = isinstance(value, dict) and len(value) == 1
@@ -337,6 +393,19 @@ def _speedup(value: Any) -> Speedup:
     with within(name):
         speedup: Speedup = _SPEEDUPS[name](parameter)
     return speedup
+
+
+def _law(found: Any) -> tuple[float, Speedup]:
+    """``{share: 25 %, power_law: 0.6}``"""
+    fits = isinstance(found, dict) and "share" in found
+    insist(fits, "", found, "a share and a speed-up, such as {share: 25 %, power_law: 0.6}")
+    with within("share"):
+        part = share(found["share"])
+    laws = {key: value for key, value in found.items() if key != "share"}
+    return part, _speedup("linear" if laws.keys() == {"linear"} else laws)
+
+
+_laws = list_of(_law, "1 to 10,000 laws, each with its share", 1, 10_000)
 
 
 def _requests(value: Any) -> tuple[tuple[float, int], ...]:
@@ -376,8 +445,10 @@ _TRUTHS: Readers = {
     "runtime": parse_duration,
     "data": _bytes,
     "cancelled": parse_duration,
+    "scaling": _speedup,
     "requests": _requests,
     "checkpoint": DeclaredCheckpoint.read,
+    "swing": _swing,
 }
 _PARTS = ("io_intensity", "pipeline", *_APPLICATION)
 
@@ -407,8 +478,9 @@ def _job(found: Any, index: int, machine: int | None, platform: Platform | None)
             values["io_intensity"] = (platform or Platform(1)).io_demand(**totals)
     job = Job(**values)
     _check(job, truth, found, machine)
-    if job.speedup is not None:
-        truth["speedup"] = job.speedup
+    scaling = truth.pop("scaling", job.speedup)
+    if scaling is not None:
+        truth["speedup"] = scaling
     if "pipeline" in found:
         with within("pipeline"):
             pipeline = truth["application"] = _pipeline(found["pipeline"])
@@ -428,9 +500,11 @@ def _check(job: Job, truth: Mapping[str, Any], found: Mapping[str, Any], machine
     insist(0 <= truth.get("data", 0.0) < inf, "data", found.get("data"), "0 B or more")
     is_later = truth.get("cancelled", inf) >= job.submitted
     insist(is_later, "cancelled", found.get("cancelled"), "not before it is submitted")
-    others = [key for key in ("runtime", "checkpoint", *_APPLICATION) if key in found]
+    others = [key for key in ("runtime", "checkpoint", "scaling", *_APPLICATION) if key in found]
     if "pipeline" in found and others:
         raise InputError(others[0], "the job has a pipeline", "either of them")
+    if "scaling" in found and any(key in found for key in _APPLICATION):
+        raise InputError("scaling", "the job has phases", "either of them")
     phases = found["phases"] if isinstance(found.get("phases"), list) else ()
     asks = "requests" in found or any(isinstance(phase, dict) and "request" in phase for phase in phases)
     if asks and job.kind != "evolving":
