@@ -22,6 +22,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("priority", lambda v: not isnan(v), "a number"),
     ("value", lambda v: v is None or not isnan(v), "a number, or nothing"),
     ("deadline", lambda v: v is None or not isnan(v), "a number of seconds, or nothing"),
+    ("recorded", lambda v: v is None or v > 0, "more than 0 s, or nothing"),
     ("user", lambda v: type(v) is str, "a name"),
 )
 
@@ -33,7 +34,8 @@ class Job:
     ``nodes`` is the start size; ``min_nodes`` and ``max_nodes`` default to it. ``walltime`` is the
     user's limit in seconds; ``power`` is that of one node that works for it; ``value`` and
     ``deadline`` are for strategies that weigh jobs against each other; ``io_intensity`` is for those
-    that watch the shared file system.
+    that watch the shared file system. ``recorded`` is how many seconds such jobs have taken on the start
+    nodes before: a body knows it, from a history or from what it simulates; no user says it.
     """
 
     id: str
@@ -51,6 +53,7 @@ class Job:
     user: str = ""
     speedup: Speedup | None = None
     io_intensity: IoDemand | None = None
+    recorded: float | None = None
 
     def __post_init__(self) -> None:
         if type(self.nodes) is not int or self.nodes < 1:
@@ -67,6 +70,7 @@ class Job:
                 and not isnan(self.priority)
                 and (self.value is None or not isnan(self.value))
                 and (self.deadline is None or not isnan(self.deadline))
+                and (self.recorded is None or self.recorded > 0)
             )
         except (ArithmeticError, TypeError, ValueError):
             fine = False
@@ -123,6 +127,12 @@ class Job:
     def walltime_on(self, nodes: int) -> float:
         """The walltime, which was meant for the start size, on another number of nodes."""
         return self.walltime if nodes == self.nodes else self.walltime * stretch(self, self.nodes, nodes)
+
+    def recorded_on(self, nodes: int) -> float:
+        """How long it is expected to take on so many nodes: as recorded, else as its walltime allows."""
+        if self.recorded is None:
+            return self.walltime_on(nodes)
+        return self.recorded if nodes == self.nodes else self.recorded * stretch(self, self.nodes, nodes)
 
 
 def stretch(job: Job, before: int, after: int) -> float:

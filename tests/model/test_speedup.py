@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Speedup, Tabulated
+from dask_hpc.model.speedup import Amdahl, Interpolated, IoDemand, Linear, PowerLaw, Speedup, Tabulated
 from dask_hpc.simulator.readers.yaml_workload import from_runtimes
 
 steps = st.lists(st.tuples(st.integers(1, 50), st.floats(0.0, 10.0)), max_size=8)
@@ -95,3 +95,9 @@ def test_bad_models(make):
     with pytest.raises(InputError) as caught:
         make()
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_share_that_was_seen_is_the_intensity_on_whatever_nodes(share):
+    demand = IoDemand.of_share(share)
+    assert all(demand.intensity(nodes) == pytest.approx(share) for nodes in (1, 3, 500))
