@@ -28,6 +28,7 @@ ROOMS = {
     "services": set(),
     "cluster": {"model", "planning", "policy", "config", "display", "dask", "services", "view.course"},
     "power": {"model", "planning", "policy", "config", "dask", "cluster", "data_file"},
+    "history": {"model", "config", "dask", "cluster", "data_file"},
     # a restore in a layout has it held as redistribute has
     "checkpoint": {
         "model", "planning", "strategies", "config", "dask", "redistribution.client",
