@@ -15,6 +15,7 @@ jobs:
   - {id: a, submit: 0s, nodes: 2, runtime: 10 min, walltime: 15 min}
   - {id: b, nodes: 2, kind: malleable, min_nodes: 1, max_nodes: 4, runtime: 1 h,
      speedup: {power_law: 0.9}, data: 4 GiB}
+  - {id: r, nodes: 2, runtime: 10 min, recorded: 9 min}          # what runs before took, if a policy may know
   - {id: c, nodes: 1, kind: evolving, max_nodes: 4, runtime: 1 h, requests: {50 %: 4}}
   - {id: d, nodes: 2, runtime: 1 d, checkpoint: {bytes: 4 GB, every: auto, levels: [partner, store]}}
   - {id: e, nodes: 4, arguments: {size: 40 GB}, on_start: [{read: size / nodes}], phases: [
@@ -366,6 +367,7 @@ _JOB: Readers = {
     "value": number,
     "deadline": parse_duration,
     "user": text,
+    "recorded": parse_duration,
     "speedup": _speedup,
 }
 #: what only the simulator knows of a job
@@ -412,7 +414,10 @@ def _job(found: Any, index: int, machine: int | None, platform: Platform | None)
         phases = _Phases(_arguments(found.get("arguments", {})), sizes, machine)
         application = truth["application"] = phases.application(found)
         if platform is not None:
-            truth.setdefault("runtime", min(quiet_runtime(application, platform, job.nodes), 1e300))
+            quiet = min(quiet_runtime(application, platform, job.nodes), 1e300)
+            truth.setdefault("runtime", quiet)
+            if job.recorded is None and quiet:
+                job = dataclasses.replace(job, recorded=quiet)
             if job.io_intensity is None:
                 job = dataclasses.replace(job, io_intensity=io_demand(application, platform, job.nodes))
     return Arrival(job, **{"runtime": 0.0, **truth})
