@@ -12,6 +12,7 @@ from test_two_bodies import decisions, described
 import dask_hpc
 from dask_hpc import Policy, simulate
 from dask_hpc.cluster.request import ANNOTATION
+from dask_hpc.history.runs import PastRun, RunHistory
 from dask_hpc.history.scheduler import RunRecorder
 from dask_hpc.model.job import Job
 from dask_hpc.model.speedup import IoDemand, PowerLaw
@@ -59,12 +60,13 @@ def report(number, seconds):
     spent.extend({"action": what, "start": 5.0, "stop": 5.0 + took} for what, took in seconds.items())
 
 
-def simulated(policy, rows, scaling=None, shares=None):
+def simulated(policy, rows, scaling=None, shares=None, is_recorded=False):
     arrivals = []
     for row in rows:
         name = row[0]
-        demand = IoDemand.of_share(shares[name]) if shares else None
-        job = Job(id=name, submitted=row[1], io_intensity=demand, **described(row))
+        known = {"io_intensity": IoDemand.of_share(shares[name])} if shares else {}
+        known |= {"recorded": row[3]} if is_recorded else {}
+        job = Job(id=name, submitted=row[1], **known, **described(row))
         speedup = {"speedup": scaling[name]} if scaling else {}
         arrivals.append(Arrival(job, row[3], **speedup))
     result = simulate(arrivals, nodes=4, policy=policy)
@@ -185,6 +187,50 @@ def test_which_job_scales_worse_decides_and_not_which_came_first():
     predicted, ends = simulated(policy, rows, scaling=SCALING)
     assert next(row[:4] for row in predicted if row[0] == 71.0) == (71.0, "resize", "A", 1)
     assert live_transfers(policy, rows, ends) == predicted
+
+
+RECORDED = [
+    ("A", 0.0, 3, 610.0, 5000.0, 1, 4),
+    ("B", 2.0, 1, 400.0, 5000.0, 1, 3),
+    ("C", 171.0, 1, 425.0, 5000.0, 1, 3),
+    ("D", 205.0, 1, 130.0, 5000.0, 1, 4),
+    ("E", 555.0, 1, 80.0, 5000.0),
+]
+
+
+def live_recorded(policy, rows, ends, path):
+    """Runs of before are in the history: some on other nodes, and some that were cut off."""
+    history = RunHistory(path)
+    for name, _, nodes, runtime, *_ in rows:
+        history.note(name, PastRun(nodes=nodes, seconds=runtime))
+        history.note(name, PastRun(nodes=2 * nodes, seconds=runtime / 2))
+        history.note(name, PastRun(nodes=nodes, seconds=5.0, ended="killed"))
+    history.write()
+    found = []
+
+    async def test(c, s):
+        with dask.config.set({"hpc.history": str(path)}):
+            async with await dask_hpc.manage(c, policy=policy):
+                cluster = Live(c, s, rows, lambda name, nodes: {"compute": LONG})
+                known = cluster.context.find(RunRecorder).history
+                await async_poll_for(lambda: known.runs, 10)
+                for now, what, name in scripted(rows, ends):
+                    await cluster.step(now, what, name)
+                await c.gather(cluster.futures)
+                found.extend(cluster.decisions())
+
+    on_four_nodes(test)
+    return found
+
+
+def test_what_was_recorded_decides_alike(tmp_path):
+    changes = {"victims": "all", "realloc_cost": "60 s", "gamma": 1.6}
+    policy = Policy.load("malleable-easy").with_(**{f"malleability.{key}": changes[key] for key in changes})
+    predicted, ends = simulated(policy, RECORDED, is_recorded=True)
+    by_walltime, _ = simulated(policy, RECORDED)
+    assert (555.0, "start", "E") in [row[:3] for row in by_walltime]
+    assert (596.0, "start", "E") in [row[:3] for row in predicted]  # too little is left of A to give a node
+    assert live_recorded(policy, RECORDED, ends, tmp_path / "runs.json") == predicted
 
 
 def live_files(policy, rows, ends, path):
