@@ -5,10 +5,14 @@ before, and notes what a job did when it ends.
    failed. It counts from its last start.
 2. A job whose time says nothing is not noted: one that gave its nodes up while it had nothing to run, or that
    went on after it was over; nothing is in a dry run, where jobs run on whatever there is.
-3. The file is read once, beside all else; jobs that were submitted before are told then.
+3. A loop that commits is a run by its own name when it ends, or tells the job of that name what it knows:
+   what commits and a restore took, and how much of the work is saved. (A program that is ended from outside,
+   as by a walltime, has no time to say so.)
+4. The file is read once, beside all else; jobs that were submitted before are told then.
 """
 
 import asyncio
+from collections.abc import Mapping
 from math import inf
 from time import time
 from typing import Any
@@ -23,6 +27,8 @@ from dask_hpc.history.runs import PastRun, RunHistory, key_of, path_of
 from dask_hpc.model.errors import one_line
 from dask_hpc.model.speedup import IoDemand
 
+#: what only they know
+_OF_LOOPS = ("saved_seconds", "commit", "restore")
 _TOGETHER = 1.0  # seconds in which ends of jobs are written at once
 _LOOK = 5.0  # seconds between two looks at memory, at least: there may be many workers
 _PATIENCE = 5.0  # seconds that a disk has when control ends
@@ -59,6 +65,8 @@ class RunRecorder(Service):
         """Jobs anew."""
         self.history = RunHistory(path_of(self.context.settings["history"]))
         self._so_far: dict[LiveJob, RunSoFar] = {}
+        #: what loops have told of jobs of their names
+        self._loops: dict[str, dict[str, Any]] = {}
         #: jobs that are noted, or never will be
         self._settled: WeakSet[LiveJob] = WeakSet()
         self._looked = -inf
@@ -126,8 +134,25 @@ class RunRecorder(Service):
             when=time(),
             peak_bytes=so_far.peak or None,
             io_seconds=None if share is None else share * seconds,
+            **self._loops.pop(job.name, {}),
         )
-        self.history.note(key_of(job.name, job.model.user), run)
+        self._note(key_of(job.name, job.model.user), run)
+
+    def loop_ends(self, name: str, run: Mapping[str, Any]) -> None:
+        if self.context.is_dry:
+            return
+        try:
+            found = PastRun.of({**run, "when": time()})
+        except (TypeError, ValueError, KeyError):  # it came over the wire
+            return
+        if any(job.name == name for job in self.context.running_jobs()):
+            row = found.as_row()
+            self._loops[name] = {key: row[key] for key in _OF_LOOPS if key in row}
+        else:
+            self._note(name, found)
+
+    def _note(self, key: str, run: PastRun) -> None:
+        self.history.note(key, run)
         if not self._timer.is_set:
             self._timer.set(_TOGETHER)
 

@@ -1,6 +1,7 @@
 """What is noted of live jobs when they end, and what the next of their name are told."""
 
 import dask
+import numpy as np
 import pytest
 from distributed import Event
 from distributed.utils_test import async_poll_for, gen_cluster
@@ -224,3 +225,52 @@ def test_a_user_cannot_say_what_is_recorded():
         dask_hpc.job("a", recorded=5)
     with pytest.raises(dask_hpc.InputError, match="recorded"):
         Job(id="a", nodes=1, recorded=0.0)
+
+
+def test_a_loop_that_commits_is_a_run_of_its_name_or_of_its_job(path):
+    async def test(c, s):
+        store = str(path.parent / "store")
+        async with await dask_hpc.manage(c, policy="fcfs"):
+            for last in (3, 6):  # the second goes on from the store
+                async with dask_hpc.Checkpoint("loop", store, every=1, client=c) as ck:
+                    state = await ck.add("state", np.zeros(1000))
+                    async for number in ck.loop(range(last)):
+                        ck.update(state=state + number)
+            with pytest.raises(ValueError):
+                async with dask_hpc.Checkpoint("fails", store, every=1, client=c) as ck:
+                    await ck.add("state", 1)
+                    async for _ in ck.loop(range(3)):
+                        fails()
+            with dask_hpc.job("job", nodes=2):
+                await c.submit(sum, [1])
+                async with dask_hpc.Checkpoint("job", store, every=1, client=c) as ck:
+                    await ck.add("state", np.zeros(1000))
+                    async for number in ck.loop(range(2)):
+                        ck.update(state=np.ones(1000) * number)
+            await ended(s, "job")
+            assert not context_of(s).errors
+        found = known(path)
+        assert {name: [run.ended for run in runs] for name, runs in found.items()} == {
+            "loop": ["done", "done"],
+            "fails": ["killed"],
+            "job": ["done"],
+        }
+        first, second = found["loop"]
+        assert first.restore is None and second.restore[0] > 0 and second.restore[1] >= 8000
+        assert first.nodes == 2 and first.commit[0] > 0 and first.commit[1] >= 8000
+        assert 0 < first.saved_seconds <= first.seconds and found["fails"][0].saved_seconds is None
+        (job,) = found["job"]
+        assert job.commit[1] >= 8000 and job.peak_bytes > 1e6 and job.saved_seconds > 0
+
+    on_cluster(path, test)
+
+
+def test_what_comes_over_the_wire_is_looked_at(path):
+    async def test(c, s):
+        async with await dask_hpc.manage(c):
+            recorder = context_of(s).find(RunRecorder)
+            for bad in ({}, {"nodes": 1, "seconds": -1}, {"nodes": 1, "seconds": 1, "colour": 5}):
+                recorder.loop_ends("a", bad)
+        assert not path.exists()
+
+    on_cluster(path, test)

@@ -518,6 +518,10 @@ class Service:
     def job_ends(self, job: LiveJob) -> None:
         """A job that ran is over; it still has what it had."""
 
+    def loop_ends(self, name: str, run: Mapping[str, Any]) -> None:
+        """The loop of a program of that name is over: how long it took on how many nodes, and what else is
+        known of it. It may be that of a job of the same name."""
+
     # what decisions look at
 
     def refresh(self) -> None:
