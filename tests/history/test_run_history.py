@@ -158,6 +158,14 @@ def test_a_file_that_would_be_too_large_keeps_the_newest(tmp_path, monkeypatch):
     assert len(found["job 7"]) == 200 and "job 0" not in found
 
 
+def test_who_reads_meanwhile_has_the_old_file(tmp_path):
+    path = tmp_path / "runs.json"
+    _writes(path, "a")
+    os.link(path, tmp_path / "seen.json")
+    _writes(path, "b")
+    assert set(reread(tmp_path / "seen.json").runs) == {"a"} and set(reread(path).runs) == {"a", "b"}
+
+
 def test_forget_is_in_the_file_too(tmp_path):
     path = tmp_path / "runs.json"
     for name in "ab":

@@ -3,11 +3,12 @@
 import dask
 import numpy as np
 import pytest
-from distributed import Event
+from distributed import Client, Event
 from distributed.utils_test import async_poll_for, gen_cluster
 from small_cluster import blocked, live, until
 
 import dask_hpc
+from dask_hpc.cluster.request import ANNOTATION, make_request
 from dask_hpc.history.runs import PastRun, RunHistory
 from dask_hpc.history.scheduler import RunRecorder
 from dask_hpc.model.job import Job
@@ -272,5 +273,49 @@ def test_what_comes_over_the_wire_is_looked_at(path):
             for bad in ({}, {"nodes": 1, "seconds": -1}, {"nodes": 1, "seconds": 1, "colour": 5}):
                 recorder.loop_ends("a", bad)
         assert not path.exists()
+
+    on_cluster(path, test)
+
+
+def test_what_gave_its_nodes_up_or_went_on_is_not_noted_again(path):
+    async def test(c, s):
+        async with await dask_hpc.manage(c, policy="fcfs"):
+            context = context_of(s)
+            with dask_hpc.job("late") as late:
+                await c.submit(sum, [1])
+            await ended(s, "late")
+            with dask.annotate(**{ANNOTATION: {"id": late.id, **late._request}}):
+                await c.submit(sum, [2])  # as if it had been on its way
+            await async_poll_for(lambda: context.story.counts["end"] == 2, 10)
+            async with Client(s.address, asynchronous=True, set_as_default=False) as script:
+                request = {"id": "script-1", **make_request("script", nodes=2)}
+                await script.scheduler.hpc_script(client=script.id, request=request)
+                await script.submit(sum, [3])
+                with dask_hpc.job("other", nodes=2):
+                    other = c.submit(sum, [4])  # the script has nothing to run
+                await other
+                await ended(s, "other")
+                await script.submit(sum, [5])
+            await async_poll_for(lambda: context.story.counts["end"] == 5, 10)
+        assert {name: len(runs) for name, runs in known(path).items()} == {"late": 1, "other": 1}
+
+    on_cluster(path, test)
+
+
+def test_what_a_job_is_measured_to_do_takes_the_place_of_what_is_remembered(path):
+    note(path, "cfd", PastRun(nodes=1, seconds=100.0, io_seconds=90.0, when=1.0))
+
+    async def test(c, s):
+        async with await dask_hpc.manage(c, policy="fcfs"):
+            history = context_of(s).find(RunRecorder).history
+            await async_poll_for(lambda: history.runs, 10)
+            with dask_hpc.job("cfd", nodes=2):
+                waits = c.submit(blocked, "go", pure=False)
+                assert (await until(s, "cfd", "running")).model.io_intensity.intensity(1) == 0.9
+                await c.gather(c.map(pow, range(12), [2] * 12))
+                await async_poll_for(lambda: live(s, "cfd").model.io_intensity.intensity(1) == 0, 10)
+            assert next(iter(context_of(s).indices.running.values())).job is live(s, "cfd").model
+            await Event("go").set()
+            await waits
 
     on_cluster(path, test)

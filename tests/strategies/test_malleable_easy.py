@@ -143,8 +143,9 @@ def test_what_is_left_over_and_what_is_on_its_way_is_for_the_next():
     started(indices, "r0", 10, submitted=7.0)
     started(indices, "r1", 10, submitted=8.0)
     for name in ("a", "b", "c"):
+        assert sizes(indices, MalleableEasy()) == ({} if name == "a" else {"r1": 8})  # enough for two
         indices.waiting.add(Job(id=name, nodes=1, walltime=100, submitted=1.0))
-    assert sizes(indices, MalleableEasy()) == {"r1": 8, "r0": 8}  # "a" and "b" by r1, "c" by r0
+    assert sizes(indices, MalleableEasy()) == {"r1": 8, "r0": 8}
     indices.begin_resize("r1", 8)
     assert sizes(indices, MalleableEasy()) == {"r0": 8}
     assert sizes(indices, MalleableEasy(pending="first")) == {}
@@ -174,6 +175,7 @@ def test_those_who_start_in_this_decision_are_not_made_room_for():
     indices = machine(12, now=10.0)
     started(indices, "r0", 10, submitted=7.0)
     indices.waiting.add(Job(id="starts", nodes=2, walltime=100, submitted=1.0))
+    indices.waiting.add(Job(id="too large", nodes=12, walltime=100, submitted=2.0))
     snapshot = Snapshot(indices)
     starts, _ = MalleableEasyQueue().decide(snapshot, None)
     assert [start.job for start in starts] == ["starts"]
