@@ -119,7 +119,7 @@ def test_the_next_of_its_name_is_told(path):
     note(path, "bob/cfd", PastRun(nodes=1, seconds=7.0, when=1.0))
 
     async def test(c, s):
-        async with await dask_hpc.manage(c, policy="fcfs"):
+        async with await dask_hpc.manage(c, policy="fcfs") as manager:
             with dask_hpc.job("early", nodes=1):  # perhaps before the file was read
                 await c.submit(sum, [5])
             history = context_of(s).find(RunRecorder).history
@@ -130,6 +130,8 @@ def test_the_next_of_its_name_is_told(path):
                 await c.submit(sum, [2])
             model = live(s, "cfd").model
             assert model.recorded == 50.0 and model.io_intensity.intensity(2) == 0.25
+            row = (await manager.status())["jobs"][-1]
+            assert (row["name"], row["recorded"], row["io_share"]) == ("cfd", 50.0, 0.25)
             bob = next(job for job in context_of(s).jobs.values() if job.model.user == "bob")
             assert bob.model.recorded == 3.5 and bob.model.io_intensity is None
             assert live(s, "early").model.recorded is None
