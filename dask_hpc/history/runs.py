@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from threading import Lock
 from typing import Any, Literal, get_args
 
 from dask_hpc.data_file import LIMIT, DataFile, data_path, keep_newest
@@ -86,13 +87,14 @@ def path_of(setting: str | None) -> Path | None:
 
 
 class RunHistory:
-    """What is known of past runs. ``read``, ``write`` and ``forget`` may block; nothing else touches the
-    disk."""
+    """What is known of past runs. ``read``, ``write`` and ``forget`` may block, so they may be called in
+    another thread; nothing else touches the disk."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self.runs: Runs = {}
         self._news: Runs = {}
+        self._lock = Lock()
 
     @property
     def is_due(self) -> bool:
@@ -105,8 +107,9 @@ class RunHistory:
 
     def add(self, found: Runs) -> None:
         """Jobs have run, perhaps long ago."""
-        for runs in (self.runs, self._news):
-            _merge(runs, found)
+        with self._lock:
+            for runs in (self.runs, self._news):
+                _merge(runs, found)
 
     def durations(self, key: str) -> tuple[list[float], list[float]]:
         """Seconds of the runs that were done, and of those that were cut off, oldest first."""
@@ -138,13 +141,15 @@ class RunHistory:
 
     def write(self) -> None:
         """Add to the file what was noted since the last time. Raises ``OSError``."""
-        news, self._news = self._news, {}
+        with self._lock:
+            news, self._news = self._news, {}
         if self.path is None or not news:
             return
         try:
             DataFile(self.path, _checked).update(lambda found: _text(_merge(found or {}, news)))
         except OSError:
-            self._news = _merge(news, self._news)  # perhaps there is room the next time
+            with self._lock:
+                self._news = _merge(news, self._news)  # perhaps there is room the next time
             raise
 
     def forget(self, key: str) -> None:

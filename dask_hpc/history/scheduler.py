@@ -176,20 +176,18 @@ class RunRecorder(Service):
 
     def _write(self) -> None:
         if self.history.is_due and self._writing is None:
-            writing = in_thread(self.history.write)
-            self._writing = self.context.do("the history of runs", self._wrote(writing))
+            self._writing = self.context.do("the history of runs", self._save(self.history))
 
-    async def _wrote(self, writing: "asyncio.Future[Any]") -> None:
+    async def _save(self, history: RunHistory) -> None:
         try:
-            await writing
+            while history.is_due:  # more may have ended meanwhile, and control with it
+                await in_thread(history.write)
         except Exception as problem:
-            words = f"{self.history.path}: cannot be written: {problem}; runs are not remembered"
+            words = f"{history.path}: cannot be written: {problem}; runs are not remembered"
             self.context.tell("warning", one_line(words))
-            self.history.path = None
+            history.path = None
         finally:
             self._writing = None
-        if self.context.is_on and self.history.is_due:
-            self._timer.set(_TOGETHER)
 
 
 SERVICE = RunRecorder

@@ -1,5 +1,8 @@
 """What is noted of live jobs when they end, and what the next of their name are told."""
 
+import asyncio
+import fcntl
+
 import dask
 import numpy as np
 import pytest
@@ -319,5 +322,24 @@ def test_what_a_job_is_measured_to_do_takes_the_place_of_what_is_remembered(path
             assert next(iter(context_of(s).indices.running.values())).job is live(s, "cfd").model
             await Event("go").set()
             await waits
+
+    on_cluster(path, test)
+
+
+def test_what_ends_while_the_file_is_written_is_written_too(path):
+    async def test(c, s):
+        with open(path.with_suffix(".lock"), "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # somebody else is at it
+            manager = await dask_hpc.manage(c)
+            recorder = context_of(s).find(RunRecorder)
+            for name in "ab":
+                with dask_hpc.job(name):
+                    await c.submit(sum, [1])
+                await ended(s, name)
+                await async_poll_for(lambda: recorder._writing is not None, 10)
+            closing = asyncio.ensure_future(manager.close())
+            await async_poll_for(lambda: not recorder.context.is_on, 10)
+        await closing
+        assert set(known(path)) == {"a", "b"}
 
     on_cluster(path, test)
