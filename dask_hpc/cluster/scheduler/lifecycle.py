@@ -10,7 +10,7 @@ from dask_hpc.cluster.request import read_request
 from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
 from dask_hpc.cluster.scheduler.jobs import LiveJob, Work
-from dask_hpc.cluster.scheduler.service import Context, Timer
+from dask_hpc.cluster.scheduler.service import Context, Service, Timer
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.speedup import IoDemand
 from dask_hpc.model.units import count_nodes, show_duration
@@ -304,6 +304,10 @@ class Measurements:
         self._context = context
         #: a job's communication over compute time on so many nodes, if there is enough evidence
         self.measure: Callable[[LiveJob, int], float | None] = lambda job, nodes: job.performance.mtct
+        # asked of every prefix of every job: those that never have an answer are not asked
+        self._who_knows_files = [
+            service for service in context.services if type(service).file_share is not Service.file_share
+        ]
         #: jobs of which tasks have ended since the last decision
         self.worked: dict[LiveJob, None] = {}
 
@@ -328,7 +332,7 @@ class Measurements:
         return job.performance.io_share(self._of_tasks)
 
     def _of_tasks(self, work: Work) -> float:
-        found = (service.file_share(work.prefix, work.makes_data) for service in self._context.services)
+        found = (service.file_share(work.prefix, work.makes_data) for service in self._who_knows_files)
         return max(found, default=0.0)
 
     def _note(self, job: LiveJob) -> None:
