@@ -17,6 +17,7 @@ and ``to_netcdf`` make tasks ``store-map``, the others are called as their funct
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -76,12 +77,13 @@ def writes(name: str) -> bool:
 
 
 def file_share(name: str, is_producer: bool, measured: MeasuredCost) -> float:
-    """The share of its time that such a task reads or writes files: what it does not compute of that, if it
-    does either; else none."""
-    if writes(name):
-        busy = measured.computing + measured.waiting
-        return measured.waiting / busy if measured.tasks >= ENOUGH and busy > 0 else 1.0
-    return intensity(name, is_producer, measured) if reads(name, is_producer, measured) else 0.0
+    """The share of its time that such a task reads or writes files: by mark and name, and then what it does
+    not compute, once that is measured. Who has neither may wait for anything: threads of a library that
+    multiplies matrices, or a processor that others use, too."""
+    if not (is_producer or _has_word(name, _READERS, _BEGINNINGS) or writes(name)):
+        return 0.0
+    busy = measured.computing + measured.waiting
+    return measured.waiting / busy if measured.tasks >= ENOUGH and busy > 0 else 1.0
 
 
 def intensity(name: str, is_producer: bool, measured: MeasuredCost) -> float:
@@ -92,6 +94,7 @@ def intensity(name: str, is_producer: bool, measured: MeasuredCost) -> float:
     return float(reads(name, is_producer))
 
 
+@lru_cache(4096)  # of a job's prefixes it is asked at every decision
 def _has_word(name: str, known: frozenset[str], beginnings: tuple[str, ...]) -> bool:
     """Whether a well-known function is among the names that were joined."""
     words = name.split("-")

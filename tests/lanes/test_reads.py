@@ -57,9 +57,9 @@ def test_a_write_like_name_is_no_write(name):
         ("store-map", False, MeasuredCost(ENOUGH, 1, 3), 0.75),
         ("store-map", False, MeasuredCost(ENOUGH, 0, 0), 1.0),
         ("read_csv", False, MeasuredCost(ENOUGH, 1, 1), 0.5),
-        ("read_csv", False, MeasuredCost(ENOUGH, 9, 1), 0.0),  # it computes
-        ("inc", False, MeasuredCost(ENOUGH, 1, 1), 0.0),
-        ("inc", False, MeasuredCost(ENOUGH, 1, 9), 0.9),  # it waits: it reads, whatever its name
+        ("read_csv", False, MeasuredCost(ENOUGH, 9, 1), 0.1),
+        ("sum", True, MeasuredCost(ENOUGH, 9, 1), 0.1),
+        ("inc", False, MeasuredCost(ENOUGH, 1, 9), 0.0),  # nobody knows what for it waits
     ],
 )
 def test_the_share_of_its_time_that_a_task_reads_or_writes(name, is_producer, measured, expected):
