@@ -1,9 +1,12 @@
 """MEBF on the seed's vectors and on cases worked out by hand."""
 
+from hypothesis import given
+from hypothesis import strategies as st
 from small_machine import decided, machine, resizes, sizes, started, wait
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.speedup import PowerLaw
 from dask_hpc.strategies.malleability.malleable_easy import MalleableEasy, MalleableEasyQueue, remaining
 from dask_hpc.strategies.strategy import outlook_after
 
@@ -220,3 +223,19 @@ def test_recorded_times_decide_who_gives_and_who_grows():
     assert [one.job for one in resizes(indices, MalleableEasy())] == ["long", "long by its walltime"]
     indices.now = 76.0  # less than a quarter is left of the first
     assert sizes(indices, MalleableEasy()) == {"long": 4}
+
+
+@given(st.lists(st.tuples(st.integers(1, 16), st.floats(1, 20)), max_size=5))
+def test_whatever_sizes_it_had_what_is_left_is_the_rest_of_the_work(steps):
+    indices = machine(16, now=0.0)
+    started(indices, "r", 4, walltime=1000.0, recorded=400.0, speedup=PowerLaw(0.8))
+    size, done = 4, 0.0
+    for target, seconds in steps:
+        indices.now += seconds
+        done += seconds / indices.running["r"].job.recorded_on(size)
+        if target != size:
+            indices.begin_resize("r", target)
+            indices.finish_resize("r")
+        size = target
+    rest = max(0.0, 1 - done) * indices.running["r"].job.recorded_on(size)
+    assert abs(remaining(indices.running["r"], indices.now) - rest) < 1e-6
