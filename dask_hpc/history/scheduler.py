@@ -170,9 +170,9 @@ class RunRecorder(Service):
             self.context.tell("warning", one_line(f"{problem}; goes without a history of runs"))
             return
         for job in self.context.jobs.values():
-            if job.state != "done" and (known := self.knows_of(job)):
-                self.context.learn_of(job, **known)
-                self.context.wake()
+            if job.state != "done":
+                self.context.learn_of(job, **self.knows_of(job))
+        self.context.wake()
 
     def _write(self) -> None:
         if self.history.is_due and self._writing is None:

@@ -210,9 +210,7 @@ class Lifecycle:
                 self._context.tell("ignored", str(error))
                 return None
             job = jobs[model.id] = LiveJob(name, model, self._arrivals, request.get("layout", ""))
-            for service in self._context.services:
-                if known := service.knows_of(job):
-                    self._context.learn_of(job, **known)
+            self._context.ask_about(job)
             self._arrivals += 1
             self.not_offered[job] = None
             self._context.tell_of("submit", job, reason=f"asks for {count_nodes(model.nodes)}")

@@ -234,10 +234,15 @@ class Context(Guard):
 
     # what is so
 
+    def ask_about(self, job: LiveJob) -> None:
+        """Services may know more of a job than its user said."""
+        self.each("knows_of", lambda service: self.learn_of(job, **service.knows_of(job)))
+
     def learn_of(self, job: LiveJob, **known: Any) -> None:
-        """More is known of a job than its user said: these fields of its description."""
-        job.model = replace(job.model, **known)
-        self.indices.describe(job.model)
+        """More is known of a job: these fields of its description."""
+        if known:
+            job.model = replace(job.model, **known)
+            self.indices.describe(job.model)
 
     def wake(self) -> None:
         """Something happened: decide once, when this turn of the event loop is over."""
