@@ -23,10 +23,12 @@ ROOMS = {
     "policy": {"model", "strategies"},
     "config": {"model"},
     "display": set(),
+    "data_file": {"model"},
     "dask": {"model"},
     "services": set(),
     "cluster": {"model", "planning", "policy", "config", "display", "dask", "services", "view.course"},
-    "power": {"model", "planning", "policy", "config", "dask", "cluster"},
+    "power": {"model", "planning", "policy", "config", "dask", "cluster", "data_file"},
+    "history": {"model", "config", "dask", "cluster", "data_file"},
     # a restore in a layout has it held as redistribute has
     "checkpoint": {
         "model", "planning", "strategies", "config", "dask", "redistribution.client",

@@ -122,6 +122,11 @@ class IoDemand:
             fine = is_number(value, 0, inf) and value != (inf if may_be_zero else 0)
             insist(fine, f"io_intensity.{name}", value, "0 or more" if may_be_zero else "more than 0")
 
+    @classmethod
+    def of_share(cls, share: float) -> "IoDemand":
+        """Of a job that was seen to read and write for this share of its time, on whatever nodes."""
+        return cls(compute=1.0 - share, data=share, link=1.0)
+
     def intensity(self, nodes: int) -> float:
         """The share of its time that the job spends reading and writing when it has the file system
         to itself; 0 for a job that does nothing."""

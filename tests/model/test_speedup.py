@@ -10,6 +10,7 @@ from dask_hpc.model.errors import InputError
 from dask_hpc.model.speedup import (
     Amdahl,
     Interpolated,
+    IoDemand,
     Linear,
     PhasedSpeedup,
     PowerLaw,
@@ -136,3 +137,9 @@ def test_phases_together():
 def test_phases_that_are_none(phases):
     with pytest.raises(InputError, match="phases: found"):
         PhasedSpeedup(phases)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_share_that_was_seen_is_the_intensity_on_whatever_nodes(share):
+    demand = IoDemand.of_share(share)
+    assert all(demand.intensity(nodes) == pytest.approx(share) for nodes in (1, 3, 500))

@@ -109,6 +109,7 @@ def test_io_intensity_draws_are_independent_of_each_other():
 @pytest.mark.parametrize("load", ["compute", "write", "read", "mixed"])
 def test_mebf_kinds(load):
     workload = built_in("mebf", jobs=100, load=load)
+    assert all(a.job.recorded == a.runtime for a in workload)
     kinds = Counter(a.job.user for a in workload)
     assert kinds == ({"compute": 50, "read": 25, "write": 25} if load == "mixed" else {load: 100})
     assert all(1200 <= a.runtime <= 3600 for a in workload)

@@ -252,6 +252,8 @@ class Found:
     nodes: tuple[str, ...]
     values: dict[str, Any] = field(repr=False)
     items: Mapping[str, Item] = field(repr=False)
+    #: that were read, if they were
+    nbytes: float = 0.0
 
     def check(self, label: str, kind: str, meta: Mapping[str, Any]) -> None:
         """Whether a value of the program can have become the one that was found. ``InputError`` if not."""
@@ -302,7 +304,8 @@ async def in_store(
     if len(manifest.items) == 1:
         values = {next(iter(manifest.items)): values}
     step, known = manifest.step or 0, manifest.items
-    return Found("store", step, manifest.token, manifest.nodes, dict(values), known), told.skipped
+    found = Found("store", step, manifest.token, manifest.nodes, dict(values), known, manifest.nbytes)
+    return found, told.skipped
 
 
 async def newest(

@@ -164,6 +164,9 @@ class Checkpoint:
         self._last: dict[str, Any] | None = None
         self._told: set[str] = set()
         self._stalls: list[float] = []
+        #: what is remembered of this run of the loop, and when it began
+        self._run: dict[str, Any] = {}
+        self._began = monotonic()
         self._is_open = False
         if not self._is_asynchronous:
             self.call(self._open)
@@ -278,10 +281,15 @@ class Checkpoint:
             self._warn(f"what was stored as {', '.join(left)} was not added, and will not be in new versions")
         self._found = None
         self._turns = turns
+        self._began = monotonic()
         self._is_looping = True
 
     def loop_ends(self, is_over: bool) -> None:
         self._is_looping, self._has_looped, self._is_over = False, True, is_over
+        self._note_run("done" if is_over else "killed")
+
+    def _note_run(self, ended: str) -> None:
+        self._run |= {"seconds": monotonic() - self._began, "ended": ended}
 
     async def commit_now(self, wait: bool) -> None:
         """Commit what there is. Our trouble is told, and the program goes on."""
@@ -309,6 +317,8 @@ class Checkpoint:
             self._warn(f"iteration {self.step} could not be committed: {one_line(str(error))}")
         finally:
             cost = monotonic() - begun
+            if self._committed == self.step:
+                self._run["saved_seconds"] = max(0.0, begun - self._began)
             self._stalls.append(cost)
             self.due.committed(self.step, monotonic(), cost)
 
@@ -333,7 +343,10 @@ class Checkpoint:
             self._nodes = list(told["nodes"])
             memory = told["version"]
         key = self._services.key
+        begun = monotonic()
         found, told = await newest(self.name, self._client, memory, self.store, key, self._unpickle)
+        if found is not None and found.nbytes:
+            self._run["restore"] = [monotonic() - begun, found.nbytes]
         for one in told:
             self._warn(one)
         self._found = found
@@ -449,7 +462,10 @@ class Checkpoint:
         if self._client is not None and self._last is None:
             with suppress(OSError):  # the cluster has gone before
                 close = self._client.scheduler.hpc_checkpoint_close
-                self._last = await close(name=self.name, forget=self._is_over)
+                if self._is_looping:  # an error has left it open
+                    self._note_run("killed")
+                run = self._run if "ended" in self._run else None
+                self._last = await close(name=self.name, forget=self._is_over, run=run)
 
     def _warn(self, text: str) -> None:
         """Once for each kind of trouble."""

@@ -28,6 +28,8 @@ class Work:
     left: int = 0
     done: int = 0
     seconds: float = 0.0
+    #: whether Dask marks them as tasks that make data, such as by reading a file
+    makes_data: bool = False
 
 
 @dataclass(slots=True)
@@ -97,6 +99,15 @@ class Performance:
         if not self._is_enough or compute <= 0:
             return None
         return (self.transfer - self._transfer_before) / compute
+
+    def io_share(self, of_tasks: Callable[[Work], float]) -> float | None:
+        """The share of all of the job's time in which it read and wrote files; None without enough evidence.
+        ``of_tasks``: that of the time which tasks of a prefix computed, as Dask says."""
+        busy = self.compute + self.transfer + self.disk
+        if self.tasks < ENOUGH or busy <= 0:
+            return None
+        files = sum(work.seconds * of_tasks(work) for work in self.works.values() if work.seconds)
+        return min(1.0, (files + self.disk) / busy)
 
     def seconds_left(self, expected: Callable[[str], float | None]) -> float:
         """Compute seconds of the tasks that are left, by the mean of their prefix: in this job, else as
@@ -287,11 +298,12 @@ class LiveJob:
         """On the clock of the management; infinite if it has none."""
         return inf if self.model.deadline is None else self.model.deadline
 
-    def owe(self, key: Hashable, prefix: str) -> None:
+    def owe(self, key: Hashable, prefix: str, makes_data: bool = False) -> None:
         """Somebody waits for a task of it."""
         if key not in self.unfinished:
             work = self.unfinished[key] = self.performance.work(prefix)
             work.left += 1
+            work.makes_data |= makes_data
 
     def settle(self, key: Hashable) -> Work | None:
         """Nobody waits for a task any more; answers what it was a part of, if somebody did."""

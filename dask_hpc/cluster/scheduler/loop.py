@@ -49,7 +49,7 @@ class ControlLoop:
         self.hand_overs = HandOvers(context, self.holds.mover)
         self.spread = Spread(context)
         self.lifecycle = Lifecycle(context, self.gate, self.hand_overs)
-        self.measurements = Measurements(context)
+        self.measurements = context.add(Measurements(context))
         self.execution = PlanExecution(
             context,
             self.gate,

@@ -141,6 +141,9 @@ class Status:
             "mtct": self._context.indices.mtct.get(job.id),
             "progress": performance.progress(self._management.control.measurements.expected),
             "expected_end": None if end == inf else end,
+            # as jobs of its name did before, and the share of its time that it reads and writes
+            "recorded": model.recorded,
+            "io_share": None if model.io_intensity is None else model.io_intensity.intensity(model.nodes),
             "context": "closed" if job.closed else "open",
             "failed": job.failures,
             "cancelled": job.is_cancelled,

@@ -133,6 +133,7 @@ def io_intensity(
             walltime=walltime_of(walltime, quiet),
             submitted=float(submitted[index]),
             io_intensity=MACHINE.io_demand(operations * times, data * times),
+            recorded=quiet or None,
         )
         arrivals.append(Arrival(job, quiet, application=application))
     return Workload("io-intensity", arrivals, platform=MACHINE)
@@ -196,6 +197,7 @@ def mebf(
             user=kind,
             walltime=walltime_of(walltime, quiet),
             io_intensity=io_demand(application, machine, nodes),
+            recorded=quiet,
         )
         arrivals.append(Arrival(job, quiet, application=application))
     return Workload("mebf", arrivals, platform=machine)

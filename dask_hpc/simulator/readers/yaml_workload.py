@@ -19,6 +19,7 @@ jobs:
      speedup: {power_law: 0.9}, data: 4 GiB}    # what its user declares, and is true unless
   - {id: f, nodes: 8, kind: malleable, min_nodes: 1, runtime: 1 h,    # this says what is: no policy is told
      scaling: [{share: 75 %, power_law: 0.95}, {share: 25 %, power_law: 0.6}]}    # or one law, as above
+  - {id: r, nodes: 2, runtime: 10 min, recorded: 9 min}          # what runs before took, if a policy may know
   - {id: c, nodes: 1, kind: evolving, max_nodes: 4, runtime: 1 h, requests: {50 %: 4}}
   - {id: d, nodes: 2, runtime: 1 d, checkpoint: {bytes: 4 GB, every: auto, levels: [partner, store]}}
   - {id: g, nodes: 2, runtime: 1 d, power: [150 W, 350 W], swing: {season: 10 min, noise: 5 %, seed: 3}}
@@ -438,6 +439,7 @@ _JOB: Readers = {
     "deadline": parse_duration,
     "soft_deadline": parse_duration,
     "user": text,
+    "recorded": parse_duration,
     "speedup": _speedup,
 }
 #: what only the simulator knows of a job
@@ -490,7 +492,10 @@ def _job(found: Any, index: int, machine: int | None, platform: Platform | None)
         phases = _Phases(_arguments(found.get("arguments", {})), sizes, machine)
         application = truth["application"] = phases.application(found)
         if platform is not None:
-            truth.setdefault("runtime", min(quiet_runtime(application, platform, job.nodes), 1e300))
+            quiet = min(quiet_runtime(application, platform, job.nodes), 1e300)
+            truth.setdefault("runtime", quiet)
+            if job.recorded is None and quiet:
+                job = dataclasses.replace(job, recorded=quiet)
             if job.io_intensity is None:
                 job = dataclasses.replace(job, io_intensity=io_demand(application, platform, job.nodes))
     return Arrival(job, **{"runtime": 0.0, **truth})
