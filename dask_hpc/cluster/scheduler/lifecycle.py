@@ -11,6 +11,7 @@ from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.service import Context, Timer
+from dask_hpc.cluster.scheduler.window import AdaptationWindows
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import count_nodes, show_duration
 
@@ -184,6 +185,7 @@ class Lifecycle:
     def requeue(self, job: LiveJob, reason: str) -> None:
         """A running job lost its last node: it waits again, in its old place."""
         self._hand_overs.cancel(job)
+        self._context.get(AdaptationWindows).cancel(job)
         job.state = "waiting"
         job.started = None
         job.reason = reason
@@ -266,6 +268,7 @@ class Lifecycle:
         self._context.tell_of(decision, job, nodes, reason)
         self.not_offered.pop(job, None)
         self._hand_overs.cancel(job)
+        self._context.get(AdaptationWindows).over(job)
         job.state = "done"
         job.ended = indices.now
         for old in _remember(self._done, job.id):

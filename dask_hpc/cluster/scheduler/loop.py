@@ -17,6 +17,7 @@ from dask_hpc.cluster.scheduler.plan_execution import PlanExecution
 from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.cluster.scheduler.sizing import Sizing
 from dask_hpc.cluster.scheduler.spread import Spread
+from dask_hpc.cluster.scheduler.window import AdaptationWindows
 from dask_hpc.model.node import Node
 from dask_hpc.model.snapshot import REST, Snapshot
 from dask_hpc.policy import Policy
@@ -45,11 +46,12 @@ class ControlLoop:
         self.holds = context.add(Holds(context, self.scatters))
         self.leaving = context.add(Leaving(context, self.holds))
         self.hand_overs = HandOvers(context, self.holds.mover)
+        self.windows = context.add(AdaptationWindows(context))
         self.spread = Spread(context)
         self.lifecycle = Lifecycle(context, self.gate, self.hand_overs)
         self.measurements = Measurements(context)
         self.execution = PlanExecution(
-            context, self.gate, self.hand_overs, self.spread, self.lifecycle, self.measurements
+            context, self.gate, self.hand_overs, self.spread, self.windows, self.lifecycle, self.measurements
         )
         self.sizing = Sizing(context)
         #: until a job that has nothing to run gives up nodes
@@ -112,6 +114,7 @@ class ControlLoop:
         """A client is gone, and its contexts with it."""
         if self.shares is not None:
             self.shares.time.forget(client)
+        self.windows.client_leaves(client)
         self.lifecycle.client_leaves(client)
 
     def worker_joins(self, address: str) -> None:
@@ -159,6 +162,7 @@ class ControlLoop:
                 if holder.layout:
                     self.spread.grown(context.staying(running))
                 context.tell_of("shrink", holder, holder.nodes, f"node {name} is gone")
+                self.windows.changed(holder)
             else:
                 reason = f"lost its last node {name}; waits again in its old place"
                 self.lifecycle.requeue(holder, reason)
@@ -298,6 +302,7 @@ class ControlLoop:
         ways = (
             self._rest.stop,
             self.lifecycle.news.stop,
+            self.windows.close,
             self.hand_overs.close,
             partial(context.each, "release", lambda service: service.release()),
             self.leaving.close,
@@ -329,6 +334,7 @@ class ControlLoop:
         self._context.each("cancel", lambda service: service.cancel())
         self._rest.stop()
         self.lifecycle.news.stop()
+        self.windows.close()
         self.hand_overs.close()
         self.leaving.close()
         self.holds.cancel()
