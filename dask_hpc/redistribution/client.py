@@ -1,7 +1,7 @@
 """``dask_hpc.redistribute``: lay arrays out anew on the nodes of a cluster."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import chain
@@ -53,9 +53,10 @@ class Redistribution:
         workers: Any,
         layout: Any,
         client: Client | None,
-        pool: Collection[str] | None = None,
+        pool: Sequence[str] | None = None,
     ) -> None:
-        """``pool``: addresses of the workers that may have a part; by default see ``redistribute``."""
+        """``pool``: addresses of the workers that may have a part, in the order of their nodes; else those
+        that ``redistribute`` names."""
         check(obj)
         self._layout, self._workers = _read(nodes, workers, layout)
         self._word, self._wanted = _word(layout), nodes
@@ -224,7 +225,7 @@ class Redistribution:
         workers: dict[str, list[str]] = {}
         able = found["pool"] if named is None else found["able"]
         if self._pool is not None:
-            able = [address for address in found["able"] if address in self._pool]
+            able = [address for address in self._pool if address in found["able"]]
         for address in able:
             workers.setdefault(node_of.get(address, address), []).append(address)
         holders = dict(zip(keys, found["holders"], strict=True))
@@ -373,8 +374,9 @@ def read_layout(layout: Any, where: str) -> Layout:
 
 
 async def lay_out_on(obj: Any, workers: Sequence[str], layout: Any, client: Client) -> tuple[Any, list[str]]:
-    """The same as ``redistribute``, on all nodes of these workers. Gives the names of the arrays, too."""
-    work = Redistribution(obj, None, None, layout, client, pool=frozenset(workers))
+    """The same as ``redistribute``, on all nodes of these workers, in this order where nothing else decides.
+    Gives the names of the arrays, too."""
+    work = Redistribution(obj, None, None, layout, client, pool=workers)
     new = await work.done()
     return new, [array.name for array in found_in(new)]
 

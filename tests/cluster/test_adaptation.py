@@ -51,16 +51,20 @@ async def test_a_loop_that_goes_from_two_nodes_to_four_to_one(c, s, *workers):
         assert set(change.workers) == found[-1]
 
     u = np.random.default_rng(0).random(1200)
-    async with await dask_hpc.manage(c, policy="fcfs"), evolving(on_resize=adapt) as job:
-        job.values.add("u", c.persist(da.from_array(u, chunks=100)))
-        for turn in range(6):
-            if change := {2: +2, 4: -3}.get(turn):
-                await resized(s, job, change)
-            x = job.values["u"] = c.persist(job.values["u"] * 1.1 + da.roll(job.values["u"], 1))
-            await wait(x)
-            u = u * 1.1 + np.roll(u, 1)
-        assert np.array_equal(await c.compute(x), u)
-        await async_poll_for(lambda: len(seen) == 3, 10)
+    async with await dask_hpc.manage(c, policy="fcfs"):
+        async with evolving(on_resize=adapt) as job:
+            job.values.add("u", c.persist(da.from_array(u, chunks=100)))
+            for turn in range(6):
+                if change := {2: +2, 4: -3}.get(turn):
+                    await resized(s, job, change)
+                x = job.values["u"] = c.persist(job.values["u"] * 1.1 + da.roll(job.values["u"], 1))
+                await wait(x)
+                u = u * 1.1 + np.roll(u, 1)
+            assert np.array_equal(await c.compute(x), u)
+            await async_poll_for(lambda: len(seen) == 3, 10)
+        await until(s, "e", "done")
+        await async_poll_for(lambda: not vars(c)["dask_hpc_adaptations"]._programs, 10)
+        assert not plugin_of(s).control.windows._programs, "nobody listens any more"
     assert [tuple(map(len, one)) for one in seen] == [(0, 0, 2, 2), (2, 0, 2, 4), (1, 3, 0, 1)]
     for (*_, before), (staying, leaving, joining, after) in pairwise(seen):
         assert {*staying, *leaving} == set(before) and after == [*staying, *joining]
@@ -78,7 +82,8 @@ async def test_the_change_waits_and_no_other_begins(c, s, *workers):
         most.append(len(inside))
         lists.append(change)
         if change.staying:
-            await c.gather(c.map(where, range(8), pure=False))  # what it submits belongs to the job
+            ran = await c.gather(c.map(where, range(8), pure=False))  # what it submits belongs to the job
+            assert set(ran) == {address for workers in change.staying.values() for address in workers}
             await Event(f"go-{len(lists)}").wait()
         inside.clear()
 
@@ -223,6 +228,52 @@ async def test_what_is_laid_out_by_the_program_is_not_spread(c, s, *workers):
         spread = plugin_of(s).control.spread
         await async_poll_for(lambda: len({*places(s, y)}) == 2 and not spread.is_under_way, 10)
         assert places(s, job.values["x"]) == there and len(set(there)) == 1
+
+
+@cluster2
+async def test_data_may_take_half_of_the_window(c, s, *workers):
+    """What is not computed by then is not waited for, and the function has its time."""
+    left = []
+
+    async def adapt(change):
+        left.append(change.deadline - asyncio.get_running_loop().time())
+
+    async with await dask_hpc.manage(c, policy="fcfs"), evolving(1, on_resize=adapt, window="1s") as job:
+        await c.submit(where)
+        await async_poll_for(lambda: left, 10)
+        job.values.add("x", c.persist(da.arange(4, chunks=2).map_blocks(late, dtype=int)))
+        await resized(s, job, +1)
+        assert 0 < left[1] <= 0.5
+        assert "x is not laid out in half of the window" in str(reasons(s, "window"))
+        await Event("late").set()
+        assert np.array_equal(await c.compute(job.values["x"]), np.arange(4))
+
+
+def late(block):
+    Event("late").wait(60)
+    return block
+
+
+@cluster2
+async def test_what_the_program_sets_meanwhile_is_laid_out_instead(c, s, *workers):
+    async with await dask_hpc.manage(c, policy="fcfs"), evolving(1) as job:
+        x, y = c.persist([da.arange(40, chunks=10), da.arange(40, chunks=10) + 1])
+        await wait([x, y])
+        asked = []
+
+        def second(data, nodes):
+            asked.append(data.name)
+            if len(asked) == 2:
+                job.values["x"] = y
+            return [len(nodes) - 1] * 4
+
+        job.values.add("x", x, layout=second)
+        await async_poll_for(lambda: asked, 10)
+        await resized(s, job, +1)
+        assert asked[-2:] == [x.name, y.name]
+        other = live(s, "e").nodes[1]
+        assert {str(w.name) for w in workers for there in places(s, y) if [w.address] == [*there]} == {other}
+        assert np.array_equal(await c.compute(job.values["x"]), np.arange(40) + 1)
 
 
 @cluster2

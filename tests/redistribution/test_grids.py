@@ -12,6 +12,7 @@ from small_cluster import cluster4
 import dask_hpc
 from dask_hpc import dask as compat
 from dask_hpc.model.errors import InputError
+from dask_hpc.redistribution.client import lay_out_on
 
 VALUES = np.random.default_rng(0).random((8, 8))
 
@@ -89,6 +90,15 @@ async def test_by_hand_a_worker_is_gone_before_it_is_done(c, s, *workers):
     assert len(asked) == 1 and len(set(there.values())) == 2 and gone.address not in there.values()
     assert {there[i, j] for i in (0, 1) for j in range(4)}.isdisjoint(there[i, 0] for i in (2, 3))
     assert np.array_equal(await c.compute(y), VALUES)
+
+
+@cluster4
+async def test_nodes_come_in_the_order_of_an_allotment(c, s, *workers):
+    x, order = await persisted(c), [workers[number].address for number in (2, 0, 3)]
+    rows = np.repeat([[0], [1], [2], [2]], 4, axis=1)
+    y, names = await lay_out_on(x, order, lambda data, nodes: rows, c)
+    assert owners(s, y) == {index: order[number] for index, number in np.ndenumerate(rows)}
+    assert names == [y.name]
 
 
 @cluster4

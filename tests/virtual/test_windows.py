@@ -96,7 +96,7 @@ def test_nobody_waits_for_a_client_that_is_gone(virtual_cluster):
             async def enter():
                 job = evolving(client, on_resize=hangs, window="10 min")
                 await job.__aenter__()
-                client.submit(slept, 1000, pure=False, retries=3)
+                client.submit(slept, 300, key="long")
                 await asyncio.sleep(2)
                 await job.request(+2)
                 await asyncio.sleep(2)
@@ -104,12 +104,13 @@ def test_nobody_waits_for_a_client_that_is_gone(virtual_cluster):
             await cluster.within("a", enter())
             control, live = job_of(cluster)
             assert control.indices.running[live.id].target == 4 and len(live.nodes) == 2
+            future = other.submit(slept, 300, key="long")  # so that the job goes on
+            await asyncio.sleep(1)
             began = cluster.time()
             cluster.kill("a")
-            await until(cluster, lambda: live.state == "done" or len(live.nodes) == 4)
+            await until(cluster, lambda: len(live.nodes) == 4)
             assert cluster.time() - began < 60 and not control.windows._programs
-            with dask_hpc.job("after", nodes=4, client=other):
-                assert await other.submit(slept, 1, 3) == 3
+            assert await future is None
 
     virtual_cluster(main, config=CONFIG, until=1000)
 
@@ -173,5 +174,5 @@ def test_what_it_is_told_adds_up(virtual_cluster):
 
 @pytest.mark.slow
 def test_what_it_is_told_adds_up_under_many_seeds(virtual_cluster):
-    for seed in range(100, 160):
+    for seed in range(100, 140):
         virtual_cluster(chaos(seed), seed, workers=3, config=CONFIG, until=2000)

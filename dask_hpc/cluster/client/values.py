@@ -138,7 +138,7 @@ class JobValues(MutableMapping[str, Any]):
                             break
             except TimeoutError:
                 took = show_duration(seconds or 0.0)
-                problems.append(f"{label} is not laid out after {took}, half of the window")
+                problems.append(f"{label} is not laid out in half of the window, {took}")
             except Exception as error:  # no grid for that many nodes, results that are lost ...
                 problems.append(f"{label} stays as it lies: {error}")
         return problems

@@ -110,7 +110,7 @@ class AdaptationWindows:
         program.go_on = go_on
         program.timer.set(seconds)
         joining, leaving = self._say(job, program, seconds)
-        change = f"{count_nodes(joining)} join" if joining else f"{count_nodes(leaving)} leave"
+        change = f"it gets {count_nodes(joining)}" if joining else f"it gives {count_nodes(leaving)}"
         self._tell(job.id, f"its program has {show_duration(seconds)} before {change}")
 
     def changed(self, job: LiveJob) -> None:
