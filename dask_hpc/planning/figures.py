@@ -79,14 +79,16 @@ class Adaptation:
     """One change of the size of a job, and what its phases take.
 
     ``decision``: from the event that a decision follows until its plan is carried out: new work of the job
-    goes to the nodes it is to have, and to no others. ``drain``: until nothing of it runs on nodes that it
-    gives up. ``move``: its results go where they are to be; a job that has grown works meanwhile, and the
-    quiet moment that data waits for before it spreads is in no phase.
+    goes to the nodes it is to have, and to no others. ``window``: its program adapts itself, if it listens.
+    ``drain``: until nothing of it runs on nodes that it gives up. ``move``: its results go where they are to
+    be; a job that has grown works meanwhile, and the quiet moment that data waits for before it spreads is in
+    no phase.
     """
 
     before: int
     after: int
     decision: float = 0.0
+    window: float = 0.0
     drain: float = 0.0
     move: float = 0.0
     #: when the phase under way began, and whether none is any more
@@ -106,14 +108,14 @@ class Adaptation:
     @property
     def total(self) -> float:
         """All its phases."""
-        return self.decision + self.drain + self.move
+        return self.decision + self.window + self.drain + self.move
 
     def seconds(self) -> dict[str, float]:
         """Of every phase, and of all."""
         return {phase: float(getattr(self, phase)) for phase in PHASES}
 
 
-PHASES = ("decision", "drain", "move", "total")
+PHASES = ("decision", "window", "drain", "move", "total")
 
 
 @dataclass(slots=True)

@@ -116,4 +116,4 @@ def test_amounts_and_phases():
     for phase, now in (("drain", 12.0), ("move", 15.0), ("move", 16.0)):
         change.ends(phase, now)
     assert change.direction == "shrink" and Adaptation(2, 4).direction == "grow"
-    assert change.seconds() == dict(zip(PHASES, (1, 2, 4, 7), strict=True))
+    assert change.seconds() == dict(zip(PHASES, (1, 0, 2, 4, 7), strict=True))

@@ -32,11 +32,12 @@ from dask_hpc.checkpoint.client.restore import active_client, read_key, store_se
 from dask_hpc.checkpoint.scheduler.controller import ask
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import HeldItem, Plain, describe
-from dask_hpc.checkpoint.store.manifest import OnResize, check_label, check_name
+from dask_hpc.checkpoint.store.manifest import check_label, check_name
 from dask_hpc.checkpoint.store.seal import Key, Services
 from dask_hpc.checkpoint.store.versions import rule_text, save
 from dask_hpc.checkpoint.version import STORE, read_levels
 from dask_hpc.model.errors import InputError, one_line, shown
+from dask_hpc.model.on_resize import OnResize
 from dask_hpc.strategies.checkpoint.when import AUTO
 
 #: references to a value that only ``Checkpoint`` has: its own, and that of the call that counts them

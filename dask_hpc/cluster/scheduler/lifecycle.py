@@ -12,6 +12,7 @@ from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
 from dask_hpc.cluster.scheduler.jobs import LiveJob, Work
 from dask_hpc.cluster.scheduler.service import Context, Service, Timer
+from dask_hpc.cluster.scheduler.window import AdaptationWindows
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.speedup import IoDemand
 from dask_hpc.model.story import Explanation
@@ -215,6 +216,7 @@ class Lifecycle:
         """A running job has no node any more: it waits again, so far ahead of the queue."""
         self._hand_overs.cancel(job)
         job.ahead = ahead
+        self._context.get(AdaptationWindows).cancel(job)
         job.state = "waiting"
         job.started = None
         job.reason = reason
@@ -309,6 +311,7 @@ class Lifecycle:
         self._context.tell_of(decision, job, nodes, reason, why)
         self.not_offered.pop(job, None)
         self._hand_overs.cancel(job)
+        self._context.get(AdaptationWindows).over(job)
         job.state = "done"
         job.ended = indices.now
         self._figures.ended(job)

@@ -18,6 +18,7 @@ from dask_hpc.cluster.scheduler.plan_execution import PlanExecution
 from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.cluster.scheduler.sizing import Sizing
 from dask_hpc.cluster.scheduler.spread import Spread
+from dask_hpc.cluster.scheduler.window import AdaptationWindows
 from dask_hpc.model.node import Node
 from dask_hpc.model.snapshot import FAILED, REST, Snapshot
 from dask_hpc.policy import Policy
@@ -47,6 +48,7 @@ class ControlLoop:
         self.holds = context.add(Holds(context, self.scatters))
         self.leaving = context.add(Leaving(context, self.holds))
         self.hand_overs = HandOvers(context, self.holds.mover)
+        self.windows = context.add(AdaptationWindows(context))
         self.spread = Spread(context)
         self.lifecycle = Lifecycle(context, self.gate, self.hand_overs)
         self.measurements = context.add(Measurements(context))
@@ -55,6 +57,7 @@ class ControlLoop:
             self.gate,
             self.hand_overs,
             self.spread,
+            self.windows,
             self.lifecycle,
             self.measurements,
             self.figures,
@@ -120,6 +123,7 @@ class ControlLoop:
         """A client is gone, and its contexts with it."""
         if self.shares is not None:
             self.shares.time.forget(client)
+        self.windows.client_leaves(client)
         self.lifecycle.client_leaves(client)
 
     def worker_joins(self, address: str) -> None:
@@ -170,6 +174,7 @@ class ControlLoop:
                 if holder.layout:
                     self.spread.grown(context.staying(running))
                 context.tell_of("shrink", holder, holder.nodes, f"node {name} is gone")
+                self.windows.changed(holder)
             else:
                 reason = f"lost its last node {name}; waits again, ahead of others"
                 self.lifecycle.requeue(holder, FAILED, reason)
@@ -316,6 +321,7 @@ class ControlLoop:
             self.figures.close,
             self._rest.stop,
             self.lifecycle.stop,
+            self.windows.close,
             self.hand_overs.close,
             partial(context.each, "release", lambda service: service.release()),
             self.leaving.close,
@@ -347,6 +353,7 @@ class ControlLoop:
         self._context.each("cancel", lambda service: service.cancel())
         self._rest.stop()
         self.lifecycle.stop()
+        self.windows.close()
         self.hand_overs.close()
         self.leaving.close()
         self.holds.cancel()
