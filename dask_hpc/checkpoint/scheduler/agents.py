@@ -243,23 +243,23 @@ class AgentChoice:
         known = self.known.get(item)
         now = rule.first(size, len(able)) if known is None else rule.resized(known, size)
         if known is not None and now.agents != known.agents:
-            self._context.tell("agents", f"{item}: {now.agents} agents, as its data is on {size} nodes now")
+            self._context.tell("agents", f"{item}: {now.why or f'{now.agents} agents'}")
         self.known[item] = now
         count = max(1, min(now.agents, len(able)))
         self._had[item] = count
         return Dealer(nodes, rule.slots(count, able, nbytes / count, domains))
 
-    def committed(self, item: str, tally: Tally) -> None:
+    def committed(self, item: str, tally: Tally, commits_left: float = inf) -> None:
         known = self.known.get(item)
         if known is None or tally.moved < _LEAST or not tally.copies or tally.failed:
             return
         usual = self._usual.setdefault(item, float(tally.moved))
         most = max(1, len(self._agents.able()))
-        now = self.rule.committed(known, self._had[item], tally.seconds * usual / tally.moved, most, inf)
+        seconds = tally.seconds * usual / tally.moved
+        now = self.rule.committed(known, self._had[item], seconds, most, commits_left)
         self.known[item] = now
         if now.agents != known.agents:
-            took = f"{tally.moved / 1e6:.3g} MB took {tally.seconds:.3g} s"
-            self._context.tell("agents", f"{item}: {now.agents} agents instead of {known.agents}: {took}")
+            self._context.tell("agents", f"{item}: {now.why or f'{now.agents} agents'}")
 
     def forget(self, item: str) -> None:
         for known in (self.known, self._had, self._usual):
