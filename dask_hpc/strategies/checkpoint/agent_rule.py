@@ -184,7 +184,7 @@ class AgentRule(CheckpointStrategy):
     candidates: Annotated[
         int, Parameter("among how many of the first an item's agents are dealt; 0: all", low=0)
     ] = 0
-    per_node: Annotated[int, Parameter("agents of all items that one node has at most", low=1)] = 8
+    per_node: Annotated[int, Parameter("agents of all items that one node has at most", low=1)] = 80
     low: Annotated[
         float, Parameter("share of its room from which on an agent counts as crowded", low=0, high=1)
     ] = 0.8
