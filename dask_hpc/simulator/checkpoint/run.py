@@ -155,11 +155,7 @@ class Version:
 
     def _setup(self, size: float, reads: int) -> float:
         service = self.world.service
-        costs = service.costs
-        seconds = costs.operation + costs.turn * reads
-        if self.seen.is_first:
-            seconds += (costs.registering - 1) * (seconds + size / min(costs.agent, service.link))
-        return seconds * self.world.noise()
+        return service.costs.setup(size, service.link, reads, self.seen.is_first) * self.world.noise()
 
     def past_agents(self) -> Process:
         """One process of each node writes a file of its own."""
@@ -394,11 +390,7 @@ class AppLife:
         world.log.probes.append((since, self.app.name, world.now - since, True))
 
     def _changing(self, new: int, agents: int) -> float:
-        costs = self._world.service.costs
-        seconds = costs.connect * -(-self._parts // max(1, agents))
-        if new:
-            seconds += costs.change + costs.launch + costs.per_agent * new
-        return seconds
+        return self._world.service.costs.changing(new, agents, self._parts)
 
     def _resize(self, resize: SizeChange) -> Process:
         self._nodes, self._nbytes = resize.nodes, resize.nbytes

@@ -7,6 +7,7 @@ platform:
   link: 100 Gbit/s             # per node
   file_system: 48 GB/s         # for all together
   resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}
+  agents: {agent: 1 GB/s, operation: 20 us, change: 2.5 s}    # of checkpoints, if the policy has some
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
   idle_power: 71 W
   active_power: 250 W
@@ -56,7 +57,15 @@ from dask_hpc.simulator.application import (
     quiet_runtime,
 )
 from dask_hpc.simulator.in_situ import Drift, Pipeline
-from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform, ResizeCost, platform_of
+from dask_hpc.simulator.platform import (
+    Costs,
+    Failures,
+    Metering,
+    NodeType,
+    Platform,
+    ResizeCost,
+    platform_of,
+)
 from dask_hpc.simulator.values import (
     Readers,
     as_it_is,
@@ -128,6 +137,17 @@ _PLATFORM: Readers = {
     "cleanup": parse_duration,
 }
 _RESIZE: Readers = {"fixed": parse_duration, "per_process": parse_duration, "bandwidth": _bytes_per_second}
+_AGENTS: Readers = {
+    "agent": _bytes_per_second,
+    "copy": _bytes_per_second,
+    "message": parse_duration,
+    "operation": parse_duration,
+    "registering": number,
+    "change": parse_duration,
+    "launch": parse_duration,
+    "per_agent": parse_duration,
+    "connect": parse_duration,
+}
 _FAILURES: Readers = {
     "mtbf": parse_duration,
     "shape": number,
@@ -147,7 +167,7 @@ _POWER: Readers = {
 
 def read_platform(found: Any) -> Platform:
     """From a mapping; complaints name the key."""
-    values = read_values(found, _PLATFORM, also=("resize", "failures", "power", "machine"))
+    values = read_values(found, _PLATFORM, also=("resize", "agents", "failures", "power", "machine"))
     if found.get("machine") is not None:
         known = platform_of(found["machine"])
         powers = {"idle_power": known.idle_power, "active_power": known.active_power}
@@ -158,6 +178,10 @@ def read_platform(found: Any) -> Platform:
         resize = read_values(found["resize"], _RESIZE, "resize")
         with within("resize"):
             values["resize"] = ResizeCost(**resize)
+    if found.get("agents") is not None:
+        costs = read_values(found["agents"], _AGENTS, "agents")
+        with within("agents"):
+            values["agents"] = Costs(**{"registering": 1.0, **costs})
     if found.get("failures") is not None:
         values["failures"] = Failures(**read_values(found["failures"], _FAILURES, "failures"))
     if found.get("power") is not None:

@@ -17,6 +17,7 @@ decides whether it pays to go back to agents that could not be reached (6.5.2, 9
 left is known of a loop that knows its end; of anything else there may be any number.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -76,6 +77,23 @@ def shares(nodes: int, agents: int) -> tuple[int, ...]:
     """How many nodes each agent serves."""
     each, rest = divmod(nodes, agents)
     return tuple(each + (number < rest) for number in range(agents))
+
+
+def served(nodes: Sequence[str], agents: Sequence[str]) -> dict[str, str]:
+    """For each node, where the agent is that serves it: by turns, and if that can be on another node."""
+    free = deque((agent, share) for agent, share in zip(agents, shares(len(nodes), len(agents)), strict=True))
+    found = {}
+    for node in nodes:
+        if free[0][0] == node:
+            free.rotate(-1)
+        agent, left = free.popleft()
+        found[node] = agent
+        if left > 1:
+            free.append((agent, left - 1))
+    for node in [node for node, agent in found.items() if agent == node]:
+        other = next((one for one, agent in found.items() if agent != node), node)
+        found[node], found[other] = found[other], found[node]
+    return found
 
 
 #: commits that differ by less, as a share, took equally long
