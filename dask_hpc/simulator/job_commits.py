@@ -132,8 +132,8 @@ class CommitDesk(MachineService):
         self.known: dict[str, JobCommits] = {}
         #: nodes, as often as they have an agent that is at work now
         self.at_work: Counter[str] = Counter()
-        #: when agents came where
-        self._joined: deque[tuple[float, str]] = deque()
+        #: when agents of which job came where
+        self._joined: deque[tuple[float, str, JobCommits]] = deque()
 
     @property
     def rule(self) -> CheckpointStrategy | None:
@@ -145,7 +145,7 @@ class CommitDesk(MachineService):
         now = self.site.indices.now
         while self._joined and self._joined[0][0] < now - _RECENT:
             self._joined.popleft()
-        joined = Counter(node for _, node in self._joined)
+        joined = Counter(node for _, node, whose in self._joined if whose is not one)
         agents: Counter[str] = Counter()
         used: dict[str, float] = defaultdict(float)
         traffic: dict[str, float] = defaultdict(float)
@@ -167,9 +167,9 @@ class CommitDesk(MachineService):
             for name, node in self.site.indices.nodes.items()
         ]  # fmt: skip
 
-    def come(self, nodes: Counter[str]) -> None:
-        """Agents have come to these nodes."""
-        self._joined.extend((self.site.indices.now, node) for node in nodes.elements())
+    def come(self, whose: "JobCommits", nodes: Counter[str]) -> None:
+        """Agents of a job have come to these nodes."""
+        self._joined.extend((self.site.indices.now, node, whose) for node in nodes.elements())
 
     def begin(self) -> None:
         record = self.site.record
@@ -363,7 +363,7 @@ class JobCommits(Companion):
         site, nodes = self._site, len(self._nodes)
         while self._levels:
             each = self._checkpoint.nbytes / nodes
-            seconds = 0.0 if self._levels[0] == "store" else self._to_partners(now)
+            seconds = 0.0 if self._levels[0] == "store" else self._to_partners()
             if owner is self:
                 self.version += 1
             if self._levels[0] == "store" and each > 0:
@@ -386,6 +386,7 @@ class JobCommits(Companion):
     def _step_over(self, now: float) -> None:
         """One more level has it."""
         level = self._levels.pop(0)
+        self._rest()
         if not self._is_restoring:
             partners = self._serving if level == "partner" else {}
             self._kept[level] = Kept(self._done, partners, set(self._failed))
@@ -413,20 +414,22 @@ class JobCommits(Companion):
         """Of one of its agents: bytes of a commit, and commits per second."""
         return self._checkpoint.nbytes / len(self.agents), 1 / self._pattern.work if self._pattern else 0.0
 
-    def _to_partners(self, now: float) -> float:
+    def _to_partners(self) -> float:
         """Seconds of a commit to partners, or back from them, that sets out now."""
         platform, nodes = self._site.platform, self._nodes
         each = self._checkpoint.nbytes / len(nodes)
         if self._desk.rule is None:
             self._serving = {one: str((int(one) + 1) % platform.nodes) for one in nodes}
             return each / platform.link
-        costs = platform.agents
+        costs, changing = platform.agents, 0.0
+        if not self._is_restoring:
+            changing = self._choose(self._desk.rule)
+            self._serving = served(nodes, self.agents)
+        self._working = Counter(self.agents)
+        self._desk.at_work += self._working
         if self._is_restoring:
             kept = self._kept["partner"].partners
             return self._moving(Counter(kept.values()), self._checkpoint.nbytes / len(kept), 0.0)
-        changing = self._choose(self._desk.rule)
-        self._serving, self._working = served(nodes, self.agents), Counter(self.agents)
-        self._desk.at_work += self._working
         setup = costs.setup(each, platform.link, 1, self._is_first)
         moving = self._moving(Counter(self._serving.values()), each, setup)
         self._takes = costs.message + each / costs.copy + moving
@@ -463,14 +466,13 @@ class JobCommits(Companion):
         if held == self._chosen_for and Counter(found) == Counter(before):
             return 0.0
         new = Counter(found) - Counter(before)
-        self._desk.come(new)
+        self._desk.come(self, new)
         self._chosen_for, self._is_first = held, True
         return self._site.platform.agents.changing(new.total(), len(found), len(held))
 
     def _arrived(self, now: float) -> None:
         """All of a commit is with its agents."""
         rule, item = self._desk.rule, self._item
-        self._rest()
         if rule is None or item is None:
             return
         is_usual = not self._is_first or self._site.platform.agents.registering == 1.0
