@@ -212,12 +212,13 @@ def test_what_is_left_of_a_job_is_known():
     assert phased.left(47.0) == 60.0
 
 
-@pytest.mark.parametrize("chosen", ["easy-backfill", "elastic", "node-stealing"])
+@pytest.mark.parametrize(("chosen", "count"), [("elastic", "by-sign"), ("node-stealing", "climb")])
 @given(jobs=arrivals(), platform=platforms, checkpoint=checkpoints)
 @settings(max_examples=20, deadline=None)
-def test_every_run_with_agents_is_sound_and_the_same_each_time(chosen, jobs, platform, checkpoint):
+def test_every_run_with_agents_is_sound_and_the_same_each_time(chosen, count, jobs, platform, checkpoint):
     platform = replace(platform, file_system=20.0, link=50.0, agents=Costs(agent=30.0, change=1.0))
-    chosen = Policy.load(chosen).with_(**{"checkpoint.strategy": "agents", "checkpoint.per_node": 3})
+    rule = {"checkpoint.strategy": "agents", "checkpoint.per_node": 3, "checkpoint.count": count}
+    chosen = Policy.load(chosen).with_(**rule)
     jobs = [
         replace(one, checkpoint=checkpoint) if at % 3 and not isinstance(one.application, Pipeline) else one
         for at, one in enumerate(jobs)

@@ -109,6 +109,8 @@ def break_even(change: float, before: float, after: float) -> float:
 
 def break_even_published(change: float, before: float, after: float) -> float:
     """As the document's equations 6.11 and 6.12 have it."""
+    if not before or not after:
+        return inf  # nothing is faster than that
     missed = (change + after) / before - 1
     return missed * before / after + 1
 
@@ -252,7 +254,7 @@ class AgentRule(CheckpointStrategy):
         if self.count == "by-sign":
             wish = by_sign(agents, seconds, item.seconds, self.factor, most)
             hoped = min(item.seconds, seconds * agents / wish)
-            pays = commits_left > break_even(self.change, seconds, hoped)
+            pays = commits_left > break_even_published(self.change, seconds, hoped)
             number = wish if pays else agents
         else:
             step = partial(
