@@ -38,13 +38,14 @@ async def test_a_node_has_as_many_agents_of_an_item_as_the_strategy_says(c, s, w
     """The data is on the first node, so that its agents come last, and blocks go elsewhere."""
     cases = [
         ({}, [[4, 4, 4], [4, 4, 4]]),
+        ({"deal": "fill"}, [[4, 4, 4], [4, 4, 4]]),  # no node has more of them than workers
         ({"per_node": 1}, [[12], [12]]),
         ({"per_node": 2}, [[6, 6], [6, 6]]),
         ({"start": "nodes"}, [[24]]),
     ]
     async with await dask_hpc.manage(c, policy="checkpoint-agents") as manager:
         for number, (changes, there) in enumerate(cases):
-            changes = {"count": "fixed", "per_node": 80, "start": "all", **changes}
+            changes = {"count": "fixed", "per_node": 80, "start": "all", "deal": "round-robin", **changes}
             await manager.set(**{f"checkpoint.{name}": value for name, value in changes.items()})
             found = kept(s, await protected(c, worker, f"x{number}"))
             assert "127.0.0.1" not in found and sorted(found.values()) == there, changes
