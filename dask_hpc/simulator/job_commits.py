@@ -29,7 +29,6 @@ from dask_hpc.simulator.workload import DeclaredCheckpoint, LevelName
 from dask_hpc.strategies.checkpoint.agent_rule import served
 from dask_hpc.strategies.checkpoint.agents import AgentNode, ItemAgents
 from dask_hpc.strategies.checkpoint.when import Cost, When, commits_left, until_end, when
-from dask_hpc.strategies.strategy import CheckpointStrategy
 
 _MOST = 10_000  # commits to one level before one to the next
 _CHEAPEST = 0.01  # seconds of a commit that is planned with
@@ -134,11 +133,6 @@ class CommitDesk(MachineService):
         self.at_work: Counter[str] = Counter()
         #: when agents of which job came where
         self._joined: deque[tuple[float, str, JobCommits]] = deque()
-
-    @property
-    def rule(self) -> CheckpointStrategy | None:
-        """Of agents."""
-        return self.site.policy.checkpoint
 
     def nodes_for(self, one: "JobCommits") -> list[AgentNode]:
         """All nodes as a rule for agents sees them, without what this job has there."""
@@ -254,7 +248,7 @@ class JobCommits(Companion):
             self._expect_next(now)
 
     def resized(self) -> None:
-        rule, nodes = self._desk.rule, len(self._held)
+        rule, nodes = self._site.policy.checkpoint, len(self._held)
         if rule is not None and self._item is not None:
             self._remember(rule.resized(self._item, nodes))
         self._plan()
@@ -418,12 +412,12 @@ class JobCommits(Companion):
         """Seconds of a commit to partners, or back from them, that sets out now."""
         platform, nodes = self._site.platform, self._nodes
         each = self._checkpoint.nbytes / len(nodes)
-        if self._desk.rule is None:
+        if self._site.policy.checkpoint is None:
             self._serving = {one: str((int(one) + 1) % platform.nodes) for one in nodes}
             return each / platform.link
         costs, changing = platform.agents, 0.0
         if not self._is_restoring:
-            changing = self._choose(self._desk.rule)
+            changing = self._choose()
             self._serving = served(nodes, self.agents)
         self._working = Counter(self.agents)
         self._desk.at_work += self._working
@@ -446,8 +440,10 @@ class JobCommits(Companion):
             slowest = max(slowest, of_one * (setup + each / rate))
         return slowest
 
-    def _choose(self, rule: CheckpointStrategy) -> float:
-        """Its agents for this commit. What a change of them takes."""
+    def _choose(self) -> float:
+        """Its agents for this commit, as the policy says. What a change of them takes."""
+        rule = self._site.policy.checkpoint
+        assert rule is not None
         held, up = frozenset(self._held), self._site.indices.nodes
         item = self._item
         count = 0 if item is None else max(1, min(item.agents, self._most))
@@ -472,7 +468,7 @@ class JobCommits(Companion):
 
     def _arrived(self, now: float) -> None:
         """All of a commit is with its agents."""
-        rule, item = self._desk.rule, self._item
+        rule, item = self._site.policy.checkpoint, self._item
         if rule is None or item is None:
             return
         is_usual = not self._is_first or self._site.platform.agents.registering == 1.0

@@ -7,6 +7,7 @@ from distributed import wait
 from distributed.utils_test import gen_cluster
 
 import dask_hpc
+from dask_hpc.checkpoint.worker.agent import NAME as AGENT
 
 NAME = "dask-hpc-checkpoint"
 #: three nodes with three workers each
@@ -70,6 +71,20 @@ async def test_agents_are_dealt_to_nodes_as_the_strategy_says(c, s, *workers):
             hosts = map(s.plugins[NAME].nodes.node_of, s.plugins[NAME].choice._seats[deal])
             seen[deal] = sorted(Counter(hosts).values())
     assert seen == {"round-robin": [1, 2], "fill": [3], "block": [1, 2]}
+
+
+@nine
+async def test_an_item_keeps_its_workers_though_others_have_more_room(c, s, worker, *others):
+    async with await dask_hpc.manage(c, policy="checkpoint-agents") as manager:
+        await manager.set(**{"checkpoint.count": "fixed", "checkpoint.per_node": 1})
+        await protected(c, worker, "x")
+        seats = set(s.plugins[NAME].choice._seats["x"])
+        for one in [worker, *others]:  # all have room for as much, but some is taken
+            kept = one.plugins[AGENT].kept
+            kept.budget, kept.shelf.budget = 10_000_000, 0
+            await one.heartbeat()
+        await protected(c, worker, "x", count=30)
+        assert set(s.plugins[NAME].choice._seats["x"]) == seats and len(seats) == 3
 
 
 @nine

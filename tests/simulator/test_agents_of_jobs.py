@@ -11,6 +11,7 @@ from test_properties import arrivals, platforms, play
 
 from dask_hpc import InputError, Policy
 from dask_hpc.model.job import Job
+from dask_hpc.planning.interval import young
 from dask_hpc.simulator import (
     Arrival,
     Failures,
@@ -51,12 +52,16 @@ def ends(chosen, *jobs, platform=MACHINE):
     return dict(zip(frame["id"], frame["end"], strict=True))
 
 
+def known_at(time, chosen, *jobs, platform=MACHINE):
+    """What is known then of each job that has not ended."""
+    machine = Machine(platform, chosen)
+    machine.run(jobs, until=time)
+    return next(one for one in machine._services if hasattr(one, "at_work")).known
+
+
 def agents_of(chosen, *jobs, platform=MACHINE):
     """Where each job has its agents, before any has ended."""
-    machine = Machine(platform, chosen)
-    machine.run(jobs, until=99.0)
-    desk = next(one for one in machine._services if hasattr(one, "at_work"))
-    return {name: commits.agents for name, commits in desk.known.items()}
+    return {name: one.agents for name, one in known_at(99.0, chosen, *jobs, platform=platform).items()}
 
 
 @pytest.mark.parametrize(
@@ -210,6 +215,18 @@ def test_what_is_left_of_a_job_is_known():
     while phased._rounds < 2:
         phased.proceed(0.0)
     assert phased.left(47.0) == 60.0
+
+
+def test_commits_that_take_longer_are_planned_more_rarely(monkeypatch):
+    """Four agents take the parts of four nodes in a second; one takes them one after the other, in four."""
+    machine = replace(MACHINE, failures=Failures(mtbf=1e9, repair=1.0))
+    planned = job(checkpoint=replace(COMMITS, every="young"), runtime=1e9)
+    works = {}
+    for agents in (1, 4):
+        monkeypatch.setattr(AgentRule, "first", lambda *_, agents=agents: ItemAgents(agents, 4))
+        found = known_at(1e5, policy(), planned, platform=machine)["a"]
+        works[len(found.agents)] = found._pattern.work
+    assert works == {4: pytest.approx(young(1.0, 4e-9)), 1: pytest.approx(young(4.0, 4e-9))}
 
 
 @pytest.mark.parametrize(("chosen", "count"), [("elastic", "by-sign"), ("node-stealing", "climb")])

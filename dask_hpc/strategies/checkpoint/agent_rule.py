@@ -84,15 +84,14 @@ def served(nodes: Sequence[str], agents: Sequence[str]) -> dict[str, str]:
     free = deque((agent, share) for agent, share in zip(agents, shares(len(nodes), len(agents)), strict=True))
     found = {}
     for node in nodes:
-        if free[0][0] == node:
-            free.rotate(-1)
         agent, left = free.popleft()
         found[node] = agent
         if left > 1:
             free.append((agent, left - 1))
-    for node in [node for node, agent in found.items() if agent == node]:
-        other = next((one for one, agent in found.items() if agent != node), node)
-        found[node], found[other] = found[other], found[node]
+    for node in nodes:
+        if found[node] == node:
+            other = next((one for one, agent in found.items() if agent != node), node)
+            found[node], found[other] = found[other], node
     return found
 
 
