@@ -76,6 +76,10 @@ class Execution:
         """Communication over compute time, if it is known."""
         return None
 
+    def left(self, now: float) -> float:
+        """Seconds until the end as it goes now; without end if nobody can say."""
+        return inf
+
 
 class Steady(Execution):
     """Work that proceeds at a pace that the speed-up model knows for each size."""
@@ -130,6 +134,9 @@ class Steady(Execution):
 
     def mtct(self) -> float | None:
         return self._arrival.speedup.mtct(self.nodes)
+
+    def left(self, now: float) -> float:
+        return (1.0 - self.done(now)) * self._duration
 
     @property
     def _duration(self) -> float:
@@ -207,6 +214,8 @@ class Phased(Execution):
         self._iterations = sum(phase.iterations for phase in application.phases)
         #: iterations ended so far
         self._rounds = round(done * self._iterations)
+        #: when it began, and with how many
+        self._begun = (0.0, self._rounds)
         #: whether the task at hand is its iteration's last
         self._is_last = False
         self._steps = self._run()
@@ -216,6 +225,8 @@ class Phased(Execution):
             self._extra = list(self._application.on_resize)
             if nodes > self.nodes:
                 self._extra += self._application.on_expansion
+        else:
+            self._begun = (now, self._rounds)
         self.nodes = nodes
 
     def proceed(self, now: float) -> Step | None:
@@ -229,6 +240,12 @@ class Phased(Execution):
 
     def mtct(self) -> float | None:
         return self._other / self._computed if self._computed else None
+
+    def left(self, now: float) -> float:
+        """As the program itself knows it: so many iterations as long as those so far."""
+        since, first = self._begun
+        pace = (now - since) / (self._rounds - first) if self._rounds > first else inf
+        return (self._iterations - self._rounds) * pace if self._iterations > self._rounds else 0.0
 
     def _run(self) -> Iterator[Step]:
         for task in self._application.on_start:

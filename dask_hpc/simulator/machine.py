@@ -64,6 +64,11 @@ def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str
         lines.append(
             f"{policy.name}: failure: {policy.failure.name} does nothing: no node of this machine fails"
         )
+    declared = (arrival.checkpoint for arrival in workload)
+    if policy.checkpoint is not None and not any(one and "partner" in one.levels for one in declared):
+        lines.append(
+            f"{policy.name}: checkpoint: {policy.checkpoint.name} does nothing: no job commits to partners"
+        )
     is_by_io = "io-aware" in (policy.queue.name, policy.malleability and policy.malleability.name)
     if is_by_io and all(arrival.job.io_intensity is None for arrival in workload):
         lines.append(f"{policy.name}: io-aware has nothing to go by: no job says its io_intensity, or phases")

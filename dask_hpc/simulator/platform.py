@@ -258,6 +258,54 @@ RESIZE_COSTS: Mapping[str, ResizeCost] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Costs:
+    """``t_(msg+copy)`` is ``message`` plus a node's bytes at ``copy``; an agent takes one part after the
+    other at the rate ``agent``, with ``operation`` seconds for each and ``turn`` for each read of it."""
+
+    agent: float = inf
+    copy: float = inf
+    message: float = 0.0
+    operation: float = 0.0
+    turn: float = 0.0
+    #: the first commit to new agents takes so many times as long, as memory is registered: 5 to 10 (9.3.4)
+    registering: float = 7.0
+    #: asking whether agents should change, if they need not
+    probe: float = 0.002
+    #: a probe that changes them
+    change: float = 0.0
+    #: starting any agents, each new one, and connecting an agent to one node
+    launch: float = 0.0
+    per_agent: float = 0.0
+    connect: float = 0.0
+    #: before an agent that does not answer is given up, and until the next probe after that
+    give_up: float = 0.0
+    retry_wait: float = 60.0
+    #: operations take a share longer or shorter, normally distributed
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("agent", "copy"):
+            insist(getattr(self, name) > 0, name, getattr(self, name), "more than 0 B/s")
+        for name in ("message", "operation", "turn", "registering", "probe", "change", "launch", "per_agent",
+                     "connect", "give_up", "retry_wait", "noise"):  # fmt: skip
+            insist(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
+
+    def setup(self, nbytes: float, link: float, reads: int = 1, is_first: bool = False) -> float:
+        """Seconds before an agent takes a part of so many bytes."""
+        seconds = self.operation + self.turn * reads
+        if is_first:
+            seconds += (self.registering - 1) * (seconds + nbytes / min(self.agent, link))
+        return seconds
+
+    def changing(self, new: int, agents: int, parts: int) -> float:
+        """Seconds of a change to so many agents, of which some are new, for an item of so many parts."""
+        seconds = self.connect * -(-parts // max(1, agents))
+        if new:
+            seconds += self.change + self.launch + self.per_agent * new
+        return seconds
+
+
+@dataclass(frozen=True, slots=True)
 class Platform:
     """``speed`` in operations per second and node, bandwidths in bytes per second, powers in watts.
 
@@ -267,6 +315,7 @@ class Platform:
     ``cleanup`` are seconds during which a job holds its nodes before and after its work. With a
     ``metering`` power is recorded. ``groups`` are the sizes of the machine's parts, the outermost first:
     ``(64, 16)`` for cabinets of 64 nodes with chassis of 16, which a policy may go by that picks nodes.
+    ``agents`` is what checkpoint agents cost, where a policy has some.
     """
 
     nodes: int
@@ -283,6 +332,7 @@ class Platform:
     failures: Failures | None = None
     metering: Metering | None = None
     groups: tuple[int, ...] = ()
+    agents: Costs = Costs(registering=1.0)
 
     def __post_init__(self) -> None:
         insist(type(self.nodes) is int and 1 <= self.nodes <= 10**7, "nodes", self.nodes, "1 to 10,000,000")

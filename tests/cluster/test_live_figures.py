@@ -93,7 +93,7 @@ async def test_what_spreads_after_growth_counts_as_a_move(c, s, a, b):
             assert found["count"] == 1 and found["drain"]["last"] == 0
             assert 7 <= found["move"]["last"] < 9 and found["decision"]["last"] < 2
             parts = sum(found[phase]["last"] for phase in ("move", "decision", "window"))
-    assert found["total"]["largest"] == pytest.approx(parts)
+            assert found["total"]["largest"] == pytest.approx(parts)
         assert (await manager.status())["figures"]["adaptation"]["shrink"]["count"] == 0
 
 

@@ -158,10 +158,11 @@ def test_synthetic_load_is_what_was_asked_for():
     ("policy", "workload", "note"),
     [
         ("io-lanes", "builtin:ten-jobs", "io: io-lanes does nothing in the simulator"),
-        ("checkpoint-agents", "builtin:ten-jobs", "checkpoint: agents does nothing in the simulator"),
+        ("checkpoint-agents", "builtin:ten-jobs", "checkpoint: agents does nothing: no job commits"),
         ("node-stealing", "builtin:ten-jobs", "no node of this machine fails"),
         ("io-aware", "builtin:ten-jobs", "no job says its io_intensity"),
         ("node-stealing", "builtin:node-stealing", ""),
+        ("checkpoint-agents", "builtin:commits", ""),
         ("io-aware", "builtin:io-intensity?jobs=5", ""),
         ("elastic", "builtin:ten-jobs", ""),
     ],

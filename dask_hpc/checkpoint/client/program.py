@@ -96,7 +96,8 @@ class Checkpoint:
 
     ``every`` is how often ``loop`` commits: a whole number of iterations or a duration, each time to all
     levels; durations by level; or ``auto`` (``young``, ``daly``), which weighs for each level what commits
-    cost against how often it is needed. ``levels`` are ``partner`` (memory of another node), ``disk`` (of
+    cost against how often it is needed, and against how long a loop that has an end goes on: a short one goes
+    to the store at its end alone. ``levels`` are ``partner`` (memory of another node), ``disk`` (of
     that node, too) and ``store``; as configured if they are not given. ``token``
     says which program and input this is (anything that ``dask.base.tokenize`` takes): versions of another are
     refused. ``keep`` versions stay in the store; ``key`` (``file:PATH`` or ``env:NAME``) encrypts them;
@@ -401,6 +402,8 @@ class Checkpoint:
             blocks=cut.blocks,
             levels=list(self.levels),
             every=self.due.rule,
+            seconds_left=self.due.seconds_left(self.step),
+            commits_left=self.due.commits_left(self.step),
             store=self.store and store_settings(self.store, self._keep, services.compress, services.key),
         )
         self._committed = self.step
@@ -515,13 +518,14 @@ class Loop:
         with Ending(end_of_job(checkpoint.walltime)) as ending:
             try:
                 due.begin(checkpoint.step, monotonic())
+                due.goes_over(items)
                 done = checkpoint.step
                 for item in items[done:] if isinstance(items, range) else islice(items, done, None):
                     begun = monotonic()
                     yield item, None
                     now = monotonic()
                     checkpoint.step += 1
-                    due.iterated(now - begun)
+                    due.iterated(now - begun, ending.left())
                     if ending.is_told or due.is_last_chance(ending.left()):
                         yield None, True
                     elif checkpoint.is_asked or due.is_due(checkpoint.step, now):

@@ -8,6 +8,7 @@ platform:
   file_system: 48 GB/s         # for all together
   resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}    # or published, or by direction and size:
   #  {expand: {2: 0.11 s, 16: 1.29 s}, shrink: {2: 0.05 s, 16: 2.25 s}}
+  agents: {agent: 1 GB/s, operation: 20 us, change: 2.5 s}    # of checkpoints, if the policy has some
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
   idle_power: 71 W
   active_power: 250 W
@@ -64,6 +65,7 @@ from dask_hpc.simulator.application import (
 from dask_hpc.simulator.in_situ import Drift, Pipeline
 from dask_hpc.simulator.platform import (
     RESIZE_COSTS,
+    Costs,
     Failures,
     Metering,
     NodeType,
@@ -170,6 +172,17 @@ def _resize(found: Any) -> ResizeCost:
         return ResizeCost(**values)
 
 
+_AGENTS: Readers = {
+    "agent": _bytes_per_second,
+    "copy": _bytes_per_second,
+    "message": parse_duration,
+    "operation": parse_duration,
+    "registering": number,
+    "change": parse_duration,
+    "launch": parse_duration,
+    "per_agent": parse_duration,
+    "connect": parse_duration,
+}
 _FAILURES: Readers = {
     "mtbf": parse_duration,
     "shape": number,
@@ -206,7 +219,7 @@ def _swing(found: Any) -> Swing:
 
 def read_platform(found: Any) -> Platform:
     """From a mapping; complaints name the key."""
-    values = read_values(found, _PLATFORM, also=("resize", "failures", "power", "machine"))
+    values = read_values(found, _PLATFORM, also=("resize", "agents", "failures", "power", "machine"))
     if found.get("machine") is not None:
         known = platform_of(found["machine"])
         powers = {"idle_power": known.idle_power, "active_power": known.active_power}
@@ -215,6 +228,10 @@ def read_platform(found: Any) -> Platform:
         raise InputError("nodes", "is missing")
     if found.get("resize") is not None:
         values["resize"] = _resize(found["resize"])
+    if found.get("agents") is not None:
+        costs = read_values(found["agents"], _AGENTS, "agents")
+        with within("agents"):
+            values["agents"] = Costs(**{"registering": 1.0, **costs})
     if found.get("failures") is not None:
         values["failures"] = Failures(**read_values(found["failures"], _FAILURES, "failures"))
     if found.get("power") is not None:
