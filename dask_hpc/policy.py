@@ -20,6 +20,8 @@ from dask_hpc.strategies.strategy import (
     CheckpointStrategy,
     FailureStrategy,
     IoStrategy,
+    LendingStrategy,
+    Loans,
     MalleabilityStrategy,
     Outlook,
     PlacementStrategy,
@@ -83,6 +85,8 @@ class Policy:
     queue: QueueStrategy
     malleability: MalleabilityStrategy | None = None
     failure: FailureStrategy | None = None
+    #: of nodes that services ask for
+    lending: LendingStrategy | None = None
     power: PowerStrategy | None = None
     #: asked by in situ pipelines, between two of their iterations
     placement: PlacementStrategy | None = None
@@ -258,6 +262,7 @@ class Policy:
                     # ahead of all, and of no other's place: two jobs must not have the same
                     indices.requeue(deed.job, -indices.running[deed.job].order, INTERRUPTED)
             indices.pull_levers(plan)
+            indices.settle_loans(plan)
 
         self.settle(Snapshot(indices, snapshot.corridor), memory, carry_out)
         return plans
@@ -279,6 +284,10 @@ class Policy:
             if interrupts:
                 plan = Plan(snapshot.revision, snapshot.now, interrupts=tuple(interrupts))
                 return plan, Remembered(queue, malleability, failure, power)
+        if self.lending is not None and snapshot.borrowers:
+            loans = self.lending.first(snapshot)
+            if any(loans):
+                return _of_loans(snapshot, loans), before
         starts, queue = self.queue.decide(snapshot, queue)
         resizes, malleability = self._resizes(snapshot, starts, before.malleability)
         changed: dict[str, Any] = {}
@@ -298,6 +307,10 @@ class Policy:
             starts, resizes = changed.pop("starts"), changed.pop("resizes")
             changed["for_power"] = frozenset(one.job for one in (*starts, *resizes) if one not in wishes)
         plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **changed)
+        if not plan and self.lending is not None and snapshot.borrowers:
+            loans = self.lending.last(snapshot)
+            if any(loans):
+                plan = _of_loans(snapshot, loans)
         return plan or None, Remembered(queue, malleability, failure, power)
 
     def _resizes(self, snapshot: Snapshot, starts: Starts, memory: Any) -> tuple[list[Resize], Any]:
@@ -318,7 +331,20 @@ class Policy:
     @property
     def _only_queues(self) -> bool:
         """Whether a queue strategy says everything there is to say, the first time it is asked."""
-        return self.malleability is None and self.failure is None and self.power is None
+        is_all = self.malleability is None and self.failure is None and self.power is None
+        return is_all and self.lending is None
+
+
+def _of_loans(snapshot: Snapshot, loans: Loans) -> Plan:
+    lend, take_back, resizes = loans
+    return Plan(
+        snapshot.revision,
+        snapshot.now,
+        resizes=tuple(resizes),
+        for_loans=frozenset(one.job for one in resizes),
+        lend=lend,
+        take_back=take_back,
+    )
 
 
 def parameters_of(concern: str) -> set[str]:

@@ -60,13 +60,31 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Lend:
+    """Give a service so many idle nodes for itself: no job's work runs there until it gives them back."""
+
+    service: str
+    nodes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """Tell a service to give back so many of its nodes. It chooses which, and takes its time."""
+
+    service: str
+    nodes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything decided at one instant.
 
     Bodies carry it out in this order: interrupts, shrinks, starts, growths. Starts and growths together
     need no more nodes than were idle when the plan was made: nodes that a shrink frees are given away
-    by a later plan, once they are free indeed. Caps, holds and releases come last; a body without that
-    lever does nothing about it.
+    by a later plan, once they are free indeed. What is lent comes from what those left idle. Caps, holds and
+    releases come last; a body without that lever does nothing about it.
     """
 
     id: int
@@ -81,6 +99,10 @@ class Plan:
     verdict: Verdict | None = None
     #: jobs whose start or resize the power strategy made, or made other than it was wished
     for_power: frozenset[str] = frozenset()
+    #: jobs that are resized for the sake of a service; nodes that services get, and give back
+    for_loans: frozenset[str] = frozenset()
+    lend: Lend | None = None
+    take_back: TakeBack | None = None
 
     def in_order(self, size_of: Callable[[str], int]) -> Iterator[Interrupt | Resize | Start]:
         """The decisions in that order. ``size_of`` is asked for a running job's size when its turn comes."""
@@ -101,4 +123,5 @@ class Plan:
 
     def __bool__(self) -> bool:
         levers = self.hold or self.cap or self.release or self.verdict
-        return bool(self.starts or self.resizes or self.interrupts or levers)
+        loans = self.lend or self.take_back
+        return bool(self.starts or self.resizes or self.interrupts or levers or loans)

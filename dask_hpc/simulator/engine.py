@@ -28,6 +28,7 @@ from dask_hpc.model.story import Happening, Story
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.application import Application
 from dask_hpc.simulator.execution import Ask, Execution, Phased, Point, Steady, Transfer, Wait
+from dask_hpc.simulator.node_desk import MachineDesk
 from dask_hpc.simulator.platform import FileSystem, Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.service import Companion, Life, MachineService
@@ -61,6 +62,7 @@ class Engine:
         self._followers = tuple(one for one in services if one.follows_decisions)
         # every job that starts asks them: those that never have an answer are not asked
         self._escorts = tuple(one for one in services if type(one).accompany is not MachineService.accompany)
+        self.desk = MachineDesk(self, services)
         for service in services:
             service.join(self)
         self._observe(Indices(self.platform.node_list(), policy.queue))
@@ -179,6 +181,11 @@ class Engine:
     def wake_at(self, time: float, companion: Companion) -> None:
         """Wake a job's companion then, before anything is decided."""
         self._push(time, _STEPS, lambda one, now: one.woken(now), companion, companion.version)
+
+    def decide_soon(self) -> None:
+        """Something is to be decided about: at this instant, or at the next tick if decisions wait."""
+        self._news = True
+        self._push(self.indices.now, _TICKS, _nothing)
 
     def decide_at(self, time: float, service: MachineService) -> None:
         """Wake a service then, after everything else of that instant, and decide whatever the ticks."""
@@ -309,7 +316,9 @@ class Engine:
         self.indices.push_overdue()
         for service in self._followers:
             service.look()
+        self.desk.look()
         self._memory = self.policy.settle(self.snapshot, self._memory, self._carry_out)
+        self.desk.answer()
         self.indices.failed = ()
 
     def _carry_out(self, plan: Plan) -> None:
@@ -322,6 +331,8 @@ class Engine:
                 self._resize(deed)
             else:
                 self._stop(self._live[deed.job], INTERRUPTED)
+        if plan.lend is not None or plan.take_back is not None:
+            self.desk.carry_out(plan)
         for service in self._followers:
             service.carried_out(plan)
 
@@ -553,6 +564,10 @@ class Engine:
         life.at_point = False
         life.version += 1
         self.indices.requeue(job.id, life.place, ahead)
+
+
+def _nothing(_: None, now: float) -> None:
+    """The instant is enough."""
 
 
 def _check_size(job: Job, nodes: int) -> None:

@@ -5,6 +5,7 @@ from math import inf
 from typing import Protocol
 
 from dask_hpc.model.job import Job
+from dask_hpc.model.lending import NodeDesk, ToService
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.model.story import Story
@@ -74,6 +75,7 @@ class Site(Protocol):
     story: Story
     record: Record | None
     file_system: FileSystem
+    desk: NodeDesk
 
     def step_at(self, time: float, life: Life) -> None:
         """Let a job go on then."""
@@ -84,10 +86,15 @@ class Site(Protocol):
     def decide_at(self, time: float, service: "MachineService") -> None:
         """Wake a service then, after everything else of that instant, and decide whatever the ticks."""
 
+    def decide_soon(self) -> None:
+        """Something is to be decided about."""
+
 
 class MachineService:
     """One service's half on a simulated machine. What it does not override does nothing."""
 
+    #: under which name it asks for nodes of its own, if it does
+    borrows = ""
     #: whether ``submitted``, ``look`` and ``carried_out`` are called: they are on the fast path
     follows_decisions = False
     site: Site
@@ -128,6 +135,9 @@ class MachineService:
     def execution(self, life: Life) -> Execution | None:
         """How a job proceeds whose application is no sequence of phases, if the service knows that."""
         return None
+
+    def hear_of_nodes(self, message: ToService) -> None:
+        """It is to use nodes, or to give some back, or hears how many are idle."""
 
     def node_failed(self, node: str) -> None:
         """With all that was kept on it."""

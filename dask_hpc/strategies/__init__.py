@@ -9,6 +9,8 @@ from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 from dask_hpc.strategies.failure.node_stealing import NodeStealing
 from dask_hpc.strategies.io.io_aware import IoAware, IoAwareQueue
 from dask_hpc.strategies.io.io_lanes import IoLanes
+from dask_hpc.strategies.lending.favor_checkpoints import FavorCheckpoints
+from dask_hpc.strategies.lending.favor_jobs import FavorJobs
 from dask_hpc.strategies.malleability.dask_adaptive import DaskAdaptive
 from dask_hpc.strategies.malleability.egs import Egs
 from dask_hpc.strategies.malleability.elastic import Elastic, ElasticQueue
@@ -36,6 +38,7 @@ _OURS: tuple[Any, ...] = (
     ElasticQueue, Elastic, GiveWay,  # ours
     DaskAdaptive, ParslSimple,  # what people know from elsewhere
     NodeStealing,  # after failures
+    FavorCheckpoints, FavorJobs,  # nodes for services
     PowerCorridor,  # within bounds of power
     InSitu,  # in situ pipelines
     IoLanes,  # what reads at the same time, and beside what
@@ -45,7 +48,7 @@ _OURS: tuple[Any, ...] = (
 
 #: what a policy decides about; "none" may be said of every concern but the queue and the size
 CONCERNS: tuple[str, ...] = (
-    "queue", "malleability", "failure", "power", "placement", "io", "checkpoint", "size",
+    "queue", "malleability", "failure", "lending", "power", "placement", "io", "checkpoint", "size",
 )  # fmt: skip
 
 

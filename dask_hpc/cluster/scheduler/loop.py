@@ -12,6 +12,8 @@ from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.in_force import InForce
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.leaving import Leaving
+from dask_hpc.cluster.scheduler.lending import WHY as LENT
+from dask_hpc.cluster.scheduler.lending import Lending
 from dask_hpc.cluster.scheduler.lifecycle import Lifecycle, Measurements
 from dask_hpc.cluster.scheduler.plan_execution import PlanExecution
 from dask_hpc.cluster.scheduler.service import Context, Timer
@@ -48,8 +50,15 @@ class ControlLoop:
         self.spread = Spread(context)
         self.lifecycle = Lifecycle(context, self.gate, self.hand_overs)
         self.measurements = Measurements(context)
+        self.lending = context.add(Lending(context, self.holds))
         self.execution = PlanExecution(
-            context, self.gate, self.hand_overs, self.spread, self.lifecycle, self.measurements
+            context,
+            self.gate,
+            self.hand_overs,
+            self.spread,
+            self.lifecycle,
+            self.measurements,
+            self.lending,
         )
         self.sizing = Sizing(context)
         #: until a job that has nothing to run gives up nodes
@@ -120,6 +129,7 @@ class ControlLoop:
         name, is_new = self.nodes.join(address, *compat.worker_identity(self._scheduler, address))
         context.each("worker_joins", lambda service: service.worker_joins(address))
         self.spread.joined(address)
+        self.lending.worker_joins(name, address)
         if is_new:
             context.look_at_the_clock()
             self.indices.add_node(Node(name))
@@ -181,6 +191,8 @@ class ControlLoop:
         if in_force.policy != context.policy:
             context.policy = in_force.policy
             self.memory = None
+            if context.policy.lending is None:
+                self.lending.let_go("the policy lends none")
             self.indices.waiting.rerank(context.policy.queue)
         context.each("policy_changes", lambda service: service.policy_changes())
         context.tell("policy", reason)
@@ -212,6 +224,7 @@ class ControlLoop:
                 context.recorded.append,
             )
         context.each("keep", lambda service: service.keep())
+        self.lending.keep()
         self.execution.free_a_job_alone()
 
     def open_gates(self) -> None:
@@ -254,6 +267,8 @@ class ControlLoop:
                 ("hold", (plan.hold,)),
                 ("cap", (plan.cap,)),
                 ("give-back", (plan.release,)),
+                ("lend", (plan.lend,)),
+                ("take-back", (plan.take_back,)),
             )
             for one in ones
             if one is not None
@@ -273,12 +288,13 @@ class ControlLoop:
         self.lifecycle.end_jobs()
         self.gate.nudge_freed()
         self.lifecycle.offer_jobs()
-        not_withheld = {service.hold_reason for service in context.services}
+        not_withheld = {LENT, *(service.hold_reason for service in context.services)}
         self.indices.withhold(self.holds.nodes(self.nodes, besides=not_withheld))
         self.measurements.note()
         self.lifecycle.push_ends()
         self._look_who_rests()
         context.each("refresh", lambda service: service.refresh())
+        self.lending.refresh()
 
     def _look_who_rests(self) -> None:
         indices = self.indices
@@ -299,6 +315,7 @@ class ControlLoop:
             self._rest.stop,
             self.lifecycle.news.stop,
             self.hand_overs.close,
+            self.lending.close,
             partial(context.each, "release", lambda service: service.release()),
             self.leaving.close,
             self.holds.close,
@@ -330,6 +347,7 @@ class ControlLoop:
         self._rest.stop()
         self.lifecycle.news.stop()
         self.hand_overs.close()
+        self.lending.close()
         self.leaving.close()
         self.holds.cancel()
         self.spread.close()

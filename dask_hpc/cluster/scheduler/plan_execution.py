@@ -6,12 +6,13 @@ from functools import partial
 from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
 from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.lending import Lending
 from dask_hpc.cluster.scheduler.lifecycle import Lifecycle, Measurements
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.scheduler.spread import Spread
 from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.snapshot import Snapshot
-from dask_hpc.model.story import Happening, explain
+from dask_hpc.model.story import Happening, explain, explain_loans
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class PlanExecution:
     spread: Spread
     lifecycle: Lifecycle
     measurements: Measurements
+    lending: Lending
 
     def carry_out(self, plan: Plan, snapshot: Snapshot) -> None:
         """Do what was planned from this snapshot. Nothing live fails a node yet, so there is nobody to
@@ -36,6 +38,8 @@ class PlanExecution:
                 self._start(plan, step)
             elif isinstance(step, Resize):
                 self._resize(plan, step)
+        if plan.lend is not None or plan.take_back is not None:
+            self.lending.carry_out(plan, explain_loans(snapshot, context.policy.rules))
         for service in context.services:
             service.carry_out(plan, snapshot)
 

@@ -10,6 +10,7 @@ from distributed.comm import get_address_host
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.lending import Lending
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.units import Facts, UnitFacts, read_facts
 from dask_hpc.model.cluster_view import ClusterView, JobNeed, SizePlan, Unit
@@ -106,7 +107,7 @@ class Sizing:
     def _view(self, facts: Facts, now: float) -> ClusterView:
         loads = {load.name: load for load in compat.worker_loads(self._scheduler)}
         holders = self._holders()
-        vetoes = compat.unwilling(self._scheduler)
+        vetoes = {**compat.unwilling(self._scheduler), **self._context.get(Lending).pinned}
         units = []
         known: set[str] = set()
         threads = memory = workers = 0
