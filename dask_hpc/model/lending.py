@@ -83,6 +83,8 @@ class NodeDesk:
     def __init__(self) -> None:
         self._requests: list[NodeRequest] = []
         self._queries: list[NodeQuery] = []
+        #: what was told last of each service: who asks again for the same is not told of again
+        self._told: dict[str, NodeWish] = {}
 
     # what each body does its own way
 
@@ -130,7 +132,8 @@ class NodeDesk:
         elif isinstance(message, NodeRequest):
             self._requests.append(message)
             wish = message.wish
-            if wish.count:
+            if wish.count and wish != self._told.get(message.service):
+                self._told[message.service] = wish
                 urgency = "without delay" if wish.is_urgent else "when there are some to spare"
                 self.tell(
                     Word.NODE_REQUEST, message.service, f"{count_nodes(wish.count)} {urgency}: {wish.reason}"
@@ -164,6 +167,7 @@ class NodeDesk:
             self.indices.lend(lend.service, nodes, lend.nodes)
             short = f"; {count_nodes(lend.nodes - len(nodes))} cannot be" if len(nodes) < lend.nodes else ""
             self.lent(nodes)
+            self._told.pop(lend.service, None)
             self.tell(Word.LEND, lend.service, lend.reason + short, nodes, plan, why)
             if nodes and (service := self.borrower(lend.service)) is not None:
                 service.hear_of_nodes(NodesLent(nodes))

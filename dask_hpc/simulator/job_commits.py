@@ -151,6 +151,11 @@ class JobCommits(Companion):
         """The share of the work that need not be done again."""
         return max((kept.done for kept in self._kept.values()), default=0.0)
 
+    @property
+    def at_partners(self) -> float:
+        """Bytes of it that others keep."""
+        return self._checkpoint.nbytes if "partner" in self._kept else 0.0
+
     def lost(self, node: str) -> None:
         """A node failed, with the copies that lay there."""
         self._failed.add(node)

@@ -193,8 +193,9 @@ class Platform:
     ``link`` is each node's way to the other nodes and to the file system; ``file_system`` is what all
     nodes together get from it, shared equally by the nodes that read or write. ``tick`` adds a decision
     every so many seconds while jobs are there; with ``only_ticks`` there are no others. ``launch`` and
-    ``cleanup`` are seconds during which a job holds its nodes before and after its work. With a
-    ``metering`` power is recorded.
+    ``cleanup`` are seconds during which a job holds its nodes before and after its work. ``copies`` are the
+    bytes that a node keeps which is there for copies alone (0: there are no such nodes). With a ``metering``
+    power is recorded.
     """
 
     nodes: int
@@ -207,6 +208,7 @@ class Platform:
     only_ticks: bool = False
     launch: float = 0.0
     cleanup: float = 0.0
+    copies: float = 0.0
     resize: ResizeCost = field(default_factory=ResizeCost)
     failures: Failures | None = None
     metering: Metering | None = None
@@ -215,7 +217,7 @@ class Platform:
         insist(type(self.nodes) is int and 1 <= self.nodes <= 10**7, "nodes", self.nodes, "1 to 10,000,000")
         for name in ("speed", "link", "file_system"):
             insist(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
-        for name in ("idle_power", "active_power", "tick", "launch", "cleanup"):
+        for name in ("idle_power", "active_power", "tick", "launch", "cleanup", "copies"):
             insist(0 <= getattr(self, name) < inf, name, getattr(self, name), "0 or more")
         if self.only_ticks and not self.tick:
             raise InputError("only_ticks", "there is no tick", "tick more than 0")

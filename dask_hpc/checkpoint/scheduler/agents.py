@@ -314,6 +314,12 @@ class AgentChoice:
         if managed is not None and managed.policy.lending is not None:
             self._scale(managed.get(NodeDesk), more)
 
+    def give_all_back(self) -> None:
+        """Nothing is protected any more: no node is needed for copies."""
+        managed, own = context_of(self._context.scheduler), self._context.own_nodes
+        if managed is not None and own:
+            managed.get(NodeDesk).receive(NodesReturned(BORROWS, own, "nothing is protected any more"))
+
     def _scale(self, desk: NodeDesk, more: MoreNodes | None) -> None:
         """Nodes for copies alone are asked for, and given back when nothing was kept there for long."""
         says, self.scaling = scale(self.scaling, BORROWS, more, monotonic())

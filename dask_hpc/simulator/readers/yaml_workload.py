@@ -10,6 +10,7 @@ platform:
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
   idle_power: 71 W
   active_power: 250 W
+  copies: 200 GB               # that a node keeps which is there for copies alone
   power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW}}    # {}: only record it
 jobs:
   - {id: a, submit: 0s, nodes: 2, runtime: 10 min, walltime: 15 min}
@@ -126,6 +127,7 @@ _PLATFORM: Readers = {
     "only_ticks": flag,
     "launch": parse_duration,
     "cleanup": parse_duration,
+    "copies": _bytes,
 }
 _RESIZE: Readers = {"fixed": parse_duration, "per_process": parse_duration, "bandwidth": _bytes_per_second}
 _FAILURES: Readers = {
