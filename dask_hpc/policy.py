@@ -49,6 +49,11 @@ _WITHOUT_BODY: Mapping[Body, Mapping[str, str]] = {
         "size": "a simulated machine has the nodes it has",
     },
 }
+#: strategies of which nobody carries out a part there, and which part
+_IN_PART: Mapping[Body, Mapping[str, str]] = {
+    "cluster": {"restart": "no live job says that it can go on from its commits on another size"},
+    "simulator": {},
+}
 
 
 class Remembered(NamedTuple):
@@ -170,10 +175,16 @@ class Policy:
     def without_body(self, where: Body) -> list[str]:
         """A line for each strategy that was chosen and that nobody carries out there."""
         chosen = {concern: getattr(self, concern) for concern in CONCERNS}
-        return [
+        lines = [
             f"{self.name}: {concern}: {chosen[concern].name} does nothing in the {where}: {why}"
             for concern, why in _WITHOUT_BODY[where].items()
             if chosen[concern] not in (None, Demand())  # that size is everybody's default
+        ]
+        names = {concern: one.name for concern, one in chosen.items() if one is not None}
+        return lines + [
+            f"{self.name}: {concern}: {name} does only a part in the {where}: {_IN_PART[where][name]}"
+            for concern, name in names.items()
+            if name in _IN_PART[where]
         ]
 
     def parameters(self) -> Iterator[tuple[str, Declared, Any]]:

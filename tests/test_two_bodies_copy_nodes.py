@@ -8,19 +8,23 @@ from distributed.utils_test import async_poll_for, gen_cluster
 import dask_hpc
 from dask_hpc import Policy
 from dask_hpc.model.job import Job
-from dask_hpc.model.lending import NodeDesk, NodeRequest, NodesReturned, NodesWanted
+from dask_hpc.model.lending import NodeDesk, NodeQuery, NodeRequest, NodesReturned, NodesWanted
 from dask_hpc.model.node import NodeWish
 from dask_hpc.model.speedup import Speedup
 from dask_hpc.simulator import Arrival
 from dask_hpc.simulator.engine import Engine
 from dask_hpc.simulator.service import MachineService
 
-ASKS, QUERY = "asks", "query"
 #: name, submitted, nodes, fewest and most; A communicates little, B much
-JOBS = {"A": (0.0, 2, 1, 2), "B": (1.0, 3, 1, 3), "C": (60.0, 2, 2, 2), "D": (61.0, 1, 1, 1)}
-MTCT = {"A": 0.1, "B": 0.5, "C": 0.0, "D": 0.0}
+JOBS = {
+    "A": (0.0, 2, 1, 2),
+    "B": (1.0, 3, 1, 3),
+    "C": (60.0, 2, 2, 2),
+    "D": (61.0, 1, 1, 1),
+    "E": (63.0, 2, 2, 2),
+}
+MTCT = {"A": 0.1, "B": 0.5, "C": 0.0, "D": 0.0, "E": 0.0}
 GATES = {name: threading.Event() for name in JOBS}
-#: time, and what a service says or which job ends
 HIGH = NodeRequest("checkpoint", NodeWish(1, True, "n is 95% full, and fills"))
 LOW = NodeRequest("checkpoint", NodeWish(2, False, "n uses 92% of its link"))
 
@@ -162,18 +166,50 @@ def both(name, *script):
 
 
 def test_what_is_urgent_takes_from_the_least_efficient_job():
+    """Two malleable jobs and no idle node; B, which communicates most, can give two of its three."""
     found, rows = both("favor-checkpoints", 5, "AB", [(5.0, HIGH)], {})
     assert [row[:4] for row in found[2:]] == [(5.0, "resize", "B", 2), (5.0, "lend", "checkpoint", 1)]
     assert [word for _, word, _, _ in rows] == ["node-request", "lend"]
     assert found[2][4] == "gives 1 node to checkpoint: n is 95% full, and fills"
 
 
+def test_it_gives_no_more_than_it_can():
+    says = [(5.0, NodeRequest("checkpoint", NodeWish(3, True, "n is full")))]
+    found, _ = both("favor-checkpoints", 5, "AB", says, {})
+    assert [row[:4] for row in found[2:4]] == [(5.0, "resize", "B", 1), (5.0, "resize", "A", 1)]
+    assert [row[:4] for row in found[4:]] == [(5.0, "lend", "checkpoint", 3)]
+
+
+def test_who_can_wait_asks_first_and_gets_what_is_idle_in_the_end():
+    """The published order: question, answer, request, order to use nodes."""
+    says = [(5.0, NodeQuery("checkpoint")), (6.0, LOW)]
+    found, rows = both("favor-checkpoints", 7, "AB", says, {})
+    assert [row[:4] for row in found[2:]] == [(6.0, "lend", "checkpoint", 2)]
+    assert [word for _, word, _, _ in rows] == ["node-query", "node-answer", "node-request", "lend"]
+    assert rows[1][3] == "2 nodes idle"
+    found, rows = both("favor-jobs", 7, "AB", says, {})
+    assert found[2:] == [] and rows[-1][1] == "node-request", "what is not urgent is not heard"
+
+
 def test_jobs_come_first_and_empty_nodes_come_back():
-    """Five nodes for two jobs, and two for copies. With the request nobody shrinks, and nothing comes back
-    in the same decision; with the job that waits then one of the two does, though it needs more."""
+    """Two nodes for copies, both empty, and something urgent for which no node is idle: nobody shrinks, and
+    nothing is taken back while that is looked at. C can have its two nodes from a job alone; for D one of the
+    two comes back, and the other stays."""
     says = [(0.5, NodeRequest("checkpoint", NodeWish(2, True, "many copies"))), (5.0, HIGH)]
     found, rows = both("favor-jobs", 7, "ABCD", says, {})
-    assert (0.5, "lend", "checkpoint", 2) in [row[:4] for row in found]
+    assert found[1][:4] == (0.5, "lend", "checkpoint", 2)
     assert not [row for row in found if row[0] == 5.0]
     assert [row[:4] for row in found if row[1] == "take-back"] == [(61.0, "take-back", "checkpoint", 1)]
-    assert rows[-1][1:3] == ("returned", 1)
+    assert found[-1][:4] == (61.0, "start", "D", 1)
+    assert [word for _, word, _, _ in rows[-2:]] == ["take-back", "returned"] and rows[-1][2] == 1
+
+
+def test_what_is_urgent_waits_for_nodes_that_come_free():
+    """No job can shrink: the first node that comes free is for copies, before the job that waits, or else
+    the request is forgotten."""
+    script = (3, "CDE", [(62.0, HIGH)], {"C": 90.0, "D": 95.0})
+    found, _ = both("favor-checkpoints", *script)
+    rest = [row[:4] for row in found[2:]]
+    assert rest == [(90.0, "lend", "checkpoint", 1), (95.0, "start", "E", 2)]
+    found, _ = both("favor-jobs", *script)
+    assert [row[:4] for row in found[2:]] == [(90.0, "start", "E", 2)]

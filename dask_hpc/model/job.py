@@ -33,7 +33,8 @@ class Job:
     ``nodes`` is the start size; ``min_nodes`` and ``max_nodes`` default to it. ``walltime`` is the
     user's limit in seconds; ``power`` is that of one node that works for it; ``value`` and
     ``deadline`` are for strategies that weigh jobs against each other; ``io_intensity`` is for those
-    that watch the shared file system.
+    that watch the shared file system. One that ``commits`` goes on from its last commit when it is stopped,
+    on whatever size it is started again.
     """
 
     id: str
@@ -51,6 +52,7 @@ class Job:
     user: str = ""
     speedup: Speedup | None = None
     io_intensity: IoDemand | None = None
+    commits: bool = False
 
     def __post_init__(self) -> None:
         if type(self.nodes) is not int or self.nodes < 1:
@@ -114,6 +116,11 @@ class Job:
     def resizable(self) -> bool:
         """Whether its size may change while it runs."""
         return self.kind in ("malleable", "evolving")
+
+    @property
+    def restarts(self) -> bool:
+        """Whether its size may change by stopping it and starting it again."""
+        return self.kind == "moldable" and self.commits
 
     @property
     def moldable(self) -> bool:

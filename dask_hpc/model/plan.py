@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import Literal
 
 from dask_hpc.model.power import Verdict
 
@@ -18,11 +19,13 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Bring a running job to this many nodes."""
+    """Bring a running job to this many nodes: while it runs, or by starting it again there, after one more
+    commit or from its last one."""
 
     job: str
     nodes: int
     reason: str
+    restart: Literal["", "after a commit", "at once"] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,8 @@ class Indices:
         new = old._replace(nodes=old.nodes[: old.target], target=None)
         self._free(old.nodes[old.target :])
         self._put(old, new)
-        self.resizable[job_id] = new
+        if new.job.resizable:
+            self.resizable[job_id] = new
         self.revision += 1
         return new
 
@@ -387,6 +388,13 @@ class Snapshot:
         found = [r for r in self._indices.resizable.values() if r.resized_at != now]
         found.sort(key=_order)
         return found
+
+    @property
+    def restartable(self) -> list[Running]:
+        """Running jobs that can be stopped now and started again on another size, in order of start."""
+        now = self._indices.now
+        jobs = (r for r in self._indices.running.values() if r.job.restarts)
+        return sorted((r for r in jobs if r.target is None and r.resized_at != now), key=_order)
 
     @property
     def is_resizing(self) -> bool:

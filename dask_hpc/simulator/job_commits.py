@@ -226,6 +226,23 @@ class JobCommits(Companion):
             self._site.file_system.abandon(now, self._life)
             self._drop()
 
+    def last_commit(self, now: float) -> float:
+        """To its last level, as long as that takes when nobody else uses the file system."""
+        self._nodes, self._failed = self._held, set()
+        platform, nodes = self._site.platform, len(self._nodes)
+        rate = platform.link
+        if self._checkpoint.levels[-1] == "store":
+            rate = min(rate, platform.file_system / nodes)
+        return self._checkpoint.nbytes / nodes / rate
+
+    def committed(self, done: float) -> None:
+        level = self._checkpoint.levels[-1]
+        nodes = frozenset(self._nodes) if level == "partner" else frozenset()
+        self._kept[level] = Kept(done, nodes, set(self._failed))
+        if (written := self._written) is not None:
+            written.commits += 1
+            written.nbytes += self._checkpoint.nbytes
+
     def stopped(self, now: float) -> float:
         self.interrupted(now)
         self._site.file_system.abandon(now, self)

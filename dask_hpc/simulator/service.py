@@ -38,6 +38,14 @@ class Companion:
     def resized(self) -> None:
         """It has another size now."""
 
+    def last_commit(self, now: float) -> float:
+        """The job stands still, to be started again on another size after one more commit: how many seconds
+        that takes."""
+        return 0.0
+
+    def committed(self, done: float) -> None:
+        """That commit is complete, with such a share of the work."""
+
     def stopped(self, now: float) -> float:
         """The job stops, with all that is on its way; answers the share of its work that is saved."""
         return 0.0

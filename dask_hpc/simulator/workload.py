@@ -111,6 +111,8 @@ class Arrival:
         if self.checkpoint is not None and isinstance(self.application, Pipeline):
             where = f"job {shown(self.job.id)}: checkpoint"
             raise InputError(where, "the job has a pipeline", "either of them")
+        if self.checkpoint is not None and self.job.kind == "moldable" and not self.job.commits:
+            object.__setattr__(self, "job", replace(self.job, commits=True))
 
 
 @dataclass(frozen=True, slots=True)

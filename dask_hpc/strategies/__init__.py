@@ -20,6 +20,7 @@ from dask_hpc.strategies.malleability.give_way import GiveWay
 from dask_hpc.strategies.malleability.malleable_easy import MalleableEasy, MalleableEasyQueue
 from dask_hpc.strategies.malleability.parsl_simple import ParslSimple
 from dask_hpc.strategies.malleability.performance_aware import PerformanceAware
+from dask_hpc.strategies.malleability.restart import Restart
 from dask_hpc.strategies.placement.in_situ import InSitu
 from dask_hpc.strategies.power.corridor import PowerCorridor
 from dask_hpc.strategies.queue.conservative_backfill import ConservativeBackfill
@@ -35,6 +36,7 @@ _OURS: tuple[Any, ...] = (
     Moldable, MalleableEasyQueue, MalleableEasy,  # on other sizes than asked for
     IoAwareQueue, IoAware,  # by balance of I/O
     FcfsMalleable, Fpsma, Egs, PerformanceAware,  # grow and shrink
+    Restart,  # by stopping and starting again
     ElasticQueue, Elastic, GiveWay,  # ours
     DaskAdaptive, ParslSimple,  # what people know from elsewhere
     NodeStealing,  # after failures

@@ -39,6 +39,7 @@ VARIANTS = [
     ("io-aware", {"shrink": "queued", "denominator": "cluster"}),
     ("power-corridor", {"mode": "reactive", "sharing": "equal", "dwell": 0.0}),
     ("power-corridor", {"redistribute": True, "favour_elastic": True, "margin": 20.0, "hysteresis": 50.0}),
+    ("restart", {"pause": 0.0, "cost": 0.0, "commit": "last", "barrier": False}),
     ("elastic", {"bias": 1.0, "cost": 3.0, "fairness": 2.0, "patience": 10.0}),
 ]
 
@@ -64,6 +65,7 @@ def job(draw, name):
         priority=draw(st.sampled_from([0.0, 1.0, -2.0])),
         user=draw(st.sampled_from(["", "u", "v"])),
         speedup=draw(st.sampled_from([None, PowerLaw(1.0), PowerLaw(0.4), Amdahl(0.3)])),
+        commits=draw(st.booleans()),
         io_intensity=draw(st.sampled_from([None, IoDemand(compute=3, data=7, link=1, file_system=4)])),
         **more,
     )
@@ -150,7 +152,7 @@ def check(indices, policy, corridor=None):
         one = next(j for j in snapshot.waiting if j.id == start.job)
         assert one.min_nodes <= start.nodes <= one.max_nodes and is_legal(one.constraint, start.nodes)
         taken += start.nodes
-    may = {running.job.id for running in snapshot.resizable}
+    may = {running.job.id for running in (*snapshot.resizable, *snapshot.restartable)}
     for resize in plan.resizes:
         running = snapshot.running[resize.job]
         one, size = running.job, len(running.nodes)
