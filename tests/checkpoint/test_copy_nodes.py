@@ -119,3 +119,98 @@ async def test_where_there_is_no_room_fewer_nodes_come_back(c, s, *workers):
         assert len(own(s)) == 3
         assert {one.key: controller(s).catalogue.where(one.key)[1] for one in futures} == before
         assert not controller(s).errors
+
+
+def words(s):
+    """What the story says about nodes, in order."""
+    about = ("node-query", "node-answer", "node-request", "lend", "take-back", "returned")
+    happenings = s.plugins["dask-hpc"].context.story.happenings
+    return [one.decision for one in happenings if one.decision in about]
+
+
+async def settled(s):
+    await async_poll_for(lambda: not s.plugins["dask-hpc"].context.is_awake, 5)
+
+
+@cluster5
+async def test_who_is_full_asks_at_once_and_gives_all_back_in_the_end(c, s, *workers):
+    async with await dask_hpc.manage(c, policy="favor-checkpoints") as manager:
+        futures = await protected(c, s, workers[0].address)
+        for worker in workers:
+            kept = worker.plugins[AGENT].kept
+            kept.budget = kept.allowed = kept.nbytes * 1.05 + 1
+            kept.shelf.budget = 0
+            await worker.heartbeat()
+        for known in controller(s).agents._known.values():
+            known.kept = (0.0, known.kept[1] - 2 if known.kept else -9.0, 0.0)
+        controller(s).choice.look()
+        await async_poll_for(lambda: own(s), 5)
+        await settled(s)
+        assert words(s) == ["node-request", "lend"]
+        rows = await manager.story()
+        (lend,) = (row for row in rows if row["decision"] == "lend")
+        assert lend["rule"] == "lending: favor-checkpoints" and lend["job"] == "checkpoint"
+        assert lend["inputs"]["checkpoint"]["asks"] == 1 and "is urgent" in lend["reason"]
+        assert (await manager.replay())["different"] == []
+        await dask_hpc.unprotect("x", client=c)
+        await async_poll_for(lambda: not own(s), 5)
+        assert words(s)[2:] == ["returned"] and futures
+        assert not (await manager.status())["holds"]
+
+
+@cluster5
+async def test_who_is_only_busy_asks_whether_anything_is_idle(c, s, *workers):
+    async with await dask_hpc.manage(c, policy="favor-checkpoints") as manager:
+        futures = await protected(c, s, workers[0].address)
+        for worker in workers:
+            agent = worker.plugins[AGENT]
+            agent.link = agent.traffic.facts()["traffic"] / 2 + 1e-9
+            await worker.heartbeat()
+        pool = controller(s).choice
+        pool.look()
+        await settled(s)
+        assert words(s) == ["node-query", "node-answer"] and not own(s)
+        pool.look()
+        await async_poll_for(lambda: own(s), 5)
+        assert words(s)[2:] == ["node-request", "lend"] and futures
+
+
+@cluster5
+async def test_nodes_on_which_nothing_is_kept_go_but_for_one(c, s, *workers):
+    async with await dask_hpc.manage(c, policy="favor-checkpoints") as manager:
+        futures = await protected(c, s, workers[0].address, count=1)
+        await lend(s, 3)
+        controller(s).choice.look()
+        await settled(s)
+        assert len(own(s)) == 3 and futures
+        await manager.set(**{"checkpoint.idle": "0s"})
+        controller(s).choice.look()
+        await settled(s)
+        assert len(own(s)) == 1
+        assert words(s) == ["node-request", "lend", "returned"]
+
+
+@cluster5
+async def test_odd_orders_and_odd_times(c, s, *workers):
+    async with await dask_hpc.manage(c, policy="favor-jobs") as manager:
+        for wrong in (-1, 1.5, "two", None):
+            try:
+                await manager.give_back(wrong)
+            except dask_hpc.InputError as error:
+                assert "give_back: nodes" in str(error)
+            else:
+                raise AssertionError(wrong)
+        assert (await manager.give_back(1))["nodes"] == []
+        await lend(s, 3)
+        held = own(s)
+        # a task that only a lent node may run gets it
+        bound = c.submit(inc, 1, workers=[held[0]], key="bound")
+        assert await asyncio.wait_for(bound, 10) == 2
+        assert own(s) == held[1:]
+        # a node that dies is nobody's; the last one stays
+        await s.remove_worker(held[1], stimulus_id="dies", close=False)
+        await settled(s)
+        assert own(s) == held[2:]
+        assert (await manager.give_back(1))["nodes"] == [] and own(s) == held[2:]
+        assert not s.plugins["dask-hpc"].errors
+    assert not [one for one in s.workers.values() if one.status.name == "paused"]

@@ -105,7 +105,7 @@ class Lending(NodeDesk):
     def keep(self) -> None:
         """After a decision: who asked hears of it, and no task waits for a node that is lent."""
         self.answer()
-        for key, addresses in self._holds.in_the_way(WHY):
+        for key, addresses in list(self._holds.in_the_way(WHY)):
             names = {self._context.nodes.node_of(address) for address in addresses}
             self._let_go(tuple(names & self.indices.lent)[:1], f"nobody else may run {key!r}")
 
