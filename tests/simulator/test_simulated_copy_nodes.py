@@ -37,6 +37,15 @@ def test_they_come_as_copies_grow_and_go_when_nothing_runs():
     assert kept.short < 60 * 60e9 * 5, "for a look or two there was no room for the second job's"
 
 
+def test_a_picture_shows_them():
+    platform = Platform(8, copies=100e9, link=1e9)
+    result = simulate(list(jobs()), platform=platform, policy="favor-checkpoints", allotments=True)
+    held = [one for one in result.held if one.job == "checkpoint"]
+    assert [one.nodes for one in held] == [("7",), ("6",)] and held[0].start < held[0].end
+    words = [row[3] for row in result.course()["story"] if row[2] == "lend"]
+    assert len(words) == 2 and set(words) == {"checkpoint"}
+
+
 def test_where_jobs_come_first_copies_wait():
     kept, told = played("favor-jobs")
     first, _ = played("favor-checkpoints")
