@@ -7,6 +7,9 @@ from typing import Literal
 
 from dask_hpc.model.power import Verdict
 
+#: how a job gets another size: while it runs, or by starting it again
+RestartKind = Literal["", "after a commit", "at once"]
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -25,7 +28,7 @@ class Resize:
     job: str
     nodes: int
     reason: str
-    restart: Literal["", "after a commit", "at once"] = ""
+    restart: RestartKind = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,7 +211,7 @@ class Indices:
         """A service asks for nodes, instead of what it asked for before; for none if it needs none any
         longer."""
         known = self.borrowers.get(service, Borrower())
-        self._note(service, replace(known, wish=replace(wish, at=self.now) if wish.count else None))
+        self._set_borrower(service, replace(known, wish=replace(wish, at=self.now) if wish.count else None))
 
     def lend(self, service: str, nodes: Collection[str], asked: int) -> None:
         """A service gets these idle nodes. Of what it asked for so many are settled: those that could not be
@@ -221,12 +221,12 @@ class Indices:
         wish = known.wish
         if wish is not None:
             wish = replace(wish, count=wish.count - asked) if wish.count > asked else None
-        self._note(service, replace(known, lent=known.lent + tuple(map(Lent, nodes)), wish=wish))
+        self._set_borrower(service, replace(known, lent=known.lent + tuple(map(Lent, nodes)), wish=wish))
 
     def want_back(self, service: str, count: int) -> None:
         """A service is told to give back so many of its nodes."""
         known = self.borrowers[service]
-        self._note(service, replace(known, owed=known.owed + count))
+        self._set_borrower(service, replace(known, owed=known.owed + count))
 
     def take_back(self, service: str, nodes: Collection[str], wanted: int = 0) -> tuple[str, ...]:
         """A service gives back these of its nodes: they are idle. Which of them it had. ``wanted`` is how
@@ -237,7 +237,7 @@ class Indices:
         owed = min(max(0, known.owed - wanted), len(lent))
         short_at = self.now if len(back) < wanted else known.short_at
         self._free(back)
-        self._note(service, replace(known, lent=lent, owed=owed, short_at=short_at))
+        self._set_borrower(service, replace(known, lent=lent, owed=owed, short_at=short_at))
         return back
 
     def weigh(self, service: str, free: Mapping[str, float]) -> None:
@@ -245,7 +245,7 @@ class Indices:
         known = self.borrowers.get(service, Borrower())
         lent = tuple(Lent(one.node, free.get(one.node, one.free)) for one in known.lent)
         if lent != known.lent:
-            self._note(service, replace(known, lent=lent))
+            self._set_borrower(service, replace(known, lent=lent))
 
     def settle_loans(self, plan: Plan) -> None:
         """What a plan lends and takes back, as if services answered at once, with the nodes that can be
@@ -257,7 +257,7 @@ class Indices:
             self.want_back(back.service, back.nodes)
             self.take_back(back.service, known.emptiest(back.nodes), back.nodes)
 
-    def _note(self, service: str, known: Borrower) -> None:
+    def _set_borrower(self, service: str, known: Borrower) -> None:
         if known.lent or known.wish is not None or known.short_at > -inf:
             self.borrowers[service] = known
         else:

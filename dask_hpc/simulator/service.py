@@ -83,7 +83,10 @@ class Site(Protocol):
     story: Story
     record: Record | None
     file_system: FileSystem
-    desk: NodeDesk
+
+    @property
+    def desk(self) -> NodeDesk:
+        """Where it asks for nodes."""
 
     def step_at(self, time: float, life: Life) -> None:
         """Let a job go on then."""

@@ -4,6 +4,8 @@ import pytest
 
 from dask_hpc import Policy, simulate
 from dask_hpc.model.job import Job
+from dask_hpc.model.node import Node
+from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.simulator import Arrival, DeclaredCheckpoint, Failures, Platform, Record
 from dask_hpc.simulator.machine import Machine
 
@@ -88,6 +90,25 @@ def test_a_node_that_fails_meanwhile_costs_what_was_not_committed():
     times, _, record, _ = played(moldable(), rigid(2000.0), platform=Platform(**MACHINE, failures=failures))
     assert record.detail(0).lost == pytest.approx(1990 * 8)
     assert all(end > 0 for _, end in times.values())
+
+
+def test_what_would_have_ended_meanwhile_stands_still_like_the_others():
+    times, resizes, *_ = played(moldable(runtime=2040.0), rigid(2000.0))
+    assert resizes == [(2000.0, "M", 4)]
+    assert times["M"][1] == pytest.approx(2090 + 80 + 2 * 50)
+
+
+def test_it_is_no_malleable_job_afterwards():
+    indices = Indices([Node(str(i)) for i in range(8)])
+    indices.waiting.add(moldable().job)
+    indices.start("M", 8)
+    assert moldable().job.commits and not Job(id="x", nodes=1).commits
+    assert [one.job.id for one in Snapshot(indices).restartable] == ["M"]
+    indices.now = 1.0
+    indices.begin_resize("M", 4)
+    assert not Snapshot(indices).restartable
+    indices.finish_resize("M")
+    assert not indices.resizable and not Snapshot(indices).restartable, "not twice at one instant"
 
 
 def test_the_head_starts_earlier_than_under_any_policy_that_cannot():

@@ -5,7 +5,7 @@ import pytest
 from dask_hpc import Policy, simulate
 from dask_hpc.model.job import Job
 from dask_hpc.model.speedup import PowerLaw
-from dask_hpc.simulator import Arrival, DeclaredCheckpoint, Platform, Record
+from dask_hpc.simulator import Arrival, DeclaredCheckpoint, Metering, Platform, Record
 from dask_hpc.simulator.copy_nodes import CopiesKept
 from dask_hpc.simulator.machine import Machine
 
@@ -20,9 +20,9 @@ def jobs():
         yield Arrival(job, runtime, speedup=PowerLaw(exponent), checkpoint=COMMITS)
 
 
-def played(name, room=100e9):
+def played(name, room=100e9, **more):
     record = Record()
-    machine = Machine(Platform(8, copies=room, link=1e9), Policy.load(name), record)
+    machine = Machine(Platform(8, copies=room, link=1e9, **more), Policy.load(name), record)
     machine.run(jobs())
     assert all(end == end for end in record.end)
     return record.find(CopiesKept), [(h.decision, h.nodes) for h in machine.story.happenings]
@@ -35,6 +35,11 @@ def test_they_come_as_copies_grow_and_go_when_nothing_runs():
     assert words[-1] == "returned" and len(told[-1][1]) == 2
     assert kept.node_seconds > 10_000
     assert kept.short < 60 * 60e9 * 5, "for a look or two there was no room for the second job's"
+
+
+def test_power_may_be_followed_meanwhile():
+    watched = {"idle_power": 70.0, "active_power": 250.0, "metering": Metering()}
+    assert played("favor-checkpoints", **watched)[1] == played("favor-checkpoints")[1]
 
 
 def test_a_picture_shows_them():
@@ -59,6 +64,16 @@ def test_other_policies_and_machines_have_none():
     workload = list(jobs())
     result = simulate(workload, nodes=8, policy="favor-jobs")
     assert result.jobs["state"].eq("completed").all()
+
+
+def test_no_more_comes_back_than_copies_can_do_without():
+    machine = Machine(Platform(8, copies=100e9, link=1e9), Policy.load("favor-checkpoints"), Record())
+    machine.run(jobs(), until=1500.0)
+    assert len(machine.indices.lent) == 2
+    machine.desk.order_back("checkpoint", 1, "a test wants it")
+    known = machine.indices.borrowers["checkpoint"]
+    assert len(known.lent) == 2 and known.owed == 0 and known.short_at == machine.indices.now
+    assert "2 are needed" in machine.story.happenings[-1].reason
 
 
 def test_a_job_that_needs_all_nodes_starts_when_nothing_runs():

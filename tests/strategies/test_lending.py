@@ -85,6 +85,22 @@ def test_what_is_not_urgent_gets_what_is_idle_in_the_end():
     assert (last(indices, FavorCheckpoints()), last(indices, FavorJobs())) == (None, 3)
 
 
+def test_who_asked_first_is_served_first():
+    indices = crowd(idle=1)
+    ask(indices, 1, HIGH)
+    indices.now += 1
+    indices.wish("a service", NodeWish(1, HIGH, "it came later"))
+    assert FavorCheckpoints().first(Snapshot(indices)).lend.service == S
+
+
+def test_nothing_is_lent_before_all_jobs_have_started():
+    indices = crowd(idle=3)
+    ask(indices, 3, LOW)
+    indices.waiting.add(Job(id="head", nodes=2))
+    plans = Policy.load("favor-checkpoints").preview(Snapshot(indices), None)
+    assert [(len(plan.starts), plan.lend and plan.lend.nodes) for plan in plans] == [(1, None), (0, 1)]
+
+
 def test_requests_age():
     indices = crowd(idle=1)
     ask(indices, 1, HIGH)
@@ -123,6 +139,9 @@ def test_several_who_wait_and_who_could_grow():
     assert first(indices, FavorJobs()) == (None, 3, {})
     indices.want_back(S, 3)
     assert first(indices, FavorJobs()) == (None, None, {}), "those are on their way"
+    for name in ("three", "four"):
+        indices.waiting.add(Job(id=name, nodes=1))
+    assert first(indices, FavorJobs()) == (None, 1, {}), "and one of the five stays"
     growing = crowd(idle=3, most=6)
     lend(growing, 1.0, 1.0, 1.0)
     assert first(growing, FavorJobs()) == (None, 2, {})

@@ -12,7 +12,6 @@ from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.in_force import InForce
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.leaving import Leaving
-from dask_hpc.cluster.scheduler.lending import WHY as LENT
 from dask_hpc.cluster.scheduler.lending import Lending
 from dask_hpc.cluster.scheduler.lifecycle import Lifecycle, Measurements
 from dask_hpc.cluster.scheduler.plan_execution import PlanExecution
@@ -294,7 +293,7 @@ class ControlLoop:
         self.lifecycle.end_jobs()
         self.gate.nudge_freed()
         self.lifecycle.offer_jobs()
-        not_withheld = {LENT, *(service.hold_reason for service in context.services)}
+        not_withheld = {service.hold_reason for service in context.services}
         self.indices.withhold(self.holds.nodes(self.nodes, besides=not_withheld))
         self.measurements.note()
         self.lifecycle.push_ends()

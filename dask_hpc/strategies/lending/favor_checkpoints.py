@@ -9,7 +9,7 @@ from dask_hpc.model.plan import Lend, Resize
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.units import count_nodes
 from dask_hpc.strategies.lending.wishes import wish_for
-from dask_hpc.strategies.malleability.grow_shrink import leaving, malleable, shrunk
+from dask_hpc.strategies.malleability.grow_shrink import malleable, shrunk
 from dask_hpc.strategies.malleability.performance_aware import by_mtct
 from dask_hpc.strategies.strategy import LendingStrategy, Loans
 
@@ -48,7 +48,7 @@ class FavorCheckpoints(LendingStrategy):
         everyone = malleable(snapshot)
         if snapshot.is_resizing or not everyone:  # what is given up just now may do
             return Loans()
-        need = wish.count - leaving(snapshot)
+        need = wish.count
         jobs = [running for running in everyone if running.expected_end - snapshot.now > self.guard]
         resizes = []
         for running in by_mtct(jobs, snapshot.mtct)[::-1]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from dask_hpc.model.job import Job, stretch
 from dask_hpc.model.parameter import Parameter
-from dask_hpc.model.plan import Resize
+from dask_hpc.model.plan import Resize, RestartKind
 from dask_hpc.model.snapshot import Running, Snapshot
 from dask_hpc.model.units import count_nodes, show_duration
 from dask_hpc.strategies.malleability.grow_shrink import grown, leaving, left, shrunk
@@ -95,7 +95,7 @@ class Restart(PerformanceAware):
         return snapshot.overhead + self.cost + (self.lost if self.commit == "last" else 0.0)
 
     def _again(self, running: Running, target: int, reason: str) -> Resize:
-        how = "after a commit" if self.commit == "first" else "at once"
+        how: RestartKind = "after a commit" if self.commit == "first" else "at once"
         return Resize(running.job.id, target, f"restarted {how}: {reason}", how)
 
 
