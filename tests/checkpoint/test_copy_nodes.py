@@ -185,8 +185,10 @@ async def test_who_is_only_busy_asks_whether_anything_is_idle(c, s, *workers):
 async def test_nodes_on_which_nothing_is_kept_go_but_for_one(c, s, *workers):
     async with await dask_hpc.manage(c, policy="favor-checkpoints") as manager:
         futures = await protected(c, s, workers[0].address, count=1)
-        await manager.hold([*agents_of(s, futures)])  # a node that the user holds is not lent
+        keeps = [*agents_of(s, futures)]
+        await manager.hold(keeps)  # a node that the user holds is not lent
         await lend(s, 3)
+        await manager.release(keeps)
         controller(s).choice.look()
         await settled(s)
         assert len(own(s)) == 3 and futures

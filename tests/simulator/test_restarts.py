@@ -93,7 +93,8 @@ def test_a_node_that_fails_meanwhile_costs_what_was_not_committed():
 
 
 def test_what_would_have_ended_meanwhile_stands_still_like_the_others():
-    times, resizes, *_ = played(moldable(runtime=2040.0), rigid(2000.0))
+    times, resizes, record, _ = played(moldable(runtime=2040.0), rigid(2000.0))
+    assert record.detail(0).lost == 0
     assert resizes == [(2000.0, "M", 4)]
     assert times["M"][1] == pytest.approx(2090 + 80 + 2 * 50)
 

@@ -15,7 +15,6 @@ from dask_hpc.model.lending import FromService, NodeDesk, NodesReturned
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.snapshot import Indices
 from dask_hpc.model.story import Explanation, Happening, Word
-from dask_hpc.model.units import count_nodes
 
 WHY = "it is lent to a service"  # of holds
 
@@ -125,19 +124,19 @@ class Lending(NodeDesk):
 
     async def give_back(self, count: int, reason: str) -> dict[str, Any]:
         """Have services give back so many nodes, and wait until they have. The last one of each stays."""
-        found: list[str] = []
-        why: list[str] = []
+        asked, found, why = 0, list[str](), list[str]()
         for service, known in list(self.indices.borrowers.items()):
-            wanted = min(count - len(found), len(known.lent) - 1 - known.owed)
+            wanted = min(count - asked, len(known.lent) - 1 - known.owed)
             if wanted > 0:
+                asked += wanted
                 answer = asyncio.get_running_loop().create_future()
                 self._waiting.setdefault(service, []).append(answer)
                 self.order_back(service, wanted, reason)
                 said: NodesReturned = await answer
                 found += said.nodes
                 why.append(f"{service}: {said.reason}")
-        if len(found) < count:
-            why.append(f"{count_nodes(len(found))} of {count}: one of each service always stays")
+        if asked < count:
+            why.append(f"one node of each service always stays: {count} were wanted")
         return {"nodes": found, "reason": "; ".join(why)}
 
     @property
