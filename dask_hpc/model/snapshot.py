@@ -240,6 +240,12 @@ class Indices:
         self._set_borrower(service, replace(known, lent=lent, owed=owed, short_at=short_at))
         return back
 
+    def let_go_of_loans(self) -> None:
+        """Nobody has nodes for himself any longer, or asks for some."""
+        for service, known in list(self.borrowers.items()):
+            self.take_back(service, known.emptiest(len(known.lent)))
+        self.borrowers.clear()
+
     def weigh(self, service: str, free: Mapping[str, float]) -> None:
         """How empty the nodes of a service are now, by node."""
         known = self.borrowers.get(service, Borrower())

@@ -186,7 +186,7 @@ def explain_levers(snapshot: Snapshot, rules: Mapping[str, str], plan: Plan | No
     return Explanation(rules["power"], inputs, rejected)
 
 
-def explain_loans(snapshot: Snapshot, rules: Mapping[str, str]) -> Explanation:
+def explain_loans(snapshot: Snapshot, rules: Mapping[str, str], plan: Plan) -> Explanation:
     """Why nodes are lent to services or taken back, and what these have and asked for."""
     inputs = _machine(snapshot)
     for service, known in snapshot.borrowers.items():
@@ -196,7 +196,7 @@ def explain_loans(snapshot: Snapshot, rules: Mapping[str, str]) -> Explanation:
             "owes": known.owed,
             "asks": known.wish.count if known.wish is not None else 0,
         }
-    return Explanation(rules["lending"], inputs, tuple(_not_resized(snapshot, Plan(0, 0.0))))
+    return Explanation(rules["lending"], inputs, tuple(_not_started(snapshot, plan)))
 
 
 def _machine(snapshot: Snapshot) -> dict[str, Any]:

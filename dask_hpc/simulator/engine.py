@@ -63,6 +63,7 @@ class Engine:
         # every job that starts asks them: those that never have an answer are not asked
         self._escorts = tuple(one for one in services if type(one).accompany is not MachineService.accompany)
         self.desk = MachineDesk(self, services)
+        self._is_asked_for_nodes = any(one.borrows for one in services)
         for service in services:
             service.join(self)
         self._observe(Indices(self.platform.node_list(), policy.queue))
@@ -316,9 +317,11 @@ class Engine:
         self.indices.push_overdue()
         for service in self._followers:
             service.look()
-        self.desk.look()
+        if self._is_asked_for_nodes:
+            self.desk.look()
         self._memory = self.policy.settle(self.snapshot, self._memory, self._carry_out)
-        self.desk.answer()
+        if self._is_asked_for_nodes:
+            self.desk.answer()
         self.indices.failed = ()
 
     def _carry_out(self, plan: Plan) -> None:

@@ -87,6 +87,8 @@ def machine_from(
 ) -> Machine:
     """A machine in the state of the snapshot, under a policy of its own."""
     indices = snapshot.thaw()
+    if policy.lending is None:  # as it would be live
+        indices.let_go_of_loans()
     view, nodes = indices.power, indices.nodes
     if view is not None:  # for nodes that do not say what they draw
         active = max(view.idle, (view.active.least + view.active.most) / 2)

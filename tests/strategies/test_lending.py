@@ -3,11 +3,13 @@
 import pytest
 from small_machine import machine, started
 
+from dask_hpc import simulate
 from dask_hpc.model.job import Job
 from dask_hpc.model.lending import NodeQuery, NodeRequest
 from dask_hpc.model.node import NodeWish
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.story import explain, explain_loans
 from dask_hpc.policy import Policy
 from dask_hpc.strategies.checkpoint.agents import MoreNodes
 from dask_hpc.strategies.checkpoint.scaler import AGAIN, Scaling, scale
@@ -176,6 +178,32 @@ def test_lent_nodes_are_nobody_elses():
     indices.withhold({"8"})
     assert indices.take_back(S, ["8"]) == ("8",) and not indices.idle
     assert S not in indices.borrowers
+
+
+def test_the_story_says_who_decided_it():
+    indices = crowd()
+    ask(indices, 1, HIGH)
+    policy, snapshot = Policy.load("favor-checkpoints"), Snapshot(indices)
+    (plan, _) = policy.decide(snapshot, None)
+    assert explain(snapshot, plan, policy.rules)["B"].rule == "lending: favor-checkpoints"
+    indices.waiting.add(Job(id="head", nodes=2))
+    found = explain_loans(snapshot, policy.rules, plan)
+    assert found.inputs[S] == {"nodes": 0, "free": (), "owes": 0, "asks": 1}
+    assert found.rejected == ("start head on 2 nodes: 0 nodes left",)
+
+
+def test_another_policy_sees_nodes_that_nobody_has():
+    indices = crowd(idle=2)
+    lend(indices, 1.0, 0.3)
+    ask(indices, 1, LOW)
+    indices.waiting.add(Job(id="head", nodes=2, walltime=10.0))
+    found = {}
+    for lending in ("none", "favor-checkpoints"):
+        policy = Policy.load("fcfs").with_(**{"lending.strategy": lending})
+        jobs = simulate(snapshot=Snapshot(indices), policy=policy).jobs.set_index("id")
+        found[lending] = jobs["start"]["head"]
+    assert found["none"] == 10.0 and found["favor-checkpoints"] > 10.0
+    assert len(indices.lent) == 2
 
 
 def test_a_policy_carries_it_through_at_one_instant():

@@ -254,6 +254,8 @@ class ControlLoop:
         else:
             indices = snapshot.thaw()
             indices.waiting.rerank(policy.queue)
+            if policy.lending is None:
+                indices.let_go_of_loans()
             for service in context.services:
                 service.prepare(indices, policy)
             plans = policy.preview(context.snapshot(policy, indices), None)

@@ -39,7 +39,7 @@ class PlanExecution:
             elif isinstance(step, Resize):
                 self._resize(plan, step)
         if plan.lend is not None or plan.take_back is not None:
-            self.lending.carry_out(plan, explain_loans(snapshot, context.policy.rules))
+            self.lending.carry_out(plan, explain_loans(snapshot, context.policy.rules, plan))
         for service in context.services:
             service.carry_out(plan, snapshot)
 
