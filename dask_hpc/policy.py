@@ -21,6 +21,8 @@ from dask_hpc.strategies.strategy import (
     CheckpointStrategy,
     FailureStrategy,
     IoStrategy,
+    LendingStrategy,
+    Loans,
     MalleabilityStrategy,
     NodesStrategy,
     Outlook,
@@ -45,6 +47,11 @@ _WITHOUT_BODY: Mapping[Body, Mapping[str, str]] = {
         "io": "jobs are simulated, not their single tasks",
         "size": "a simulated machine has the nodes it has",
     },
+}
+#: strategies of which nobody carries out a part there, and which part
+_IN_PART: Mapping[Body, Mapping[str, str]] = {
+    "cluster": {"restart": "no live job says that it can go on from its commits on another size"},
+    "simulator": {},
 }
 
 
@@ -84,6 +91,8 @@ class Policy:
     #: which nodes jobs get; None: the first that are idle
     nodes: NodesStrategy | None = None
     failure: FailureStrategy | None = None
+    #: of nodes that services ask for
+    lending: LendingStrategy | None = None
     power: PowerStrategy | None = None
     #: asked by in situ pipelines, between two of their iterations
     placement: PlacementStrategy | None = None
@@ -167,10 +176,16 @@ class Policy:
     def without_body(self, where: Body) -> list[str]:
         """A line for each strategy that was chosen and that nobody carries out there."""
         chosen = {concern: getattr(self, concern) for concern in CONCERNS}
-        return [
+        lines = [
             f"{self.name}: {concern}: {chosen[concern].name} does nothing in the {where}: {why}"
             for concern, why in _WITHOUT_BODY[where].items()
             if chosen[concern] not in (None, Demand())  # that size is everybody's default
+        ]
+        names = {concern: one.name for concern, one in chosen.items() if one is not None}
+        return lines + [
+            f"{self.name}: {concern}: {name} does only a part in the {where}: {_IN_PART[where][name]}"
+            for concern, name in names.items()
+            if name in _IN_PART[where]
         ]
 
     def parameters(self) -> Iterator[tuple[str, Declared, Any]]:
@@ -263,6 +278,7 @@ class Policy:
                     # ahead of all, and of no other's place: two jobs must not have the same
                     indices.requeue(deed.job, -indices.running[deed.job].order, INTERRUPTED)
             indices.pull_levers(plan)
+            indices.settle_loans(plan)
 
         self.settle(Snapshot(indices, snapshot.corridor), memory, carry_out)
         return plans
@@ -291,6 +307,10 @@ class Policy:
         queue, malleability, failure, power = before
         if self._gives_up and (drops := self.queue.drops(snapshot)):
             return Plan(snapshot.revision, snapshot.now, drops=tuple(drops)), before
+        if self.lending is not None and snapshot.borrowers:
+            loans = self.lending.first(snapshot)
+            if any(loans):
+                return _of_loans(snapshot, loans), before
         starts, queue = self.queue.decide(snapshot, queue)
         resizes, malleability = self._resizes(snapshot, starts, before.malleability)
         changed: dict[str, Any] = {}
@@ -310,6 +330,10 @@ class Policy:
             starts, resizes = changed.pop("starts"), changed.pop("resizes")
             changed["for_power"] = frozenset(one.job for one in (*starts, *resizes) if one not in wishes)
         plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **changed)
+        if not plan and self.lending is not None and snapshot.borrowers:
+            loans = self.lending.last(snapshot)
+            if any(loans):
+                plan = _of_loans(snapshot, loans)
         return plan or None, Remembered(queue, malleability, failure, power)
 
     def _help(self, snapshot: Snapshot, before: Remembered) -> tuple[Plan | None, Remembered]:
@@ -349,11 +373,23 @@ class Policy:
     def _only_queues(self) -> bool:
         """Whether a queue strategy says everything there is to say, the first time it is asked."""
         others = self.malleability is None and self.failure is None and self.power is None
-        return others and not self._gives_up
+        return others and self.lending is None and not self._gives_up
 
     @property
     def _gives_up(self) -> bool:
         return getattr(self.queue, "gives_up", False)  # others' strategies may be older than that
+
+
+def _of_loans(snapshot: Snapshot, loans: Loans) -> Plan:
+    lend, take_back, resizes = loans
+    return Plan(
+        snapshot.revision,
+        snapshot.now,
+        resizes=tuple(resizes),
+        for_loans=frozenset(one.job for one in resizes),
+        lend=lend,
+        take_back=take_back,
+    )
 
 
 def parameters_of(concern: str) -> set[str]:

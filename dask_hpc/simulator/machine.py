@@ -18,6 +18,7 @@ from dask_hpc.model.power import Corridor
 from dask_hpc.model.snapshot import Indices, Running, Snapshot
 from dask_hpc.model.speedup import Linear
 from dask_hpc.policy import Policy
+from dask_hpc.simulator.copy_nodes import CopyNodes
 from dask_hpc.simulator.engine import Engine
 from dask_hpc.simulator.job_commits import CommitDesk
 from dask_hpc.simulator.pipelines import Pipelines
@@ -51,7 +52,10 @@ class Machine(Engine):
     ) -> None:
         """``corridor`` is what a source that the policy follows says, if that is known."""
         platform = with_tick(platform if isinstance(platform, Platform) else Platform(platform), policy)
-        services: list[MachineService] = [CommitDesk(), Pipelines()]
+        commits = CommitDesk()
+        services: list[MachineService] = [commits, Pipelines()]
+        if policy.lending is not None and platform.copies:
+            services.append(CopyNodes(platform.copies, policy, commits))
         if policy.power is not None or platform.metering is not None:
             services.append(SitePower(platform, policy.power, record, corridor))
         super().__init__(platform, policy, record, story=story, services=services)
@@ -60,6 +64,8 @@ class Machine(Engine):
 def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str]:
     """A line for each part of a policy that has nothing to go by on this machine with these jobs."""
     lines = policy.without_body("simulator")
+    if policy.lending is not None and not platform.copies:
+        lines.append(f"{policy.name}: lending: {policy.lending.name} does nothing: platform.copies is 0")
     if policy.failure is not None and platform.failures is None:
         lines.append(
             f"{policy.name}: failure: {policy.failure.name} does nothing: no node of this machine fails"
@@ -86,6 +92,8 @@ def machine_from(
 ) -> Machine:
     """A machine in the state of the snapshot, under a policy of its own."""
     indices = snapshot.thaw()
+    if policy.lending is None:  # as it would be live
+        indices.let_go_of_loans()
     view, nodes = indices.power, indices.nodes
     if view is not None:  # for nodes that do not say what they draw
         active = max(view.idle, (view.active.least + view.active.most) / 2)

@@ -12,6 +12,7 @@ platform:
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
   idle_power: 71 W
   active_power: 250 W
+  copies: 200 GB               # that a node keeps which is there for copies alone
   power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW},    # {}: only record
     forecast: online, horizon: 5 min}    # or none, or oracle: who foretells power
 jobs:
@@ -144,6 +145,7 @@ _PLATFORM: Readers = {
     "groups": list_of(_size, "a list of sizes, such as [64, 16]"),
     "launch": parse_duration,
     "cleanup": parse_duration,
+    "copies": _bytes,
 }
 
 
