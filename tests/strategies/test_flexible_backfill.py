@@ -47,7 +47,7 @@ def test_what_it_is_at_the_ends_of_its_range(queue, other, jobs, machine):
 @settings(max_examples=200, deadline=None)
 def test_nobody_starts_later_than_promised_and_the_slack(jobs, machine, reservations, slack, share):
     queue = FlexibleBackfill(reservations, slack, share)
-    first: dict[str, float] = {}
+    latest: dict[str, float] = {}
 
     class Watching:
         rank = staticmethod(queue.rank)
@@ -55,11 +55,12 @@ def test_nobody_starts_later_than_promised_and_the_slack(jobs, machine, reservat
         @staticmethod
         def decide(snapshot, memory):
             decided, memory = queue.decide(snapshot, memory)
+            assert memory is None or memory.times.keys() == memory.latest.keys()
             assert memory is None or len(memory.times) <= reservations
             for job, time in memory.times.items() if memory else ():
-                assert time <= memory.latest[job] == first.setdefault(job, time) + slack
+                assert time <= memory.latest[job] == latest.setdefault(job, memory.latest[job])
             for start in decided:
-                assert snapshot.now <= first.get(start.job, inf) + slack
+                assert snapshot.now <= latest.get(start.job, inf)
             return decided, memory
 
     record = Record()
@@ -136,6 +137,30 @@ def test_promises_are_made_anew_when_nodes_vanish():
     wait(indices, ("b", 1, 1000))
     indices.end("r1")
     assert set(reasons(indices, queue, memory)[0]) == {"b"}, "nobody knows when the head can start"
+
+
+def test_nor_the_reservation_of_somebody_behind_the_first():
+    def case(walltime, slack=10.0):
+        indices = machine(4, (2, 100.0), (1, 50.0))
+        wait(indices, ("head", 4, 50), ("next", 2, 30), ("a", 1, walltime))
+        return decided(indices, FlexibleBackfill(2, slack))
+
+    assert case(40)[1].times == {"head": 100.0, "next": 50.0}
+    assert case(50)[0] == ["a"], "next starts at 60"
+    assert case(51)[0] == [], "head could still start at 100, but next only at 150"
+
+
+def test_promises_are_made_anew_behind_a_job_put_ahead():
+    indices = machine(4, (2, 100.0), (2, 50.0), now=0.0)
+    wait(indices, ("a", 2, 100))
+    queue = FlexibleBackfill(reservations=2)
+    _, memory = decided(indices, queue)
+    assert memory.times == {"a": 50.0}
+    indices.now = 10.0
+    indices.requeue("r0", 0, ahead=2)
+    indices.remove_node("0")
+    _, memory = decided(indices, queue, memory)
+    assert memory.times == {"r0": 50.0, "a": 150.0}
 
 
 def test_with_more_reservations_fewer_overtake():

@@ -70,8 +70,7 @@ class FlexibleBackfill(QueueStrategy):
             return (), None
         table = _Reservations(self, snapshot, memory)
         overdue = any(running.expected_end <= now for running in islice(snapshot.by_expected_end(), 1))
-        is_same = memory is not None and memory.revision == snapshot.revision and not overdue
-        if memory is not None and is_same and min(memory.times.values(), default=inf) > now:
+        if memory is not None and memory.revision == snapshot.revision and not overdue:
             # Only the clock has moved, so whoever could not start before cannot now: ask newcomers.
             table.go_on(memory.profile)
             table.ask(memory.asked)
