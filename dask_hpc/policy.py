@@ -42,7 +42,6 @@ _WITHOUT_BODY: Mapping[Body, Mapping[str, str]] = {
         "failure": "Dask runs the tasks of a lost worker elsewhere, and no job is stopped for another"
     },
     "simulator": {
-        "io": "jobs are simulated, not their single tasks",
         "checkpoint": "jobs commit as the workload says; agents are simulated by simulate_commits",
         "size": "a simulated machine has the nodes it has",
     },

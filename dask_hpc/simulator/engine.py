@@ -56,11 +56,12 @@ class Engine:
         self.policy = policy
         self.story = Story(story)
         self.record = record
-        self.file_system = FileSystem(self.platform.link, self.platform.file_system)
+        self.file_system = FileSystem(self.platform)
         self._services = tuple(services)
         self._followers = tuple(one for one in services if one.follows_decisions)
         # every job that starts asks them: those that never have an answer are not asked
         self._escorts = tuple(one for one in services if type(one).accompany is not MachineService.accompany)
+        self._readers = tuple(one for one in services if type(one).reads is not MachineService.reads)
         for service in services:
             service.join(self)
         self._observe(Indices(self.platform.node_list(), policy.queue))
@@ -279,7 +280,7 @@ class Engine:
             self.record.ended(life.row, now, state or life.state)
         if life.execution is not None:
             life.at_point = False
-            self.file_system.abandon(now, life)
+            self._abandon(life, now)
         if life.companion is not None:
             life.companion.finished(now)
         if self.platform.cleanup:
@@ -290,6 +291,11 @@ class Engine:
             self._push(now + self.platform.cleanup, _CHANGES, self._cleaned, life, life.version)
         else:
             self._cleaned(life, now)
+
+    def _abandon(self, life: Life, now: float) -> None:
+        self.file_system.abandon(now, life)
+        for service in self._readers:
+            service.abandoned(life, now)
 
     def _cleaned(self, life: Life, now: float) -> None:
         self._news = True
@@ -401,7 +407,8 @@ class Engine:
                     return
             elif isinstance(step, Transfer):
                 if step.bytes_per_node > 0:
-                    self.file_system.begin(now, life, step.nodes, step.bytes_per_node, life.version)
+                    if not (step.is_read and any(one.reads(life, step, now) for one in self._readers)):
+                        self.file_system.begin(now, life, step.nodes, step.bytes_per_node, life.version)
                     return
             elif isinstance(step, Ask):
                 if life.arrival.job.kind == "evolving":
@@ -547,7 +554,7 @@ class Engine:
             share = max(0.0, done - saved)
             detail.lost += share * life.arrival.runtime * job.nodes
             self.record.held(life.row, now, ())
-        self.file_system.abandon(now, life)
+        self._abandon(life, now)
         life.done = saved
         life.execution = None
         life.at_point = False

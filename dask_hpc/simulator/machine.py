@@ -18,8 +18,10 @@ from dask_hpc.model.power import Corridor
 from dask_hpc.model.snapshot import Indices, Running, Snapshot
 from dask_hpc.model.speedup import Linear
 from dask_hpc.policy import Policy
+from dask_hpc.simulator.application import Application
 from dask_hpc.simulator.engine import Engine
 from dask_hpc.simulator.job_commits import CommitDesk
+from dask_hpc.simulator.lanes import ReadDesk
 from dask_hpc.simulator.pipelines import Pipelines
 from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.power import SitePower, with_tick
@@ -52,6 +54,8 @@ class Machine(Engine):
         """``corridor`` is what a source that the policy follows says, if that is known."""
         platform = with_tick(platform if isinstance(platform, Platform) else Platform(platform), policy)
         services: list[MachineService] = [CommitDesk(), Pipelines()]
+        if policy.io is not None:
+            services.append(ReadDesk())
         if policy.power is not None or platform.metering is not None:
             services.append(SitePower(platform, policy.power, record, corridor))
         super().__init__(platform, policy, record, story=story, services=services)
@@ -64,10 +68,25 @@ def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str
         lines.append(
             f"{policy.name}: failure: {policy.failure.name} does nothing: no node of this machine fails"
         )
+    if policy.io is not None:
+        if not any(_has_reads(arrival) for arrival in workload):
+            lines.append(
+                f"{policy.name}: io: {policy.io.name} has nothing to go by: no job has phases that read"
+            )
+        elif policy.io.pair or policy.io.together:
+            lines.append(
+                f"{policy.name}: io: {policy.io.name} only limits reads here: a node of a simulated job "
+                "does one thing at a time, so nothing is paired and nobody is a neighbour"
+            )
     is_by_io = "io-aware" in (policy.queue.name, policy.malleability and policy.malleability.name)
     if is_by_io and all(arrival.job.io_intensity is None for arrival in workload):
         lines.append(f"{policy.name}: io-aware has nothing to go by: no job says its io_intensity, or phases")
     return lines
+
+
+def _has_reads(arrival: Arrival) -> bool:
+    application = arrival.application
+    return isinstance(application, Application) and application.reads
 
 
 def machine_from(

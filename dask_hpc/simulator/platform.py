@@ -62,11 +62,34 @@ class Failures:
             yield time, node
 
 
+@dataclass(frozen=True, slots=True)
+class Crowding:
+    """A shared file system that serves ``knee`` nodes well and gets slower under more: ``n`` of them together
+    get ``(knee / n) ** decline`` of its bandwidth. 0 is a file system that serves any number.
+
+    Where a policy says how many may read, what one node reads at once is ``reads`` tasks, one after another.
+    """
+
+    knee: int
+    decline: float = 1.0
+    reads: int = 8
+
+    def __post_init__(self) -> None:
+        for name, most in (("knee", 10**7), ("reads", 10**4)):
+            value = getattr(self, name)
+            insist(type(value) is int and 1 <= value <= most, name, value, f"1 to {most:,}")
+        insist(is_number(self.decline, 0, 100), "decline", self.decline, "0 to 100")
+
+    def share(self, nodes: int) -> float:
+        """What so many nodes together get of the bandwidth."""
+        return float((self.knee / nodes) ** self.decline) if nodes > self.knee else 1.0
+
+
 class FileSystem:
     """Transfers in progress. Times must not go backwards."""
 
-    def __init__(self, link: float, total: float) -> None:
-        self._link, self._total = link, total
+    def __init__(self, platform: "Platform") -> None:
+        self._rate_of = platform.file_system_rate
         self._clock = 0.0  # bytes per node so far
         self._since = 0.0
         self._nodes = 0
@@ -90,6 +113,11 @@ class FileSystem:
         if len(kept) < len(self.transfers):
             self._nodes = sum(entry[2] for entry in kept)
             self.transfers[:] = sorted(kept, key=lambda entry: entry[:2])
+
+    @property
+    def begun(self) -> int:
+        """How many transfers there have been."""
+        return self._order
 
     @property
     def mean_transfer(self) -> float:
@@ -117,7 +145,7 @@ class FileSystem:
 
     @property
     def _rate(self) -> float:
-        return min(self._link, self._total / self._nodes) if self._nodes else self._link
+        return self._rate_of(max(1, self._nodes))
 
     def _advance(self, now: float) -> None:
         if self._nodes and now > self._since:
@@ -191,7 +219,8 @@ class Platform:
     """``speed`` in operations per second and node, bandwidths in bytes per second, powers in watts.
 
     ``link`` is each node's way to the other nodes and to the file system; ``file_system`` is what all
-    nodes together get from it, shared equally by the nodes that read or write. ``tick`` adds a decision
+    nodes together get from it, shared equally by the nodes that read or write; less if they are many and it
+    has a ``crowding``. ``tick`` adds a decision
     every so many seconds while jobs are there; with ``only_ticks`` there are no others. ``launch`` and
     ``cleanup`` are seconds during which a job holds its nodes before and after its work. With a
     ``metering`` power is recorded.
@@ -210,6 +239,7 @@ class Platform:
     resize: ResizeCost = field(default_factory=ResizeCost)
     failures: Failures | None = None
     metering: Metering | None = None
+    crowding: Crowding | None = None
 
     def __post_init__(self) -> None:
         insist(type(self.nodes) is int and 1 <= self.nodes <= 10**7, "nodes", self.nodes, "1 to 10,000,000")
@@ -230,6 +260,11 @@ class Platform:
         for one in types:
             powers += [(one.idle, one.active)] * one.count
         return (Node(str(i), *power) for i, power in enumerate(powers))
+
+    def file_system_rate(self, nodes: int) -> float:
+        """Bytes per second that each of so many nodes gets which read or write at a time."""
+        total = self.file_system if self.crowding is None else self.file_system * self.crowding.share(nodes)
+        return min(self.link, total / nodes)
 
     def io_demand(self, compute: float, data: float) -> IoDemand:
         """Of a job that needs so many operations, and reads and writes so many bytes, in all."""

@@ -9,7 +9,7 @@ from dask_hpc.model.plan import Plan
 from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.model.story import Story
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.execution import Execution
+from dask_hpc.simulator.execution import Execution, Transfer
 from dask_hpc.simulator.platform import FileSystem, Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.workload import Arrival
@@ -128,6 +128,13 @@ class MachineService:
     def execution(self, life: Life) -> Execution | None:
         """How a job proceeds whose application is no sequence of phases, if the service knows that."""
         return None
+
+    def reads(self, life: Life, transfer: Transfer, now: float) -> bool:
+        """Whether the service sees to what a job is to read now, and lets the job go on when it is read."""
+        return False
+
+    def abandoned(self, life: Life, now: float) -> None:
+        """A job ends or is stopped, whatever it reads."""
 
     def node_failed(self, node: str) -> None:
         """With all that was kept on it."""

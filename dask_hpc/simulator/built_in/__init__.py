@@ -18,6 +18,7 @@ from dask_hpc.simulator.built_in.ours import (
     five_jobs,
     in_situ,
     node_stealing,
+    readers,
     synthetic,
     ten_jobs,
 )
@@ -34,6 +35,7 @@ BUILT_IN: Mapping[str, Callable[..., Workload]] = {
     "mebf": mebf,
     "node-stealing": node_stealing,
     "power-batch": power_batch,
+    "readers": readers,
     "synthetic": synthetic,
     "ten-jobs": ten_jobs,
 }

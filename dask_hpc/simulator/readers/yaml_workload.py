@@ -6,6 +6,7 @@ platform:
   speed: 100 Gflop/s           # per node
   link: 100 Gbit/s             # per node
   file_system: 48 GB/s         # for all together
+  crowding: {knee: 40, decline: 1, reads: 8}    # under more than 40 nodes it gets slower
   resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
   idle_power: 71 W
@@ -56,7 +57,15 @@ from dask_hpc.simulator.application import (
     quiet_runtime,
 )
 from dask_hpc.simulator.in_situ import Drift, Pipeline
-from dask_hpc.simulator.platform import Failures, Metering, NodeType, Platform, ResizeCost, platform_of
+from dask_hpc.simulator.platform import (
+    Crowding,
+    Failures,
+    Metering,
+    NodeType,
+    Platform,
+    ResizeCost,
+    platform_of,
+)
 from dask_hpc.simulator.values import (
     Readers,
     as_it_is,
@@ -128,6 +137,7 @@ _PLATFORM: Readers = {
     "cleanup": parse_duration,
 }
 _RESIZE: Readers = {"fixed": parse_duration, "per_process": parse_duration, "bandwidth": _bytes_per_second}
+_CROWDING: Readers = {"knee": _count, "decline": number, "reads": _count}
 _FAILURES: Readers = {
     "mtbf": parse_duration,
     "shape": number,
@@ -147,7 +157,7 @@ _POWER: Readers = {
 
 def read_platform(found: Any) -> Platform:
     """From a mapping; complaints name the key."""
-    values = read_values(found, _PLATFORM, also=("resize", "failures", "power", "machine"))
+    values = read_values(found, _PLATFORM, also=("resize", "failures", "power", "machine", "crowding"))
     if found.get("machine") is not None:
         known = platform_of(found["machine"])
         powers = {"idle_power": known.idle_power, "active_power": known.active_power}
@@ -158,6 +168,10 @@ def read_platform(found: Any) -> Platform:
         resize = read_values(found["resize"], _RESIZE, "resize")
         with within("resize"):
             values["resize"] = ResizeCost(**resize)
+    if found.get("crowding") is not None:
+        crowding = read_values(found["crowding"], _CROWDING, "crowding", needed=("knee",))
+        with within("crowding"):
+            values["crowding"] = Crowding(**crowding)
     if found.get("failures") is not None:
         values["failures"] = Failures(**read_values(found["failures"], _FAILURES, "failures"))
     if found.get("power") is not None:
