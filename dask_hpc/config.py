@@ -164,6 +164,9 @@ _CHECKPOINT: Mapping[str, Reader] = {
 _READERS: Mapping[str, Reader] = {
     "policy": lambda value: _word(value, "the name or path of a policy"),
     "node": lambda value: _if(value in NODE_MODES, value, ", ".join(NODE_MODES)),
+    "topology": lambda value: (
+        value if value in (None, "slurm") else str(Path(_word(value, "slurm, a path, or null")).expanduser())
+    ),
     "story-length": _count,
     "max-errors": _count,
     "dry-run": _yes_or_no,

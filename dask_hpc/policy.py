@@ -1,6 +1,6 @@
 """A policy: strategies chosen for each concern plus their parameters, written as one YAML file."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +10,11 @@ import yaml
 
 from dask_hpc.model.errors import InputError, insist, one_line, shown, within
 from dask_hpc.model.parameter import Declared, declared
-from dask_hpc.model.plan import Plan, Resize, Start
+from dask_hpc.model.plan import Drop, Interrupt, Plan, Resize, Start
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
 from dask_hpc.model.snapshot import INTERRUPTED, Snapshot
 from dask_hpc.strategies import CONCERNS, strategies
+from dask_hpc.strategies.failure.replace import replacements
 from dask_hpc.strategies.malleability.grow_shrink import answers, given_up
 from dask_hpc.strategies.size.demand import Demand
 from dask_hpc.strategies.strategy import (
@@ -21,6 +22,7 @@ from dask_hpc.strategies.strategy import (
     FailureStrategy,
     IoStrategy,
     MalleabilityStrategy,
+    NodesStrategy,
     Outlook,
     PlacementStrategy,
     PowerStrategy,
@@ -38,9 +40,7 @@ _LIMIT = 100_000  # bytes; a policy file is a page, not a book
 Body = Literal["cluster", "simulator"]
 #: concerns that nobody carries out there, and why
 _WITHOUT_BODY: Mapping[Body, Mapping[str, str]] = {
-    "cluster": {
-        "failure": "Dask runs the tasks of a lost worker elsewhere, and no job is stopped for another"
-    },
+    "cluster": {},
     "simulator": {
         "checkpoint": "jobs commit as the workload says; agents are simulated by simulate_commits",
         "size": "a simulated machine has the nodes it has",
@@ -81,6 +81,8 @@ class Policy:
     name: str
     queue: QueueStrategy
     malleability: MalleabilityStrategy | None = None
+    #: which nodes jobs get; None: the first that are idle
+    nodes: NodesStrategy | None = None
     failure: FailureStrategy | None = None
     power: PowerStrategy | None = None
     #: asked by in situ pipelines, between two of their iterations
@@ -207,7 +209,7 @@ class Policy:
 
         ``memory`` is what the last call answered, None at first.
         """
-        if self._only_queues and not snapshot.requests:
+        if self._only_queues and not snapshot.requests and not snapshot.lacking:
             if memory.__class__ is Remembered:
                 memory = memory.queue
             starts, memory = self.queue.decide(snapshot, memory)
@@ -236,7 +238,7 @@ class Policy:
             if record is not None:
                 record(Recorded(plan.id, self, snapshot.freeze(), before, plan))
             carry_out(plan)
-            if self._only_queues:
+            if self._only_queues and not plan.resizes:
                 return memory
         raise RuntimeError(f"policy {self.name} does not settle at {snapshot.now:g} s")
 
@@ -253,6 +255,10 @@ class Policy:
                 elif isinstance(deed, Resize):
                     indices.begin_resize(deed.job, deed.nodes)
                     indices.finish_resize(deed.job)
+                elif isinstance(deed, Drop):
+                    indices.withdraw(deed.job)
+                elif deed.when != "now":
+                    indices.stops(deed.job, deed.whom)
                 else:
                     # ahead of all, and of no other's place: two jobs must not have the same
                     indices.requeue(deed.job, -indices.running[deed.job].order, INTERRUPTED)
@@ -266,18 +272,25 @@ class Policy:
         """Which strategy is behind each kind of decision, for explanations."""
         names = {concern: getattr(getattr(self, concern), "name", "none") for concern in CONCERNS}
         by = {concern: f"{concern}: {name}" for concern, name in names.items()}
-        decided = {"start": by["queue"], "resize": by["malleability"], "interrupt": by["failure"]}
-        return by | decided | {"request": "a job asked for another size"}
+        decided = {
+            "start": by["queue"],
+            "drop": by["queue"],
+            "resize": by["malleability"],
+            "interrupt": by["failure"],
+        }
+        failed = by["failure"] if self.failure is not None else "a job lost nodes"
+        return by | decided | {"request": "a job asked for another size", "failed": failed}
 
     def _decide_all(self, snapshot: Snapshot, memory: Any) -> tuple[Plan | None, Any]:
         before = memory if isinstance(memory, Remembered) else Remembered(memory, None, None, None)
+        if snapshot.lacking or snapshot.failed:
+            # before anybody starts on the nodes that a failed job has left
+            helped, before = self._help(snapshot, before)
+            if helped is not None:
+                return helped, before
         queue, malleability, failure, power = before
-        if self.failure is not None and snapshot.failed:
-            # before anybody starts on the nodes that the failed job has left
-            interrupts, failure = self.failure.decide(snapshot, outlook_after(snapshot, ()), failure)
-            if interrupts:
-                plan = Plan(snapshot.revision, snapshot.now, interrupts=tuple(interrupts))
-                return plan, Remembered(queue, malleability, failure, power)
+        if self._gives_up and (drops := self.queue.drops(snapshot)):
+            return Plan(snapshot.revision, snapshot.now, drops=tuple(drops)), before
         starts, queue = self.queue.decide(snapshot, queue)
         resizes, malleability = self._resizes(snapshot, starts, before.malleability)
         changed: dict[str, Any] = {}
@@ -299,6 +312,24 @@ class Policy:
         plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **changed)
         return plan or None, Remembered(queue, malleability, failure, power)
 
+    def _help(self, snapshot: Snapshot, before: Remembered) -> tuple[Plan | None, Remembered]:
+        """What is done for jobs that lost nodes, if anything."""
+        resizes: Sequence[Resize] = replacements(snapshot)
+        if resizes and self.power is not None and snapshot.power is not None:
+            powered, _ = self.power.decide(snapshot, (), resizes, before.power)
+            resizes = [resize for resize in powered.resizes if resize in resizes]
+        interrupts: list[Interrupt] = []
+        if not resizes and self.failure is not None:
+            found, failure = self.failure.decide(snapshot, outlook_after(snapshot, ()), before.failure)
+            before = before._replace(failure=failure)
+            resizes = [deed for deed in found if isinstance(deed, Resize)]
+            interrupts = [deed for deed in found if isinstance(deed, Interrupt)]
+        plan = Plan(
+            snapshot.revision, snapshot.now, resizes=tuple(resizes), interrupts=tuple(interrupts),
+            for_failed=True,
+        )  # fmt: skip
+        return plan or None, before
+
     def _resizes(self, snapshot: Snapshot, starts: Starts, memory: Any) -> tuple[list[Resize], Any]:
         """The resizes that jobs ask for, and those of the malleability strategy, beside these starts."""
         outlook = outlook_after(snapshot, starts)
@@ -317,7 +348,12 @@ class Policy:
     @property
     def _only_queues(self) -> bool:
         """Whether a queue strategy says everything there is to say, the first time it is asked."""
-        return self.malleability is None and self.failure is None and self.power is None
+        others = self.malleability is None and self.failure is None and self.power is None
+        return others and not self._gives_up
+
+    @property
+    def _gives_up(self) -> bool:
+        return getattr(self.queue, "gives_up", False)  # others' strategies may be older than that
 
 
 def parameters_of(concern: str) -> set[str]:

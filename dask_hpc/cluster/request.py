@@ -24,8 +24,11 @@ _SIZES = ("nodes", "min_nodes", "max_nodes")
 #: how the persisted arrays of a job may lie on its nodes: in whole chunks, which the scheduler knows
 LAYOUTS = ("block", "cyclic")
 _FIELDS = frozenset(
-    ("id", "name", *_SIZES, "kind", "constraint", "walltime", "priority", "power", "user", "layout")
-)
+    ("id", "name", *_SIZES, "kind", "constraint", "walltime", "priority", "power", "user", "layout", "value",
+     "deadline", "soft_deadline")
+)  # fmt: skip
+#: counted from the submission in a request, and on the clock of the cluster in a job
+_DEADLINES = ("deadline", "soft_deadline")
 
 
 def make_request(name: Any, **fields: Any) -> dict[str, Any]:
@@ -38,7 +41,8 @@ def make_request(name: Any, **fields: Any) -> dict[str, Any]:
         value = found.get(key, 1)
         fine = type(value) is int and 1 <= value <= MOST_NODES
         insist(fine, f"{where}: {key}", value, f"a whole number from 1 to {MOST_NODES:,}")
-    for key, read in (("walltime", parse_duration), ("power", PowerRange.read)):
+    times = ((key, parse_duration) for key in ("walltime", *_DEADLINES))
+    for key, read in (*times, ("power", PowerRange.read)):
         if key in found:
             with within(f"{where}: {key}"):
                 found[key] = read(found[key])
@@ -47,6 +51,9 @@ def make_request(name: Any, **fields: Any) -> dict[str, Any]:
     priority = found.get("priority", 0)
     fine = isinstance(priority, int | float) and not isinstance(priority, bool) and -1e15 < priority < 1e15
     insist(fine, f"{where}: priority", priority, "a number")
+    value = found.get("value", 0)
+    fine = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
+    insist(fine, f"{where}: value", value, "a number, 0 or more")
     layout = found.get("layout", LAYOUTS[0])
     insist(layout in LAYOUTS, f"{where}: layout", layout, ", ".join(LAYOUTS))
     if found.get("walltime") == inf:
@@ -83,7 +90,9 @@ def read_workers(scheduler: Any, where: str, given: object) -> list[str]:
 
 
 def _model(fields: dict[str, Any]) -> Job:
-    return Job(**{key: value for key, value in fields.items() if key != "layout"})
+    submitted = fields.get("submitted", 0.0)
+    known = {key: value for key, value in fields.items() if key != "layout"}
+    return Job(**known | {key: submitted + known[key] for key in _DEADLINES if key in known})
 
 
 def read_change(nodes: Any) -> int:

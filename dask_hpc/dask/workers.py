@@ -8,6 +8,7 @@ from typing import Any
 
 import cloudpickle
 from distributed import NannyPlugin, Status, WorkerPlugin
+from distributed.scheduler import WorkerState
 from distributed.shuffle._core import ShuffleId, barrier_key
 from distributed.stealing import WorkStealing
 from distributed.worker_state_machine import UnpauseEvent
@@ -16,6 +17,8 @@ from dask_hpc.dask.scheduler import expected_seconds, put, unwilling
 from dask_hpc.dask.tasks import Wishes, wished_addresses
 
 logger = logging.getLogger(__name__)
+
+_NOWHERE = "tcp://0.0.0.0:0"  # no worker has that address
 
 
 def workers_by_name(scheduler: Any) -> list[str]:
@@ -196,15 +199,7 @@ class TaskMover:
         """Ask a worker for all tasks it has not started, or those of these keys, each for the worker that
         can start it soonest. How many it was asked for. A task that nobody else may run stays.
         """
-        victim = self._scheduler.workers.get(address)
-        if victim is None:
-            return 0
-        tasks = [
-            task
-            for task in victim.processing
-            if not (task.actor or task in victim.long_running or task in victim.executing)
-            and (keys is None or task.key in keys)
-        ]
+        victim, tasks = self._not_started(address, keys)
         others = running_workers(self._scheduler) - {address} if tasks else set()
         asked = 0
         for task in tasks:
@@ -214,6 +209,30 @@ class TaskMover:
                 self._stealing.move_task_request(task, victim, self._scheduler.workers[thief])
                 asked += 1
         return asked
+
+    def recall(self, address: str, keys: Collection[Any]) -> int:
+        """Ask a worker for those of these tasks that it has not started, for nobody: Dask then places them
+        anew, where they may run by then. How many it was asked for."""
+        victim, tasks = self._not_started(address, keys)
+        nobody = WorkerState(
+            address=_NOWHERE, status=Status.closed, pid=0, name=_NOWHERE, nthreads=1, memory_limit=0,
+            local_directory="", nanny="", server_id="", scheduler=self._scheduler,
+        )  # fmt: skip
+        tasks = [task for task in tasks if task not in self._stealing.in_flight]
+        for task in tasks:
+            self._stealing.move_task_request(task, victim, nobody)
+        return len(tasks)
+
+    def _not_started(self, address: str, keys: Collection[Any] | None) -> tuple[Any, list[Any]]:
+        """As far as the scheduler knows."""
+        victim = self._scheduler.workers.get(address)
+        tasks = [
+            task
+            for task in (() if victim is None else victim.processing)
+            if not (task.actor or task in victim.long_running or task in victim.executing)
+            and (keys is None or task.key in keys)
+        ]
+        return victim, tasks
 
     def is_expecting(self, address: str) -> bool:
         """Whether the worker may still be sent a task that another one was asked for and has not answered."""

@@ -20,8 +20,9 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("walltime", lambda v: v > 0, "more than 0 s"),
     ("submitted", isfinite, "a finite number of seconds"),
     ("priority", lambda v: not isnan(v), "a number"),
-    ("value", lambda v: v is None or not isnan(v), "a number, or nothing"),
+    ("value", lambda v: v is None or 0 <= v < inf, "0 or more, or nothing"),
     ("deadline", lambda v: v is None or not isnan(v), "a number of seconds, or nothing"),
+    ("soft_deadline", lambda v: v is None or not isnan(v), "a number of seconds, or nothing"),
     ("user", lambda v: type(v) is str, "a name"),
 )
 
@@ -31,9 +32,9 @@ class Job:
     """What a decision may know about a job. Its true runtime is not among it.
 
     ``nodes`` is the start size; ``min_nodes`` and ``max_nodes`` default to it. ``walltime`` is the
-    user's limit in seconds; ``power`` is that of one node that works for it; ``value`` and
-    ``deadline`` are for strategies that weigh jobs against each other; ``io_intensity`` is for those
-    that watch the shared file system.
+    user's limit in seconds; ``power`` is that of one node that works for it; ``value`` is what it is worth if
+    it ends by its ``soft_deadline``, and it is worth nothing after its ``deadline``, both times in seconds
+    (see ``worth``); ``io_intensity`` is for strategies that watch the shared file system.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Job:
     power: PowerRange | None = None
     value: float | None = None
     deadline: float | None = None
+    soft_deadline: float | None = None
     user: str = ""
     speedup: Speedup | None = None
     io_intensity: IoDemand | None = None
@@ -65,13 +67,16 @@ class Job:
                 self.walltime > 0
                 and isfinite(self.submitted)
                 and not isnan(self.priority)
-                and (self.value is None or not isnan(self.value))
+                and (self.value is None or 0 <= self.value < inf)
                 and (self.deadline is None or not isnan(self.deadline))
+                and (self.soft_deadline is None or not isnan(self.soft_deadline))
             )
         except (ArithmeticError, TypeError, ValueError):
             fine = False
         if not fine or type(self.id) is not str or type(self.user) is not str or not self.id:
             self._complain()
+        if self.deadline is not None or self.soft_deadline is not None:
+            self._check_deadlines()
         if self.power is not None and type(self.power) is not PowerRange:
             with within(self._where("power")):
                 object.__setattr__(self, "power", PowerRange.read(self.power))
@@ -103,6 +108,16 @@ class Job:
             )
         self._insist(is_legal(self.constraint, self.nodes), "nodes", f"a size that is {self.constraint}")
 
+    def _check_deadlines(self) -> None:
+        for field in ("deadline", "soft_deadline"):
+            if (time := getattr(self, field)) is not None:
+                self._insist(
+                    time > self.submitted, field, f"later than its submission at {self.submitted:g} s"
+                )
+        if self.deadline is not None and self.soft_deadline is not None:
+            fine = self.soft_deadline <= self.deadline
+            self._insist(fine, "soft_deadline", f"no later than its deadline at {self.deadline:g} s")
+
     def _complain(self) -> None:
         for field, check, allowed in _CHECKS:
             fine = False
@@ -123,6 +138,25 @@ class Job:
     def walltime_on(self, nodes: int) -> float:
         """The walltime, which was meant for the start size, on another number of nodes."""
         return self.walltime if nodes == self.nodes else self.walltime * stretch(self, self.nodes, nodes)
+
+
+#: of a job's value that is left at its deadline
+_LEFT = 0.4
+
+
+def worth(job: Job, end: float) -> float:
+    """What a job is worth that ends then; seed 003, section 4.7.5, equations 4.40 to 4.42.
+
+    All of its value until its soft deadline, from there on less and less, two fifths at its deadline, and
+    nothing after that. One without a soft deadline keeps all of it until the deadline, one without a deadline
+    for ever.
+    """
+    if job.value is None or (job.deadline is not None and end > job.deadline):
+        return 0.0
+    soft, hard = job.soft_deadline, job.deadline
+    if soft is None or hard is None or end <= soft:
+        return job.value
+    return job.value * (1.0 - (1.0 - _LEFT) * (end - soft) / (hard - soft))
 
 
 def stretch(job: Job, before: int, after: int) -> float:

@@ -12,11 +12,15 @@ from dask_hpc.model.errors import InputError, insist, is_number, shown
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One machine node, or on a live cluster all Dask workers of one host. Powers in watts."""
+    """One machine node, or on a live cluster all Dask workers of one host. Powers in watts.
+
+    ``place`` names the parts of the machine that it is in, the outermost first: ``("cabinet0", "chassis2")``.
+    """
 
     name: str
     idle_power: float = 0.0
     active_power: float = 0.0
+    place: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         insist(type(self.name) is str and self.name != "", "node", self.name, "a name")

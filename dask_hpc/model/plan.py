@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import Literal
 
 from dask_hpc.model.power import Verdict
 
@@ -25,9 +26,25 @@ class Resize:
     reason: str
 
 
+#: at once, which loses what the job has not kept; or once it has kept its state, the next time that it does
+#: so anyway, or as soon as it can
+Moment = Literal["now", "next-commit", "forced-commit"]
+
+
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Stop a running job and put it back into the queue, ahead of all but those that failed."""
+    """Stop a running job and put it back into the queue, ahead of all but those that failed. If that is not
+    at once, it is only done if job ``whom`` still lacks nodes by then."""
+
+    job: str
+    reason: str
+    when: Moment = "now"
+    whom: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Give up a waiting job: it will never start."""
 
     job: str
     reason: str
@@ -63,10 +80,10 @@ class Release:
 class Plan:
     """Everything decided at one instant.
 
-    Bodies carry it out in this order: interrupts, shrinks, starts, growths. Starts and growths together
-    need no more nodes than were idle when the plan was made: nodes that a shrink frees are given away
-    by a later plan, once they are free indeed. Caps, holds and releases come last; a body without that
-    lever does nothing about it.
+    Bodies carry it out in this order: drops, interrupts, shrinks, starts, growths. Starts and growths
+    together need no more nodes than were idle when the plan was made: nodes that a shrink frees are given
+    away by a later plan, once they are free indeed. Caps, holds and releases come last; a body without
+    that lever does nothing about it.
     """
 
     id: int
@@ -74,6 +91,7 @@ class Plan:
     starts: tuple[Start, ...] = ()
     resizes: tuple[Resize, ...] = ()
     interrupts: tuple[Interrupt, ...] = ()
+    drops: tuple[Drop, ...] = ()
     hold: Hold | None = None
     cap: Cap | None = None
     release: Release | None = None
@@ -81,12 +99,15 @@ class Plan:
     verdict: Verdict | None = None
     #: jobs whose start or resize the power strategy made, or made other than it was wished
     for_power: frozenset[str] = frozenset()
+    #: whether it was made for the sake of jobs that lost nodes
+    for_failed: bool = False
 
-    def in_order(self, size_of: Callable[[str], int]) -> Iterator[Interrupt | Resize | Start]:
+    def in_order(self, size_of: Callable[[str], int]) -> Iterator[Drop | Interrupt | Resize | Start]:
         """The decisions in that order. ``size_of`` is asked for a running job's size when its turn comes."""
-        if not self.resizes and not self.interrupts:  # most plans by far
+        if not self.resizes and not self.interrupts and not self.drops:  # most plans by far
             return iter(self.starts)
         return chain(
+            self.drops,
             self.interrupts,
             (resize for resize in self.resizes if resize.nodes < size_of(resize.job)),
             self.starts,
@@ -96,9 +117,10 @@ class Plan:
     @property
     def jobs(self) -> list[str]:
         """The jobs it speaks of."""
-        all_: chain[Interrupt | Resize | Start] = chain(self.interrupts, self.resizes, self.starts)
+        all_: chain[Drop | Interrupt | Resize | Start]
+        all_ = chain(self.drops, self.interrupts, self.resizes, self.starts)
         return [one.job for one in all_]
 
     def __bool__(self) -> bool:
         levers = self.hold or self.cap or self.release or self.verdict
-        return bool(self.starts or self.resizes or self.interrupts or levers)
+        return bool(self.starts or self.resizes or self.interrupts or self.drops or levers)

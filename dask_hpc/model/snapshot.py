@@ -1,16 +1,18 @@
 """A read-only view of everything a decision may look at, at one instant."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from dask_hpc.model.job import Job, stretch
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.power import Corridor, PowerView
+from dask_hpc.model.speedup import smallest_legal
 from dask_hpc.model.waiting import Ranking, Waiting
 
 #: how far a job that failed, or that was interrupted for one, goes ahead of the queue
@@ -38,12 +40,21 @@ class Running(NamedTuple):
     resized_at: float = -inf
 
 
+class Picker(Protocol):
+    """Chooses nodes for a job: see ``NodesStrategy``."""
+
+    def pick(
+        self, job: Job, count: int, idle: Sequence[str], held: Sequence[str], nodes: Mapping[str, Node]
+    ) -> Sequence[str]:
+        """So many of the idle nodes, in order."""
+
+
 class Indices:
     """Mutable; owned by one body. Strategies see it through a ``Snapshot``."""
 
-    __slots__ = ("by_end", "failed", "idle", "mtct", "nodes", "now", "overhead", "power", "progress",
-                 "requests", "resizable", "resting", "revision", "running", "waiting",
-                 "withheld")  # fmt: skip
+    __slots__ = ("by_end", "failed", "idle", "lacking", "mtct", "nodes", "now", "overhead", "parts",
+                 "picker", "power", "progress", "requests", "resizable", "resting", "revision", "running",
+                 "stopping", "waiting", "withheld")  # fmt: skip
 
     def __init__(self, nodes: Iterable[Node] = (), order: Ranking | None = None, now: float = 0.0) -> None:
         self.now = now
@@ -51,6 +62,10 @@ class Indices:
         self.revision = 0
         self.nodes: dict[str, Node] = {node.name: node for node in nodes}
         self.idle: list[str] = list(self.nodes)[::-1]  # taken from the end: first nodes first
+        #: how many nodes there are in each of the machine's outermost parts, and in an unknown one
+        self.parts = Counter(node.place[:1] for node in self.nodes.values())
+        #: who chooses nodes for jobs; None: the first that are idle
+        self.picker: Picker | None = None
         #: nodes that are there but not to be given away just now
         self.withheld: set[str] = set()
         self.waiting = Waiting(order)
@@ -70,12 +85,16 @@ class Indices:
         self.overhead = 0.0
         #: jobs that lost a node in this very instant and wait again
         self.failed: tuple[str, ...] = ()
+        #: jobs that lost nodes and run on with the others, and how many they lack
+        self.lacking: dict[str, int] = {}
+        #: running jobs that stop once they have kept their state, and for whom
+        self.stopping: dict[str, str] = {}
         #: what is known of power, if anybody looks
         self.power: PowerView | None = None
 
     def start(self, job_id: str, nodes: int) -> Running:
         """Move a job from the queue onto ``nodes`` idle nodes."""
-        allotment = self._take(nodes, job_id)
+        allotment = self._take(nodes, job_id, ())
         try:
             job = self.waiting.remove(job_id)
         except KeyError:
@@ -114,7 +133,7 @@ class Indices:
         old = self.running[job_id]
         gained: tuple[str, ...] = ()
         if nodes > len(old.nodes):
-            gained = self._take(nodes - len(old.nodes), job_id)
+            gained = self._take(nodes - len(old.nodes), job_id, old.nodes)
         left = max(old.expected_end - self.now, 0.0) * stretch(old.job, len(old.nodes), nodes)
         new = old._replace(
             nodes=old.nodes + gained,
@@ -126,6 +145,8 @@ class Indices:
         self._put(old, new)
         self.resizable.pop(job_id, None)
         self.requests.pop(job_id, None)
+        if gained and job_id in self.lacking:
+            self._lacks(job_id, self.lacking[job_id] - len(gained))
         self.revision += 1
         return new
 
@@ -136,7 +157,8 @@ class Indices:
         new = old._replace(nodes=old.nodes[: old.target], target=None)
         self._free(old.nodes[old.target :])
         self._put(old, new)
-        self.resizable[job_id] = new
+        if old.job.resizable:
+            self.resizable[job_id] = new
         self.revision += 1
         return new
 
@@ -145,13 +167,14 @@ class Indices:
         if node.name in self.nodes:
             raise ValueError(f"node {node.name!r} is already here")
         self.nodes[node.name] = node
+        self.parts[node.place[:1]] += 1
         self.idle.append(node.name)
         self.revision += 1
 
     def remove_node(self, name: str) -> Running | None:
         """A node is gone. Returns the job that held it, now one node smaller (or ended, if it held
-        no other: then its ``nodes`` are empty)."""
-        del self.nodes[name]
+        no other: then its ``nodes`` are empty). It lacks that node, unless it could have given it up."""
+        self._leaves_part(self.nodes.pop(name))
         self.revision += 1
         self.withheld.discard(name)
         if name in self.idle:
@@ -161,11 +184,27 @@ class Indices:
         if holder is None:  # it was withheld
             return None
         smaller = holder._replace(nodes=tuple(n for n in holder.nodes if n != name))
-        if smaller.nodes:
-            self._put(holder, smaller)
-        else:
-            self._forget(holder.job.id)
+        job, size = holder.job, len(smaller.nodes)
+        if not size:
+            self._forget(job.id)
+            return smaller
+        self._put(holder, smaller)
+        if not job.resizable:
+            self._lacks(job.id, self.lacking.get(job.id, 0) + 1)
+        elif size < job.min_nodes:
+            self._lacks(job.id, (smallest_legal(job.constraint, job.min_nodes, job.max_nodes) or size) - size)
         return smaller
+
+    def stops(self, job_id: str, whom: str) -> None:
+        """A running job stops for another one, once it has kept its state."""
+        self.stopping[job_id] = whom
+        self.revision += 1
+
+    def is_worth_stopping(self, job_id: str) -> bool:
+        """Whether the one that it stops for still lacks nodes; asked when it has kept its state."""
+        whom = self.stopping.pop(job_id, "")
+        self.revision += 1
+        return whom in self.lacking or whom in self.waiting
 
     def withhold(self, names: set[str]) -> None:
         """From now on these nodes, and no others, are not given away. Who has one keeps it."""
@@ -183,6 +222,20 @@ class Indices:
         old = self.running[job_id]
         self._put(old, old._replace(expected_end=expected_end))
         self.revision += 1
+
+    def place(self, name: str, place: tuple[str, ...]) -> None:
+        """It has turned out where a node is."""
+        self._leaves_part(self.nodes[name])
+        self.nodes[name] = replace(self.nodes[name], place=place)
+        self.parts[place[:1]] += 1
+        self.revision += 1
+
+    def part_of(self, name: str) -> str:
+        """What fails together with a node: the outermost part of the machine that it is in, where that is
+        known of all and there are several; else the node itself."""
+        node = self.nodes.get(name)
+        is_known = node is not None and len(self.parts) > 1 and () not in self.parts
+        return node.place[0] if node is not None and is_known else name
 
     def push_overdue(self) -> list[Running]:
         """Jobs that still run after their expected end are now expected to take as long again as they
@@ -217,10 +270,24 @@ class Indices:
             setattr(twin, name, value.copy() if isinstance(value, dict | list | set | Waiting) else value)
         return twin
 
-    def _take(self, nodes: int, job_id: str) -> tuple[str, ...]:
+    def _leaves_part(self, node: Node) -> None:
+        self.parts[node.place[:1]] -= 1
+        if not self.parts[node.place[:1]]:
+            del self.parts[node.place[:1]]
+
+    def _take(self, nodes: int, job_id: str, held: tuple[str, ...]) -> tuple[str, ...]:
         idle = self.idle
         if not 0 < nodes <= len(idle):
             raise ValueError(f"job {job_id!r} cannot have {nodes} more nodes: {len(idle)} are idle")
+        if self.picker is not None:
+            running = self.running.get(job_id)
+            job = self.waiting[job_id] if running is None else running.job
+            taken = tuple(self.picker.pick(job, nodes, idle[::-1], held, self.nodes))
+            chosen = set(taken)
+            if len(taken) != nodes or len(chosen) != nodes or not chosen.issubset(idle):
+                raise ValueError(f"a policy picked {taken} for job {job_id!r}: not {nodes} idle nodes")
+            self.idle[:] = [name for name in idle if name not in chosen]
+            return taken
         taken = tuple(idle[: -nodes - 1 : -1])
         del idle[-nodes:]
         return taken
@@ -239,7 +306,17 @@ class Indices:
             self.mtct.pop(job_id, None)
         if self.progress:
             self.progress.pop(job_id, None)
+        if self.lacking:
+            self.lacking.pop(job_id, None)
+        if self.stopping:
+            self.stopping.pop(job_id, None)
         return running
+
+    def _lacks(self, job_id: str, nodes: int) -> None:
+        if nodes > 0:
+            self.lacking[job_id] = nodes
+        else:
+            self.lacking.pop(job_id, None)
 
     def _drop_end(self, running: Running) -> None:
         del self.by_end[bisect_left(self.by_end, (running.expected_end, running.order))]
@@ -278,6 +355,10 @@ class Snapshot:
     power: PowerView | None = _shown("power")
     #: jobs that lost a node in this very instant; they wait again, ahead of the queue
     failed: tuple[str, ...] = _shown("failed")
+    #: jobs that lost nodes and run on with the others, and how many they lack
+    lacking: Mapping[str, int] = _shown("lacking")
+    #: running jobs that stop once they have kept their state, and for whom
+    stopping: Mapping[str, str] = _shown("stopping")
     #: running jobs that have nothing to run just now, and since when
     resting: Mapping[str, float] = _shown("resting")
     #: changes whenever what runs, or the set of nodes, has changed

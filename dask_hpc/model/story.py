@@ -47,6 +47,8 @@ class Word(StrEnum):
     CANCEL = "cancel", "✕", "leaves"
     END = "end", "■", "leaves"
     REJECT = "reject", "✕"
+    DROP = "drop", "✕", "leaves"
+    DEADLINE = "deadline", "◷"
     LOST = "lost", "!"
     RESCUE = "rescue", "↺"
     TASK_WAITS = "task-waits"
@@ -137,7 +139,8 @@ class Explanation:
 def explain(snapshot: Snapshot, plan: Plan, rules: Mapping[str, str]) -> dict[str, Explanation]:
     """An explanation for every job that a plan speaks of, from the snapshot it was made from.
 
-    ``rules`` names the strategy behind each kind of decision: start, resize, request, interrupt, power.
+    ``rules`` names the strategy behind each kind of decision: start, drop, resize, request, interrupt,
+    failed, power.
     """
     machine = _machine(snapshot)
     power = _power(snapshot, plan) if plan.for_power else {}
@@ -162,7 +165,15 @@ def explain(snapshot: Snapshot, plan: Plan, rules: Mapping[str, str]) -> dict[st
         inputs = {"from": len(running.nodes), "to": resize.nodes, "min": job.min_nodes, "max": job.max_nodes}
         if job.id in snapshot.mtct:
             inputs["mtct"] = snapshot.mtct[job.id]
-        add(job.id, "request" if job.id in snapshot.requests else "resize", inputs, not_resized)
+        rule = "failed" if plan.for_failed else "request" if job.id in snapshot.requests else "resize"
+        if job.id in snapshot.lacking:
+            inputs["lacks"] = snapshot.lacking[job.id]
+        add(job.id, rule, inputs, not_resized)
+    for drop in plan.drops:
+        job = snapshot.waiting[drop.job]
+        add(
+            job.id, "drop", {"asks": job.nodes, "waited": plan.time - job.submitted, "deadline": job.deadline}
+        )
     for interrupt in plan.interrupts:
         add(interrupt.job, "interrupt", {"from": len(snapshot.running[interrupt.job].nodes)})
     return found

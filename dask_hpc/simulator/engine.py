@@ -21,7 +21,7 @@ from typing import Any
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
-from dask_hpc.model.plan import Plan, Resize, Start
+from dask_hpc.model.plan import Interrupt, Plan, Resize, Start
 from dask_hpc.model.snapshot import FAILED, INTERRUPTED, Indices, Running, Snapshot
 from dask_hpc.model.speedup import is_legal
 from dask_hpc.model.story import Happening, Story
@@ -83,6 +83,7 @@ class Engine:
     def _observe(self, indices: Indices) -> None:
         for service in self._services:
             indices = service.watch(indices)
+        indices.picker = self.policy.nodes
         self.indices, self.snapshot = indices, Snapshot(indices)
 
     def run(
@@ -243,11 +244,25 @@ class Engine:
         if job_id in self.indices.running:
             self._finish(life, now, "cancelled")
             return
+        self._give_up(life, "cancelled")
+
+    def _give_up(self, life: Life, state: str) -> None:
+        """A job that waits will never start."""
         self._news = True
-        self.indices.withdraw(job_id)
-        del self._live[job_id]
+        self.indices.withdraw(life.arrival.job.id)
+        del self._live[life.arrival.job.id]
         if self.record is not None:
-            self.record.ended(life.row, now, "cancelled")
+            self.record.ended(life.row, self.indices.now, state)
+
+    def _is_late(self, life: Life, now: float) -> None:
+        """Its deadline is over: it is worth nothing any more, and removed, as in seed 003, section 4.7.2."""
+        job_id = life.arrival.job.id
+        if self._live.get(job_id) is not life or life.state == "cleaning":
+            return
+        if job_id in self.indices.running:
+            self._finish(life, now, "dropped")
+        else:
+            self._give_up(life, "dropped")
 
     def _submit(self, arrival: Arrival, row: int) -> None:
         job, now = arrival.job, self.indices.now
@@ -266,6 +281,8 @@ class Engine:
         waiting.add(job)
         for service in self._followers:
             service.submitted(job)
+        if job.deadline is not None:
+            self._push(max(job.deadline, now), _CANCELS, self._is_late, life)
         if arrival.cancelled < inf:
             self._push(max(arrival.cancelled, now), _CANCELS, self._cancel, life)
         self._tick_again()
@@ -326,8 +343,10 @@ class Engine:
                 self._start(deed)
             elif isinstance(deed, Resize):
                 self._resize(deed)
+            elif isinstance(deed, Interrupt):
+                self._interrupt(deed)
             else:
-                self._stop(self._live[deed.job], INTERRUPTED)
+                self._give_up(self._live[deed.job], "dropped")
         for service in self._followers:
             service.carried_out(plan)
 
@@ -446,9 +465,13 @@ class Engine:
     def _resize(self, resize: Resize) -> None:
         life = self._live[resize.job]
         job = life.arrival.job
-        _check_size(job, resize.nodes)
         indices = self.indices
-        if resize.job not in indices.resizable:
+        if resize.job in indices.lacking:  # any number of nodes is better than what it has
+            size = len(indices.running[job.id].nodes)
+            _check_size(job, resize.nodes, size + 1, size + indices.lacking[job.id])
+        else:
+            _check_size(job, resize.nodes)
+        if resize.job not in indices.resizable and resize.job not in indices.lacking:
             raise RuntimeError(f"policy {self.policy.name}: job {shown(resize.job)} cannot be resized now")
         now = indices.now
         before = len(indices.running[resize.job].nodes)
@@ -525,28 +548,100 @@ class Engine:
             life = self._live[holder.job.id]
             if life.state == "cleaning":
                 self._cleaned(life, now)
+            elif failures.survive and self._can_survive(life, holder):
+                self._lose(life, name, now)
             else:
                 self._stop(life, FAILED)
                 indices.failed += (holder.job.id,)
-        indices.remove_node(name)
+        if name in indices.nodes:
+            indices.remove_node(name)
         self._push(now + failures.repair, _REPAIRS, self._repaired, node)
 
     def _repaired(self, node: Node, now: float) -> None:
         self._news = True
         self.indices.add_node(node)
 
-    def _stop(self, life: Life, ahead: int) -> None:
-        """A job stops and waits again; what its last checkpoint does not hold is lost."""
+    def _can_survive(self, life: Life, holder: Running) -> bool:
+        """Whether it has other nodes, and does nothing that all of them are needed for."""
+        is_plain = life.companion is None and life.arrival.application is None
+        return is_plain and len(holder.nodes) > 1
+
+    def _lose(self, life: Life, node: str, now: float) -> None:
+        """A job goes on with its other nodes. What the lost one did since the last checkpoint is lost."""
+        indices, job = self.indices, life.arrival.job
+        execution = self._steady(life)
+        done = execution.done(now)
+        lost = (done - max(life.done, execution.saved(now, self._interval))) / execution.nodes
+        self._account(life, now)
+        if self.record is not None:
+            self.record.detail(life.row).lost += lost * life.arrival.runtime * job.nodes
+        running = indices.remove_node(node)
+        assert running is not None
+        if self.record is not None:
+            self.record.held(life.row, now, running.nodes)
+        life.execution = Steady(life.arrival, done - lost)
+        life.execution.begin(now, len(running.nodes[: running.target]))
+        life.version += 1
+        if running.target is not None:  # what it was about to change is changed at once
+            indices.finish_resize(job.id)
+        self._expect_kill(life)
+        self.step_at(now, life)
+
+    def _steady(self, life: Life) -> Steady:
+        """How a job proceeds that has no application. One that ran undisturbed so far has steps from now on,
+        and a time by which it is killed."""
+        running = self.indices.running[life.arrival.job.id]
+        begun = running.started + self.platform.launch
+        if life.execution is None:
+            life.execution = Steady(life.arrival, life.done)
+            life.execution.begin(begun, len(running.nodes))
+            life.deadline = max(running.expected_end, begun + life.arrival.job.walltime)
+        assert isinstance(life.execution, Steady)
+        return life.execution
+
+    def _interrupt(self, deed: Interrupt) -> None:
+        """A job stops for another, at once or once it has kept its state."""
+        life, now = self._live[deed.job], self.indices.now
+        at_once = deed.when == "forced-commit"
+        if deed.when != "now" and life.companion is not None and life.companion.keeps_first(now, at_once):
+            self.indices.stops(deed.job, deed.whom)
+        elif deed.when != "now" and self._interval and life.arrival.application is None:
+            self.indices.stops(deed.job, deed.whom)
+            execution, runtime = self._steady(life), life.arrival.runtime
+            # a commit costs nothing here, so that one at once is one of what there is
+            left = 0.0 if at_once else self._interval - execution.done(now) * runtime % self._interval
+            self.stop_after(now + left, life)
+        else:
+            self._stop(life, INTERRUPTED)
+
+    def stop_after(self, time: float, life: Life) -> None:
+        """A job that is to stop has kept its state then."""
+        self._push(time, _CHANGES, self._kept, life)
+
+    def _kept(self, life: Life, now: float) -> None:
+        job_id = life.arrival.job.id
+        if self._live.get(job_id) is life and job_id in self.indices.stopping:
+            self._news = True
+            if self.indices.is_worth_stopping(job_id):
+                self._stop(life, INTERRUPTED, is_kept=True)
+
+    @property
+    def _interval(self) -> float:
+        return self.platform.failures.checkpoint if self.platform.failures else 0.0
+
+    def _stop(self, life: Life, ahead: int, is_kept: bool = False) -> None:
+        """A job stops and waits again; what its last checkpoint does not hold is lost, unless it has just
+        kept all that there is."""
         now = self.indices.now
         job = life.arrival.job
-        running = self.indices.running[job.id]
-        interval = self.platform.failures.checkpoint if self.platform.failures else 0.0
         if life.execution is None:  # it ran undisturbed so far; now its steps must be known
-            life.execution = Steady(life.arrival, life.done)
-            life.execution.begin(running.started + self.platform.launch, len(running.nodes))
-        done, saved = life.execution.done(now), max(life.done, life.execution.saved(now, interval))
+            self._steady(life)
+        assert life.execution is not None
+        done, saved = life.execution.done(now), max(life.done, life.execution.saved(now, self._interval))
         if life.companion is not None:
             saved = life.companion.stopped(now)
+        elif is_kept:
+            saved = done
         self._account(life, now)
         if self.record is not None:
             detail = self.record.detail(life.row)
@@ -562,6 +657,7 @@ class Engine:
         self.indices.requeue(job.id, life.place, ahead)
 
 
-def _check_size(job: Job, nodes: int) -> None:
-    if not job.min_nodes <= nodes <= job.max_nodes or not is_legal(job.constraint, nodes):
+def _check_size(job: Job, nodes: int, low: int = 0, high: int = 0) -> None:
+    is_fine = low <= nodes <= high or is_legal(job.constraint, nodes)
+    if not (low or job.min_nodes) <= nodes <= (high or job.max_nodes) or not is_fine:
         raise RuntimeError(f"a policy planned {nodes} nodes for job {shown(job.id)}, which cannot use them")

@@ -143,6 +143,8 @@ class JobCommits(Companion):
         #: nodes that failed meanwhile
         self._failed: set[str] = set()
         self._kept: dict[LevelName, Kept] = {}
+        #: whether the job stops once a commit is complete
+        self._is_last = False
 
     # what there is
 
@@ -214,6 +216,15 @@ class JobCommits(Companion):
             if isinstance(life.execution, Steady) and not life.execution.stands_still:
                 life.version += 1
                 self._site.step_at(now, life)
+
+    def keeps_first(self, now: float, at_once: bool) -> bool:
+        if self._pattern is None or self._is_restoring or (self._pattern.work == inf and not at_once):
+            return False
+        self._is_last = True
+        if at_once and not self._is_moving:  # one that is on its way is as good
+            self.version += 1
+            self._site.wake_at(now, self)
+        return True
 
     def interrupted(self, now: float) -> None:
         if self._stops_the_job:
@@ -303,6 +314,9 @@ class JobCommits(Companion):
                 written.commits += not self._levels
         if not self._levels:
             self._account(now)
+            if self._is_last:
+                self._is_last = False
+                self._site.stop_after(now, self._life)
 
     def _drop(self) -> None:
         """The job was stopped or resized in the middle of it. A commit is due again."""

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import pairwise
 from math import gamma, inf, log, nan
 from sys import float_info
 from typing import Any
@@ -21,7 +22,8 @@ class Failures:
     come in clusters. With a ``trace`` of ``(time, node index)`` nothing is drawn. A node is back after
     ``repair``. A job that loses a node starts again from its last checkpoint: the last commit of its own, if
     it says what it commits, else one every ``checkpoint`` seconds of work that costs nothing (0: from
-    scratch).
+    scratch). With ``survive`` one that has no application and no commits of its own goes on with its other
+    nodes, as a job of Dask does, and what the failed node did since that checkpoint is done again.
     """
 
     mtbf: float = inf
@@ -30,6 +32,7 @@ class Failures:
     checkpoint: float = 0.0
     trace: tuple[tuple[float, int], ...] = ()
     seed: int = 0
+    survive: bool = False
 
     def __post_init__(self) -> None:
         insist(self.mtbf > 0, "failures.mtbf", self.mtbf, "more than 0")
@@ -223,7 +226,8 @@ class Platform:
     has a ``crowding``. ``tick`` adds a decision
     every so many seconds while jobs are there; with ``only_ticks`` there are no others. ``launch`` and
     ``cleanup`` are seconds during which a job holds its nodes before and after its work. With a
-    ``metering`` power is recorded.
+    ``metering`` power is recorded. ``groups`` are the sizes of the machine's parts, the outermost first:
+    ``(64, 16)`` for cabinets of 64 nodes with chassis of 16, which a policy may go by that picks nodes.
     """
 
     nodes: int
@@ -239,6 +243,7 @@ class Platform:
     resize: ResizeCost = field(default_factory=ResizeCost)
     failures: Failures | None = None
     metering: Metering | None = None
+    groups: tuple[int, ...] = ()
     crowding: Crowding | None = None
 
     def __post_init__(self) -> None:
@@ -249,6 +254,9 @@ class Platform:
             insist(0 <= getattr(self, name) < inf, name, getattr(self, name), "0 or more")
         if self.only_ticks and not self.tick:
             raise InputError("only_ticks", "there is no tick", "tick more than 0")
+        fine = all(type(size) is int and size >= 1 for size in self.groups)
+        fine = fine and all(not large % small for large, small in pairwise(self.groups))
+        insist(fine, "groups", list(self.groups), "sizes, each a multiple of the next: [64, 16]")
         count = sum(one.count for one in self.metering.types) if self.metering else 0
         if count not in (0, self.nodes):
             raise InputError("power.types", f"found {count} nodes", f"the {self.nodes} of the platform")
@@ -259,7 +267,10 @@ class Platform:
         powers = [(self.idle_power, self.active_power)] * (0 if types else self.nodes)
         for one in types:
             powers += [(one.idle, one.active)] * one.count
-        return (Node(str(i), *power) for i, power in enumerate(powers))
+        return (
+            Node(str(i), *power, tuple(str(i // size) for size in self.groups))
+            for i, power in enumerate(powers)
+        )
 
     def file_system_rate(self, nodes: int) -> float:
         """Bytes per second that each of so many nodes gets which read or write at a time."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 from dask_hpc.model.job import Job
 
 T = TypeVar("T")
-STATES = ("waiting", "running", "completed", "killed", "cancelled", "rejected")
+STATES = ("waiting", "running", "completed", "killed", "cancelled", "rejected", "dropped")
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Record:
     """
 
     __slots__ = ("_parts", "allotments", "details", "end", "id", "nodes", "power", "start", "state",
-                 "submit", "transfer")  # fmt: skip
+                 "submit", "transfer", "worth")  # fmt: skip
 
     def __init__(self, *, allotments: bool = False) -> None:
         self.allotments: list[tuple[float, int, tuple[str, ...]]] | None = [] if allotments else None
@@ -44,6 +44,8 @@ class Record:
         self.details: dict[int, Details] = {}
         #: watts per node of jobs that say so
         self.power: dict[int, float] = {}
+        #: the jobs that have a value
+        self.worth: dict[int, Job] = {}
         #: what services write down, by its type
         self._parts: dict[type, object] = {}
         #: mean seconds of a read or write on the shared file system
@@ -59,6 +61,8 @@ class Record:
         self.state.append(0)
         if job.power is not None:
             self.power[row] = (job.power.least + job.power.most) / 2
+        if job.value is not None:
+            self.worth[row] = job
 
     def started(self, row: int, time: float, nodes: tuple[str, ...]) -> None:
         """It left the queue; only the first time counts as its start."""
@@ -74,7 +78,7 @@ class Record:
             self.allotments.append((time, row, nodes))
 
     def ended(self, row: int, time: float, state: str) -> None:
-        """It is over: completed, killed, cancelled or rejected."""
+        """It is over: completed, killed, cancelled, rejected or dropped."""
         if state != "rejected":
             self.end[row] = time
         self.state[row] = STATES.index(state)

@@ -12,6 +12,7 @@ import xarray as xr
 
 from dask_hpc.display import mimebundle
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.job import worth
 from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.story import Kind, Story, Word
 from dask_hpc.model.units import count_nodes, show_duration, show_large
@@ -43,6 +44,8 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "killed": ("jobs", "ended by their walltime"),
     "cancelled": ("jobs", "given up by their owners"),
     "rejected": ("jobs", "larger than the machine"),
+    "dropped": ("jobs", "given up, or stopped at their deadline"),
+    "value_earned": ("", "of jobs that ended by themselves, less after their soft deadline"),
     "unfinished": ("jobs", "still waiting or running when the simulation ended"),
     "resizes": ("jobs", "changes of size of running jobs"),
     "moved_bytes": ("B", "data that changed its node in resizes"),
@@ -76,7 +79,8 @@ def metrics(record: Record, platform: Platform, since: float | None = None) -> d
     lengths = [length for run in pipelines for length in run.seconds if length == length]
     begin = min(record.submit, default=0.0) if since is None else since
     totals: dict[str, float] = {
-        **{state: count[state] for state in ("completed", "killed", "cancelled", "rejected")},
+        **{one: count[one] for one in ("completed", "killed", "cancelled", "rejected", "dropped")},
+        "value_earned": _earned(record),
         "unfinished": count["waiting"] + count["running"],
         "resizes": sum(one.resizes for one in details),
         "moved_bytes": sum(one.moved_bytes for one in details),
@@ -124,6 +128,13 @@ def metrics(record: Record, platform: Platform, since: float | None = None) -> d
         until = inf if since is None else begin + makespan
         values["energy"] = power_trace(drawn, begin, until).energy
     return {name: float(values[name]) for name in METRICS}
+
+
+def _earned(record: Record) -> float:
+    """What the jobs that have ended were worth; nan if none has a value."""
+    completed = STATES.index("completed")
+    ended = [(job, record.end[row]) for row, job in record.worth.items() if record.state[row] == completed]
+    return sum(worth(job, end) for job, end in ended) if record.worth else nan
 
 
 def _outside(record: Record, begin: float) -> dict[str, float]:

@@ -41,6 +41,11 @@ class Companion:
         """The job stops, with all that is on its way; answers the share of its work that is saved."""
         return 0.0
 
+    def keeps_first(self, now: float, at_once: bool) -> bool:
+        """The job is to stop. Whether it first keeps its state, as soon as it can or when it does so anyway;
+        then ``stop_after`` is called of the site when it has."""
+        return False
+
     def finished(self, now: float) -> None:
         """It is over."""
 
@@ -83,6 +88,9 @@ class Site(Protocol):
 
     def decide_at(self, time: float, service: "MachineService") -> None:
         """Wake a service then, after everything else of that instant, and decide whatever the ticks."""
+
+    def stop_after(self, time: float, life: Life) -> None:
+        """A job that is to stop has kept its state then."""
 
 
 class MachineService:

@@ -18,6 +18,8 @@ from dask_hpc.strategies.malleability.give_way import GiveWay
 from dask_hpc.strategies.malleability.malleable_easy import MalleableEasy, MalleableEasyQueue
 from dask_hpc.strategies.malleability.parsl_simple import ParslSimple
 from dask_hpc.strategies.malleability.performance_aware import PerformanceAware
+from dask_hpc.strategies.nodes.apart import Apart
+from dask_hpc.strategies.nodes.together import Together
 from dask_hpc.strategies.placement.in_situ import InSitu
 from dask_hpc.strategies.power.corridor import PowerCorridor
 from dask_hpc.strategies.queue.conservative_backfill import ConservativeBackfill
@@ -26,11 +28,12 @@ from dask_hpc.strategies.queue.fcfs import Fcfs
 from dask_hpc.strategies.queue.flexible_backfill import FlexibleBackfill
 from dask_hpc.strategies.queue.moldable import Moldable
 from dask_hpc.strategies.queue.order import Area, Ljf, Priority, Sjf
+from dask_hpc.strategies.queue.slack import Slack
 from dask_hpc.strategies.queue.window_backfill import WindowBackfill
 from dask_hpc.strategies.size.demand import Demand
 
 _OURS: tuple[Any, ...] = (
-    Fcfs, Sjf, Ljf, Area, Priority,  # in order of something
+    Fcfs, Sjf, Ljf, Area, Priority, Slack,  # in order of something
     EasyBackfill, EasySjbf, WindowBackfill, FlexibleBackfill, ConservativeBackfill,  # with overtaking
     Moldable, MalleableEasyQueue, MalleableEasy,  # on other sizes than asked for
     IoAwareQueue, IoAware,  # by balance of I/O
@@ -38,6 +41,7 @@ _OURS: tuple[Any, ...] = (
     ElasticQueue, Elastic, GiveWay,  # ours
     DaskAdaptive, ParslSimple,  # what people know from elsewhere
     NodeStealing,  # after failures
+    Together, Apart,  # where jobs are
     PowerCorridor,  # within bounds of power
     InSitu,  # in situ pipelines
     IoLanes,  # what reads at the same time, and beside what
@@ -47,7 +51,7 @@ _OURS: tuple[Any, ...] = (
 
 #: what a policy decides about; "none" may be said of every concern but the queue and the size
 CONCERNS: tuple[str, ...] = (
-    "queue", "malleability", "failure", "power", "placement", "io", "checkpoint", "size",
+    "queue", "malleability", "nodes", "failure", "power", "placement", "io", "checkpoint", "size",
 )  # fmt: skip
 
 

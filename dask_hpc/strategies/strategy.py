@@ -4,13 +4,14 @@
 not depend on anything but its arguments and its own parameters.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from dask_hpc.model.cluster_view import ClusterView, SizePlan
 from dask_hpc.model.job import Job
-from dask_hpc.model.plan import Cap, Hold, Interrupt, Release, Resize, Start
+from dask_hpc.model.node import Node
+from dask_hpc.model.plan import Cap, Drop, Hold, Interrupt, Release, Resize, Start
 from dask_hpc.model.power import Corridor, Verdict
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.waiting import Ranking
@@ -34,6 +35,15 @@ class QueueStrategy(Strategy, Ranking, Protocol):
     """Which waiting job starts now."""
 
     concern: ClassVar[str] = "queue"
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether ``drops`` is to be asked."""
+        return False
+
+    def drops(self, snapshot: Snapshot) -> Sequence[Drop]:
+        """The waiting jobs that are given up. Asked before ``decide``."""
+        return ()
 
     def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Starts, Any]:
         """The jobs to start now, in order, and what to remember."""
@@ -61,13 +71,27 @@ class MalleabilityStrategy(Strategy, Protocol):
         """
 
 
+class NodesStrategy(Strategy, Protocol):
+    """Which nodes a job gets when it starts or grows. Without one it gets the first that are idle."""
+
+    concern: ClassVar[str] = "nodes"
+
+    def pick(
+        self, job: Job, count: int, idle: Sequence[str], held: Sequence[str], nodes: Mapping[str, Node]
+    ) -> Sequence[str]:
+        """So many of the idle ones, for a job that may hold some. What comes first is given back last."""
+
+
 class FailureStrategy(Strategy, Protocol):
-    """What to do for jobs that a node failure has just stopped (``snapshot.failed``)."""
+    """What to do for jobs that lost nodes: those that run on and lack some (``snapshot.lacking``), and those
+    that have just stopped (``snapshot.failed``). Called when no idle node is left for the former."""
 
     concern: ClassVar[str] = "failure"
 
-    def decide(self, snapshot: Snapshot, outlook: Outlook, memory: Any) -> tuple[Sequence[Interrupt], Any]:
-        """Running jobs to be stopped for their sake, and what to remember."""
+    def decide(
+        self, snapshot: Snapshot, outlook: Outlook, memory: Any
+    ) -> tuple[Sequence[Interrupt | Resize], Any]:
+        """Running jobs that stop or give nodes for their sake, and what to remember."""
 
 
 class Powered(NamedTuple):

@@ -511,6 +511,26 @@ async def test_stealing_moves_what_has_not_started(c, s, a, b):
     await c.gather(futures)
 
 
+@gen_cluster(client=True, nthreads=[("", 1)] * 2)
+async def test_what_has_not_started_comes_back(c, s, a, b):
+    """A thief that is no worker has Dask place the task anew: WorkStealing.move_task_confirm reschedules."""
+    mover = compat.TaskMover(s)
+    futures = c.map(blocked, ["go"] * 4, range(4), workers=[a.address], key="m")
+    await async_poll_for(lambda: a.state.executing_count and len(s.workers[a.address].processing) == 4, 10)
+    for future in futures:
+        compat.restrict(s.tasks[future.key], {compat.GATE})
+    assert mover.recall(a.address, {future.key for future in futures}) >= 3, "WorkerState.executing changed"
+    await async_poll_for(lambda: not s.extensions["stealing"].in_flight, 10)
+    states = sorted(task.state for task in s.tasks.values())
+    assert states == ["no-worker"] * 3 + ["processing"], "WorkStealing asks for nobody in another way"
+    keys = [future.key for future in futures]
+    for key in keys:
+        compat.restrict(s.tasks[key], None)
+    compat.nudge(s, keys, "test", plainly=True)
+    await Event("go").set()
+    await c.gather(futures)
+
+
 @pytest.mark.queue
 @one
 async def test_root_rule_is_dasks(c, s, a):

@@ -2,13 +2,15 @@
 
 import math
 import pickle
+import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.job import KINDS, Job
+from dask_hpc.model.job import KINDS, Job, worth
 from dask_hpc.model.speedup import Amdahl
 
 
@@ -87,3 +89,29 @@ def test_any_fields_make_a_job_or_a_complaint(fields):
         assert str(error).isprintable()
     else:
         assert 1 <= job.min_nodes <= job.nodes <= job.max_nodes
+
+
+def test_what_a_job_is_worth_falls_from_its_soft_deadline_on():
+    job = Job(id="a", nodes=1, value=10.0, submitted=0.0, soft_deadline=15.0, deadline=25.0)
+    assert [worth(job, end) for end in (1.0, 15.0, 20.0, 25.0, 25.1)] == pytest.approx([10, 10, 7, 4, 0])
+    assert worth(replace(job, soft_deadline=None), 25.0) == 10.0
+    assert worth(replace(job, deadline=None), 1e9) == 10.0
+    assert worth(replace(job, value=None), 1.0) == 0.0
+    assert worth(replace(job, soft_deadline=25.0), 25.0) == 10.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"deadline": 5.0}, "deadline: found 5.0; allowed: later than its submission at 5 s"),
+        ({"soft_deadline": 4.0}, "soft_deadline: found 4.0; allowed: later than its submission at 5 s"),
+        (
+            {"deadline": 9.0, "soft_deadline": 10.0},
+            "soft_deadline: found 10.0; allowed: no later than its deadline at 9 s",
+        ),
+        ({"value": -1.0}, "value: found -1.0; allowed: 0 or more, or nothing"),
+    ],
+)
+def test_deadlines_that_cannot_be(fields, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        Job(id="a", nodes=1, submitted=5.0, **fields)

@@ -72,7 +72,7 @@ def test_the_whole_form(tmp_path):
     assert (a.data, a.cancelled) == (4 * 2**30, 3600.0)
     assert (a.job.io_intensity.compute, a.job.io_intensity.file_system) == (3e12, 20e9)
     assert b.requests == ((0.25, 9), (0.75, 3)) and b.speedup == Linear() and b.job.speedup is None
-    assert (c.job.value, c.job.deadline) == (7, 7200)
+    assert (c.job.value, c.job.deadline) == (7, 7260)  # from its submission on
     app = c.application
     first, second = app.phases
     assert (first.iterations, first.scheduling_point, first.request) == (6, True, None)

@@ -95,9 +95,13 @@ class Agents:
         return not self._leaving[address] and known.silent_until <= monotonic()
 
     def domain_of(self, address: str) -> str:
-        """What fails together with a worker: its node; where there is but one, its process."""
+        """What fails together with a worker: the outermost part of the machine that it is in, if there are
+        several; else its node; where there is but one, its process."""
         nodes = self._context.nodes
-        return nodes.node_of(address) if len(nodes) > 1 else address
+        if len(nodes) <= 1:
+            return address
+        name, managed = nodes.node_of(address), context_of(self._context.scheduler)
+        return name if managed is None else managed.indices.part_of(name)
 
     def free_of(self, domains: Collection[str]) -> int:
         return len({self.domain_of(one) for one in self._known if self.is_able(one)}.difference(domains))

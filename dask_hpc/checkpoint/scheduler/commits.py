@@ -180,6 +180,7 @@ class Program(Series):
                 self.failed += 1
                 self._context.tell("commit", one_line(f"{self.called(version)}: {version.problem}"))
             self.follow(self.end(version))
+            self._context.is_kept(self.name)
             self._context.do("a copy", self.plan())
 
     async def _copied(self, version: KeptVersion) -> str:

@@ -88,7 +88,7 @@ class _Recovery:
 class Diary:
     """What happened, in numbers and words."""
 
-    def __init__(self, context: Guard) -> None:
+    def __init__(self, context: "ControllerContext") -> None:
         self._context = context
         self._timer = Timer(context, "the story of copies", self._tell_of_copies)
         #: copies that were made again lately
@@ -113,6 +113,7 @@ class Diary:
             self.counts["commits"] += 1
             self._count(tally)
             self._say("commit", f"{name}: {tally}")
+            self._context.is_kept(name)
 
     def copied_again(self, tally: Tally) -> None:
         """Copies that were lost were made again, as far as there is anything to make them from."""
@@ -215,6 +216,25 @@ class ControllerContext(Guard):
     catalogue: Catalogue
     diary: Diary
     failures: FailureCounts
+
+    def __init__(self, scheduler: Any) -> None:
+        super().__init__(scheduler)
+        self._next_commits: dict[str, asyncio.Event] = {}
+
+    async def next_commit(self, names: Iterable[str]) -> None:
+        """The next commit of one of these names is complete, or there is none any more."""
+        events = [self._next_commits.setdefault(name, asyncio.Event()) for name in names]
+        waiting = [asyncio.ensure_future(event.wait()) for event in events]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+
+    def is_kept(self, name: str) -> None:
+        """What there was of a name is kept, or will not be."""
+        if (event := self._next_commits.pop(name, None)) is not None:
+            event.set()
 
     def tell(self, decision: str, reason: str) -> None:
         """Put it into the story, if the cluster is managed; else into Dask's event log."""

@@ -258,6 +258,7 @@ class Controller(ControllerContext, SchedulerPlugin):
         if name in self.protected:
             self.choice.forget(name)
             self.stored.close(name)
+            self.is_kept(name)
             await self.protections.unprotect(name)
             self._stop_if_unused()
 
@@ -298,6 +299,30 @@ class Controller(ControllerContext, SchedulerPlugin):
         self.diary.cannot_be_loaded(key, why)
         self.stored.cannot_be_read(key)
         return self.keeper.lapse(key)
+
+    def names_of(self, is_theirs: Callable[[Hashable], bool], at_once: bool) -> list[str]:
+        """The names under which some of these results are protected or committed; unless a commit is made at
+        once, those with a commit to come."""
+        found = []
+        for one in self.protected.values():
+            is_to_come = bool(one.target) or (bool(one.pending) and one.schedule.next_due_in() is not None)
+            if (at_once or is_to_come) and any(map(is_theirs, one.keys)):
+                found.append(one.name)
+        for program in self.commits.series.values():
+            newest = program.target or program.base
+            if newest is not None and (at_once or program.client or program.target):
+                found += [program.name] if any(map(is_theirs, newest.keys.values())) else []
+        return found
+
+    async def commit_now(self, names: Iterable[str]) -> None:
+        """What there is of these names now is kept. Only a program itself can commit what it has not: of one,
+        what it has committed arrives."""
+        for name in names:
+            if (program := self.commits.series.get(name)) is not None:
+                newest = program.target or program.base
+                if newest is not None:
+                    await program.settled(newest)
+            await self.commit(name)
 
     def status(self) -> dict[str, Any]:
         """``protected``: by name how much of it is copied, its last commit, when the next is due.
@@ -386,6 +411,7 @@ class Controller(ControllerContext, SchedulerPlugin):
 
     async def close_program(self, name: str, forget: bool) -> dict[str, Any]:
         """A program ends: see ``Commits.close``."""
+        self.is_kept(name)
         told = await self.commits.close(name, forget)
         if forget:
             self.choice.forget(name)

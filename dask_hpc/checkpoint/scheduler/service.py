@@ -6,7 +6,7 @@ the computation: it is told once, and all goes on without.
 """
 
 import logging
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from dask_hpc import dask as compat
@@ -203,6 +203,24 @@ class CheckpointService(Service):
         return self.shelter.missing(
             [key for key in keys if controller is None or not controller.is_safe(key)]
         )
+
+    def keeps_first(
+        self, is_theirs: Callable[[Hashable], bool], at_once: bool, done: Callable[[], None]
+    ) -> bool:
+        """Whether some of them are protected, or committed by a program."""
+        controller = self._controller
+        names = [] if controller is None else controller.names_of(is_theirs, at_once)
+        if controller is not None and names:
+            controller.do("a commit before a job stops", self._keep(controller, names, at_once, done))
+        return bool(names)
+
+    async def _keep(
+        self, controller: Controller, names: list[str], at_once: bool, done: Callable[[], None]
+    ) -> None:
+        try:
+            await (controller.commit_now(names) if at_once else controller.next_commit(names))
+        finally:
+            done()
 
     async def drain(self, addresses: Iterable[str]) -> None:
         """Others are given as many copies of protected results as these workers have."""

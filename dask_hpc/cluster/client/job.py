@@ -32,15 +32,21 @@ def job(
     power: Any = None,
     user: str | None = None,
     layout: str | None = None,
+    deadline: float | str | None = None,
+    soft_deadline: float | str | None = None,
+    value: float | None = None,
     client: Client | None = None,
 ) -> "JobContext":
     """A context for ``with`` or ``async with`` in which compute, persist, submit and map make one job.
 
     It asks for ``nodes`` nodes, and can use ``min_nodes`` to ``max_nodes``. ``walltime`` ("10 min") is
     an estimate: it helps the policy, and a job that overstays is not stopped. ``kind`` is malleable if
-    ``min_nodes`` and ``max_nodes`` differ, else rigid. ``constraint``, ``priority``,
-    ``power`` of a node that
+    ``min_nodes`` and ``max_nodes`` differ, else rigid. ``constraint``, ``priority``, ``power`` of a node that
     works for it ("250 W", or ``("150 W", "250 W")``) and ``user`` are for policies that look at them.
+
+    ``deadline`` ("6h", from now on) is when its results are worth nothing any more, ``soft_deadline`` until
+    when they are worth all of their ``value``: for policies that look at them, such as ``slack``. A job that
+    misses its deadline is not stopped; it is said in the story.
 
     ``layout`` says how the arrays that it persists are laid out anew on its nodes at every change of its
     size: "block" (runs of neighbouring chunks) or "cyclic" (chunks in turn), along the dimension with the
@@ -68,6 +74,9 @@ def job(
         power=power,
         user=user,
         layout=layout,
+        deadline=deadline,
+        soft_deadline=soft_deadline,
+        value=value,
     )
     return JobContext(request, client)
 

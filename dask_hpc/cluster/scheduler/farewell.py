@@ -63,7 +63,8 @@ class Farewells:
     def start(self) -> None:
         """All workers, now and later, will say farewell."""
         seconds = self._context.settings["farewell"]
-        self._saying.set((seconds, self._shelter.for_workers))
+        says_where = self._context.settings["topology"] is not None
+        self._saying.set((seconds, self._shelter.for_workers, says_where))
         self._waiting.set(patience(seconds))
         self._looking.set(_EVERY)
 

@@ -48,6 +48,11 @@ class HandOvers:
         self._under_way[job.id] = self._context.do("the end of a hand-over", work)
         return True
 
+    def recall(self, job: LiveJob, workers: set[str]) -> None:
+        """The job stops: what has not started on these workers waits with it. What runs there ends."""
+        for address in workers:
+            self._mover.recall(address, job.unfinished)
+
     def cancel(self, job: LiveJob) -> None:
         """The job gives up no nodes any more: it is over, or has lost them all."""
         if task := self._under_way.pop(job.id, None):

@@ -218,6 +218,8 @@ class LiveJob:
         self.layout = layout
         #: its place in the queue among equals; given back if it has to wait again
         self.arrival = arrival
+        #: how far it goes ahead of the queue, if it was stopped
+        self.ahead = 0
         self.state: State = "waiting"
         self.reason = ""
         self.nodes: tuple[str, ...] = ()
@@ -276,6 +278,11 @@ class LiveJob:
     def id(self) -> str:
         """Unique among all jobs of the cluster."""
         return self.model.id
+
+    @property
+    def deadline(self) -> float:
+        """On the clock of the management; infinite if it has none."""
+        return inf if self.model.deadline is None else self.model.deadline
 
     def owe(self, key: Hashable, prefix: str) -> None:
         """Somebody waits for a task of it."""

@@ -12,6 +12,7 @@ from dask_hpc.cluster.scheduler.hand_over import HandOvers
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.story import Explanation
 from dask_hpc.model.units import count_nodes, show_duration
 
 _NEWS = 0.05  # seconds until a decision sees more work of jobs that run: it may come task by task
@@ -28,6 +29,9 @@ class Lifecycle:
         self._done: OrderedDict[str, None] = OrderedDict()
         self.closed_early: OrderedDict[str, None] = OrderedDict()
         self.news = Timer(context, "more work", context.wake)
+        self.next_deadline = Timer(context, "a deadline", context.wake)
+        #: the jobs that have one, which is not over
+        self._deadlines: set[LiveJob] = set()
         self._arrivals = 0
         self._last_offered = -1
         #: jobs that wait and that no decision has seen yet
@@ -37,6 +41,11 @@ class Lifecycle:
         self._late: dict[LiveJob, None] = {}
         #: requests of the jobs to which all belongs that these clients submit outside of jobs
         self.script_of: dict[str, dict[str, Any]] = {}
+
+    def stop(self) -> None:
+        """Nothing more is timed."""
+        self.news.stop()
+        self.next_deadline.stop()
 
     # what happens
 
@@ -134,12 +143,18 @@ class Lifecycle:
     def cancel(self, job: LiveJob) -> None:
         """Somebody wants no more of a job. Its results stay, its nodes are free."""
         self._context.look_at_the_clock()
-        job.is_cancelled = job.closed = True
-        count = self._cancel_tasks(job)
+        count = self._cut_off(job)
         job.reason = f"cancelled, with {count} tasks that were not done"
         self._end(job, "cancel", job.reason)
         self.tasks_change_hands()
         self._context.wake()
+
+    def drop(self, job: LiveJob, reason: str, why: Explanation) -> None:
+        """A job that waits is given up, as the policy says."""
+        count = self._cut_off(job)
+        job.reason = f"given up, with {count} tasks: {reason}"
+        self._end(job, "drop", job.reason, why)
+        self.tasks_change_hands()
 
     # before a decision
 
@@ -168,7 +183,7 @@ class Lifecycle:
         for job in sorted(self.not_offered, key=lambda job: job.arrival):
             if job.blocking is None and not job.kept_back:
                 del self.not_offered[job]
-                waiting.add(job.model, job.arrival)
+                waiting.add(job.model, job.arrival, job.ahead)
                 if job.arrival < self._last_offered:
                     # Not at the tail: what a policy remembers of this queue is worth nothing now.
                     self._context.indices.revision += 1
@@ -181,9 +196,21 @@ class Lifecycle:
             reason = f"still runs after {limit}; now expected to end at {show_duration(late.expected_end)}"
             self._context.tell_of("overstay", self._context.jobs[late.job.id], late.nodes, reason)
 
-    def requeue(self, job: LiveJob, reason: str) -> None:
-        """A running job lost its last node: it waits again, in its old place."""
+    def tell_late(self) -> None:
+        """Jobs whose deadline is over: it is said, and no more."""
+        now = self._context.indices.now
+        for job in [job for job in self._deadlines if job.state == "done" or job.deadline <= now]:
+            self._deadlines.discard(job)
+            if job.state != "done":
+                reason = f"its deadline is over, with {len(job.unfinished)} tasks that are not done"
+                self._context.tell_of("deadline", job, job.nodes, reason)
+        if self._deadlines:
+            self.next_deadline.set(min(job.deadline for job in self._deadlines) - now)
+
+    def requeue(self, job: LiveJob, ahead: int, reason: str) -> None:
+        """A running job has no node any more: it waits again, so far ahead of the queue."""
         self._hand_overs.cancel(job)
+        job.ahead = ahead
         job.state = "waiting"
         job.started = None
         job.reason = reason
@@ -210,6 +237,8 @@ class Lifecycle:
             job = jobs[model.id] = LiveJob(name, model, self._arrivals, request.get("layout", ""))
             self._arrivals += 1
             self.not_offered[job] = None
+            if job.deadline < inf:
+                self._deadlines.add(job)
             self._context.tell_of("submit", job, reason=f"asks for {count_nodes(model.nodes)}")
             job.closed = self.closed_early.pop(model.id, False) is None
             job.script = self.script_of.get(client, {}).get("id", "")
@@ -244,6 +273,11 @@ class Lifecycle:
         job.renew()
         self._late[job] = None
 
+    def _cut_off(self, job: LiveJob) -> int:
+        """Nothing more comes of it; how many of its tasks were not done."""
+        job.is_cancelled = job.closed = True
+        return self._cancel_tasks(job)
+
     def _cancel_tasks(self, job: LiveJob) -> int:
         """Release them as by ``Client.cancel``, except for what others need: that leaves the job. How many
         that were. Not to be called from within Dask's transitions."""
@@ -255,7 +289,7 @@ class Lifecycle:
         self._gate.lift(job)
         return before - len(left)
 
-    def _end(self, job: LiveJob, decision: str, reason: str) -> None:
+    def _end(self, job: LiveJob, decision: str, reason: str, why: Explanation | None = None) -> None:
         """A job is over; the nodes it held are idle."""
         indices = self._context.indices
         nodes = job.nodes if job.state == "running" else ()
@@ -263,7 +297,7 @@ class Lifecycle:
             indices.end(job.id)
         elif job.id in indices.waiting:
             indices.withdraw(job.id)
-        self._context.tell_of(decision, job, nodes, reason)
+        self._context.tell_of(decision, job, nodes, reason, why)
         self.not_offered.pop(job, None)
         self._hand_overs.cancel(job)
         job.state = "done"

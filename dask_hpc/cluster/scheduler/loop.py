@@ -18,7 +18,7 @@ from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.cluster.scheduler.sizing import Sizing
 from dask_hpc.cluster.scheduler.spread import Spread
 from dask_hpc.model.node import Node
-from dask_hpc.model.snapshot import REST, Snapshot
+from dask_hpc.model.snapshot import FAILED, REST, Snapshot
 from dask_hpc.policy import Policy
 
 
@@ -160,8 +160,9 @@ class ControlLoop:
                     self.spread.grown(context.staying(running))
                 context.tell_of("shrink", holder, holder.nodes, f"node {name} is gone")
             else:
-                reason = f"lost its last node {name}; waits again in its old place"
-                self.lifecycle.requeue(holder, reason)
+                reason = f"lost its last node {name}; waits again, ahead of others"
+                self.lifecycle.requeue(holder, FAILED, reason)
+                self.indices.failed += (holder.id,)
         context.wake()
 
     def tasks_vanish(self) -> None:
@@ -182,6 +183,7 @@ class ControlLoop:
             context.policy = in_force.policy
             self.memory = None
             self.indices.waiting.rerank(context.policy.queue)
+            self.indices.picker = context.policy.nodes
         context.each("policy_changes", lambda service: service.policy_changes())
         context.tell("policy", reason)
         context.wake()
@@ -211,6 +213,7 @@ class ControlLoop:
                 lambda plan: self.execution.carry_out(plan, context.recorded[-1].question),
                 context.recorded.append,
             )
+            self.indices.failed = ()
         context.each("keep", lambda service: service.keep())
         self.execution.free_a_job_alone()
 
@@ -236,6 +239,7 @@ class ControlLoop:
         else:
             indices = snapshot.thaw()
             indices.waiting.rerank(policy.queue)
+            indices.picker = policy.nodes
             for service in context.services:
                 service.prepare(indices, policy)
             plans = policy.preview(context.snapshot(policy, indices), None)
@@ -248,6 +252,7 @@ class ControlLoop:
             }
             for plan in plans
             for decision, ones in (
+                ("drop", plan.drops),
                 ("interrupt", plan.interrupts),
                 ("resize", plan.resizes),
                 ("start", plan.starts),
@@ -277,6 +282,7 @@ class ControlLoop:
         self.indices.withhold(self.holds.nodes(self.nodes, besides=not_withheld))
         self.measurements.note()
         self.lifecycle.push_ends()
+        self.lifecycle.tell_late()
         self._look_who_rests()
         context.each("refresh", lambda service: service.refresh())
 
@@ -297,7 +303,7 @@ class ControlLoop:
         context = self._context
         ways = (
             self._rest.stop,
-            self.lifecycle.news.stop,
+            self.lifecycle.stop,
             self.hand_overs.close,
             partial(context.each, "release", lambda service: service.release()),
             self.leaving.close,
@@ -328,7 +334,7 @@ class ControlLoop:
         """The scheduler closes: nothing of ours goes on."""
         self._context.each("cancel", lambda service: service.cancel())
         self._rest.stop()
-        self.lifecycle.news.stop()
+        self.lifecycle.stop()
         self.hand_overs.close()
         self.leaving.close()
         self.holds.cancel()

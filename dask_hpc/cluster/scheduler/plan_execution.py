@@ -1,5 +1,6 @@
 """How a plan is carried out live: jobs start, grow and shrink on the workers of their nodes."""
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,8 +10,8 @@ from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.lifecycle import Lifecycle, Measurements
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.scheduler.spread import Spread
-from dask_hpc.model.plan import Plan, Resize, Start
-from dask_hpc.model.snapshot import Snapshot
+from dask_hpc.model.plan import Interrupt, Plan, Resize, Start
+from dask_hpc.model.snapshot import INTERRUPTED, Snapshot
 from dask_hpc.model.story import Happening, explain
 
 
@@ -26,16 +27,20 @@ class PlanExecution:
     measurements: Measurements
 
     def carry_out(self, plan: Plan, snapshot: Snapshot) -> None:
-        """Do what was planned from this snapshot. Nothing live fails a node yet, so there is nobody to
-        interrupt for."""
+        """Do what was planned from this snapshot."""
         context = self.context
-        context.story.add(plan, explain(snapshot, plan, context.policy.rules))
+        explained = explain(snapshot, plan, context.policy.rules)
+        context.story.add(plan, explained)
         running = context.indices.running
         for step in plan.in_order(lambda job: len(running[job].nodes)):
             if isinstance(step, Start):
                 self._start(plan, step)
             elif isinstance(step, Resize):
                 self._resize(plan, step)
+            elif isinstance(step, Interrupt):
+                self._interrupt(plan, step)
+            else:
+                self.lifecycle.drop(context.jobs[step.job], step.reason, explained[step.job])
         for service in context.services:
             service.carry_out(plan, snapshot)
 
@@ -54,7 +59,7 @@ class PlanExecution:
         running = self.context.indices.start(start.job, start.nodes)
         self._give(running.nodes)
         job = self.context.jobs[start.job]
-        job.state = "running"
+        job.state, job.ahead = "running", 0
         job.nodes = running.nodes
         job.started = running.started
         job.reason = start.reason
@@ -86,6 +91,41 @@ class PlanExecution:
             context.story.tell(Happening(plan.id, plan.time, "hand-over", job.id, gone, reason))
         else:
             self._resized(job, plan, "shrink", resize.reason)
+
+    def _interrupt(self, plan: Plan, step: Interrupt) -> None:
+        """A job stops for another: at once, or once its results are kept where somebody keeps them. They stay
+        in memory in any case."""
+        context = self.context
+        job = context.jobs[step.job]
+        stop = partial(self._stop, plan, step, job)
+        done = partial(self._kept, job, stop)
+        at_once = step.when == "forced-commit"
+
+        def is_theirs(key: Hashable) -> bool:
+            return context.owner.get(key) is job
+
+        if step.when != "now" and any(s.keeps_first(is_theirs, at_once, done) for s in context.services):
+            context.indices.stops(job.id, step.whom)
+        else:
+            stop()
+
+    def _kept(self, job: LiveJob, stop: Callable[[], None]) -> None:
+        context = self.context
+        if job.id in context.indices.stopping and context.is_on:
+            context.look_at_the_clock()
+            if context.indices.is_worth_stopping(job.id):
+                stop()
+            context.wake()
+
+    def _stop(self, plan: Plan, step: Interrupt, job: LiveJob) -> None:
+        context, workers = self.context, set(job.workers)
+        context.indices.end(job.id)
+        self._tell(plan, context.indices.now, "interrupt", job, step.reason)
+        job.nodes = ()
+        self.lifecycle.requeue(job, INTERRUPTED, "was stopped for another job; waits again, ahead of others")
+        if not context.is_dry:
+            self.hand_overs.recall(job, workers)
+        self.lifecycle.offer_jobs()
 
     def _handed_over(self, job: LiveJob, plan: Plan, resize: Resize) -> None:
         self.context.look_at_the_clock()

@@ -15,6 +15,7 @@ from dask_hpc.cluster.scheduler.management import Management
 from dask_hpc.cluster.scheduler.metrics import Metrics
 from dask_hpc.cluster.scheduler.service import Context, Service, WorkerSetting, guarded
 from dask_hpc.cluster.scheduler.status import Status
+from dask_hpc.cluster.scheduler.topology import Topology
 from dask_hpc.cluster.scheduler.walltime import Walltime
 from dask_hpc.cluster.worker.bundles import BundlePlugin
 from dask_hpc.policy import Policy
@@ -46,18 +47,21 @@ class HpcPlugin(Management, SchedulerPlugin):
         self.status = context.add(Status(self), lasts=True)
         self.walltime = Walltime(context)
         self._ends = self.walltime.ends_at
+        self.topology = context.add(Topology(context), lasts=True)
         self.calls = context.add(Calls(self, self.status), lasts=True)
         context.each("start", lambda service: service.start())
         self.farewells = Farewells(context)
         handlers: dict[str, Callable[..., Any]] = {
             "hpc_farewell": self.farewells.farewell,
             "hpc_worker_ends": self.walltime.worker_ends,
+            "hpc_worker_at": self.topology.worker_at,
         }
         self._handlers = self.calls.by_name(handlers)
         compat.add_calls(scheduler, self._handlers)
         self._end_following = compat.follow_submitters(scheduler)
         self._metrics = Metrics(context, self.status)
         self._metrics.show()
+        self.topology.start()
         self.bundles = WorkerSetting(context, BundlePlugin)
         if not context.is_dry:
             self.farewells.start()
@@ -168,6 +172,7 @@ class HpcPlugin(Management, SchedulerPlugin):
     def add_worker(self, scheduler: Any, worker: str) -> None:
         """A worker connected; nothing has been sent to it yet."""
         self.control.worker_joins(worker)
+        self.topology.look(worker)
 
     @guarded
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
@@ -175,6 +180,7 @@ class HpcPlugin(Management, SchedulerPlugin):
         self.control.worker_leaves(worker)
         self.farewells.worker_leaves(worker)
         self.walltime.worker_leaves(worker)
+        self.topology.worker_leaves(worker)
 
     @guarded
     def remove_client(self, scheduler: Any, client: str) -> None:

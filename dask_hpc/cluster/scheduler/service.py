@@ -166,6 +166,7 @@ class Context(Guard):
         """Nothing is known but the workers that are connected."""
         self.nodes = Nodes.of(self.settings["node"], compat.worker_identities(self.scheduler))
         self.indices = Indices((Node(name) for name in self.nodes), self.policy.queue, self.clock())
+        self.indices.picker = self.policy.nodes
         self.jobs = {}
         self.owner = {}
         self.recorded = deque(maxlen=_RECORDED)
@@ -538,6 +539,13 @@ class Service:
 
     def keep(self) -> None:
         """After a decision: what earlier plans said is still so."""
+
+    def keeps_first(
+        self, is_theirs: Callable[[Hashable], bool], at_once: bool, done: Callable[[], None]
+    ) -> bool:
+        """A job with these results is to stop. Whether they are kept first, at once or when they are anyway;
+        then ``done`` is called when they are, or cannot be."""
+        return False
 
     # what it answers
 

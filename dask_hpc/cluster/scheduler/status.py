@@ -46,6 +46,7 @@ class Status:
                     "name": name,
                     "workers": context.nodes.workers(name),
                     "job": holders[name].id if name in holders else None,
+                    "place": list(context.indices.nodes[name].place),
                 }
                 for name in context.indices.nodes
             ],

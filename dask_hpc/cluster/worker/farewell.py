@@ -18,6 +18,7 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Callable
@@ -45,14 +46,16 @@ def patience(seconds: float) -> float:
 
 class FarewellPlugin(WorkerPlugin):
     """Says farewell to the scheduler once, and does what it answers. ``seconds`` is what a worker has
-    between the signal and its death; ``store`` is where results go that nobody else can take.
+    between the signal and its death; ``store`` is where results go that nobody else can take; with
+    ``says_where`` it says on which host of which part of the machine it is.
     """
 
     name = NAME
 
-    def __init__(self, seconds: float, store: Any = None) -> None:
+    def __init__(self, seconds: float, store: Any = None, says_where: bool = False) -> None:
         self._seconds = seconds
         self._store = store
+        self._says_where = says_where
         self._farewell: asyncio.Task[None] | None = None
         self._saying: asyncio.Task[None] | None = None
         self._chained: Any = None
@@ -113,9 +116,8 @@ class FarewellPlugin(WorkerPlugin):
         if self._farewell is None:
             self._until = monotonic() + SHARE * min(seconds, self._seconds)
             self._farewell = asyncio.ensure_future(self._hand_over(reason))
+            self._farewell.add_done_callback(_looked_at)
         await asyncio.wait([self._farewell], timeout=SHARE * seconds)
-        if self._farewell.done() and not self._farewell.cancelled():
-            self._farewell.exception()
 
     async def _hand_over(self, reason: str) -> None:
         stored: list[Any] = []
@@ -154,6 +156,11 @@ class FarewellPlugin(WorkerPlugin):
         if (end := await asyncio.to_thread(end_of_slurm_job)) is not None:
             left.append(end - time())
         address = self._worker.address
+        if self._says_where:
+            switches = os.environ.get("SLURM_TOPOLOGY_ADDR", "")  # from the root down to the host itself
+            await self._worker.scheduler.hpc_worker_at(
+                address=address, host=socket.gethostname(), place=switches.split(".")[:-1]
+            )
         if left:
             await self._worker.scheduler.hpc_worker_ends(address=address, left=min(left))
         grace = await asyncio.to_thread(grace_of_slurm_job)
@@ -164,6 +171,12 @@ class FarewellPlugin(WorkerPlugin):
             )
             self._seconds = grace
             await self._worker.scheduler.hpc_told(news=[("warning", words)])
+
+
+def _looked_at(farewell: "asyncio.Task[None]") -> None:
+    """Its error is nobody's, and asyncio would say that it was never retrieved."""
+    if not farewell.cancelled():
+        farewell.exception()
 
 
 def in_thread(

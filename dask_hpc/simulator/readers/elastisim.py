@@ -5,9 +5,10 @@ their fields; its digest, 2.9 and 2.10). Jobs are numbered from 0, as in ElastiS
 
 ElastiSim's jobs have no preferred size. Theirs is ``attributes.nodes`` (or ``preferred_nodes``) if they
 have that, and else the least they can do with, or the most with ``start="max"``. ``attributes.priority``,
-``user`` and ``power`` are ours, too. An ``adaptive`` job is what we call evolving: it asks, and may
-be resized unasked. Of ElastiSim's ``evolving`` jobs only the asking is ours; a policy that resizes jobs
-will resize them, too, and the notes say so.
+``user``, ``power``, ``value``, ``deadline`` and ``soft_deadline`` (counted from the submission) are ours,
+too. An ``adaptive`` job is what we call evolving: it asks, and may be resized unasked. Of ElastiSim's
+``evolving`` jobs only the asking is ours; a policy that resizes jobs will resize them, too, and the notes say
+so.
 """
 
 from contextlib import suppress
@@ -98,7 +99,13 @@ _RANGE: Readers = {
     "num_gpus_per_node_min": whole(0),
     "num_gpus_per_node_max": whole(0),
 }
-_ATTRIBUTES: Readers = {"priority": _priority, "power": PowerRange.read}
+_ATTRIBUTES: Readers = {
+    "priority": _priority,
+    "power": PowerRange.read,
+    "value": _amount,
+    "deadline": _amount,
+    "soft_deadline": _amount,
+}
 _USED = (*_ATTRIBUTES, "nodes", "preferred_nodes", "user")
 _KINDS = ("rigid", "moldable", "malleable", "evolving", "adaptive")
 #: of arguments, given by the job's size
@@ -196,6 +203,9 @@ class _Jobs:
         self.unused.update(key for key in attributes if key not in _USED)
         low, nodes, high = self._sizes(said, attributes, rigid)
         values = read_values(attributes, _ATTRIBUTES, "attributes", also=tuple(attributes))
+        for key in ("deadline", "soft_deadline"):  # counted from the submission
+            if key in values:
+                values[key] += said["submit_time"]
         if isinstance(attributes.get("user"), str):
             values["user"] = attributes["user"]
         if kind == "evolving":

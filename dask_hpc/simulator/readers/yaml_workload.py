@@ -133,6 +133,7 @@ _PLATFORM: Readers = {
     "active_power": _watts,
     "tick": parse_duration,
     "only_ticks": flag,
+    "groups": list_of(_size, "a list of sizes, such as [64, 16]"),
     "launch": parse_duration,
     "cleanup": parse_duration,
 }
@@ -145,6 +146,7 @@ _FAILURES: Readers = {
     "checkpoint": parse_duration,
     "trace": list_of(_failure, "a list of [time, node]", most=1_000_000),
     "seed": _count,
+    "survive": flag,
 }
 _POWER: Readers = {
     "ramp": parse_duration,
@@ -379,6 +381,7 @@ _JOB: Readers = {
     "power": PowerRange.read,
     "value": number,
     "deadline": parse_duration,
+    "soft_deadline": parse_duration,
     "user": text,
     "speedup": _speedup,
 }
@@ -409,6 +412,9 @@ def _job(found: Any, index: int, machine: int | None, platform: Platform | None)
     values.setdefault("id", str(index + 1))
     values["submitted"] = values.pop("submit", 0.0)
     insist(0 <= values["submitted"] < inf, "submit", found.get("submit"), "0 s or more")
+    for key in ("deadline", "soft_deadline"):  # counted from the submission
+        if key in values:
+            values[key] += values["submitted"]
     if "io_intensity" in found:
         with within("io_intensity"):
             totals = {"compute": 0.0, "data": 0.0, **read_values(found["io_intensity"], _TOTALS)}
