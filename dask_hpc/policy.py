@@ -43,7 +43,6 @@ _WITHOUT_BODY: Mapping[Body, Mapping[str, str]] = {
     "cluster": {},
     "simulator": {
         "checkpoint": "jobs commit as the workload says; agents are simulated by simulate_commits",
-        "size": "a simulated machine has the nodes it has",
     },
 }
 

@@ -12,6 +12,7 @@ from math import inf, isfinite
 from random import Random
 from statistics import fmean
 
+from dask_hpc.model.errors import insist
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.power import Corridor
@@ -27,6 +28,7 @@ from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.power import SitePower, with_tick
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.service import MachineService
+from dask_hpc.simulator.units import UnitDesk
 from dask_hpc.simulator.workload import Arrival, Workload
 
 #: seconds for a job of which nothing is known, on a machine of which nothing is known
@@ -56,6 +58,9 @@ class Machine(Engine):
         services: list[MachineService] = [CommitDesk(), Pipelines()]
         if policy.io is not None:
             services.append(ReadDesk())
+        if platform.units is not None:
+            insist(policy.power is None, "units", policy.name, "a policy that keeps no power")
+            services.insert(0, UnitDesk(platform.units))
         if policy.power is not None or platform.metering is not None:
             services.append(SitePower(platform, policy.power, record, corridor))
         super().__init__(platform, policy, record, story=story, services=services)
@@ -64,6 +69,10 @@ class Machine(Engine):
 def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str]:
     """A line for each part of a policy that has nothing to go by on this machine with these jobs."""
     lines = policy.without_body("simulator")
+    if platform.units is None and (policy.size.name, policy.size) != ("demand", type(policy.size)()):
+        lines.append(
+            f"{policy.name}: size: {policy.size.name} does nothing: this machine has the nodes it has"
+        )
     if policy.failure is not None and platform.failures is None:
         lines.append(
             f"{policy.name}: failure: {policy.failure.name} does nothing: no node of this machine fails"
@@ -112,6 +121,8 @@ def machine_from(
         metering = Metering() if view is not None or node.active_power else None
         idle, active = node.idle_power, node.active_power
         platform = Platform(max(len(nodes), 1), idle_power=idle, active_power=active, metering=metering)
+    # units are not known: there are the nodes of the snapshot, as long as it lasts
+    platform = replace(platform, units=None)
     machine = Machine(platform, policy, record, corridor=snapshot.corridor, story=story)
     estimate = _Estimate(indices, seed)
     running = sorted(indices.running.values(), key=lambda one: one.order)

@@ -9,7 +9,7 @@ from math import gamma, inf, log, nan
 from sys import float_info
 from typing import Any
 
-from dask_hpc.model.errors import InputError, insist, is_number, shown
+from dask_hpc.model.errors import InputError, insist, is_number, shown, within
 from dask_hpc.model.node import Node
 from dask_hpc.model.power import Corridor
 from dask_hpc.model.safe_yaml import nearest
@@ -218,6 +218,34 @@ class ResizeCost:
 
 
 @dataclass(frozen=True, slots=True)
+class Units:
+    """A platform that has these has no nodes of its own: they come from a batch system, ``nodes`` at once.
+
+    A unit comes ``wait`` seconds after it was asked for and ends ``walltime`` after that. How many there are
+    says the policy's ``size`` strategy, which is asked every ``interval`` while there are jobs or units.
+    ``maximum`` 0: as many as the platform has nodes for.
+    """
+
+    nodes: int = 1
+    wait: float = 0.0
+    walltime: float = inf
+    minimum: int = 0
+    maximum: int = 0
+    interval: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("nodes", 1), ("minimum", 0), ("maximum", 0)):
+            value = getattr(self, name)
+            insist(type(value) is int and least <= value <= 10**7, name, value, f"{least} to 10,000,000")
+        insist(is_number(self.wait, 0, float_info.max), "wait", self.wait, "0 s or more")
+        insist(
+            is_number(self.walltime, 0, inf) and self.walltime > 0, "walltime", self.walltime, "more than 0 s"
+        )
+        fine = is_number(self.interval, 0, float_info.max) and self.interval >= 0.001
+        insist(fine, "interval", self.interval, "0.001 s or more")
+
+
+@dataclass(frozen=True, slots=True)
 class Platform:
     """``speed`` in operations per second and node, bandwidths in bytes per second, powers in watts.
 
@@ -228,6 +256,7 @@ class Platform:
     ``cleanup`` are seconds during which a job holds its nodes before and after its work. With a
     ``metering`` power is recorded. ``groups`` are the sizes of the machine's parts, the outermost first:
     ``(64, 16)`` for cabinets of 64 nodes with chassis of 16, which a policy may go by that picks nodes.
+    With ``units`` nodes come and go.
     """
 
     nodes: int
@@ -245,6 +274,7 @@ class Platform:
     metering: Metering | None = None
     groups: tuple[int, ...] = ()
     crowding: Crowding | None = None
+    units: Units | None = None
 
     def __post_init__(self) -> None:
         insist(type(self.nodes) is int and 1 <= self.nodes <= 10**7, "nodes", self.nodes, "1 to 10,000,000")
@@ -254,12 +284,38 @@ class Platform:
             insist(0 <= getattr(self, name) < inf, name, getattr(self, name), "0 or more")
         if self.only_ticks and not self.tick:
             raise InputError("only_ticks", "there is no tick", "tick more than 0")
+        if self.units is not None:
+            with within("units"):
+                self._check_units(self.units)
         fine = all(type(size) is int and size >= 1 for size in self.groups)
         fine = fine and all(not large % small for large, small in pairwise(self.groups))
         insist(fine, "groups", list(self.groups), "sizes, each a multiple of the next: [64, 16]")
         count = sum(one.count for one in self.metering.types) if self.metering else 0
         if count not in (0, self.nodes):
             raise InputError("power.types", f"found {count} nodes", f"the {self.nodes} of the platform")
+
+    def _check_units(self, units: Units) -> None:
+        room = self.nodes // units.nodes
+        for name, least in (("maximum", units.minimum if units.maximum else 0), ("minimum", 0)):
+            value = getattr(units, name)
+            insist(least <= value <= room, name, value, f"{least} to {room}, on {self.nodes} nodes")
+        insist(room > 0, "nodes", units.nodes, f"1 to {self.nodes}")
+        for other in ("failures", "metering"):
+            if getattr(self, other) is not None:
+                word = "power" if other == "metering" else other
+                allowed = "one of both: nodes that come and go do not fail or draw power"
+                raise InputError("", f"found {word} as well", allowed)
+
+    @property
+    def most_units(self) -> int:
+        """How many units there may be."""
+        assert self.units is not None
+        return self.units.maximum or self.nodes // self.units.nodes
+
+    @property
+    def most_nodes(self) -> int:
+        """How many nodes a job can have."""
+        return self.nodes if self.units is None else self.most_units * self.units.nodes
 
     def node_list(self) -> Iterator[Node]:
         """Its nodes, by the names they have everywhere."""

@@ -5,6 +5,7 @@ from math import inf
 from typing import Protocol
 
 from dask_hpc.model.job import Job
+from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.model.story import Story
@@ -91,6 +92,18 @@ class Site(Protocol):
 
     def stop_after(self, time: float, life: Life) -> None:
         """A job that is to stop has kept its state then."""
+
+    def work_left(self, job_id: str) -> float:
+        """Node-seconds that a running job has still to do, on the nodes that it asked for."""
+
+    def move_job(self, job_id: str, gone: str, instead: str) -> None:
+        """A running job goes on on a node that is idle, instead of one of its own."""
+
+    def join_node(self, node: Node, now: float) -> None:
+        """A node is there, idle."""
+
+    def lose_node(self, name: str, now: float, survive: bool) -> None:
+        """A node is gone. Who holds it stops, or does with the others if that is possible and he may."""
 
 
 class MachineService:

@@ -23,8 +23,9 @@ jobs:
       {request: 8, tasks: [{compute: 1 Tflop}, {write: 1 GB, root_only: true}, {compute: 1 Tflop}]}]}
 
 Instead of nodes and their powers, ``machine: frontier`` (or another of ``machines``) takes those of a real
-one; where nodes differ, ``power: {types: [{count: 8, idle: 71 W, active: 250 W}, ...]}``. Amounts in phases
-are numbers, quantities or formulas in the job's arguments.
+one; where nodes differ, ``power: {types: [{count: 8, idle: 71 W, active: 250 W}, ...]}``. Where nodes come
+from a batch system and go again, ``units: {nodes: 4, wait: 10 min, walltime: 1 d, minimum: 0, maximum: 100,
+interval: 30 s}``. Amounts in phases are numbers, quantities or formulas in the job's arguments.
 """
 
 import dataclasses
@@ -64,6 +65,7 @@ from dask_hpc.simulator.platform import (
     NodeType,
     Platform,
     ResizeCost,
+    Units,
     platform_of,
 )
 from dask_hpc.simulator.values import (
@@ -139,6 +141,14 @@ _PLATFORM: Readers = {
 }
 _RESIZE: Readers = {"fixed": parse_duration, "per_process": parse_duration, "bandwidth": _bytes_per_second}
 _CROWDING: Readers = {"knee": _count, "decline": number, "reads": _count}
+_UNITS_OF_NODES: Readers = {
+    "nodes": _count,
+    "wait": parse_duration,
+    "walltime": parse_duration,
+    "minimum": _count,
+    "maximum": _count,
+    "interval": parse_duration,
+}
 _FAILURES: Readers = {
     "mtbf": parse_duration,
     "shape": number,
@@ -159,7 +169,9 @@ _POWER: Readers = {
 
 def read_platform(found: Any) -> Platform:
     """From a mapping; complaints name the key."""
-    values = read_values(found, _PLATFORM, also=("resize", "failures", "power", "machine", "crowding"))
+    values = read_values(
+        found, _PLATFORM, also=("resize", "failures", "power", "machine", "crowding", "units")
+    )
     if found.get("machine") is not None:
         known = platform_of(found["machine"])
         powers = {"idle_power": known.idle_power, "active_power": known.active_power}
@@ -174,6 +186,10 @@ def read_platform(found: Any) -> Platform:
         crowding = read_values(found["crowding"], _CROWDING, "crowding", needed=("knee",))
         with within("crowding"):
             values["crowding"] = Crowding(**crowding)
+    if found.get("units") is not None:
+        units = read_values(found["units"], _UNITS_OF_NODES, "units")
+        with within("units"):
+            values["units"] = Units(**units)
     if found.get("failures") is not None:
         values["failures"] = Failures(**read_values(found["failures"], _FAILURES, "failures"))
     if found.get("power") is not None:
