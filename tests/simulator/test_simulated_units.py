@@ -1,15 +1,17 @@
 """Nodes of a simulated machine come and go in units, as the policy's size strategy says."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
+from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc import InputError, Policy, simulate
+from dask_hpc.model.cluster_view import Parting, SizePlan
 from dask_hpc.model.job import Job
-from dask_hpc.simulator import Arrival, Machine, Platform
+from dask_hpc.simulator import Arrival, Machine, Platform, units
 from dask_hpc.simulator.machine import machine_from
 from dask_hpc.simulator.platform import Failures, Metering, Units
 from dask_hpc.simulator.readers.yaml_workload import read_platform
@@ -27,9 +29,9 @@ def jobs(*rows, **more):
     ]
 
 
-def played(arrivals, nodes=16, policy=POLICY, **units):
-    units = {"nodes": 2, "wait": 300.0, "interval": 30.0, **units}
-    return simulate(arrivals, platform=Platform(nodes, units=Units(**units)), policy=policy)
+def played(arrivals, nodes=16, policy=POLICY, **more):
+    more = {"nodes": 2, "wait": 300.0, "interval": 30.0, **more}
+    return simulate(arrivals, platform=Platform(nodes, units=Units(**more)), policy=policy)
 
 
 def told(result):
@@ -130,6 +132,14 @@ class Counting(UnitDesk):
         assert sum(len(unit.nodes) for unit in self._there.values()) == len(there)
         assert sorted([*there, *self._free]) == sorted(self._nodes)
         assert not set(indices.idle) & held
+        for unit in self.view(now).units:
+            holders = [
+                r.job.id for r in indices.running.values() if set(r.nodes) & set(self._there[unit.name].nodes)
+            ]
+            assert unit.pinned in [f"job {name} holds it" for name in holders] or (unit.pinned, holders) == (
+                "",
+                [],
+            )
 
 
 rows = st.lists(
@@ -169,6 +179,44 @@ def test_a_strategy_with_another_target_pays_less():
     assert strict.metrics["mean_wait"] > patient.metrics["mean_wait"]
 
 
+@dataclass(frozen=True)
+class Scripted:
+    """So many units at first, of which one is told to go."""
+
+    submit: int = 0
+    leave: str = ""
+    at: float = 0.0
+    concern: ClassVar[str] = "size"
+    name: ClassVar[str] = "scripted"
+
+    def decide(self, view, memory):
+        names = {unit.name for unit in view.units if not unit.is_leaving}
+        leave = (Parting(self.leave, "why"),) if view.now >= self.at and self.leave in names else ()
+        return SizePlan(self.submit, 0 if memory else self.submit, leave=leave), True
+
+
+def test_a_unit_that_is_to_go_is_given_to_nobody_else():
+    policy = replace(POLICY, size=Scripted(2, "unit-2", 60.0))
+    result = played(jobs(("a", 0, 3, 500), ("b", 100, 1, 60)), nodes=4, policy=policy, wait=0.0)
+    # a has one node of it: it stays until a is over, and b waits, though there is an idle node
+    assert list(result.jobs["start"]) == [0.0, 500.0]
+    assert result.metrics["paid_node_hours"] == (2 * 560 + 2 * 500) / 3600
+
+
+def test_at_least_so_many():
+    found = told(played(jobs(("a", 0, 1, 60)), minimum=3))
+    assert found[0][2] == "3 more: 3 units wanted: at least 3 units"
+
+
+def test_nobody_looks_for_ever_at_those_who_wait(monkeypatch):
+    monkeypatch.setattr(units, "_PATIENCE", 10)
+    result = played(jobs(("a", 0, 1, 60)), policy=replace(POLICY, size=Scripted()))
+    assert list(result.jobs["state"]) == ["waiting"]
+    assert list(played(jobs(("a", 0, 1, 900))).jobs["state"]) == ["completed"], (
+        "a unit is to come, and a runs"
+    )
+
+
 def test_units_in_a_file():
     found = read_platform(
         {"nodes": 8, "units": {"nodes": 2, "wait": "10 min", "maximum": 3, "walltime": "1 d"}}
@@ -176,7 +224,7 @@ def test_units_in_a_file():
     assert found == Platform(8, units=Units(2, 600.0, 86400.0, 0, 3))
     assert (found.most_units, found.most_nodes) == (3, 6)
     assert Platform(9, units=Units(2)).most_nodes == 8 and Platform(9).most_nodes == 9
-    for units, words in (
+    for wrong, words in (
         ({"nodes": 9}, "units: nodes: found 9; allowed: 1 to 8"),
         ({"maximum": 9}, "units: maximum: found 9; allowed: 0 to 8, on 8 nodes"),
         ({"maximum": 2, "minimum": 3}, "units: maximum: found 2; allowed: 3 to 8"),
@@ -187,7 +235,7 @@ def test_units_in_a_file():
         ({"wiat": 1}, "nearest: wait"),
     ):
         with pytest.raises(InputError, match=words):
-            read_platform({"nodes": 8, "units": units})
+            read_platform({"nodes": 8, "units": wrong})
     for other in ({"failures": Failures()}, {"metering": Metering()}):
         with pytest.raises(InputError, match=r"units: found .* as well"):
             Platform(8, units=Units(), **other)
