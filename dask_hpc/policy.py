@@ -43,10 +43,7 @@ Body = Literal["cluster", "simulator"]
 #: concerns that nobody carries out there, and why
 _WITHOUT_BODY: Mapping[Body, Mapping[str, str]] = {
     "cluster": {},
-    "simulator": {
-        "io": "jobs are simulated, not their single tasks",
-        "size": "a simulated machine has the nodes it has",
-    },
+    "simulator": {},
 }
 #: strategies of which nobody carries out a part there, and which part
 _IN_PART: Mapping[Body, Mapping[str, str]] = {

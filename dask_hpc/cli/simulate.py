@@ -50,6 +50,11 @@ def print_result_table(workload: Workload, results: list[Result]) -> None:
     _print_metrics(title, cells, len(results))
     if any(result.pipelines for result in results):
         _print_pipelines(results)
+    for result in results:
+        limits = [row.reason for row in result.story.happenings if row.decision == "io-limit"]
+        if limits:
+            times = f"{len(limits)} times, last" if len(limits) > 1 else "once"
+            click.echo(f"{result.policy.name}: a limit on reads was set {times}: {one_line(limits[-1])}")
 
 
 def _print_pipelines(results: list[Result]) -> None:

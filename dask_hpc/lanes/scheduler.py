@@ -21,7 +21,6 @@ pass as others end. A task that is in flight carries what it would have without 
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
-from operator import add
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -31,65 +30,26 @@ from dask_hpc.cluster.scheduler.jobs import LiveJob, Ready
 from dask_hpc.cluster.scheduler.service import Samples, Service, TaskQueue
 from dask_hpc.config import AUTO
 from dask_hpc.lanes.reads import MeasuredCost, file_share, file_system, intensity, reads, rule_of
-from dask_hpc.model.story import Explanation
 from dask_hpc.planning.moves.leaving import FreeWorker, place
 from dask_hpc.policy import Policy
-from dask_hpc.strategies.io.lane_view import IoView, Kind, LaneLimit, LaneView, Mix, NodeMix
+from dask_hpc.strategies.io.lane_reads import LaneReads, explained
+from dask_hpc.strategies.io.lane_view import IoView, Kind, Mix, NodeMix
 
 
-class Flight(NamedTuple):
-    """A read that was let pass."""
-
-    #: the worker it was sent to, if not Dask chose
-    address: str | None
-    since: float
-    #: how many were in flight with it at first
-    company: int
-    #: the limit's number it is measured for, if it is
-    period: int | None
-
-
-class ReadSums(NamedTuple):
-    """Sums over reads, as ``LaneView`` has them."""
-
-    tasks: int = 0
-    company: float = 0.0
-    seconds: float = 0.0
-    squares: float = 0.0
-
-
-class Lane:
-    """The reads of one file system. A read is measured if others waited all the time, and as many were in
-    flight as may be; if there is no limit, as many as there are when some have ended."""
+class Lane(LaneReads):
+    """The reads of one file system that are tasks of the cluster."""
 
     def __init__(self, name: str, rule: str, limit: int | None, is_fixed: bool) -> None:
-        self.name = name
+        super().__init__(name, limit, is_fixed)
         #: the key of the configuration that limits it
         self.rule = rule
-        self.limit = limit
-        #: whether a person set the limit
-        self.is_fixed = is_fixed
-        self.reason = "set by configuration" if is_fixed else "no limit yet"
         #: how many tasks are in it, whatever their state
         self.tasks = 0
-        self.in_flight: dict[Hashable, Flight] = {}
         #: what waits, by job; None for what is outside of jobs
         self.ready: dict[LiveJob | None, Ready] = {}
-        #: reads that ended
-        self.done = 0
         #: how many reads each worker was given here, and who got the last one
         self.given: dict[str, int] = {}
         self.last: str | None = None
-        self._period = 0
-        self._has_ended = False
-        self._measured = ReadSums()
-        #: reads per second and seconds of a read, when they were last known
-        self.rate: float | None = None
-        self.seconds: float | None = None
-
-    @property
-    def is_full(self) -> bool:
-        return self.limit is not None and len(self.in_flight) >= self.limit
 
     def discard(self, key: Hashable) -> None:
         for ready in self.ready.values():
@@ -98,39 +58,11 @@ class Lane:
     def count_waiting(self) -> int:
         return sum(map(len, self.ready.values()))
 
-    def change(self, limit: int | None, reason: str) -> None:
-        self.limit, self.reason = limit, reason
-        self._period += 1
-        self._has_ended = False
-        self._measured = ReadSums()
-
     def departs(self, key: Hashable, address: str | None, now: float) -> None:
-        company = len(self.in_flight) + 1
-        is_typical = self._has_ended if self.limit is None else company >= self.limit
-        self.in_flight[key] = Flight(address, now, company, self._period if is_typical else None)
+        super().departs(key, address, now)
         if address is not None:
             self.given[address] = self.given.get(address, 0) + 1
             self.last = address
-
-    def arrives(self, key: Hashable, is_done: bool, now: float) -> Flight:
-        """A read is not in flight any more. ``is_done``: it has a result."""
-        company = len(self.in_flight)
-        flight = self.in_flight.pop(key)
-        if not is_done:
-            return flight
-        self.done += 1
-        self._has_ended = True
-        if flight.period == self._period and self.count_waiting():
-            took = now - flight.since
-            more = (1, (flight.company + company) / 2, took, took**2)
-            found = self._measured = ReadSums(*map(add, self._measured, more))
-            if found.seconds > 0:
-                self.rate, self.seconds = found.company / found.seconds, found.seconds / found.tasks
-        return flight
-
-    def view(self) -> LaneView:
-        waiting, flying = self.count_waiting(), len(self.in_flight)
-        return LaneView(self.name, self.limit, self.is_fixed, flying, waiting, self.done, *self._measured)
 
 
 _FLIES = frozenset({"processing", "queued"})
@@ -263,7 +195,7 @@ class Lanes(Service, TaskQueue):
             for change in changes:
                 self.by_name[change.lane].change(change.limit, change.reason)
                 self._waves.queue_wakes(None)
-                why = _explained(view, change, f"io: {self._strategy.name}")
+                why = explained(view, change, f"io: {self._strategy.name}")
                 self.context.tell("io-limit", str(change), why)
         except Exception as error:
             self._memory = None
@@ -544,13 +476,6 @@ class Lanes(Service, TaskQueue):
             for name in self.metrics
             for key in ["done" if name == "io_reads" else name.removeprefix("io_")]
         }
-
-
-def _explained(view: IoView, change: LaneLimit, rule: str) -> Explanation:
-    lane = next(lane for lane in view.lanes if lane.name == change.lane)
-    looked_at = ("limit", "in_flight", "waiting", "done", "tasks", "company", "seconds")
-    inputs = {"threads": view.threads} | {name: getattr(lane, name) for name in looked_at}
-    return Explanation(rule, inputs, change.rejected)
 
 
 SERVICE = Lanes

@@ -4,10 +4,12 @@ A *unit* is what the cluster can ask for and give back as a whole: a batch job w
 worker. It is pending until its first worker connects.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
+
+from dask_hpc.model.story import Word
 
 #: what its own system (Slurm, the operating system) says of a unit; "unknown" if it could not be asked
 UnitState = Literal["queued", "running", "gone", "unknown"]
@@ -109,3 +111,15 @@ class SizePlan:
 
     def __bool__(self) -> bool:
         return bool(self.submit or self.cancel or self.leave or self.dead or self.news)
+
+    def rows(self) -> Iterator[tuple[Word, str]]:
+        """What the story says of it: a word and the reason."""
+        if self.submit:
+            yield Word.SUBMIT_UNITS, f"{self.submit} more: {self.reason}"
+        for word, partings in (
+            (Word.UNIT_DEAD, self.dead),
+            (Word.CANCEL_UNIT, self.cancel),
+            (Word.UNIT_LEAVES, self.leave),
+        ):
+            yield from ((word, f"{parting.unit}: {parting.reason}") for parting in partings)
+        yield from ((Word.WARNING, news) for news in self.news)

@@ -213,6 +213,16 @@ class Indices:
         self.revision += 1
         return whom in self.lacking or whom in self.waiting
 
+    def exchange(self, job_id: str, gone: str, instead: str) -> Running:
+        """A running job goes on on a node that is idle, instead of one of its own."""
+        old = self.running[job_id]
+        self.idle.remove(instead)
+        new = old._replace(nodes=tuple(instead if name == gone else name for name in old.nodes))
+        self._free((gone,))
+        self._put(old, new)
+        self.revision += 1
+        return new
+
     def withhold(self, names: set[str]) -> None:
         """From now on these nodes, and no others, are not given away. Who has one keeps it."""
         if names == self.withheld:

@@ -16,6 +16,8 @@ from dask_hpc.model.job import Job
 
 #: position in the queue: 0, or less for jobs that were stopped; the policy's rank; the order of arrival
 Key = tuple[int, Any, int]
+#: before every job
+FRONT: Key = (-(2**63), 0, 0)
 _BLOCK = 64
 
 

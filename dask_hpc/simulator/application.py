@@ -63,6 +63,14 @@ class Application:
     on_resize: tuple[Task, ...] = ()
     on_expansion: tuple[Task, ...] = ()
 
+    @property
+    def reads(self) -> bool:
+        """Whether it ever reads."""
+        tasks = (*self.on_start, *self.on_resize, *self.on_expansion)
+        return any(
+            task.kind == "read" for task in (*tasks, *(t for phase in self.phases for t in phase.tasks))
+        )
+
 
 def io_demand(application: Application, platform: Platform, nodes: int) -> IoDemand | None:
     """Totals over the whole run on ``nodes`` nodes; None if they are beyond all numbers.
@@ -88,7 +96,7 @@ def quiet_runtime(application: Application, platform: Platform, nodes: int) -> f
         amount = task.amount(nodes) * times
         if task.kind in ("read", "write"):
             busy = 1 if task.root_only else nodes
-            seconds += amount / min(platform.link, platform.file_system / busy)
+            seconds += amount / platform.file_system_rate(busy)
         else:
             seconds += amount / rate(task.kind, platform)
     return seconds

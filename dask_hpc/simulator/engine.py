@@ -67,7 +67,7 @@ class Engine:
         self.policy = policy
         self.story = Story(story)
         self.record = record
-        self.file_system = FileSystem(self.platform.link, self.platform.file_system)
+        self.file_system = FileSystem(self.platform)
         if record is not None:
             self.file_system.loads = record.loads
         self._services = tuple(services)
@@ -76,6 +76,7 @@ class Engine:
         self._escorts = tuple(one for one in services if type(one).accompany is not MachineService.accompany)
         self.desk = MachineDesk(self, services)
         self._is_asked_for_nodes = any(one.borrows for one in services)
+        self._readers = tuple(one for one in services if type(one).reads is not MachineService.reads)
         for service in services:
             service.join(self)
         self._observe(Indices(self.platform.node_list(), policy.queue))
@@ -287,8 +288,8 @@ class Engine:
         job, now = arrival.job, self.indices.now
         if self.record is not None:
             self.record.submitted(row, job)
-        if job.nodes > self.platform.nodes:  # it can never run here
-            reason = f"asks for {job.nodes} nodes, the machine has {self.platform.nodes}"
+        if job.nodes > self.platform.most_nodes:  # it can never run here
+            reason = f"asks for {job.nodes} nodes, the machine has {self.platform.most_nodes}"
             self.story.tell(Happening(self.indices.revision, now, "reject", job.id, (), reason))
             if self.record is not None:
                 self.record.ended(row, now, "rejected")
@@ -316,7 +317,7 @@ class Engine:
             self.record.ended(life.row, now, state or life.state)
         if life.execution is not None:
             life.at_point = False
-            self.file_system.abandon(now, life)
+            self._abandon(life, now)
         if life.companion is not None:
             life.companion.finished(now)
         if self.platform.cleanup:
@@ -327,6 +328,11 @@ class Engine:
             self._push(now + self.platform.cleanup, _CHANGES, self._cleaned, life, life.version)
         else:
             self._cleaned(life, now)
+
+    def _abandon(self, life: Life, now: float) -> None:
+        self.file_system.abandon(now, life)
+        for service in self._readers:
+            service.abandoned(life, now)
 
     def _cleaned(self, life: Life, now: float) -> None:
         self._news = True
@@ -448,7 +454,8 @@ class Engine:
                     return
             elif isinstance(step, Transfer):
                 if step.bytes_per_node > 0:
-                    self.file_system.begin(now, life, step.nodes, step.bytes_per_node, life.version)
+                    if not (step.is_read and any(one.reads(life, step, now) for one in self._readers)):
+                        self.file_system.begin(now, life, step.nodes, step.bytes_per_node, life.version)
                     return
             elif isinstance(step, Ask):
                 if life.arrival.job.kind == "evolving":
@@ -620,13 +627,17 @@ class Engine:
 
     def _fail(self, name: str, now: float) -> None:
         """A node goes down; the job that holds it stops."""
-        self._news = True
         self._next_failure()
-        indices, failures = self.indices, self.platform.failures
+        failures, node = self.platform.failures, self.indices.nodes.get(name)
         assert failures is not None
-        node = indices.nodes.get(name)
-        if node is None:
-            return  # it is down already
+        if node is not None:  # else it is down already
+            self.lose_node(name, now, failures.survive)
+            self._push(now + failures.repair, _REPAIRS, self.join_node, node)
+
+    def lose_node(self, name: str, now: float, survive: bool) -> None:
+        """A node is gone. Who holds it stops, or does with the others if that is possible and he may."""
+        self._news = True
+        indices = self.indices
         for service in self._services:
             service.node_failed(name)
         holder = next((r for r in indices.running.values() if name in r.nodes), None)
@@ -634,16 +645,32 @@ class Engine:
             life = self._live[holder.job.id]
             if life.state == "cleaning":
                 self._cleaned(life, now)
-            elif failures.survive and self._can_survive(life, holder):
+            elif survive and self._can_survive(life, holder):
                 self._lose(life, name, now)
             else:
                 self._stop(life, FAILED)
                 indices.failed += (holder.job.id,)
         if name in indices.nodes:
             indices.remove_node(name)
-        self._push(now + failures.repair, _REPAIRS, self._repaired, node)
 
-    def _repaired(self, node: Node, now: float) -> None:
+    def work_left(self, job_id: str) -> float:
+        """Node-seconds that a running job has still to do, on the nodes that it asked for."""
+        life, running = self._live[job_id], self.indices.running[job_id]
+        runtime, nodes = life.arrival.runtime, life.arrival.job.nodes
+        if life.execution is not None:
+            done = life.execution.done(self.indices.now)
+        else:
+            done = life.done + (self.indices.now - running.started) / runtime if runtime else 1.0
+        return max(0.0, 1.0 - done) * runtime * nodes
+
+    def move_job(self, job_id: str, gone: str, instead: str) -> None:
+        """A running job goes on on a node that is idle, instead of one of its own."""
+        running = self.indices.exchange(job_id, gone, instead)
+        if self.record is not None:
+            self.record.held(self._live[job_id].row, self.indices.now, running.nodes)
+
+    def join_node(self, node: Node, now: float) -> None:
+        """A node is there, idle."""
         self._news = True
         self.indices.add_node(node)
 
@@ -735,7 +762,7 @@ class Engine:
             share = max(0.0, done - saved)
             detail.lost += share * life.arrival.runtime * job.nodes
             self.record.held(life.row, now, ())
-        self.file_system.abandon(now, life)
+        self._abandon(life, now)
         life.done = saved
         life.execution = None
         life.at_point = False

@@ -25,6 +25,7 @@ class Transfer(NamedTuple):
 
     nodes: int
     bytes_per_node: float
+    is_read: bool = False
 
 
 class Ask(NamedTuple):
@@ -273,7 +274,7 @@ class Phased(Execution):
         amount = max(0.0, task.amount(self.nodes))
         platform = self._platform
         if task.kind in ("read", "write"):
-            yield Transfer(1 if task.root_only else self.nodes, amount)
+            yield Transfer(1 if task.root_only else self.nodes, amount, task.kind == "read")
             return
         seconds = amount / rate(task.kind, platform)
         if task.kind == "compute":

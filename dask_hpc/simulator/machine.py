@@ -12,20 +12,24 @@ from math import inf, isfinite
 from random import Random
 from statistics import fmean
 
+from dask_hpc.model.errors import insist
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.power import Corridor
 from dask_hpc.model.snapshot import Indices, Running, Snapshot
 from dask_hpc.model.speedup import Linear
 from dask_hpc.policy import Policy
+from dask_hpc.simulator.application import Application
 from dask_hpc.simulator.copy_nodes import CopyNodes
 from dask_hpc.simulator.engine import Engine
 from dask_hpc.simulator.job_commits import CommitDesk
+from dask_hpc.simulator.lanes import ReadDesk
 from dask_hpc.simulator.pipelines import Pipelines
 from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.power import SitePower, with_tick
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.service import MachineService
+from dask_hpc.simulator.units import UnitDesk
 from dask_hpc.simulator.workload import Arrival, Workload
 
 #: seconds for a job of which nothing is known, on a machine of which nothing is known
@@ -56,6 +60,11 @@ class Machine(Engine):
         services: list[MachineService] = [commits, Pipelines()]
         if policy.lending is not None and platform.copies:
             services.append(CopyNodes(platform.copies, policy, commits))
+        if policy.io is not None:
+            services.append(ReadDesk())
+        if platform.units is not None:
+            insist(policy.power is None, "units", policy.name, "a policy that keeps no power")
+            services.insert(0, UnitDesk(platform.units))
         if policy.power is not None or platform.metering is not None:
             services.append(SitePower(platform, policy.power, record, corridor))
         super().__init__(platform, policy, record, story=story, services=services)
@@ -66,6 +75,10 @@ def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str
     lines = policy.without_body("simulator")
     if policy.lending is not None and not platform.copies:
         lines.append(f"{policy.name}: lending: {policy.lending.name} does nothing: platform.copies is 0")
+    if platform.units is None and (policy.size.name, policy.size) != ("demand", type(policy.size)()):
+        lines.append(
+            f"{policy.name}: size: {policy.size.name} does nothing: this machine has the nodes it has"
+        )
     if policy.failure is not None and platform.failures is None:
         lines.append(
             f"{policy.name}: failure: {policy.failure.name} does nothing: no node of this machine fails"
@@ -75,10 +88,25 @@ def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str
         lines.append(
             f"{policy.name}: checkpoint: {policy.checkpoint.name} does nothing: no job commits to partners"
         )
+    if policy.io is not None:
+        if not any(_has_reads(arrival) for arrival in workload):
+            lines.append(
+                f"{policy.name}: io: {policy.io.name} has nothing to go by: no job has phases that read"
+            )
+        elif policy.io.pair or policy.io.together:
+            lines.append(
+                f"{policy.name}: io: {policy.io.name} only limits reads here: a node of a simulated job "
+                "does one thing at a time, so nothing is paired and nobody is a neighbour"
+            )
     is_by_io = "io-aware" in (policy.queue.name, policy.malleability and policy.malleability.name)
     if is_by_io and all(arrival.job.io_intensity is None for arrival in workload):
         lines.append(f"{policy.name}: io-aware has nothing to go by: no job says its io_intensity, or phases")
     return lines
+
+
+def _has_reads(arrival: Arrival) -> bool:
+    application = arrival.application
+    return isinstance(application, Application) and application.reads
 
 
 def machine_from(
@@ -106,6 +134,8 @@ def machine_from(
         metering = Metering() if view is not None or node.active_power else None
         idle, active = node.idle_power, node.active_power
         platform = Platform(max(len(nodes), 1), idle_power=idle, active_power=active, metering=metering)
+    # units are not known: there are the nodes of the snapshot, as long as it lasts
+    platform = replace(platform, units=None)
     machine = Machine(platform, policy, record, corridor=snapshot.corridor, story=story)
     estimate = _Estimate(indices, seed)
     running = sorted(indices.running.values(), key=lambda one: one.order)

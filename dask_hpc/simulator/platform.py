@@ -9,7 +9,7 @@ from math import gamma, inf, log, nan
 from sys import float_info
 from typing import Any, Literal, get_args
 
-from dask_hpc.model.errors import InputError, insist, is_number, shown
+from dask_hpc.model.errors import InputError, insist, is_number, shown, within
 from dask_hpc.model.node import Node
 from dask_hpc.model.power import Corridor
 from dask_hpc.model.safe_yaml import nearest
@@ -66,11 +66,34 @@ class Failures:
             yield time, node
 
 
+@dataclass(frozen=True, slots=True)
+class Crowding:
+    """A shared file system that serves ``knee`` nodes well and gets slower under more: ``n`` of them together
+    get ``(knee / n) ** decline`` of its bandwidth. 0 is a file system that serves any number.
+
+    Where a policy says how many may read, what one node reads at once is ``reads`` tasks, one after another.
+    """
+
+    knee: int
+    decline: float = 1.0
+    reads: int = 8
+
+    def __post_init__(self) -> None:
+        for name, most in (("knee", 10**7), ("reads", 10**4)):
+            value = getattr(self, name)
+            insist(type(value) is int and 1 <= value <= most, name, value, f"1 to {most:,}")
+        insist(is_number(self.decline, 0, 100), "decline", self.decline, "0 to 100")
+
+    def share(self, nodes: int) -> float:
+        """What so many nodes together get of the bandwidth."""
+        return float((self.knee / nodes) ** self.decline) if nodes > self.knee else 1.0
+
+
 class FileSystem:
     """Transfers in progress. Times must not go backwards."""
 
-    def __init__(self, link: float, total: float) -> None:
-        self._link, self._total = link, total
+    def __init__(self, platform: "Platform") -> None:
+        self._rate_of = platform.file_system_rate
         self._clock = 0.0  # bytes per node so far
         self._since = 0.0
         self._nodes = 0
@@ -100,6 +123,11 @@ class FileSystem:
             self._changed()
 
     @property
+    def begun(self) -> int:
+        """How many transfers there have been."""
+        return self._order
+
+    @property
     def mean_transfer(self) -> float:
         """Seconds of a transfer, on average; nan if there was none."""
         return self.waited / self._order if self._order else nan
@@ -127,7 +155,7 @@ class FileSystem:
 
     @property
     def _rate(self) -> float:
-        return min(self._link, self._total / self._nodes) if self._nodes else self._link
+        return self._rate_of(max(1, self._nodes))
 
     def _changed(self) -> None:
         if self.loads is not None:
@@ -306,17 +334,46 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
+class Units:
+    """A platform that has these has no nodes of its own: they come from a batch system, ``nodes`` at once.
+
+    A unit comes ``wait`` seconds after it was asked for and ends ``walltime`` after that. How many there are
+    says the policy's ``size`` strategy, which is asked every ``interval`` while there are jobs or units.
+    ``maximum`` 0: as many as the platform has nodes for.
+    """
+
+    nodes: int = 1
+    wait: float = 0.0
+    walltime: float = inf
+    minimum: int = 0
+    maximum: int = 0
+    interval: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("nodes", 1), ("minimum", 0), ("maximum", 0)):
+            value = getattr(self, name)
+            insist(type(value) is int and least <= value <= 10**7, name, value, f"{least} to 10,000,000")
+        insist(is_number(self.wait, 0, float_info.max), "wait", self.wait, "0 s or more")
+        insist(
+            is_number(self.walltime, 0, inf) and self.walltime > 0, "walltime", self.walltime, "more than 0 s"
+        )
+        fine = is_number(self.interval, 0, float_info.max) and self.interval >= 0.001
+        insist(fine, "interval", self.interval, "0.001 s or more")
+
+
+@dataclass(frozen=True, slots=True)
 class Platform:
     """``speed`` in operations per second and node, bandwidths in bytes per second, powers in watts.
 
     ``link`` is each node's way to the other nodes and to the file system; ``file_system`` is what all
-    nodes together get from it, shared equally by the nodes that read or write. ``tick`` adds a decision
+    nodes together get from it, shared equally by the nodes that read or write; less if they are many and it
+    has a ``crowding``. ``tick`` adds a decision
     every so many seconds while jobs are there; with ``only_ticks`` there are no others. ``launch`` and
     ``cleanup`` are seconds during which a job holds its nodes before and after its work. With a
     ``metering`` power is recorded. ``groups`` are the sizes of the machine's parts, the outermost first:
     ``(64, 16)`` for cabinets of 64 nodes with chassis of 16, which a policy may go by that picks nodes.
     ``agents`` is what checkpoint agents cost, where a policy has some. ``copies`` are the bytes that a node
-    keeps which is there for copies alone (0: there are no such nodes).
+    keeps which is there for copies alone (0: there are no such nodes). With ``units`` nodes come and go.
     """
 
     nodes: int
@@ -335,6 +392,8 @@ class Platform:
     metering: Metering | None = None
     groups: tuple[int, ...] = ()
     agents: Costs = Costs(registering=1.0)
+    crowding: Crowding | None = None
+    units: Units | None = None
 
     def __post_init__(self) -> None:
         insist(type(self.nodes) is int and 1 <= self.nodes <= 10**7, "nodes", self.nodes, "1 to 10,000,000")
@@ -344,12 +403,38 @@ class Platform:
             insist(0 <= getattr(self, name) < inf, name, getattr(self, name), "0 or more")
         if self.only_ticks and not self.tick:
             raise InputError("only_ticks", "there is no tick", "tick more than 0")
+        if self.units is not None:
+            with within("units"):
+                self._check_units(self.units)
         fine = all(type(size) is int and size >= 1 for size in self.groups)
         fine = fine and all(not large % small for large, small in pairwise(self.groups))
         insist(fine, "groups", list(self.groups), "sizes, each a multiple of the next: [64, 16]")
         count = sum(one.count for one in self.metering.types) if self.metering else 0
         if count not in (0, self.nodes):
             raise InputError("power.types", f"found {count} nodes", f"the {self.nodes} of the platform")
+
+    def _check_units(self, units: Units) -> None:
+        room = self.nodes // units.nodes
+        for name, least in (("maximum", units.minimum if units.maximum else 0), ("minimum", 0)):
+            value = getattr(units, name)
+            insist(least <= value <= room, name, value, f"{least} to {room}, on {self.nodes} nodes")
+        insist(room > 0, "nodes", units.nodes, f"1 to {self.nodes}")
+        for other in ("failures", "metering"):
+            if getattr(self, other) is not None:
+                word = "power" if other == "metering" else other
+                allowed = "one of both: nodes that come and go do not fail or draw power"
+                raise InputError("", f"found {word} as well", allowed)
+
+    @property
+    def most_units(self) -> int:
+        """How many units there may be."""
+        assert self.units is not None
+        return self.units.maximum or self.nodes // self.units.nodes
+
+    @property
+    def most_nodes(self) -> int:
+        """How many nodes a job can have."""
+        return self.nodes if self.units is None else self.most_units * self.units.nodes
 
     def node_list(self) -> Iterator[Node]:
         """Its nodes, by the names they have everywhere."""
@@ -361,6 +446,11 @@ class Platform:
             Node(str(i), *power, tuple(str(i // size) for size in self.groups))
             for i, power in enumerate(powers)
         )
+
+    def file_system_rate(self, nodes: int) -> float:
+        """Bytes per second that each of so many nodes gets which read or write at a time."""
+        total = self.file_system if self.crowding is None else self.file_system * self.crowding.share(nodes)
+        return min(self.link, total / nodes)
 
     def io_demand(self, compute: float, data: float) -> IoDemand:
         """Of a job that needs so many operations, and reads and writes so many bytes, in all."""

@@ -23,6 +23,7 @@ from dask_hpc.simulator.pipelines import PipelineRun, PipelineRuns
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.power import PowerRecord, PowerTrace, power_trace
 from dask_hpc.simulator.record import STATES, Record
+from dask_hpc.simulator.units import PaidNodes
 from dask_hpc.view import Held, past
 from dask_hpc.view.course import spans as spans_of
 
@@ -56,6 +57,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "commits": ("jobs", "commits of jobs that were completed"),
     "commit_time": ("s", "jobs stood still to commit and to read commits back, in all"),
     "commit_bytes": ("B", "written by commits, each level counted"),
+    "paid_node_hours": ("h", "units that were there, until they went or the last job ended"),
     "placements": ("jobs", "partitions of in situ pipelines, the first ones included"),
     "iteration": ("s", "of in situ pipelines, on average"),
     "left_out": ("jobs", "analyses of in situ pipelines that were not done for an iteration"),
@@ -77,6 +79,7 @@ def metrics(record: Record, platform: Platform, since: float | None = None) -> d
     details = record.details.values()
     commits = (record.find(CommitsOfJobs) or {}).values()
     pipelines = (record.find(PipelineRuns) or {}).values()
+    paid = record.find(PaidNodes)
     lengths = [length for run in pipelines for length in run.seconds if length == length]
     begin = min(record.submit, default=0.0) if since is None else since
     totals: dict[str, float] = {
@@ -93,6 +96,7 @@ def metrics(record: Record, platform: Platform, since: float | None = None) -> d
         "commit_time": sum(one.seconds for one in commits),
         "commit_bytes": sum(one.nbytes for one in commits),
         "mean_transfer": record.transfer,
+        "paid_node_hours": nan if paid is None else paid.node_seconds / 3600.0,
         "placements": sum(len(run.changes) for run in pipelines),
         "left_out": sum(sum(run.left_out.values()) for run in pipelines),
         "iteration": sum(lengths) / len(lengths) if lengths else nan,
@@ -115,7 +119,7 @@ def metrics(record: Record, platform: Platform, since: float | None = None) -> d
     ran = runtime > 0
     values = totals | {
         "makespan": makespan,
-        "utilisation": utilisation(used.sum(), platform.nodes * span),
+        "utilisation": utilisation(used.sum(), paid.node_seconds if paid else platform.nodes * span),
         "mean_wait": wait.mean(),
         "median_wait": np.median(wait),
         "max_wait": wait.max(),

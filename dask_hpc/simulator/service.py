@@ -6,11 +6,12 @@ from typing import Protocol
 
 from dask_hpc.model.job import Job
 from dask_hpc.model.lending import NodeDesk, ToService
+from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.model.story import Story
 from dask_hpc.policy import Policy
-from dask_hpc.simulator.execution import Execution
+from dask_hpc.simulator.execution import Execution, Transfer
 from dask_hpc.simulator.platform import FileSystem, Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.workload import Arrival
@@ -108,6 +109,18 @@ class Site(Protocol):
     def decide_soon(self) -> None:
         """Something is to be decided about."""
 
+    def work_left(self, job_id: str) -> float:
+        """Node-seconds that a running job has still to do, on the nodes that it asked for."""
+
+    def move_job(self, job_id: str, gone: str, instead: str) -> None:
+        """A running job goes on on a node that is idle, instead of one of its own."""
+
+    def join_node(self, node: Node, now: float) -> None:
+        """A node is there, idle."""
+
+    def lose_node(self, name: str, now: float, survive: bool) -> None:
+        """A node is gone. Who holds it stops, or does with the others if that is possible and he may."""
+
 
 class MachineService:
     """One service's half on a simulated machine. What it does not override does nothing."""
@@ -157,6 +170,13 @@ class MachineService:
 
     def hear_of_nodes(self, message: ToService) -> None:
         """It is to use nodes, or to give some back, or hears how many are idle."""
+
+    def reads(self, life: Life, transfer: Transfer, now: float) -> bool:
+        """Whether the service sees to what a job is to read now, and lets the job go on when it is read."""
+        return False
+
+    def abandoned(self, life: Life, now: float) -> None:
+        """A job ends or is stopped, whatever it reads."""
 
     def node_failed(self, node: str) -> None:
         """With all that was kept on it."""

@@ -28,14 +28,16 @@ from dask_hpc.strategies.power.corridor import PowerCorridor
 from dask_hpc.strategies.queue.conservative_backfill import ConservativeBackfill
 from dask_hpc.strategies.queue.easy_backfill import EasyBackfill, EasySjbf
 from dask_hpc.strategies.queue.fcfs import Fcfs
+from dask_hpc.strategies.queue.flexible_backfill import FlexibleBackfill
 from dask_hpc.strategies.queue.moldable import Moldable
 from dask_hpc.strategies.queue.order import Area, Ljf, Priority, Sjf
 from dask_hpc.strategies.queue.slack import Slack
+from dask_hpc.strategies.queue.window_backfill import WindowBackfill
 from dask_hpc.strategies.size.demand import Demand
 
 _OURS: tuple[Any, ...] = (
     Fcfs, Sjf, Ljf, Area, Priority, Slack,  # in order of something
-    EasyBackfill, EasySjbf, ConservativeBackfill,  # with overtaking
+    EasyBackfill, EasySjbf, WindowBackfill, FlexibleBackfill, ConservativeBackfill,  # with overtaking
     Moldable, MalleableEasyQueue, MalleableEasy,  # on other sizes than asked for
     IoAwareQueue, IoAware,  # by balance of I/O
     FcfsMalleable, Fpsma, Egs, PerformanceAware,  # grow and shrink

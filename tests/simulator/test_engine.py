@@ -157,7 +157,8 @@ def test_synthetic_load_is_what_was_asked_for():
 @pytest.mark.parametrize(
     ("policy", "workload", "note"),
     [
-        ("io-lanes", "builtin:ten-jobs", "io: io-lanes does nothing in the simulator"),
+        ("io-lanes", "builtin:ten-jobs", "io: io-lanes has nothing to go by: no job has phases that read"),
+        ("io-lanes", "builtin:readers?iterations=1", "io: io-lanes only limits reads here"),
         ("checkpoint-agents", "builtin:ten-jobs", "checkpoint: agents does nothing: no job commits"),
         ("node-stealing", "builtin:ten-jobs", "no node of this machine fails"),
         ("io-aware", "builtin:ten-jobs", "no job says its io_intensity"),

@@ -17,7 +17,7 @@ from dask_hpc.model.cluster_view import ClusterView, JobNeed, SizePlan, Unit
 from dask_hpc.model.errors import InputError, within
 from dask_hpc.model.node import is_a_node
 from dask_hpc.model.parameter import declared
-from dask_hpc.model.story import Explanation, Word
+from dask_hpc.model.story import Explanation
 
 _SAMPLE = 100  # tasks whose expected duration stands for that of all that are queued
 _ASKERS = 8  # cluster objects that are remembered
@@ -223,17 +223,8 @@ class Sizing:
 
     def _tell(self, plan: SizePlan, rule: str) -> None:
         why = Explanation(f"size: {rule}", plan.inputs, plan.rejected)
-        if plan.submit:
-            self._context.tell("submit-units", f"{plan.submit} more: {plan.reason}", why)
-        for decision, partings in (
-            (Word.UNIT_DEAD, plan.dead),
-            (Word.CANCEL_UNIT, plan.cancel),
-            (Word.UNIT_LEAVES, plan.leave),
-        ):
-            for parting in partings:
-                self._context.tell(decision, f"{parting.unit}: {parting.reason}", why)
-        for word in plan.news:
-            self._context.tell("warning", word, why)
+        for word, reason in plan.rows():
+            self._context.tell(word, reason, why)
 
 
 def _need(job: LiveJob | None) -> int:

@@ -19,6 +19,7 @@ from dask_hpc.simulator.built_in.ours import (
     five_jobs,
     in_situ,
     node_stealing,
+    readers,
     synthetic,
     ten_jobs,
 )
@@ -37,6 +38,7 @@ BUILT_IN: Mapping[str, Callable[..., Workload]] = {
     "node-stealing": node_stealing,
     "power-batch": power_batch,
     "power-swing": power_swing,
+    "readers": readers,
     "synthetic": synthetic,
     "ten-jobs": ten_jobs,
 }

@@ -12,8 +12,9 @@ from dask_hpc.model.job import Job, Kind
 from dask_hpc.model.speedup import Constraint, Linear, PowerLaw, Speedup
 from dask_hpc.model.units import parse_duration
 from dask_hpc.planning.in_situ.partition import Analysis, Simulation
+from dask_hpc.simulator.application import Application, Fixed, Phase, Task, quiet_runtime
 from dask_hpc.simulator.in_situ import Drift, Pipeline
-from dask_hpc.simulator.platform import Failures, Platform
+from dask_hpc.simulator.platform import Crowding, Failures, Platform
 from dask_hpc.simulator.workload import Arrival, DeclaredCheckpoint, Workload, malleable_overlay
 
 Share = Annotated[float, 0, 1]
@@ -207,6 +208,29 @@ def node_stealing(*, failure: bool = True) -> Workload:
     ]
     failures = Failures(trace=((1.0, 2),), repair=5.0) if failure else None
     return Workload("node-stealing", arrivals, platform=Platform(8, failures=failures))
+
+
+def readers(
+    *,
+    jobs: Annotated[int, 1, 10**4] = 6,
+    iterations: Annotated[int, 1, 10**6] = 40,
+    knee: Annotated[int, 1, 10**6] = 12,
+    decline: Annotated[float, 0, 100] = 1.0,
+) -> Workload:
+    """Jobs that read much on 64 nodes, with a file system that gets slower under more than 12 readers.
+
+    Each reads 8 GB on each of its 8 to 24 nodes and computes for 10 s, again and again.
+    """
+    platform = Platform(64, link=10 * _GB, file_system=40 * _GB, crowding=Crowding(knee, decline))
+    tasks = (Task("read", Fixed(8 * _GB)), Task("compute", Fixed(10.0)))
+    application = Application((Phase(tasks, iterations),))
+    arrivals = []
+    for index in range(jobs):
+        nodes = (16, 24, 8)[index % 3]
+        job = Job(id=f"R{index + 1}", nodes=nodes, submitted=60.0 * index)
+        quiet = quiet_runtime(application, platform, nodes)
+        arrivals.append(Arrival(job, quiet, application=application))
+    return Workload("readers", arrivals, platform=platform)
 
 
 _WALLTIMES = [600.0 * k for k in (1, 2, 3, 6, 9, 12, 18, 24, 36, 48, 72, 144, 288)]

@@ -6,6 +6,7 @@ platform:
   speed: 100 Gflop/s           # per node
   link: 100 Gbit/s             # per node
   file_system: 48 GB/s         # for all together
+  crowding: {knee: 40, decline: 1, reads: 8}    # under more than 40 nodes it gets slower
   resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}    # or published, or by direction and size:
   #  {expand: {2: 0.11 s, 16: 1.29 s}, shrink: {2: 0.05 s, 16: 2.25 s}}
   agents: {agent: 1 GB/s, operation: 20 us, change: 2.5 s}    # of checkpoints, if the policy has some
@@ -30,8 +31,9 @@ jobs:
       {request: 8, tasks: [{compute: 1 Tflop}, {write: 1 GB, root_only: true}, {compute: 1 Tflop}]}]}
 
 Instead of nodes and their powers, ``machine: frontier`` (or another of ``machines``) takes those of a real
-one; where nodes differ, ``power: {types: [{count: 8, idle: 71 W, active: 250 W}, ...]}``. Amounts in phases
-are numbers, quantities or formulas in the job's arguments.
+one; where nodes differ, ``power: {types: [{count: 8, idle: 71 W, active: 250 W}, ...]}``. Where nodes come
+from a batch system and go again, ``units: {nodes: 4, wait: 10 min, walltime: 1 d, minimum: 0, maximum: 100,
+interval: 30 s}``. Amounts in phases are numbers, quantities or formulas in the job's arguments.
 """
 
 import dataclasses
@@ -67,11 +69,13 @@ from dask_hpc.simulator.in_situ import Drift, Pipeline
 from dask_hpc.simulator.platform import (
     RESIZE_COSTS,
     Costs,
+    Crowding,
     Failures,
     Metering,
     NodeType,
     Platform,
     ResizeCost,
+    Units,
     platform_of,
 )
 from dask_hpc.simulator.swing import Swing
@@ -185,6 +189,15 @@ _AGENTS: Readers = {
     "per_agent": parse_duration,
     "connect": parse_duration,
 }
+_CROWDING: Readers = {"knee": _count, "decline": number, "reads": _count}
+_UNITS_OF_NODES: Readers = {
+    "nodes": _count,
+    "wait": parse_duration,
+    "walltime": parse_duration,
+    "minimum": _count,
+    "maximum": _count,
+    "interval": parse_duration,
+}
 _FAILURES: Readers = {
     "mtbf": parse_duration,
     "shape": number,
@@ -221,7 +234,8 @@ def _swing(found: Any) -> Swing:
 
 def read_platform(found: Any) -> Platform:
     """From a mapping; complaints name the key."""
-    values = read_values(found, _PLATFORM, also=("resize", "agents", "failures", "power", "machine"))
+    also = ("resize", "agents", "failures", "power", "machine", "crowding", "units")
+    values = read_values(found, _PLATFORM, also=also)
     if found.get("machine") is not None:
         known = platform_of(found["machine"])
         powers = {"idle_power": known.idle_power, "active_power": known.active_power}
@@ -234,6 +248,14 @@ def read_platform(found: Any) -> Platform:
         costs = read_values(found["agents"], _AGENTS, "agents")
         with within("agents"):
             values["agents"] = Costs(**{"registering": 1.0, **costs})
+    if found.get("crowding") is not None:
+        crowding = read_values(found["crowding"], _CROWDING, "crowding", needed=("knee",))
+        with within("crowding"):
+            values["crowding"] = Crowding(**crowding)
+    if found.get("units") is not None:
+        units = read_values(found["units"], _UNITS_OF_NODES, "units")
+        with within("units"):
+            values["units"] = Units(**units)
     if found.get("failures") is not None:
         values["failures"] = Failures(**read_values(found["failures"], _FAILURES, "failures"))
     if found.get("power") is not None:

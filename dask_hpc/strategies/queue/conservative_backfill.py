@@ -1,11 +1,12 @@
 """Conservative backfilling: every waiting job has a reservation, and nobody may delay any of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from math import inf, nextafter
 from typing import ClassVar
 
+from dask_hpc.model.job import Job
 from dask_hpc.model.plan import Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.strategies.queue.profile import Profile
@@ -46,7 +47,7 @@ class ConservativeBackfill(QueueStrategy):
             stopped = takewhile(lambda job: snapshot.waiting.ahead_of(job.id), snapshot.waiting)
             if any(job.id not in promised for job in stopped):
                 promised = {}  # somebody was put ahead of jobs with promises: seed 002, section 3.1.3
-            profile, times = _compressed(snapshot, promised)
+            profile, times = compressed(snapshot, promised, snapshot.waiting)
         starts: list[Start] = []
         first = snapshot.waiting.first
         for job in snapshot.waiting:
@@ -62,8 +63,11 @@ class ConservativeBackfill(QueueStrategy):
         return starts, Promises(snapshot.revision + len(starts), times, profile)
 
 
-def _compressed(snapshot: Snapshot, promised: Mapping[str, float]) -> tuple[Profile, dict[str, float]]:
-    """Reservations for the jobs that had one, each as early as the others allow."""
+def compressed(
+    snapshot: Snapshot, promised: Mapping[str, float], jobs: Iterable[Job]
+) -> tuple[Profile, dict[str, float]]:
+    """Reservations for the jobs that had one, each as early as the others allow. ``jobs`` are they, or more,
+    in the queue's order."""
     now = snapshot.now
     soon = nextafter(now, inf)  # an overdue job still holds its nodes at this instant
     profile = Profile(
@@ -72,7 +76,7 @@ def _compressed(snapshot: Snapshot, promised: Mapping[str, float]) -> tuple[Prof
         ((max(r.expected_end, soon), len(r.nodes)) for r in snapshot.by_expected_end()),
     )
     base, known = profile.copy(), []
-    for job in snapshot.waiting:
+    for job in jobs:
         time = max(promised.get(job.id, inf), now)
         if time < inf:
             if not profile.fits(time, job.nodes, job.walltime):

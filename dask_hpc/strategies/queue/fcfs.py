@@ -1,24 +1,53 @@
 """First come, first served: start from the front of the queue, stop at the first that does not fit."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from operator import attrgetter
+from typing import Annotated, Any, ClassVar, Literal
 
 from dask_hpc.model.job import Job
+from dask_hpc.model.parameter import Parameter
 from dask_hpc.model.plan import Start
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.units import count_nodes
+from dask_hpc.model.waiting import FRONT, Hole
 from dask_hpc.strategies.strategy import QueueStrategy, Starts
 
 
 @dataclass(frozen=True, slots=True)
 class Fcfs(QueueStrategy):
-    """Start jobs strictly in order of arrival; seed 001, section 5.1.1."""
+    """Start jobs strictly in order of arrival; seed 001, section 5.1.1.
+
+    ``pick`` is who is taken from the queue, section 5.1 there: the first, and nobody if that does not fit;
+    the first that fits; or who leaves the fewest nodes idle (ours: the seed leaves the criterion open). Only
+    the first rule is fair: under the others a large job may wait for ever. ``favour`` is which of the two
+    queues of seed 000, section 4.1, goes first: that of rigid jobs, or of those with a range of sizes.
+    """
 
     name: ClassVar[str] = "fcfs"
 
+    pick: Annotated[
+        Literal["front", "first-fit", "best-fit"], Parameter("who is next: the first, or one that fits")
+    ] = "front"
+    favour: Annotated[
+        Literal["both", "rigid", "malleable"], Parameter("whose queue goes first, if not that of both alike")
+    ] = "both"
+
+    def rank(self, job: Job) -> Any:
+        """In order of arrival."""
+        return 0 if self.favour == "both" else self.placed(job, 0)
+
+    def placed(self, job: Job, rank: float) -> Any:
+        """This rank within its queue, behind the queue that is favoured."""
+        if self.favour == "both":
+            return rank
+        return ((job.kind == "rigid") != (self.favour == "rigid"), rank)
+
     def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Starts, Any]:
-        """Start the head of the queue, again and again, while it fits."""
-        return from_the_front(snapshot)[0], None
+        """Start who is next, again and again, while there is somebody."""
+        if self.pick == "front":
+            return from_the_front(snapshot)[0], None
+        return picked(snapshot, self.pick == "best-fit"), None
 
 
 def from_the_front(snapshot: Snapshot) -> tuple[list[Start], Job | None, int]:
@@ -34,3 +63,24 @@ def from_the_front(snapshot: Snapshot) -> tuple[list[Start], Job | None, int]:
         starts.append(Start(job.id, job.nodes, f"first in the queue, {count_nodes(idle)} idle"))
         idle -= job.nodes
     return starts, None, idle
+
+
+_nodes = attrgetter("nodes")
+
+
+def picked(snapshot: Snapshot, best: bool) -> list[Start]:
+    """Whoever fits, in the queue's order, or the ``best`` first: the largest. Those that were put ahead of
+    the queue go first in any case."""
+    waiting, hole = snapshot.waiting, Hole(snapshot.idle)
+    fitting: Iterable[Job] = waiting.fitting(FRONT, hole)
+    if best:
+        fitting = sorted(fitting, key=_nodes, reverse=True)  # of equals, the earlier one
+        if waiting.first is not None and waiting.ahead_of(waiting.first.id):
+            fitting.sort(key=lambda job: waiting.ahead_of(job.id), reverse=True)
+    starts: list[Start] = []
+    for job in fitting:
+        if job.nodes <= hole.idle:
+            hole.idle -= job.nodes
+            place = "fits best" if best else "the first that fits"
+            starts.append(Start(job.id, job.nodes, f"{place}, leaves {count_nodes(hole.idle)} idle"))
+    return starts

@@ -1,12 +1,12 @@
 """Other orders of the first-come-first-served procedure: only the rank differs.
 
 Seed 001, section 5.1, names arrival, area, duration and weight as sort criteria. Whichever comes first
-and does not fit blocks the queue, as under FCFS; equal ranks keep their order of arrival. Without
-walltimes, durations are all the same (infinite).
+and does not fit blocks the queue, unless ``pick`` says otherwise; equal ranks keep their order of arrival.
+Without walltimes, durations are all the same (infinite). The parameters are those of ``fcfs``.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dask_hpc.model.job import Job
 from dask_hpc.strategies.queue.fcfs import Fcfs
@@ -18,9 +18,9 @@ class Sjf(Fcfs):
 
     name: ClassVar[str] = "sjf"
 
-    def rank(self, job: Job) -> float:
+    def rank(self, job: Job) -> Any:
         """Shorter walltimes first."""
-        return job.walltime
+        return self.placed(job, job.walltime)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Ljf(Fcfs):
 
     name: ClassVar[str] = "ljf"
 
-    def rank(self, job: Job) -> float:
+    def rank(self, job: Job) -> Any:
         """Longer walltimes first."""
-        return -job.walltime
+        return self.placed(job, -job.walltime)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Area(Fcfs):
 
     name: ClassVar[str] = "area"
 
-    def rank(self, job: Job) -> float:
+    def rank(self, job: Job) -> Any:
         """Smaller areas first."""
-        return job.nodes * job.walltime
+        return self.placed(job, job.nodes * job.walltime)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,6 @@ class Priority(Fcfs):
 
     name: ClassVar[str] = "priority"
 
-    def rank(self, job: Job) -> float:
+    def rank(self, job: Job) -> Any:
         """Higher priorities first."""
-        return -job.priority
+        return self.placed(job, -job.priority)

@@ -37,6 +37,10 @@ class Profile:
             del self.times[:at], self.free[:at]
         self.times[0] = max(self.times[0], now)
 
+    def at(self, time: float) -> int:
+        """How many nodes are free then."""
+        return self.free[bisect_right(self.times, time) - 1]
+
     def earliest(self, nodes: int, duration: float) -> float:
         """The first time from which ``nodes`` stay free for ``duration``; infinity if never."""
         times, free = self.times, self.free
