@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -39,16 +39,9 @@ _MOST_ROUNDS = 10_000
 _LIMIT = 100_000  # bytes; a policy file is a page, not a book
 
 
-Body = Literal["cluster", "simulator"]
-#: concerns that nobody carries out there, and why
-_WITHOUT_BODY: Mapping[Body, Mapping[str, str]] = {
-    "cluster": {},
-    "simulator": {},
-}
-#: strategies of which nobody carries out a part there, and which part
-_IN_PART: Mapping[Body, Mapping[str, str]] = {
-    "cluster": {"restart": "no live job says that it can go on from its commits on another size"},
-    "simulator": {},
+#: strategies of which nobody carries out a part on a live cluster, and why
+_SIMULATED_ONLY: Mapping[str, str] = {
+    "restart": "no live job says that it can go on from its commits on another size"
 }
 
 
@@ -170,19 +163,13 @@ class Policy:
         plain = (self.summary + self.source).isprintable()
         return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=plain, width=100)
 
-    def without_body(self, where: Body) -> list[str]:
-        """A line for each strategy that was chosen and that nobody carries out there."""
-        chosen = {concern: getattr(self, concern) for concern in CONCERNS}
-        lines = [
-            f"{self.name}: {concern}: {chosen[concern].name} does nothing in the {where}: {why}"
-            for concern, why in _WITHOUT_BODY[where].items()
-            if chosen[concern] not in (None, Demand())  # that size is everybody's default
-        ]
-        names = {concern: one.name for concern, one in chosen.items() if one is not None}
-        return lines + [
-            f"{self.name}: {concern}: {name} does only a part in the {where}: {_IN_PART[where][name]}"
-            for concern, name in names.items()
-            if name in _IN_PART[where]
+    def not_live(self) -> list[str]:
+        """A line for each strategy of which nobody carries out a part on a live cluster."""
+        chosen = {concern: getattr(getattr(self, concern), "name", "") for concern in CONCERNS}
+        return [
+            f"{self.name}: {concern}: {name} does only a part in the cluster: {_SIMULATED_ONLY[name]}"
+            for concern, name in chosen.items()
+            if name in _SIMULATED_ONLY
         ]
 
     def parameters(self) -> Iterator[tuple[str, Declared, Any]]:

@@ -72,7 +72,7 @@ class Machine(Engine):
 
 def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str]:
     """A line for each part of a policy that has nothing to go by on this machine with these jobs."""
-    lines = policy.without_body("simulator")
+    lines = []
     if policy.lending is not None and not platform.copies:
         lines.append(f"{policy.name}: lending: {policy.lending.name} does nothing: platform.copies is 0")
     if platform.units is None and (policy.size.name, policy.size) != ("demand", type(policy.size)()):

@@ -177,7 +177,6 @@ def test_what_a_policy_cannot_do_here_is_said(policy, workload, note):
 def test_a_size_of_the_cluster_is_no_matter_of_a_simulated_machine():
     policy = Policy.load("fcfs").with_(**{"size.target_duration": "1 min"})
     assert "size: demand does nothing" in simulate("builtin:ten-jobs", policy=policy).notes[0]
-    assert Policy.load("fcfs").without_body("cluster") == []
 
 
 def test_who_was_changing_its_size_when_it_is_taken_over_goes_on_with_the_new_one():

@@ -213,7 +213,7 @@ class ControlLoop:
 
     def tell_what_is_not_done(self) -> None:
         """What the policy says and nobody does here."""
-        for line in self._context.policy.without_body("cluster"):
+        for line in self._context.policy.not_live():
             self._context.tell("warning", line)
 
     def _share(self, weights: Any) -> None:
