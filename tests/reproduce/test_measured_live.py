@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dask_hpc import Policy
 from dask_hpc.model.errors import InputError
 from dask_hpc.reproduce import EXPERIMENTS, live_adaptation, live_checkpoint
 from dask_hpc.reproduce.claim import Bench
@@ -91,3 +92,8 @@ def test_copies_are_on_as_many_hosts_as_it_says(monkeypatch):
                 books = cluster.client.cluster.scheduler.plugins["dask-hpc-checkpoint"].catalogue
                 assert sum(books.nbytes_on(one) > 0 for one in cluster.keepers) == agents
                 assert not any(books.nbytes_on(one) for one in cluster.sources)
+        for changed in ({"transfer": "push"}, {"gather": "host"}, {}):
+            assert 0 < cluster.commit_by(1, **changed) < 60
+            rule = Policy.parse(cluster.manager.set()["policy"], name="in force").checkpoint
+            expected = {"transfer": "pull", "gather": "worker", **changed}
+            assert {name: getattr(rule, name) for name in expected} == expected

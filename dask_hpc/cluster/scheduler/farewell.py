@@ -270,7 +270,7 @@ class Farewells:
         limit = min(last, clock() + self._context.drain)
         while not self._is_free(address, going):
             await asyncio.sleep(_LOOK)
-            if self._context.get(Holds).stands_still(address):
+            if self._status(address) and self._context.get(Holds).stands_still(address):
                 limit = min(last, clock() + self._context.drain)
             if clock() > limit and not going.needed_by:
                 return False
