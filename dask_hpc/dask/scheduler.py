@@ -40,6 +40,12 @@ def remove_calls(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
             del server.handlers[name]
 
 
+def subscribe(scheduler: Any, topic: str, client: str) -> None:
+    """From now on this client is sent the events of a topic. Its own word for that takes another way than its
+    calls, and may come later."""
+    scheduler.subscribe_topic(topic, client)
+
+
 def dashboard_of(scheduler: Any) -> Any:
     """The Bokeh application that serves Dask's own pages; None if the dashboard is off."""
     for application in scheduler.http_application.applications:

@@ -72,9 +72,9 @@ class Redistribution:
         self._arrays = found_in(there)
         self._names = [array.name for array in self._arrays]
         self._pool = pool
-        #: what is laid out by hand, until somebody has said for each chunk the number of its node
+        #: what is laid out by hand, and what somebody said for so many nodes: the number of each chunk's node
         self._there = there if self._layout.by_hand is not None else None
-        self._numbers: list[dict[Index, int]] = []
+        self._numbers: tuple[int, list[dict[Index, int]]] = (0, [])
         self._plan = JointPlan((), (), ())
         self._places: list[Places] = []
         #: the plan that is carried out now: another one than at first, if a worker has died
@@ -155,7 +155,7 @@ class Redistribution:
         """The object in its new layout. Whoever looks at the plan later does not keep chunks in memory."""
         arrays = [array.array() for array in self._arrays]
         new = replaced(self._obj, dict(zip(self._names, arrays, strict=True)))
-        self._obj, self._arrays = None, []
+        self._obj, self._there, self._arrays = None, None, []
         return new
 
     async def _decide(self, seen: Holding) -> None:
@@ -202,16 +202,16 @@ class Redistribution:
         candidates: Sequence[str] = (),
         targets: Sequence[str] = (),
     ) -> JointPlan:
-        """The plan that the user's function makes, which is asked once: it may compute with the data."""
+        """The plan that the user's function makes. It is asked once for a number of nodes: it may compute."""
         chosen = tuple(targets) or fullest(arrays, candidates, nodes)
-        if not self._numbers:
+        if self._numbers[0] != len(chosen):
             assert self._layout.by_hand is not None
             answer = await asyncio.to_thread(self._layout.by_hand, self._there, chosen)
-            labels, self._there = labels_in(self._obj), None
+            labels = labels_in(self._obj)
             shapes = {labels[array.name]: tuple(map(len, array.chunks)) for array in self._arrays}
             found = read_places(answer, shapes, len(chosen))
-            self._numbers = [found[label] for label in shapes]
-        return placed_by_hand(arrays, self._numbers, chosen)
+            self._numbers = len(chosen), [found[label] for label in shapes]
+        return placed_by_hand(arrays, self._numbers[1], chosen)
 
     async def _look(self) -> Holding:
         futures = [future for array in self._arrays for future in array.futures.values()]

@@ -14,7 +14,13 @@ from small_cluster import blocked, cluster2, cluster4, decisions, live, lose, pl
 
 import dask_hpc
 from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler import spread as live_spread
 from dask_hpc.model.errors import InputError
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr(live_spread, "QUIET", 0.2)
 
 
 def evolving(nodes=2, **more):

@@ -219,6 +219,16 @@ async def test_handlers_answer(c, s, a):
     assert await c.scheduler.hpc_test(value=3) is None, "an unknown remote call is not answered by None"
 
 
+@one
+async def test_who_is_subscribed_at_the_scheduler_hears_what_is_logged_there(c, s, a):
+    heard = []
+    c.subscribe_topic("hpc-test", heard.append)
+    compat.subscribe(s, "hpc-test", c.id)  # before the client's own word has come
+    s.log_event("hpc-test", {"x": 1})
+    await async_poll_for(lambda: heard, 10)
+    assert [message for _, message in heard] == [{"x": 1}], "Scheduler.subscribe_topic or log_event changed"
+
+
 @cluster2
 async def test_shuffles_are_seen(c, s, a, b):
     assert not compat.is_shuffling(s), "the plugin shuffle, or valid_workers_downscaling, changed"

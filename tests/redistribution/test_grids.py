@@ -93,6 +93,21 @@ async def test_by_hand_a_worker_is_gone_before_it_is_done(c, s, *workers):
 
 
 @cluster4
+async def test_by_hand_nobody_takes_the_place_of_who_is_gone(c, s, *workers):
+    x, asked = await persisted(c), []
+
+    def by_columns(data, nodes):
+        asked.append(len(nodes))
+        return np.arange(16).reshape(4, 4) % len(nodes)
+
+    plan = await dask_hpc.plan_redistribution(x, layout=by_columns)
+    await workers[2].close()
+    y = await plan.carry_out()
+    assert asked == [4, 3] and set(owners(s, y).values()) == {workers[number].address for number in (0, 1, 3)}
+    assert np.array_equal(await c.compute(y), VALUES)
+
+
+@cluster4
 async def test_nodes_come_in_the_order_of_an_allotment(c, s, *workers):
     x, order = await persisted(c), [workers[number].address for number in (2, 0, 3)]
     rows = np.repeat([[0], [1], [2], [2]], 4, axis=1)

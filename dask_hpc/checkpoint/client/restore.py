@@ -190,10 +190,10 @@ def restore(
     ``skipped``. One item comes back as itself, several as a dictionary by label; ``item`` asks for one.
 
     With a ``client`` (by default the one that is active, if any) the blocks go straight to the workers:
-    on so many ``nodes`` and cut as the ``layout`` says, if given (see ``redistribute``), and stay so until
-    something else is asked for. An asynchronous client gives an awaitable. Values of which every node
-    has one follow the rule they were added with, or that of ``on_resize``, by label, if the number of nodes
-    is another than it was.
+    on so many ``nodes`` and cut as the ``layout`` says, if given (see ``redistribute``; a function gets each
+    item with arrays, which are read where it looks at them), and stay so until something else is asked for.
+    An asynchronous client gives an awaitable. Values of which every node has one follow the rule they were
+    added with, or that of ``on_resize``, by label, if the number of nodes is another than it was.
 
     Without one, collections are read when they are computed; ``verify`` reads and checks everything first.
 

@@ -83,11 +83,11 @@ class JobProgram:
                 problems += await self._lay_out(change, placed)
             if self.on_resize is not None:
                 await self._call(self.on_resize, change)
+        except asyncio.CancelledError:  # the client closes
+            raise
         except BaseException as error:
             logger.error("dask-hpc: on_resize of job %s", self.job_id, exc_info=error)
             problems.append(f"on_resize raised {type(error).__name__}: {error}")
-            if isinstance(error, asyncio.CancelledError):  # the client closes
-                raise
         given = {"id": self.job_id, "number": message["number"], "placed": placed}
         with suppress(Exception):  # else the scheduler finds out by itself
             await ask(self.client, "hpc_adapted", problems=[one_line(one) for one in problems], **given)

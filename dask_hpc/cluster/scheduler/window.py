@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dask_hpc import dask as compat
 from dask_hpc.cluster.request import LONGEST_WINDOW, check_word, window_topic
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.service import Context, Timer
@@ -65,7 +66,7 @@ class AdaptationWindows:
         name = str(job_id)
         if name not in self._programs:
             # Its own word for that may come later than this one: they take different ways.
-            self._context.scheduler.subscribe_topic(window_topic(str(client)), str(client))
+            compat.subscribe(self._context.scheduler, window_topic(str(client)), str(client))
             timer = Timer(self._context, "the end of a window", lambda: self._is_late(name))
             wanted = None if seconds is None else float(seconds)  # type: ignore[arg-type]
             self._programs[name] = ListeningProgram(str(client), wanted, timer)
