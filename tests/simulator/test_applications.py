@@ -95,7 +95,7 @@ def test_a_failure_goes_back_to_the_phase_of_the_last_commit():
     cuts=st.lists(st.integers(1, 9), min_size=1, max_size=4),
     policy=st.sampled_from(["fpsma-pwma", "elastic", "performance-aware", "easy-backfill"]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_phases_of_one_law_are_no_phases(jobs, platform, cuts, policy):
     """But for the decisions that a turn is a reason for: a policy that decides at ticks only sees none."""
     platform = replace(platform, tick=30.0, only_ticks=True)

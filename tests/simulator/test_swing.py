@@ -186,7 +186,7 @@ def test_online_knows_readings_only():
     policy=st.sampled_from(["easy-backfill", "fpsma-pwma", "elastic", "node-stealing"]),
     seeds=st.lists(st.none() | st.integers(0, 9), min_size=9, max_size=9),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_sum_over_all_nodes_is_right_whatever_changes_hands(jobs, platform, ramp, policy, seeds):
     platform = replace(platform, idle_power=71.0, active_power=250.0, metering=Metering(ramp=ramp))
     jobs = [
