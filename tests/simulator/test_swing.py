@@ -242,9 +242,9 @@ def test_who_foresees_is_outside_less_often():
 @pytest.mark.slow
 def test_proactive_with_the_online_forecaster_against_reactive():
     """The 95 % interval of the difference over 20 seeds is below 0, and the oracle is no worse."""
-    reactive = violations(REACTIVE, 20, hours=1.0, forecast="none")
-    online = violations(PROACTIVE, 20, hours=1.0, forecast="online")
-    oracle = violations(PROACTIVE, 20, hours=1.0, forecast="oracle")
+    reactive = violations(REACTIVE, 20, hours=0.5, forecast="none")
+    online = violations(PROACTIVE, 20, hours=0.5, forecast="online")
+    oracle = violations(PROACTIVE, 20, hours=0.5, forecast="oracle")
     mean, half_width = mean_and_half_width(np.array(online) - np.array(reactive))
     assert mean + half_width < 0
     assert sum(oracle) <= sum(online)
