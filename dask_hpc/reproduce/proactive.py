@@ -3,7 +3,7 @@
 from dask_hpc.reproduce.claim import Bench, Claim, Columns, Figure, Outcome, direction, figure
 
 _WORKLOAD = "builtin:power-swing"
-_REACTIVE, _PROACTIVE = "power-corridor-reactive", "power-corridor-proactive"
+_REACTIVE, _PROACTIVE, _OURS = "power-corridor-reactive", "power-corridor-proactive", "power-corridor"
 #: who foretells, and how many seconds ahead
 _FORECASTS = {
     "online": "forecast=online",
@@ -41,6 +41,9 @@ def run(bench: Bench) -> Outcome:
         else:
             beside.append(figure(f"violations, proactive ({who}) less reactive", fewer))
         beside += _of(f"proactive ({who})", found)
+    for who in ("online", "the oracle", "nobody"):
+        found = bench.study(f"{_WORKLOAD}?{_FORECASTS[who]}", [_OURS])[_OURS]
+        beside += _of(f"ours ({who})", found)
     return Outcome(claims, beside)
 
 

@@ -117,6 +117,8 @@ def test_phases_together():
     model = PhasedSpeedup(((0.5, Linear()), (0.5, PowerLaw(0.5))))
     assert model.factor(4) == pytest.approx(8 / 3)
     assert model.mtct(4) == pytest.approx((0 + 1) / 2), "the mean of the phases, by share"
+    tenths = PhasedSpeedup(tuple((0.1, Linear()) for _ in range(10)))
+    assert tenths.factor(1) == 1, "what rounding leaves of a sum of shares does not show"
     thirds = PhasedSpeedup(tuple((1 / 3, Linear()) for _ in range(3)))
     assert [end for end, _ in thirds.ends] == [pytest.approx(1 / 3), pytest.approx(2 / 3), 1.0]
 

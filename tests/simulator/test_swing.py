@@ -173,12 +173,10 @@ def test_online_knows_readings_only():
     assert early[0] == early[1]
     late = [one for now, one in found[0].items() if now >= 1000 and one is not None]
     assert len(late) > 50
-    inside = [
-        one.least - 1e-6 <= 100 + 2 * (200 + 100 * sin(2 * pi * (now + 10) / 200)) <= one.most + 1e-6
-        for now, one in found[0].items()
-        if 1000 <= now < 1490 and one is not None
-    ]
-    assert sum(inside) / len(inside) > 0.9
+    for now, one in found[0].items():
+        if 1100 <= now < 1470 and one is not None:  # fitted anew at 1060 s: it knows the season
+            coming = [100 + 2 * (200 + 100 * sin(2 * pi * (now + 10 * n) / 200)) for n in (1, 2, 3)]
+            assert one == pytest.approx((min(coming), max(coming)), abs=1.0)
 
 
 @given(
@@ -188,7 +186,7 @@ def test_online_knows_readings_only():
     policy=st.sampled_from(["easy-backfill", "fpsma-pwma", "elastic", "node-stealing"]),
     seeds=st.lists(st.none() | st.integers(0, 9), min_size=9, max_size=9),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_sum_over_all_nodes_is_right_whatever_changes_hands(jobs, platform, ramp, policy, seeds):
     platform = replace(platform, idle_power=71.0, active_power=250.0, metering=Metering(ramp=ramp))
     jobs = [
@@ -244,9 +242,9 @@ def test_who_foresees_is_outside_less_often():
 @pytest.mark.slow
 def test_proactive_with_the_online_forecaster_against_reactive():
     """The 95 % interval of the difference over 20 seeds is below 0, and the oracle is no worse."""
-    reactive = violations(REACTIVE, 20, hours=1.0, forecast="none")
-    online = violations(PROACTIVE, 20, hours=1.0, forecast="online")
-    oracle = violations(PROACTIVE, 20, hours=1.0, forecast="oracle")
+    reactive = violations(REACTIVE, 20, hours=0.5, forecast="none")
+    online = violations(PROACTIVE, 20, hours=0.5, forecast="online")
+    oracle = violations(PROACTIVE, 20, hours=0.5, forecast="oracle")
     mean, half_width = mean_and_half_width(np.array(online) - np.array(reactive))
     assert mean + half_width < 0
     assert sum(oracle) <= sum(online)

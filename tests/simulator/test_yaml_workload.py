@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dask_hpc import InputError
 from dask_hpc.simulator import load_workload
+from dask_hpc.simulator.readers import yaml_workload
 
 
 def read(tmp_path, text):
@@ -26,6 +27,18 @@ def test_human_units_and_defaults(tmp_path):
     assert first.job.walltime == float("inf")
     assert (second.job.id, second.job.submitted, second.job.walltime) == ("b", 3600.0, 600.0)
     assert workload.nodes == 4
+
+
+def test_the_example_is_one(tmp_path):
+    """The docstring's, without the machine in short, which it has in full."""
+    example = yaml_workload.__doc__.split("\n\n")[1].partition("\n")[2]
+    workload = read(tmp_path, example)
+    assert [arrival.job.id for arrival in workload] == list("abfcdge")
+    assert workload.platform.metering.forecast == "online"
+    by_name = {arrival.job.id: arrival for arrival in workload}
+    assert by_name["b"].speedup == by_name["b"].job.speedup
+    assert by_name["f"].job.speedup is None and len(by_name["f"].speedup.phases) == 2
+    assert by_name["g"].swing.season == 600
 
 
 @pytest.mark.parametrize(

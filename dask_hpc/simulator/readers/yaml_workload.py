@@ -26,7 +26,8 @@ jobs:
   - {id: c, nodes: 1, kind: evolving, max_nodes: 4, runtime: 1 h, requests: {50 %: 4}}
   - {id: d, nodes: 2, runtime: 1 d, checkpoint: {bytes: 4 GB, every: auto, levels: [partner, store]}}
   - {id: g, nodes: 2, runtime: 1 d, power: [150 W, 350 W], swing: {season: 10 min, noise: 5 %, seed: 3}}
-  - {id: e, nodes: 4, arguments: {size: 40 GB}, on_start: [{read: size / nodes}], phases: [
+  - {id: e, nodes: 4, kind: evolving, max_nodes: 8, arguments: {size: 40 GB},
+     on_start: [{read: size / nodes}], phases: [
       {iterations: 100, compute: 20 Tflop / nodes, write: size / nodes},   # one task of each kind, in order
       {request: 8, tasks: [{compute: 1 Tflop}, {write: 1 GB, root_only: true}, {compute: 1 Tflop}]}]}
 
