@@ -14,7 +14,6 @@ from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.strategies.queue.fcfs import Fcfs
 from dask_hpc.strategies.queue.order import Priority
 
-
 LENDING = ("lend", "want-back", "take-back", "withhold")
 
 
