@@ -25,6 +25,7 @@ JOBS = {
 }
 MTCT = {"A": 0.1, "B": 0.5, "C": 0.0, "D": 0.0, "E": 0.0}
 GATES = {name: threading.Event() for name in JOBS}
+GIVE_BACK = "give back"
 HIGH = NodeRequest("checkpoint", NodeWish(1, True, "n is 95% full, and fills"))
 LOW = NodeRequest("checkpoint", NodeWish(2, False, "n uses 92% of its link"))
 
@@ -56,7 +57,9 @@ class Scripted(MachineService):
 
     def woken(self, now):
         for time, message in self._says:
-            if time == now:
+            if time == now and message == GIVE_BACK:
+                self.site.desk.order_back("checkpoint", 1, "it was asked for")
+            elif time == now:
                 self.site.desk.receive(message)
 
     def hear_of_nodes(self, message):
@@ -121,7 +124,7 @@ def live(policy, nodes, names, says, ends):
     async def run(c, s, *workers):
         for gate in GATES.values():
             gate.clear()
-        async with await dask_hpc.manage(c, policy=policy):
+        async with await dask_hpc.manage(c, policy=policy) as manager:
             plugin = s.plugins["dask-hpc"]
             plugin.context.clock = lambda: now
             plugin.control.measurements.measure = lambda job, nodes: MTCT[job.name]
@@ -137,6 +140,8 @@ def live(policy, nodes, names, says, ends):
                     ids[one] = context.id
                 elif what == "end":
                     GATES[one].set()
+                elif one == GIVE_BACK:
+                    assert len((await manager.give_back(1))["nodes"]) == 1
                 else:
                     plugin.context.get(NodeDesk).receive(one)
                 if what != "says":
@@ -213,3 +218,18 @@ def test_what_is_urgent_waits_for_nodes_that_come_free():
     assert rest == [(90.0, "lend", "checkpoint", 1), (95.0, "start", "E", 2)]
     found, _ = both("favor-jobs", *script)
     assert [row[:4] for row in found[2:]] == [(90.0, "start", "E", 2)]
+
+
+def test_what_is_asked_back_serves_who_waits():
+    """C waits for two nodes, of which A can give one: the other comes from those that keep copies."""
+    says = [(0.5, NodeRequest("checkpoint", NodeWish(2, True, "many copies"))), (62.0, GIVE_BACK)]
+    found, rows = both("favor-checkpoints", 4, "AC", says, {})
+    assert [row[:4] for row in found[1:]] == [
+        (0.5, "lend", "checkpoint", 2),
+        (62.0, "resize", "A", 1),
+        (62.0, "start", "C", 2),
+    ]
+    assert [row[1:] for row in rows[2:]] == [
+        ("take-back", 0, "1 node: it was asked for"),
+        ("returned", 1, "no copies are kept"),
+    ]

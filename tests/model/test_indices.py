@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.model.job import Job
-from dask_hpc.model.node import Node
+from dask_hpc.model.node import Node, NodeWish
 from dask_hpc.model.plan import Cap, Hold, Plan, Release
 from dask_hpc.model.power import PowerView
 from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.strategies.queue.fcfs import Fcfs
 from dask_hpc.strategies.queue.order import Priority
+
+LENDING = ("lend", "want-back", "take-back", "withhold")
 
 
 def machine(nodes):
@@ -22,7 +24,9 @@ def machine(nodes):
 
 def check_sound(indices):
     held = [name for running in indices.running.values() for name in running.nodes]
-    every = [*indices.idle, *held]
+    lent = [one.node for known in indices.borrowers.values() for one in known.lent]
+    out_of_reach = indices.withheld.difference(held, lent) & indices.nodes.keys()
+    every = [*indices.idle, *held, *lent, *out_of_reach]
     assert len(every) == len(set(every)), "a node is held twice"
     assert set(every) == set(indices.nodes), "a node is lost"
     assert all(running.nodes for running in indices.running.values())
@@ -41,7 +45,7 @@ def test_random_days(seed, nodes, events):
         indices.now += rng.choice((0.0, 1.0, 7.5))
         before = indices.revision
         event = rng.choice(
-            ("submit", "submit", "start", "start", "end", "withdraw", "join", "leave", "expect")
+            ("submit", "submit", "start", "start", "end", "withdraw", "join", "leave", "expect", *LENDING)
         )
         running, waiting = list(indices.running), [job.id for job in indices.waiting]
         changed = True
@@ -66,8 +70,22 @@ def test_random_days(seed, nodes, events):
             assert smaller is None or name not in smaller.nodes
         elif event == "expect" and running:
             indices.expect_end(rng.choice(running), indices.now + rng.randint(0, 50))
+        elif event == "lend" and indices.idle:
+            service = rng.choice(("s", "t"))
+            indices.wish(service, NodeWish(rng.randint(1, 3), True, "it is full"))
+            indices.lend(service, rng.sample(indices.idle, rng.randint(1, min(3, len(indices.idle)))), 1)
+        elif event == "want-back" and (known := indices.borrowers.get("s")) and len(known.lent) > known.owed:
+            indices.want_back("s", rng.randint(1, len(known.lent) - known.owed))
+        elif event == "take-back" and "s" in indices.borrowers:
+            nodes = rng.sample(list(indices.nodes), rng.randint(0, len(indices.nodes)))
+            assert set(indices.take_back("s", nodes, rng.randint(0, 2))) <= set(nodes)
+        elif event == "withhold":
+            names = set(rng.sample(list(indices.nodes), rng.randint(0, min(3, len(indices.nodes)))))
+            changed = names != indices.withheld
+            indices.withhold(names)
         else:
             changed = False
+        assert all(0 <= one.owed <= len(one.lent) for one in indices.borrowers.values())
         assert (indices.revision > before) == changed
         check_sound(indices)
 

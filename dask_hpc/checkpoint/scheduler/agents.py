@@ -132,13 +132,14 @@ class Agents:
         facts = [(address, said) for address, said in self.facts().items() if self.is_able(address)]
         return [self._as_node(one, said, drawn.get(node_of(one), 0.0)) for one, said in facts]
 
-    def as_one(self, node: str, addresses: Collection[str]) -> AgentNode:
-        """All agents of a node together."""
-        facts = self.facts()
-        there = [self._as_node(one, facts[one], 0.0) for one in addresses if one in facts]
-        used, budget = sum(one.used for one in there), sum(one.budget for one in there)
-        idle_for = min((one.idle_for for one in there), default=inf)
-        return AgentNode(node, budget, used, idle_for=idle_for)
+    def together(self, nodes: Mapping[str, Collection[str]]) -> list[AgentNode]:
+        """Of each node all its agents as one."""
+        facts, found = self.facts(), []
+        for node, addresses in nodes.items():
+            there = [self._as_node(one, facts[one], 0.0) for one in addresses if one in facts]
+            budget, used = sum(one.budget for one in there), sum(one.used for one in there)
+            found.append(AgentNode(node, budget, used))
+        return found
 
     def _as_node(self, address: str, said: Mapping[str, Any], watts: float) -> AgentNode:
         known = self._known[address]

@@ -498,7 +498,7 @@ class CopyKeeper:
         What they have goes to others first, none of which is about to go as well; nothing is dropped before
         others have it. There, it is written to the parallel file system instead, and read back from there.
         """
-        chosen = to_remove([self._agents.as_one(name, there) for name, there in nodes.items()], count)
+        chosen = to_remove(self._agents.together(nodes), count)
         leaving = {agent for name in chosen for agent in nodes[name]}
         found: list[str] = []
         with self._agents.without(leaving):

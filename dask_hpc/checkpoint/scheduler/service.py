@@ -246,7 +246,7 @@ class CheckpointService(Service):
     def free_of_nodes(self) -> Mapping[str, float]:
         if (controller := self._controller) is None:
             return {}
-        nodes = (controller.agents.as_one(name, there) for name, there in self._own_nodes.items())
+        nodes = controller.agents.together(self._own_nodes)
         return {one.name: 1.0 - one.fill for one in nodes if one.budget}
 
     @property

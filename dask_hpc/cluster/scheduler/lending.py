@@ -7,6 +7,7 @@ again. Who is to give nodes back says which, when nothing of what it keeps would
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 from dask_hpc.cluster.scheduler.holds import Holds
@@ -17,6 +18,7 @@ from dask_hpc.model.snapshot import Indices
 from dask_hpc.model.story import Explanation, Happening, Word
 
 WHY = "it is lent to a service"  # of holds
+_EVERY = 1.0  # seconds between looks at how empty nodes are: all agents are asked for it
 
 
 class Lending(NodeDesk):
@@ -26,6 +28,7 @@ class Lending(NodeDesk):
         super().__init__()
         self._context = context
         self._holds = holds
+        self._weighed_at = -inf
         #: those who wait until a service has answered
         self._waiting: dict[str, list[asyncio.Future[NodesReturned]]] = {}
 
@@ -96,9 +99,11 @@ class Lending(NodeDesk):
 
     def refresh(self) -> None:
         """Before a decision: what services said, and how empty their nodes are."""
-        for name in self.indices.borrowers:
-            if (service := self.borrower(name)) is not None:
-                self.indices.weigh(name, service.free_of_nodes())
+        if self.indices.borrowers and self._context.clock() - self._weighed_at >= _EVERY:
+            self._weighed_at = self._context.clock()
+            for name, known in list(self.indices.borrowers.items()):
+                if known.lent and (service := self.borrower(name)) is not None:
+                    self.indices.weigh(name, service.free_of_nodes())
         self.look()
 
     def keep(self) -> None:
