@@ -53,13 +53,17 @@ def pattern_for(
     nodes: int,
     left: float = inf,
     partner: float | None = None,
+    rate: float | None = None,
 ) -> Pattern | None:
     """The order of its commits on so many nodes, with so many seconds left; None: never. ``partner`` is what
-    one to partners takes, if it is not each node's to the next."""
+    one to partners takes, if it is not each node's to the next; ``rate`` is that of failures, if somebody
+    knows it already."""
     levels = len(checkpoint.levels)
     if not isinstance(checkpoint.every, str):
         return Pattern(checkpoint.every, (0,) * (levels - 1))
-    costs = _costs(checkpoint, platform, nodes, partner)
+    if rate is None:
+        rate = failure_rate(platform.failures, platform.nodes)
+    costs = _costs(checkpoint, platform, nodes, partner, rate)
     if not costs:
         return None
     every = list(until_end(_endless(checkpoint.every, costs, nodes), costs, nodes, left).every.values())
@@ -77,10 +81,9 @@ def _endless(rule: str, costs: tuple[Cost, ...], nodes: int) -> When:
 
 
 def _costs(
-    checkpoint: DeclaredCheckpoint, platform: Platform, nodes: int, partner: float | None
+    checkpoint: DeclaredCheckpoint, platform: Platform, nodes: int, partner: float | None, rate: float
 ) -> tuple[Cost, ...]:
     """None if nothing ever fails."""
-    rate = failure_rate(platform.failures, platform.nodes)
     if not rate:
         return ()
     # of a commit to each level alone, when nobody else uses the file system
@@ -167,6 +170,8 @@ class CommitDesk(MachineService):
 
     def begin(self) -> None:
         record = self.site.record
+        platform = self.site.platform
+        self.failure_rate = failure_rate(platform.failures, platform.nodes)
         self.written = None if record is None else record.find(CommitsOfJobs) or record.add(CommitsOfJobs())
 
     def accompany(self, life: Life) -> Companion | None:
@@ -265,9 +270,10 @@ class JobCommits(Companion):
         execution = self._life.execution
         left = inf if execution is None else execution.left(self._site.indices.now)
         if self.agents:
-            each, rate = self._checkpoint.nbytes / nodes, min(platform.agents.agent, platform.link)
-            partner = -(-nodes // len(self.agents)) * (each / rate + platform.agents.setup(each, rate))
-        self._pattern = pattern_for(self._checkpoint, platform, nodes, left, partner)
+            each, speed = self._checkpoint.nbytes / nodes, min(platform.agents.agent, platform.link)
+            partner = -(-nodes // len(self.agents)) * (each / speed + platform.agents.setup(each, speed))
+        rate = self._desk.failure_rate
+        self._pattern = pattern_for(self._checkpoint, platform, nodes, left, partner, rate)
 
     def goes_first(self, now: float) -> bool:
         life = self._life

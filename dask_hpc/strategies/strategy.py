@@ -213,7 +213,8 @@ class CheckpointStrategy(Strategy, Protocol):
     def committed(
         self, item: ItemAgents, agents: int, seconds: float, most: int, commits_left: float
     ) -> ItemAgents:
-        """A commit took so long with so many agents; there could be ``most``."""
+        """A commit took so long with so many agents; there could be ``most``. So many more are to come, or
+        nobody knows: inf."""
 
     def tries_again(
         self, known: Direct, now: float, past_agents: float, to_agents: float, commits_left: float

@@ -231,7 +231,7 @@ def test_commits_that_take_longer_are_planned_more_rarely(monkeypatch):
 
 @pytest.mark.parametrize(("chosen", "count"), [("elastic", "by-sign"), ("node-stealing", "climb")])
 @given(jobs=arrivals(), platform=platforms, checkpoint=checkpoints)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_every_run_with_agents_is_sound_and_the_same_each_time(chosen, count, jobs, platform, checkpoint):
     platform = replace(platform, file_system=20.0, link=50.0, agents=Costs(agent=30.0, change=1.0))
     rule = {"checkpoint.strategy": "agents", "checkpoint.per_node": 3, "checkpoint.count": count}

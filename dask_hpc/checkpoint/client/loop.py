@@ -43,7 +43,7 @@ class Due:
     cluster says how often to commit; without a cluster that follows from what commits have cost so far.
 
     A loop over something that has a length knows its end: what is left of it is so many iterations as long as
-    the last ones were, or less if the walltime is over before."""
+    the last ones were. After the walltime no more commits are made, though much may be left to be done."""
 
     every: Any = AUTO
     rate: float = _RATE
@@ -96,8 +96,7 @@ class Due:
         self._walltime = inf if walltime is None else max(0.0, walltime)
 
     def _iterations_left(self, step: int) -> float:
-        by_walltime = self._walltime / self._pace if self._pace else inf
-        return by_walltime if self._total is None else min(max(0, self._total - step), by_walltime)
+        return inf if self._total is None else max(0, self._total - step)
 
     def seconds_left(self, step: int) -> float:
         """Until the loop is over, after so many iterations; without end if nobody knows."""
@@ -110,7 +109,8 @@ class Due:
         if not every:  # by the clock, but only between two iterations
             every = self.seconds / self._pace if self._pace else 1.0
             every = every if every == inf else max(1.0, ceil(every))
-        return commits_left(self._iterations_left(step), every)
+        by_walltime = self._walltime / self._pace if self._pace else inf
+        return commits_left(min(self._iterations_left(step), by_walltime), every)
 
     def plan(self, every: Mapping[str, float], why: str) -> None:
         """What somebody who knows more has planned."""
