@@ -181,6 +181,7 @@ _READERS: Mapping[str, Reader] = {
     "power-meter": _meter,
     "power-model": _model,
     "power-history": _history,
+    "history": _history,
     "checkpoint": _checkpoint,
 }
 #: the keys that can also be changed while a cluster is managed, by ``Manager.set``

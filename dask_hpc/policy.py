@@ -1,10 +1,10 @@
 """A policy: strategies chosen for each concern plus their parameters, written as one YAML file."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -35,16 +35,6 @@ from dask_hpc.strategies.strategy import (
 _KEYS = ("summary", "source", *CONCERNS)
 _MOST_ROUNDS = 10_000
 _LIMIT = 100_000  # bytes; a policy file is a page, not a book
-
-
-Body = Literal["cluster", "simulator"]
-#: concerns that nobody carries out there, and why
-_WITHOUT_BODY: Mapping[Body, Mapping[str, str]] = {
-    "cluster": {},
-    "simulator": {
-        "checkpoint": "jobs commit as the workload says; agents are simulated by simulate_commits",
-    },
-}
 
 
 class Remembered(NamedTuple):
@@ -162,15 +152,6 @@ class Policy:
         # PyYAML writes some line breaks as they are, and then reads them as spaces: escape those.
         plain = (self.summary + self.source).isprintable()
         return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=plain, width=100)
-
-    def without_body(self, where: Body) -> list[str]:
-        """A line for each strategy that was chosen and that nobody carries out there."""
-        chosen = {concern: getattr(self, concern) for concern in CONCERNS}
-        return [
-            f"{self.name}: {concern}: {chosen[concern].name} does nothing in the {where}: {why}"
-            for concern, why in _WITHOUT_BODY[where].items()
-            if chosen[concern] not in (None, Demand())  # that size is everybody's default
-        ]
 
     def parameters(self) -> Iterator[tuple[str, Declared, Any]]:
         """Every parameter: its key path, its declaration, its value here."""

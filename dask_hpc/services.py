@@ -14,6 +14,7 @@ _MODULES = (
     "dask_hpc.power.service",
     "dask_hpc.checkpoint.scheduler.service",
     "dask_hpc.in_situ.scheduler",
+    "dask_hpc.history.scheduler",
     "dask_hpc.view.service",
 )
 
@@ -28,3 +29,13 @@ def kinds() -> list[Any]:
             if not (error.name or "").startswith("dask_hpc"):  # not a package that was left out
                 logger.warning("dask-hpc: goes without %s: %s", name, error)
     return found
+
+
+def redistribution() -> Any:
+    """The module that lays arrays out anew, or None where its package is not there."""
+    try:
+        return import_module("dask_hpc.redistribution.client")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("dask_hpc"):
+            raise
+        return None

@@ -10,6 +10,8 @@ from statistics import median
 from threading import Event, Thread
 from time import thread_time
 
+os.environ.setdefault("DASK_HPC__HISTORY", "None")  # tests remember nothing of jobs, but where they say so
+
 import dask
 import pytest
 from distributed.utils_test import cleanup, loop, loop_in_thread  # noqa: F401

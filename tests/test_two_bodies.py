@@ -68,8 +68,9 @@ def simulated(policy, rows):
     return decisions(result.story), list(zip(frame["end"], frame["id"], strict=True))
 
 
-def live(policy, rows, ends):
-    """The same on a cluster of four nodes: events come when the simulation says, by a scripted clock."""
+def live(policy, rows, ends, look=None):
+    """The same on a cluster of four nodes: events come when the simulation says, by a scripted clock. At the
+    end ``look`` is given the status."""
     script = sorted([(row[1], "submit", row[0]) for row in rows] + [(t, "end", name) for t, name in ends])
     found = []
 
@@ -99,6 +100,8 @@ def live(policy, rows, ends):
                 await async_poll_for(lambda what=what, job=job: told(what, job), 10)
                 await async_poll_for(lambda: not plugin.context.is_awake, 10)
             await c.gather(futures)
+            if look is not None:
+                look(plugin.status.whole())
             names = {job_id: job for job, job_id in ids.items()}
 
             def named(text):

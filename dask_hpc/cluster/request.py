@@ -18,6 +18,8 @@ ANNOTATION = "hpc_job"
 #: the event topic on which the client says that a context was closed, or that data come in it
 TOPIC = "hpc"
 
+#: seconds that a change of a job's nodes waits for its program at most
+LONGEST_WINDOW = 86_400.0
 MOST_NODES = 10_000_000  # far more than any machine, and small enough for every wire format
 _LONGEST = 100  # characters of a name
 _SIZES = ("nodes", "min_nodes", "max_nodes")
@@ -112,6 +114,11 @@ def check_word(where: str, value: object, *, may_be_empty: bool = True, longest:
     fine = isinstance(value, str) and len(value) <= longest and value.isprintable()
     fine = fine and bool(str(value).strip() or may_be_empty)
     insist(fine, where, value, f"a word of at most {longest} characters")
+
+
+def window_topic(client: str) -> str:
+    """The event topic on which the client of that id hears of changes of its jobs' nodes."""
+    return f"hpc-window-{client}"
 
 
 NAME = "dask-hpc"  # of our plugin, among those of a scheduler

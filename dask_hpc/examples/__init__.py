@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import Any, ClassVar
 
+import dask
 from distributed import Client, LocalCluster
 
 from dask_hpc import Policy
@@ -109,7 +110,8 @@ class Example:
 @contextmanager
 def small_cluster(nodes: int, threads: int = 1) -> Iterator[tuple[LocalCluster, Client]]:
     """So many workers of so many threads. Ctrl-C on the terminal is for the example, not for its workers:
-    they inherit that it is blocked. While they start it is only noted; then all is closed in good order."""
+    they inherit that it is blocked. While they start it is only noted; then all is closed in good order. What
+    is played here is not remembered of jobs of the same names."""
     noted: list[int] = []
     resource_tracker.ensure_running()  # it would unblock what is blocked, were it to start later
     handler = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
@@ -125,7 +127,7 @@ def small_cluster(nodes: int, threads: int = 1) -> Iterator[tuple[LocalCluster, 
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGINT, handler)
-    with cluster, Client(cluster) as client:
+    with cluster, Client(cluster) as client, dask.config.set({"hpc.history": None}):
         if noted:
             raise KeyboardInterrupt
         yield cluster, client

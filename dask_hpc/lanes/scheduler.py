@@ -29,7 +29,7 @@ from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.jobs import LiveJob, Ready
 from dask_hpc.cluster.scheduler.service import Samples, Service, TaskQueue
 from dask_hpc.config import AUTO
-from dask_hpc.lanes.reads import MeasuredCost, file_system, intensity, reads, rule_of
+from dask_hpc.lanes.reads import MeasuredCost, file_share, file_system, intensity, reads, rule_of
 from dask_hpc.planning.moves.leaving import FreeWorker, place
 from dask_hpc.policy import Policy
 from dask_hpc.strategies.io.lane_reads import LaneReads, explained
@@ -314,6 +314,10 @@ class Lanes(Service, TaskQueue):
         """What is known now of tasks like this one: their name, Dask's mark, what was measured."""
         name = compat.prefix(task)
         return name, compat.is_producer(task), MeasuredCost(*compat.measured(self._scheduler, name))
+
+    def file_share(self, name: str, makes_data: bool) -> float:
+        """Also where nothing is limited."""
+        return file_share(name, makes_data, MeasuredCost(*compat.measured(self.context.scheduler, name)))
 
     def _is_read(self, task: Any) -> bool:
         return reads(*self._cost(task))

@@ -23,6 +23,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("value", lambda v: v is None or 0 <= v < inf, "0 or more, or nothing"),
     ("deadline", lambda v: v is None or not isnan(v), "a number of seconds, or nothing"),
     ("soft_deadline", lambda v: v is None or not isnan(v), "a number of seconds, or nothing"),
+    ("recorded", lambda v: v is None or v > 0, "more than 0 s, or nothing"),
     ("user", lambda v: type(v) is str, "a name"),
 )
 
@@ -34,7 +35,9 @@ class Job:
     ``nodes`` is the start size; ``min_nodes`` and ``max_nodes`` default to it. ``walltime`` is the
     user's limit in seconds; ``power`` is that of one node that works for it; ``value`` is what it is worth if
     it ends by its ``soft_deadline``, and it is worth nothing after its ``deadline``, both times in seconds
-    (see ``worth``); ``io_intensity`` is for strategies that watch the shared file system.
+    (see ``worth``); ``io_intensity`` is for strategies that watch the shared file system. ``recorded`` is how
+    many seconds such jobs have taken on the start nodes before: a body knows it, from a history or from what
+    it simulates; no user says it.
     """
 
     id: str
@@ -53,6 +56,7 @@ class Job:
     user: str = ""
     speedup: Speedup | None = None
     io_intensity: IoDemand | None = None
+    recorded: float | None = None
 
     def __post_init__(self) -> None:
         if type(self.nodes) is not int or self.nodes < 1:
@@ -70,6 +74,7 @@ class Job:
                 and (self.value is None or 0 <= self.value < inf)
                 and (self.deadline is None or not isnan(self.deadline))
                 and (self.soft_deadline is None or not isnan(self.soft_deadline))
+                and (self.recorded is None or self.recorded > 0)
             )
         except (ArithmeticError, TypeError, ValueError):
             fine = False
@@ -138,6 +143,12 @@ class Job:
     def walltime_on(self, nodes: int) -> float:
         """The walltime, which was meant for the start size, on another number of nodes."""
         return self.walltime if nodes == self.nodes else self.walltime * stretch(self, self.nodes, nodes)
+
+    def recorded_on(self, nodes: int) -> float:
+        """How long it is expected to take on so many nodes: as recorded, else as its walltime allows."""
+        if self.recorded is None:
+            return self.walltime_on(nodes)
+        return self.recorded if nodes == self.nodes else self.recorded * stretch(self, self.nodes, nodes)
 
 
 #: of a job's value that is left at its deadline

@@ -247,6 +247,17 @@ class Indices:
         is_known = node is not None and len(self.parts) > 1 and () not in self.parts
         return node.place[0] if node is not None and is_known else name
 
+    def describe(self, job: Job) -> None:
+        """More is known of a job that runs or waits. Its place, its size and its expected end stay."""
+        old = self.running.get(job.id)
+        if old is not None:
+            self._put(old, old._replace(job=job))
+        elif job.id in self.waiting:
+            self.waiting.replace(job)
+        else:
+            return
+        self.revision += 1
+
     def push_overdue(self) -> list[Running]:
         """Jobs that still run after their expected end are now expected to take as long again as they
         have taken. (A limit that ends them, if there is one, is the body's affair.)"""

@@ -6,7 +6,7 @@ A model answers ``factor(n)`` with ``factor(1) == 1``; everything else follows f
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import inf, isqrt
 from typing import Literal, get_args
 
@@ -122,6 +122,11 @@ class IoDemand:
             fine = is_number(value, 0, inf) and value != (inf if may_be_zero else 0)
             insist(fine, f"io_intensity.{name}", value, "0 or more" if may_be_zero else "more than 0")
 
+    @classmethod
+    def of_share(cls, share: float) -> "IoDemand":
+        """Of a job that was seen to read and write for this share of its time, on whatever nodes."""
+        return cls(compute=1.0 - share, data=share, link=1.0)
+
     def intensity(self, nodes: int) -> float:
         """The share of its time that the job spends reading and writing when it has the file system
         to itself; 0 for a job that does nothing."""
@@ -142,6 +147,37 @@ class IoScaling(Speedup):
     def factor(self, nodes: int) -> float:
         one = self.demand.seconds(1)
         return one / self.demand.seconds(nodes) if one > 0 else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PhasedSpeedup(Speedup):
+    """One law after the other: ``(share of the work, law)``, shares as one node does them.
+
+    As a whole the run takes what its phases take together, so that its MTCT is the mean of theirs by
+    share: nobody who asks for one figure need know that there are phases.
+    """
+
+    phases: tuple[tuple[float, Speedup], ...]
+
+    def __post_init__(self) -> None:
+        try:
+            fine = all(is_number(share, 0, 1) and share > 0 for share, _ in self.phases)
+            fine = fine and all(isinstance(law, Speedup) for _, law in self.phases)
+            total = sum(share for share, _ in self.phases) if fine else 0.0
+        except (TypeError, ValueError):
+            raise InputError("phases", f"found {shown(self.phases)}", "pairs of (share, speed-up)") from None
+        insist(fine, "phases", self.phases, "shares above 0, each with a speed-up")
+        insist(abs(total - 1.0) < 1e-9, "phases", f"shares that add up to {total:g}", "to 1")
+
+    def factor(self, nodes: int) -> float:
+        whole = sum(share for share, _ in self.phases)  # 1 but for rounding, which is not to show on one node
+        return whole / sum(share / law.factor(nodes) for share, law in self.phases)
+
+    @property
+    def ends(self) -> tuple[tuple[float, Speedup], ...]:
+        """The share of the work at which each phase ends, with its law; the last ends at 1 exactly."""
+        ends = list(accumulate(share for share, _ in self.phases))
+        return tuple(zip([*ends[:-1], 1.0], (law for _, law in self.phases), strict=True))
 
 
 Constraint = Literal["any", "even", "odd", "pof2", "cube", "square"]

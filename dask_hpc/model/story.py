@@ -40,6 +40,7 @@ class Word(StrEnum):
     SHRINK = "shrink", "▼", "has", "less"
     HAND_OVER = "hand-over", "▼", "", "less"
     RESIZE = "resize", "◆"
+    WINDOW = "window", "◈"
     REQUEST = "request"
     INTERRUPT = "interrupt", "■"
     REQUEUE = "requeue", "↩", "leaves"

@@ -176,6 +176,12 @@ class Waiting:
             block.loose = True
         return job
 
+    def replace(self, job: Job) -> None:
+        """Another description of a job that waits, which asks for the same: it keeps its place."""
+        key = self._keys[job.id]
+        block = self._blocks[bisect_left(self._lasts, key)]
+        block.jobs[bisect_left(block.keys, key)] = job
+
     @property
     def arrivals(self) -> int:
         """How many jobs have arrived so far: the next one's arrival."""

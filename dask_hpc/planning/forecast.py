@@ -169,6 +169,7 @@ class Forecaster:
             insist(name in MODELS, "models", name, ", ".join(MODELS))
         self.horizon, self.period, self.level, self.window = horizon, period, level, window
         self._season, self._budget = season, budget
+        self._fitted_at = -inf
         self._start_over()
 
     def _start_over(self) -> None:
@@ -214,6 +215,16 @@ class Forecaster:
         for _ in range(missing):
             self._step(self._values[-1])
         self._step(watts)
+        return True
+
+    def refit_when_due(self, every: float) -> bool:
+        """Fit if that was so many seconds ago, and there are samples enough for a model to answer from.
+        Answers whether it was done."""
+        now = self._origin + (self._place - 1) * self.period
+        if len(self._values) < 2 * (self.horizon + LEAST_ERRORS) or now - self._fitted_at < every:
+            return False
+        self.refit()
+        self._fitted_at = now
         return True
 
     def refit(self) -> None:

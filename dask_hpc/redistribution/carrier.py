@@ -97,6 +97,11 @@ def found_in(obj: Any) -> list[Chunks]:
     return list(arrays.values())
 
 
+def labels_in(obj: Any) -> dict[str, str]:
+    """What a person calls the arrays of an object, by their names: variables, or nothing."""
+    return {array.name: path for path, array, _ in reversed(list(_arrays(obj)))}
+
+
 def is_persisted(obj: Any) -> bool:
     known = {future.key for future in futures_of(obj)}
     return all(

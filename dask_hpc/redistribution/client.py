@@ -1,5 +1,6 @@
 """``dask_hpc.redistribute``: lay arrays out anew on the nodes of a cluster."""
 
+import asyncio
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,7 +14,15 @@ from dask_hpc import config
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.units import count_nodes, show_large
 from dask_hpc.planning.moves.layout import Layout
-from dask_hpc.planning.moves.redistribution import JointPlan, joint_redistribution
+from dask_hpc.planning.moves.redistribution import (
+    Blocks,
+    Index,
+    JointPlan,
+    fullest,
+    joint_redistribution,
+    placed_by_hand,
+    read_places,
+)
 from dask_hpc.planning.moves.spread import within_nodes
 from dask_hpc.redistribution.carrier import (
     Carrier,
@@ -23,6 +32,7 @@ from dask_hpc.redistribution.carrier import (
     check,
     found_in,
     is_persisted,
+    labels_in,
     nbytes,
     replaced,
     wait_for,
@@ -36,7 +46,17 @@ _TRIES = 5
 class Redistribution:
     """What ``plan_redistribution`` gives. Nothing moves before ``carry_out``."""
 
-    def __init__(self, obj: Any, nodes: Any, workers: Any, layout: Any, client: Client | None) -> None:
+    def __init__(
+        self,
+        obj: Any,
+        nodes: Any,
+        workers: Any,
+        layout: Any,
+        client: Client | None,
+        pool: Sequence[str] | None = None,
+    ) -> None:
+        """``pool``: addresses of the workers that may have a part, in the order of their nodes; else those
+        that ``redistribute`` names."""
         check(obj)
         self._layout, self._workers = _read(nodes, workers, layout)
         self._word, self._wanted = _word(layout), nodes
@@ -48,8 +68,13 @@ class Redistribution:
         self._obj = obj
         #: whether nobody else holds the chunks there are now
         self._is_ours = not is_persisted(obj)
-        self._arrays = found_in(client.persist(obj) if self._is_ours else obj)
+        there = client.persist(obj) if self._is_ours else obj
+        self._arrays = found_in(there)
         self._names = [array.name for array in self._arrays]
+        self._pool = pool
+        #: what is laid out by hand, until somebody has said for each chunk the number of its node
+        self._there = there if self._layout.by_hand is not None else None
+        self._numbers: list[dict[Index, int]] = []
         self._plan = JointPlan((), (), ())
         self._places: list[Places] = []
         #: the plan that is carried out now: another one than at first, if a worker has died
@@ -104,7 +129,7 @@ class Redistribution:
     async def made(self) -> "Redistribution":
         """Wait for results, look where they are, and plan."""
         async with _joined(self.client):
-            self._decide(await self._look())
+            await self._decide(await self._look())
         return self
 
     async def done(self, progress: Progress | None = None) -> Any:
@@ -117,7 +142,7 @@ class Redistribution:
                 able = {worker for workers in seen.workers.values() for worker in workers}
                 meant = (workers for there in self._places for workers in there.values())
                 if not self._places or not able.issuperset(chain.from_iterable(meant)):
-                    self._decide(seen)
+                    await self._decide(seen)
                 await self._carry(run, seen, progress)
                 if not await self._missing():
                     return self._let_go()
@@ -133,7 +158,7 @@ class Redistribution:
         self._obj, self._arrays = None, []
         return new
 
-    def _decide(self, seen: Holding) -> None:
+    async def _decide(self, seen: Holding) -> None:
         """The plan: the first one, or one that keeps the nodes of the last, as far as they are there."""
         by_worker = [array.blocks(seen.holders) for array in self._arrays]
         arrays = [
@@ -156,7 +181,10 @@ class Redistribution:
             wanted = len(seen.workers) if self._wanted is None else self._wanted
             given = {"nodes": wanted, "candidates": list(seen.workers)}
         try:
-            plan = joint_redistribution(arrays, self._layout, **given)
+            if self._layout.by_hand is not None:
+                plan = await self._by_hand(arrays, **given)
+            else:
+                plan = joint_redistribution(arrays, self._layout, **given)
         except InputError as error:
             if self.nodes:
                 raise RuntimeError(f"a worker is gone, and nothing can take its place: {error}") from None
@@ -166,6 +194,24 @@ class Redistribution:
             self._plan = plan
         self._places = list(within_nodes(by_worker, plan, seen.workers))
         self._now = plan
+
+    async def _by_hand(
+        self,
+        arrays: Sequence[Blocks],
+        nodes: int = 0,
+        candidates: Sequence[str] = (),
+        targets: Sequence[str] = (),
+    ) -> JointPlan:
+        """The plan that the user's function makes, which is asked once: it may compute with the data."""
+        chosen = tuple(targets) or fullest(arrays, candidates, nodes)
+        if not self._numbers:
+            assert self._layout.by_hand is not None
+            answer = await asyncio.to_thread(self._layout.by_hand, self._there, chosen)
+            labels, self._there = labels_in(self._obj), None
+            shapes = {labels[array.name]: tuple(map(len, array.chunks)) for array in self._arrays}
+            found = read_places(answer, shapes, len(chosen))
+            self._numbers = [found[label] for label in shapes]
+        return placed_by_hand(arrays, self._numbers, chosen)
 
     async def _look(self) -> Holding:
         futures = [future for array in self._arrays for future in array.futures.values()]
@@ -177,7 +223,10 @@ class Redistribution:
         found = await self.client.scheduler.hpc_redistribute_look(keys=keys, workers=first)
         node_of = dict(found["nodes"]) if named is None else {}
         workers: dict[str, list[str]] = {}
-        for address in found["pool"] if named is None else found["able"]:
+        able = found["pool"] if named is None else found["able"]
+        if self._pool is not None:
+            able = [address for address in self._pool if address in found["able"]]
+        for address in able:
             workers.setdefault(node_of.get(address, address), []).append(address)
         holders = dict(zip(keys, found["holders"], strict=True))
         return Holding(holders, node_of, workers, found["asked"])
@@ -263,8 +312,13 @@ def redistribute(
       ``"block:100"``: runs of 100 elements;
     * ``"cyclic"``: whole chunks in turn; ``"block-cyclic:100"``: 100 elements in turn;
     * a list of sizes, one for each node: ``[500, 300, 200]``;
+    * grids for numbers of nodes: ``{8: (2, 4), 16: (4, 4)}`` divides the first two dimensions in 2 and 4 runs
+      on eight nodes, ``{8: {"y": 2, "x": 4}}`` those of that name;
     * ``"replicated"``: everything on every node. Dask would reduce that to one copy within seconds; of these
-      chunks it does not, as long as they are there. Copies that are lost with a worker do not come back.
+      chunks it does not, as long as they are there. Copies that are lost with a worker do not come back;
+    * a function of ``obj``, persisted, and the names of the nodes, called in a thread: it may compute. It
+      gives for each chunk the number of its node among them, as an array of the shape of the chunks
+      (``numblocks``), for several arrays by their names. Chunks stay whole.
 
     All variables of a Dataset lie on the same node for the same index. A variable without any of the divided
     dimensions lies on one of the nodes.
@@ -308,15 +362,30 @@ def _read(nodes: Any, workers: Any, layout: Any) -> tuple[Layout, Sequence[Any] 
     are_named = isinstance(workers, Sequence) and workers and {str, int}.issuperset(map(type, workers))
     if workers is not None and not are_named:
         raise InputError("redistribute: workers", f"found {shown(workers)}", "names or addresses of workers")
+    return read_layout(layout, "redistribute"), workers
+
+
+def read_layout(layout: Any, where: str) -> Layout:
+    """A layout as ``redistribute`` takes it, or an ``InputError``."""
     try:
-        return Layout.read(layout), workers
+        return Layout.read(layout)
     except InputError as error:
-        raise error.at("redistribute") from None
+        raise error.at(where) from None
+
+
+async def lay_out_on(obj: Any, workers: Sequence[str], layout: Any, client: Client) -> tuple[Any, list[str]]:
+    """The same as ``redistribute``, on all nodes of these workers, in this order where nothing else decides.
+    Gives the names of the arrays, too."""
+    work = Redistribution(obj, None, None, layout, client, pool=workers)
+    new = await work.done()
+    return new, [array.name for array in found_in(new)]
 
 
 def _word(layout: Any) -> str:
     if isinstance(layout, Mapping):
         return ", ".join(f"{name}: {_word(one)}" for name, one in layout.items())
+    if callable(layout):
+        return "by hand"
     return layout if isinstance(layout, str) else shown(layout)
 
 

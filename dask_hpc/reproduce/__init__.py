@@ -12,11 +12,17 @@ from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.reproduce import (
     agents,
+    applications,
     corridor,
     esp_malleable_share,
+    forecasters,
     in_situ,
+    io_intensity,
+    live_adaptation,
+    live_checkpoint,
     ma_ra_vs_ma_ma,
     malleable_jobs,
+    proactive,
     redistribution,
     small_examples,
 )
@@ -28,7 +34,8 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "esp-malleable-share": esp_malleable_share.run,
     "node-stealing-toy": small_examples.node_stealing,
     "malleable-easy": malleable_jobs.mebf,
-    "io-intensity": malleable_jobs.io_intensity,
+    "io-intensity": io_intensity.run,
+    "io-pairs": io_intensity.pairs,
     "agents-scaling": agents.scaling,
     "agents-placement": agents.placement,
     "ma-ra-vs-ma-ma": ma_ra_vs_ma_ma.run,
@@ -40,6 +47,11 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "corridor-batch": corridor.batch,
     "in-situ-async": in_situ.asynchronous,
     "in-situ-sync": in_situ.synchronous,
+    "adaptation-overhead": live_adaptation.overhead,
+    "checkpoint-modes": live_checkpoint.modes,
+    "forecasters": forecasters.run,
+    "applications-that-differ": applications.run,
+    "proactive-against-reactive": proactive.run,
 }
 
 

@@ -49,6 +49,11 @@ _FINDERS: dict[str, dict[str, Any]] = {
     "by ours": {"rule": AgentRule(count="climb", rank="bandwidth", per_node=64, change=2.5)},
 }
 _QUIET = "no number is printed: within 5 %, which is our noise"
+_RATE = "fitted: the rate of an agent, to this"
+_NETWORK = "fitted: the network, which four agents fill"
+_IN_TURN = "what we put in: an agent serves its nodes one after the other"
+_CHANGING = "what we put in: seconds to launch agents and to connect one to a node"
+_EQUATION = "the formula itself, with the seconds we put in"
 
 
 def scaling(bench: Bench) -> Outcome:
@@ -104,20 +109,20 @@ def _dynamic(columns: dict[str, np.ndarray]) -> list[Claim]:
     more = np.minimum(columns["6 agents"], columns["8 agents"])
     return [
         claim("heat, 2 agents: a commit takes", 0.7, two, rounded(0.7, 0.1), "s",
-              "printed with one decimal; our rate was fitted to this"),
+              "printed with one decimal", _RATE),
         direction("3 agents are faster than 2 by", "faster", 100 * (1 - columns["3 agents"] / two),
-                  at_least(0.0)),
+                  at_least(0.0), by_construction=_IN_TURN),
         claim("4 agents are faster than 2, times", 2, two / four, around(2, 0.2), "",
-              "about twice: within a tenth; our network was fitted to this"),
+              "about twice: within a tenth", _NETWORK),
         claim("more agents than 4 bring no more than", "no gain", 100 * (1 - more / four),
-              around(0, 5), "%", _QUIET),
+              around(0, 5), "%", _QUIET, _NETWORK),
         claim("commits that a probe which changes agents takes", 4, columns["commits of a probe"],
-              rounded(4), "", "about four: whatever rounds to it; 2.5 s over 0.7 s make 3.6"),
+              rounded(4), "", "about four: whatever rounds to it", "the formula itself: 2.5 s over 0.7 s"),
         claim("commits that a probe which changes nothing takes", 2, _COSTS.probe / two, rounded(2), "",
               "0.002 s is printed beside it, which we took; two of these commits take 1.4 s, two of ls1 "
-              "mardyn's 0.002 s"),
+              "mardyn's 0.002 s", "the formula itself: 0.002 s over 0.7 s"),
         claim("dynamic agents shorten a commit by up to", 80, 100 * (1 - four / two), rounded(80, 10),
-              "%", "of its summary; twice the rate, its own figure, makes 50 %"),
+              "%", "of its summary; twice the rate, its own figure, makes 50 %", _NETWORK),
     ]  # fmt: skip
 
 
@@ -140,15 +145,15 @@ def _gains() -> list[Claim]:
     mpi: Band = (99.5 / 7.65, 100.5 / 7.55)
     return [
         claim("8 MB: 12 agents are faster than one, times", 12.5, mardyn, (4500 / 450, 5500 / 350), "",
-              "5,000 times MPI-IO over 400 times, each with one digit"),
+              "5,000 times MPI-IO over 400 times, each with one digit", _IN_TURN),
         claim("8 MB: the same, in 9.4.1.1", 400, mardyn, rounded(400, 100), "",
-              "its own tables make 12.5: 400 is one agent against MPI-IO"),
+              "its own tables make 12.5: 400 is one agent against MPI-IO", _IN_TURN),
         claim("2.3 GB: 12 agents are faster than one, by SCR, times", 14.6, synthetic, scr, "",
-              f"57 over 3.9, each rounded; {bound}"),
+              f"57 over 3.9, each rounded; {bound}", _IN_TURN),
         claim("2.3 GB: the same, by MPI-IO, times", 13.2, synthetic, mpi, "",
-              f"100 over 7.6, each rounded; {bound}"),
+              f"100 over 7.6, each rounded; {bound}", _IN_TURN),
         claim("2.3 GB: the same, in 9.4.1.1", 50, synthetic, rounded(50, 10), "",
-              "its own tables make 13 to 15"),
+              "its own tables make 13 to 15", _IN_TURN),
     ]  # fmt: skip
 
 
@@ -157,10 +162,12 @@ def _break_even() -> list[Claim]:
     claims = []
     for after in (0.6, 0.5, 0.35, 0.2):
         published = ceil(break_even_published(2.5, 0.7, after) - 1e-9)
-        same = "the two agree only here" if after == 0.35 else "it holds only if new agents are twice as fast"
+        twice = after == 0.35
+        same = "the two agree only here" if twice else "it holds only if new agents are twice as fast"
+        why = "picked: agents twice as fast, with which the equation holds" if twice else ""
         claims.append(
             claim(f"from 0.7 s to {after:g} s: the change has paid from commit", published, _paid_from(after),
-                  exactly(published), "", f"by equation 6.12, for a probe of 2.5 s; {same}")
+                  exactly(published), "", f"by equation 6.12, for a probe of 2.5 s; {same}", why)
         )  # fmt: skip
     return claims
 
@@ -200,7 +207,8 @@ def _failures() -> list[Claim]:
         claims.append(
             claim(f"agents are lost and come back {how}: the run takes longer by", round(published, 1),
                   ends - lasts, around(round(published, 1), published / 10), "s",
-                  f"equation {equation}, with its frequency as a period of {period:g} s: within a tenth{why}")
+                  f"equation {equation}, with its frequency as a period of {period:g} s: within a tenth{why}",
+                  _EQUATION)
         )  # fmt: skip
     return claims
 
@@ -221,16 +229,19 @@ def _other() -> list[Claim]:
     said = "no number is printed"
     return [
         claim("a probe that gives each node an agent takes, on 16 nodes over on one", "constant",
-              spread, around(1, 0.05), "", f"{said}: within 5 %"),
+              spread, around(1, 0.05), "", f"{said}: within 5 %", _CHANGING),
         claim("a probe that shifts one agent takes, on 16 nodes over on one", "grows", shifted,
-              at_least(1.05), "", f"{said}: by more than 5 %"),
+              at_least(1.05), "", f"{said}: by more than 5 %", _CHANGING),
         claim("the first of these takes longer than the second, on 16 nodes, by", "longer",
               _changing(16, 16) - _changing(16, 1), at_least(0.0), "s",
-              f"{said}, a direction only; with our costs one agent that connects to all nodes is slower"),
+              f"{said}, a direction only; with our costs one agent that connects to all nodes is slower",
+              _CHANGING),
         claim("an asynchronous commit stalls, as a share of another, where commits follow one another",
-              "as long", goes_on / waits, around(1, 0.05), "", "equation 6.3 says that they come together"),
+              "as long", goes_on / waits, around(1, 0.05), "", "equation 6.3 says that they come together",
+              "what we put in: a commit waits for the one before"),
         claim("compression by agents makes the application slower by", "not", packed / plain - 1,
-              around(0, 1e-9), "", "they are done before the next commit: nothing else counts"),
+              around(0, 1e-9), "", "they are done before the next commit: nothing else counts",
+              "what we put in: agents write in the background"),
     ]  # fmt: skip
 
 
@@ -261,6 +272,7 @@ def _scaling_beside(columns: dict[str, np.ndarray]) -> list[Figure]:
 
 
 _LINK = 11.5e9
+_LINK_FITTED = "fitted: the link, to this"
 _SERVICE = CommitService(nodes=4, link=_LINK, costs=Costs(agent=_LINK, noise=0.05))
 _LOUD = App("A", nodes=2, nbytes=2e9, interval=0.2, until=150.0)
 _END = 150.0
@@ -357,11 +369,11 @@ def _placed(columns: dict[str, np.ndarray]) -> list[Claim]:
     return [
         claim("stacking: A gets at least", 3, columns["stacking: least"], rounded(3, 2), "GB/s", read),
         claim("stacking: A gets at most", 11.5, columns["stacking: most"], rounded(11.5, 0.1), "GB/s",
-              "printed with one decimal; our link was fitted to this"),
+              "printed with one decimal", _LINK_FITTED),
         claim("bandwidth: A gets at least", 9.5, columns["bandwidth: least"], rounded(9.5, 2), "GB/s",
-              f"{read}; our noise"),
+              read, "fitted: the link; a node of its own gives all of it, less our noise"),
         claim("bandwidth: A gets at most", 11.5, columns["bandwidth: most"], rounded(11.5, 0.1), "GB/s",
-              "printed with one decimal; our link was fitted to this"),
+              "printed with one decimal", _LINK_FITTED),
         direction("bandwidth fluctuates less than stacking by", "least", 100 * (1 - apart / stacked),
                   at_least(0.0)),
         direction("interval fluctuates less than stacking by", "between", 100 * (1 - between / stacked),

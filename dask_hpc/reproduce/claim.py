@@ -1,6 +1,6 @@
 """What a source claims beside what we get, and when the two count as the same."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, isfinite, nan
@@ -22,7 +22,8 @@ class Claim:
 
     ``published`` is a number, or words where the source gives none. ``low`` to ``high`` is the band in
     which ours counts as reproduced. It follows from how the source states its value, never from what we
-    got: the note says how.
+    got: the note says how. What agrees because something was fitted to it, or because what is compared is
+    what we put in, says so: ``by_construction``.
     """
 
     claim: str
@@ -36,14 +37,23 @@ class Claim:
     note: str = ""
     #: a mere direction: the whole interval must lie in the band, not only the mean
     direction: bool = False
+    #: why agreement shows nothing: what was fitted to this, picked for it, or typed in; empty: it was not
+    by_construction: str = ""
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether the band is one side of zero: then nothing has changed at zero, and a tie is no gain."""
+        return (self.low == 0 and self.high == inf) or (self.high == 0 and self.low < 0)
 
     @property
     def reached(self) -> bool:
         """Whether ours (the mean, where something is random) lies in the band."""
-        slack = 1e-9 * max(1.0, abs(self.ours))  # a rounding error is no miss
-        if self.direction and isfinite(self.half_width):
-            slack -= self.half_width
-        return self.low - slack <= self.ours <= self.high + slack
+        slack = 1e-9 * max(1.0, abs(self.ours))  # a rounding error is no miss, and no gain
+        reach = self.half_width if self.direction and isfinite(self.half_width) else 0.0
+        least, most = self.ours - reach, self.ours + reach
+        if self.is_strict and not (least > slack or most < -slack):
+            return False
+        return self.low - slack <= least and most <= self.high + slack
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,39 @@ class Outcome:
     #: what we put where the source is silent
     assumptions: Sequence[str] = ()
 
+    @property
+    def tally(self) -> "ClaimCount":
+        """How many claims were reached, of how many, and how many of them by construction."""
+        return ClaimCount.of(self.claims)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCount:
+    """What came of many claims."""
+
+    reached: int = 0
+    claims: int = 0
+    #: of those that were reached
+    by_construction: int = 0
+
+    @classmethod
+    def of(cls, claims: Iterable[Claim]) -> "ClaimCount":
+        """Of these."""
+        rows = list(claims)
+        reached = [one for one in rows if one.reached]
+        return cls(len(reached), len(rows), sum(bool(one.by_construction) for one in reached))
+
+    def __add__(self, other: "ClaimCount") -> "ClaimCount":
+        return ClaimCount(
+            self.reached + other.reached,
+            self.claims + other.claims,
+            self.by_construction + other.by_construction,
+        )
+
+    def __str__(self) -> str:
+        built = f", of which {self.by_construction} by construction"
+        return f"reached {self.reached} of {self.claims}{built}"
+
 
 #: one value, or one for each seed: then what counts is their mean, with its interval
 Ours = float | np.ndarray
@@ -76,11 +119,19 @@ def _mean(ours: Ours) -> tuple[float, float]:
     return mean_and_half_width(ours) if isinstance(ours, np.ndarray) else (float(ours), nan)
 
 
-def claim(text: str, published: float | str, ours: Ours, band: Band, unit: str = "", note: str = "") -> Claim:
+def claim(
+    text: str,
+    published: float | str,
+    ours: Ours,
+    band: Band,
+    unit: str = "",
+    note: str = "",
+    by_construction: str = "",
+) -> Claim:
     """A claim from what was measured, in the published unit."""
     mean, half_width = _mean(ours)
     low, high = map(float, band)
-    return Claim(text, published, mean, low, high, unit, half_width, note)
+    return Claim(text, published, mean, low, high, unit, half_width, note, by_construction=by_construction)
 
 
 def figure(text: str, ours: Ours, unit: str = "", note: str = "") -> Figure:
@@ -89,10 +140,12 @@ def figure(text: str, ours: Ours, unit: str = "", note: str = "") -> Figure:
     return Figure(text, mean, unit, half_width, note)
 
 
-def direction(text: str, published: str, ours: Ours, band: Band, unit: str = "%") -> Claim:
+def direction(
+    text: str, published: str, ours: Ours, band: Band, unit: str = "%", by_construction: str = ""
+) -> Claim:
     """A direction, and nothing more, is published: our whole interval must lie on that side."""
     note = "a direction only: our whole interval must lie on that side"
-    return replace(claim(text, published, ours, band, unit, note), direction=True)
+    return replace(claim(text, published, ours, band, unit, note, by_construction), direction=True)
 
 
 def change(ours: np.ndarray, baseline: np.ndarray) -> np.ndarray:
@@ -116,12 +169,12 @@ def around(value: float, by: float) -> Band:
 
 
 def at_least(value: float) -> Band:
-    """A lower bound."""
+    """A lower bound; of zero: more than nothing."""
     return value, inf
 
 
 def at_most(value: float) -> Band:
-    """An upper bound."""
+    """An upper bound; of zero: less than nothing."""
     return -inf, value
 
 

@@ -2,9 +2,10 @@
 time (seed 000, 9.2.2 and 9.2.3; digest 3.3.2), twenty jobs that end, and how long the program takes to solve.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress, product
 from time import perf_counter
 from typing import Any
 
@@ -39,6 +40,7 @@ _POLICY = "power-corridor-reactive"
 _FOREVER = 1e6
 
 _PRINTED = "printed as a number of nodes"
+_WATTS = "solved: watts and most nodes, for these sizes"
 _SAID = "said in words; a redistribution may take two passes, because growths wait for the nodes of shrinks"
 
 
@@ -105,9 +107,10 @@ def _moved(
     seen = _Observed(32, apps, corridor, 1000.0)
     inside = seen.inside_from()
     sizes = [
-        claim(f"{app.name} comes to", size, seen.size_at(app.name, 1000), exactly(size), "nodes", _PRINTED)
+        claim(f"{app.name} comes to", size, seen.size_at(app.name, 1000), exactly(size), "nodes", _PRINTED,
+              _WATTS)
         for app, size in zip(apps, come_to, strict=True)
-    ]
+    ]  # fmt: skip
     return (
         *sizes,
         claim("inside the corridor from", inside_by, inside, at_most(inside_by), "s",
@@ -120,17 +123,81 @@ def upper(bench: Bench) -> Outcome:
     """Two applications draw too much: one shrinks, the other grows (seed 000, 9.2.2; digest 3.3.2)."""
     apps = (_App("App 1", 320.0, 12, 32), _App("App 2", 125.0, 2, 24))
     claims = _moved(apps, Corridor.constant(3000, 4000), (3, 24), 300)
-    return Outcome(claims)
+    return Outcome(claims, _swept(bench, (3000, 4000), (12, 2), (3, 24), is_too_much=True))
 
 
 def lower(bench: Bench) -> Outcome:
     """Two applications draw too little: one shrinks, the other grows more (seed 000, 9.2.2)."""
     apps = (_App("App 1", 240.0, 4, 32), _App("App 2", 125.0, 4, 16))
     claims = _moved(apps, Corridor.constant(1500, 2500), (2, 16), 500)
-    return Outcome(claims)
+    return Outcome(claims, _swept(bench, (1500, 2500), (4, 4), (2, 16), is_too_much=False))
+
+
+#: watts of a node and most nodes of a job, as far as anybody would believe them
+_PLAUSIBLE = range(75, 351, 25)
+_MOSTS = ((16, 32), (8, 16, 24, 32))
+_PLAUSIBLE_PI = range(75, 351, 5)
+_MOSTS_PI = (10, 12, 14, 16)
+
+#: watts of a node, nodes, and most nodes of a job
+_Size = tuple[float, int, int]
+
+
+def settled(nodes: int, bounds: tuple[float, float], jobs: Sequence[_Size]) -> tuple[int, ...]:
+    """The sizes that running jobs come to: others if their power is outside, by the strategy's program."""
+    now = tuple(size for _, size, _ in jobs)
+    lower, upper = bounds
+    if lower <= sum(watts * size for watts, size, _ in jobs) <= upper:
+        return now
+    parts = tuple(
+        Part(str(number), PowerRange(watts, watts), range(1, most + 1), size)
+        for number, (watts, size, most) in enumerate(jobs)
+    )
+    found = solve(CorridorProblem(nodes, 0.0, lower, upper, parts))
+    return tuple(found.sizes[part.id] for part in parts)
+
+
+def _swept(
+    bench: Bench,
+    bounds: tuple[float, float],
+    begin: tuple[int, int],
+    come_to: tuple[int, int],
+    is_too_much: bool,
+) -> list[Figure]:
+    """How many watts and maxima that one could believe lead to the published sizes."""
+    cases = [
+        tuple(zip(watts, begin, mosts, strict=True))
+        for watts in product(_PLAUSIBLE, repeat=2)
+        for mosts in product(*_MOSTS)
+    ]
+    found = bench.each(settled, [(_NODES, bounds, jobs) for jobs in cases])
+    draws = [sum(watts * size for watts, size, _ in jobs) for jobs in cases]
+    outside = [watts > bounds[1] if is_too_much else watts < bounds[0] for watts in draws]
+    return _share(found, come_to, "begins outside, as said", list(compress(found, outside)))
+
+
+def _share(
+    found: Sequence[tuple[int, ...]], wanted: tuple[int, ...], which: str, of: Sequence[tuple[int, ...]]
+) -> list[Figure]:
+    text = f"plausible watts and maxima, {len(found):,} of them"
+    same = sum(sizes == wanted for sizes in found)
+    return [
+        figure(f"{text}: come to the published sizes", 100 * same / len(found), "%"),
+        figure(f"{text}: with which it {which}", 100 * len(of) / len(found), "%"),
+        figure("of these: come to the published sizes", 100 * same / len(of), "%"),
+    ]
+
+
+def _followed(watts: float, most: int) -> tuple[int, ...]:
+    """Sizes of one job of one node at first in the four corridors, one after the other."""
+    sizes = [1]
+    for _, lower, upper in _STEPS:
+        sizes += settled(16, (lower, upper), [(watts, sizes[-1], most)])
+    return tuple(sizes[1:])
 
 
 _PI = 125.0
+_PI_WATTS = "solved: watts, for 9 nodes and 4"
 _STEPS = ((0.0, 100.0, 600.0), (240.0, 700.0, 1200.0), (470.0, 1300.0, 1900.0), (700.0, 100.0, 600.0))
 
 
@@ -138,23 +205,32 @@ def dynamic(bench: Bench) -> Outcome:
     """A corridor that moves three times, and one application that follows it (seed 000, 9.2.3)."""
     seen = _Observed(16, (_App("Pi", _PI, 1, 16),), Corridor(_STEPS), 1000.0)
     second, third = seen.size_at("Pi", 460), seen.size_at("Pi", 690)
+    followed = bench.each(_followed, list(product(_PLAUSIBLE_PI, _MOSTS_PI)))
     grown = next((time for time, size in seen.sizes("Pi") if size == second and time >= 240), float("inf"))
     claims = (
-        claim("nodes in the first corridor", 1, seen.size_at("Pi", 230), exactly(1), "nodes", _PRINTED),
-        claim("nodes in the second corridor", 9, second, exactly(9), "nodes", _PRINTED),
+        claim("nodes in the first corridor", 1, seen.size_at("Pi", 230), exactly(1), "nodes", _PRINTED,
+              "what we put in: the size it starts with"),
+        claim("nodes in the second corridor", 9, second, exactly(9), "nodes", _PRINTED, _PI_WATTS),
         claim("there from", 250, grown, (240, 250), "s", "the corridor moves at 240 s"),
         claim("nodes in the third corridor over those in the second", "more", third - second, (1, 7), "nodes",
               "said in words: at least one more, and there are 16"),
         claim("nodes in the first corridor when it comes back", 4, seen.size_at("Pi", 1000), exactly(4),
-              "nodes", _PRINTED),
+              "nodes", _PRINTED, _PI_WATTS),
         claim("last change", 700, seen.last_change(), (700, 710), "s",
-              "about 700 s, where we let the corridor move for the last time: within one decision of that"),
-        claim("times outside for longer than one decision", 0, len(seen.result.power.violations), at_most(0),
+              "about 700 s: within one decision of that",
+              "what we put in: the corridor moves for the last time at 700 s"),
+        claim("times outside for longer than one decision", 0, len(seen.result.power.violations), exactly(0),
               "", "said in words"),
     )  # fmt: skip
     beside = (
         figure("nodes in the third corridor", third, "nodes"),
         figure("power in the third corridor", third * _PI, "W"),
+        *_share(
+            [(one, two, four) for one, two, three, four in followed],
+            (1, 9, 4),
+            "grows in the second corridor and again in the third, as said",
+            [sizes for sizes in followed if sizes[0] < sizes[1] < sizes[2]],
+        ),
     )
     return Outcome(claims, beside)
 
@@ -163,11 +239,14 @@ _SCHEDULERS = {
     "easy-backfill": "backfilling",
     "power-corridor-reactive": "running jobs only",
     "power-corridor-queue-aware": "queue and running jobs",
+    "power-corridor-clairvoyant": "queue and running jobs, clairvoyant",
     "power-corridor": "ours",
 }
-_STATIC, _RUNNING, _QUEUE, _OURS = _SCHEDULERS
+_STATIC, _RUNNING, _QUEUE, _AHEAD, _OURS = _SCHEDULERS
+_KNOWS = "picked: that it knows the corridor to come, and when jobs end"
 _OTHER_SPEEDUPS = (0.7, 1.0)
 _SINGLE = "one run in an unknown order; how a count was made is not said: from half to twice it"
+_EXPONENT = "picked: n ** 0.5, with which the corridor's energy is enough for this"
 _QUARTERS = "printed in quarters of a minute: what rounds to it, on average over the orders"
 
 Runs = dict[str, Columns]
@@ -177,18 +256,12 @@ def batch(bench: Bench) -> Outcome:
     """Twenty jobs in a power corridor that moves twice, on 14 nodes (seed 000, 9.2.4; digest 3.3.3).
 
     The source compares three schedulers: backfilling alone, backfilling with running jobs resized for power,
-    and one that also holds and chooses waiting jobs. Ours is beside them, with the same jobs.
+    and one that also holds and chooses waiting jobs. As printed the last one looks at the corridor of now
+    alone; one that knows the corridor to come is compared as well ("clairvoyant"). Ours is beside them, with
+    the same jobs.
     """
     found = bench.study("builtin:power-batch", list(_SCHEDULERS))
-    blind = Policy.load(_QUEUE).with_(**{"power.lookahead": "0 s"})
-    without = bench.study("builtin:power-batch", [blind])[_QUEUE]
-    how = f"{_SCHEDULERS[_QUEUE]}, without looking ahead"
-    beside = [
-        *_ours(found, ""),
-        *_others(found),
-        figure(f"{how}: violations", without["violations"]),
-        figure(f"{how}: makespan", without["makespan"] / 60, "min"),
-    ]
+    beside = [*_ours(found, ""), *_others(found)]
     for speedup in _OTHER_SPEEDUPS:
         other = bench.study(f"builtin:power-batch?speedup={speedup:g}", list(_SCHEDULERS))
         beside += _at(bench, speedup, other)
@@ -201,18 +274,25 @@ def _claims(found: Runs) -> list[Claim]:
     rows = [
         claim(f"{_SCHEDULERS[_STATIC]}: violations", 6, violations[_STATIC], (3, 12), "", _SINGLE),
         claim(f"{_SCHEDULERS[_RUNNING]}: violations", 2, violations[_RUNNING], (1, 4), "", _SINGLE),
-        claim(f"{_SCHEDULERS[_QUEUE]}: violations", 0, violations[_QUEUE], exactly(0), "",
-              "none is none, in every order"),
+        *[
+            claim(f"{_SCHEDULERS[policy]}: violations", 0, violations[policy], exactly(0), "",
+                  "none is none, in every order", why)
+            for policy, why in ((_QUEUE, ""), (_AHEAD, _KNOWS))
+        ],
         direction("seconds outside: running jobs only less backfilling", "less",
                   outside[_RUNNING] - outside[_STATIC], (-np.inf, 0), "s"),
-        direction("seconds outside: queue and running jobs less running jobs only", "less",
-                  outside[_QUEUE] - outside[_RUNNING], (-np.inf, 0), "s"),
+        *[
+            direction(f"seconds outside: {_SCHEDULERS[policy]}, less running jobs only", "less",
+                      outside[policy] - outside[_RUNNING], (-np.inf, 0), "s", why)
+            for policy, why in ((_QUEUE, ""), (_AHEAD, _KNOWS))
+        ],
     ]  # fmt: skip
-    for policy, minutes in ((_STATIC, 13.75), (_RUNNING, 14.25), (_QUEUE, 14.0)):
-        note = "an input: the lengths are chosen for it" if policy == _STATIC else _QUARTERS
+    for policy, minutes in ((_STATIC, 13.75), (_RUNNING, 14.25), (_QUEUE, 14.0), (_AHEAD, 14.0)):
+        why = "solved: the lengths, for this" if policy == _STATIC else _EXPONENT
         band = around(minutes, 0.1) if policy == _STATIC else rounded(minutes, 0.25)
         makespan = found[policy]["makespan"] / 60
-        rows.append(claim(f"{_SCHEDULERS[policy]}: makespan", minutes, makespan, band, "min", note))
+        text = f"{_SCHEDULERS[policy]}: makespan"
+        rows.append(claim(text, minutes, makespan, band, "min", _QUARTERS, why))
     return rows
 
 
@@ -231,7 +311,7 @@ def _ours(found: Runs, how: str) -> list[Figure]:
 def _others(found: Runs) -> list[Figure]:
     figures = [
         figure(f"{_SCHEDULERS[policy]}: seeds without any violation", _none(found[policy]), "%")
-        for policy in (_STATIC, _RUNNING, _QUEUE)
+        for policy in (_STATIC, _RUNNING, _QUEUE, _AHEAD)
     ]
     for policy, who in _SCHEDULERS.items():
         figures += [
@@ -244,7 +324,7 @@ def _others(found: Runs) -> list[Figure]:
 
 def _at(bench: Bench, speedup: float, found: Runs) -> list[Figure]:
     how = f", speed-up n ** {speedup:g}"
-    queue = found[_QUEUE]["makespan"] / 60
+    theirs = [(policy, found[policy]["makespan"] / 60) for policy in (_QUEUE, _AHEAD)]
     least = np.array(
         [
             least_makespan(built_in("power-batch", seed=seed, speedup=speedup)) / 60
@@ -253,7 +333,7 @@ def _at(bench: Bench, speedup: float, found: Runs) -> list[Figure]:
     )
     return [
         *_ours(found, how),
-        figure(f"{_SCHEDULERS[_QUEUE]}{how}: makespan", queue, "min"),
+        *(figure(f"{_SCHEDULERS[policy]}{how}: makespan", ours, "min") for policy, ours in theirs),
         figure(f"least makespan that the corridor's energy allows{how}", least, "min"),
     ]
 

@@ -23,11 +23,21 @@ from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Interrupt, Plan, Resize, Start
 from dask_hpc.model.snapshot import FAILED, INTERRUPTED, Indices, Running, Snapshot
-from dask_hpc.model.speedup import is_legal
+from dask_hpc.model.speedup import PhasedSpeedup, is_legal
 from dask_hpc.model.story import Happening, Story
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.application import Application
-from dask_hpc.simulator.execution import Ask, Execution, Phased, Point, Steady, Transfer, Wait
+from dask_hpc.simulator.execution import (
+    Ask,
+    Execution,
+    Phased,
+    Point,
+    Steady,
+    Transfer,
+    Turn,
+    Wait,
+    steady,
+)
 from dask_hpc.simulator.platform import FileSystem, Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.service import Companion, Life, MachineService
@@ -57,6 +67,8 @@ class Engine:
         self.story = Story(story)
         self.record = record
         self.file_system = FileSystem(self.platform)
+        if record is not None:
+            self.file_system.loads = record.loads
         self._services = tuple(services)
         self._followers = tuple(one for one in services if one.follows_decisions)
         # every job that starts asks them: those that never have an answer are not asked
@@ -162,7 +174,7 @@ class Engine:
             now_running = indices.running[job_id]
             life = self._live[job_id] = Life(arrival, row, -1 - row)
             life.changed = now_running.started
-            life.execution = Steady(arrival, done)
+            life.execution = steady(arrival, done)
             life.execution.begin(indices.now, len(now_running.nodes))
             if self.record is not None:
                 self.record.started(row, now_running.started, now_running.nodes)
@@ -371,6 +383,8 @@ class Engine:
                 if found is not None:
                     life.companion = companion = found
         is_alone = companion is None and not job.resizable
+        if life.done and isinstance(arrival.speedup, PhasedSpeedup):
+            is_alone = False  # what is left of it is another share of its time than of its work
         if arrival.application is None and is_alone and start.nodes == job.nodes:
             # its end is known now, unless a node fails
             runtime = arrival.runtime * (1.0 - life.done) if life.done else arrival.runtime
@@ -398,7 +412,7 @@ class Engine:
     def _execution(self, life: Life) -> Execution:
         application = life.arrival.application
         if application is None:
-            return Steady(life.arrival, life.done)
+            return steady(life.arrival, life.done)
         if isinstance(application, Application):
             return Phased(application, self.platform, life.done)
         found = (service.execution(life) for service in self._services)
@@ -433,6 +447,9 @@ class Engine:
                 if life.arrival.job.kind == "evolving":
                     self._news = True
                     self.indices.requests[job_id] = step.nodes
+            elif isinstance(step, Turn) and life.arrival.job.resizable:
+                self._news = True
+                self._measure(life)
             elif isinstance(step, Point) and life.arrival.job.resizable:
                 self._news = True
                 self._measure(life)
@@ -514,8 +531,10 @@ class Engine:
         self._account(life, now)
         held = len(self.indices.running[job_id].nodes)
         running = self.indices.finish_resize(job_id)
-        if self.record is not None and len(running.nodes) < held:
-            self.record.held(life.row, now, running.nodes)
+        if self.record is not None:
+            self.record.adaptation.add(now - running.resized_at)
+            if len(running.nodes) < held:
+                self.record.held(life.row, now, running.nodes)
         life.execution.begin(now, len(running.nodes))
         if life.companion is not None:
             life.companion.resized()
@@ -599,7 +618,7 @@ class Engine:
         assert running is not None
         if self.record is not None:
             self.record.held(life.row, now, running.nodes)
-        life.execution = Steady(life.arrival, done - lost)
+        life.execution = steady(life.arrival, done - lost)
         life.execution.begin(now, len(running.nodes[: running.target]))
         life.version += 1
         if running.target is not None:  # what it was about to change is changed at once
@@ -613,7 +632,7 @@ class Engine:
         running = self.indices.running[life.arrival.job.id]
         begun = running.started + self.platform.launch
         if life.execution is None:
-            life.execution = Steady(life.arrival, life.done)
+            life.execution = steady(life.arrival, life.done)
             life.execution.begin(begun, len(running.nodes))
             life.deadline = max(running.expected_end, begun + life.arrival.job.walltime)
         assert isinstance(life.execution, Steady)

@@ -1,4 +1,5 @@
-"""How a running job proceeds: at a steady pace, or through the phases of its application.
+"""How a running job proceeds: at a steady pace, at another one in each phase, or through the tasks of its
+application.
 
 The engine asks ``proceed`` what comes next and comes back when that is over.
 """
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from math import floor, inf
 from typing import NamedTuple
 
+from dask_hpc.model.speedup import PhasedSpeedup
 from dask_hpc.simulator.application import Application, Task, rate
 from dask_hpc.simulator.platform import Platform
 from dask_hpc.simulator.workload import Arrival
@@ -36,7 +38,11 @@ class Point(NamedTuple):
     """A scheduling point: the job can change its size here."""
 
 
-Step = Wait | Transfer | Ask | Point
+class Turn(NamedTuple):
+    """A phase is over: from here on it communicates more, or less, than before."""
+
+
+Step = Wait | Transfer | Ask | Point | Turn
 
 
 class Execution:
@@ -70,6 +76,10 @@ class Execution:
     def mtct(self) -> float | None:
         """Communication over compute time, if it is known."""
         return None
+
+    def left(self, now: float) -> float:
+        """Seconds until the end as it goes now; without end if nobody can say."""
+        return inf
 
 
 class Steady(Execution):
@@ -126,6 +136,9 @@ class Steady(Execution):
     def mtct(self) -> float | None:
         return self._arrival.speedup.mtct(self.nodes)
 
+    def left(self, now: float) -> float:
+        return (1.0 - self.done(now)) * self._duration
+
     @property
     def _duration(self) -> float:
         arrival = self._arrival
@@ -133,6 +146,60 @@ class Steady(Execution):
             return arrival.runtime
         speedup = arrival.speedup
         return arrival.runtime * speedup.factor(arrival.job.nodes) / speedup.factor(self.nodes)
+
+
+class Uneven(Steady):
+    """Work that is steady within each phase of its speed-up, and followed from one to the next exactly."""
+
+    __slots__ = ("_alone", "_ends", "_phase")
+
+    def __init__(self, arrival: Arrival, speedup: PhasedSpeedup, done: float = 0.0) -> None:
+        super().__init__(arrival, done)
+        #: seconds of all its work on one node
+        self._alone = arrival.runtime * speedup.factor(arrival.job.nodes)
+        #: where each phase ends, and its law; the one at hand
+        self._ends = speedup.ends
+        self._phase = sum(end <= done for end, _ in self._ends[:-1])
+
+    def proceed(self, now: float) -> Step | None:
+        self._done, self._since = self.done(now), now
+        nothing = 1e-9 * max(now, 1.0)
+        end, law = self._ends[self._phase]
+        requests = self._arrival.requests
+        share, nodes = requests[self._asked] if self._asked < len(requests) else (inf, 0)
+        wait = (min(share, end) - self._done) * self._alone / law.factor(self.nodes)
+        if wait > nothing:
+            return Wait(wait)
+        if share <= end:
+            self._asked += 1
+            return Ask(nodes)
+        if end == 1.0:
+            return None
+        self._done = max(self._done, end)
+        self._phase += 1
+        return Turn()
+
+    def done(self, now: float) -> float:
+        if now <= self._since or not self.nodes:
+            return self._done
+        left, done = now - self._since, self._done
+        for end, law in self._ends:
+            whole = self._alone / law.factor(self.nodes)
+            if left < (end - done) * whole:
+                return done + left / whole
+            if end > done:
+                left -= (end - done) * whole
+                done = end
+        return 1.0
+
+    def mtct(self) -> float | None:
+        return self._ends[self._phase][1].mtct(self.nodes)
+
+
+def steady(arrival: Arrival, done: float = 0.0) -> Steady:
+    """What a job without an application does from this share of its work on."""
+    speedup = arrival.speedup
+    return Uneven(arrival, speedup, done) if isinstance(speedup, PhasedSpeedup) else Steady(arrival, done)
 
 
 class Phased(Execution):
@@ -148,6 +215,8 @@ class Phased(Execution):
         self._iterations = sum(phase.iterations for phase in application.phases)
         #: iterations ended so far
         self._rounds = round(done * self._iterations)
+        #: when it began, and with how many
+        self._begun = (0.0, self._rounds)
         #: whether the task at hand is its iteration's last
         self._is_last = False
         self._steps = self._run()
@@ -157,6 +226,8 @@ class Phased(Execution):
             self._extra = list(self._application.on_resize)
             if nodes > self.nodes:
                 self._extra += self._application.on_expansion
+        else:
+            self._begun = (now, self._rounds)
         self.nodes = nodes
 
     def proceed(self, now: float) -> Step | None:
@@ -170,6 +241,12 @@ class Phased(Execution):
 
     def mtct(self) -> float | None:
         return self._other / self._computed if self._computed else None
+
+    def left(self, now: float) -> float:
+        """As the program itself knows it: so many iterations as long as those so far."""
+        since, first = self._begun
+        pace = (now - since) / (self._rounds - first) if self._rounds > first else inf
+        return (self._iterations - self._rounds) * pace if self._iterations > self._rounds else 0.0
 
     def _run(self) -> Iterator[Step]:
         for task in self._application.on_start:

@@ -3,24 +3,38 @@
 A commit that the job waits for is a step of the job like any other, taken before its next one; a job that
 proceeds steadily is stopped for it in the middle of its work, one with phases between two tasks. Any other
 commit is an owner of transfers of its own, and the job knows nothing of it.
+
+How commits to partners go is the policy's matter, if it has a strategy for checkpoints: as many agents as it
+says, on the nodes that it says, which need not be idle, fetch the part of each of the job's nodes. What that
+takes is ``platform.Costs``: the model of ``simulator.checkpoint``, but that a commit is as fast to its end as
+what others do lets it be when it sets out. Without a strategy each node has the next one as its partner.
+
+Deviation from a live cluster: the part of a node is one piece, so that a job has at most as many agents as
+nodes (000, 7.2.1). How long it will go on is known as a loop that has an end knows it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import inf
 
+from dask_hpc.model.story import Happening
 from dask_hpc.planning.interval import Pattern, young
 from dask_hpc.simulator.execution import Steady
 from dask_hpc.simulator.platform import Failures, Platform
 from dask_hpc.simulator.service import Companion, Life, MachineService, Site
 from dask_hpc.simulator.workload import DeclaredCheckpoint, LevelName
-from dask_hpc.strategies.checkpoint.when import Cost, when
+from dask_hpc.strategies.checkpoint.agent_rule import served
+from dask_hpc.strategies.checkpoint.agents import AgentNode, ItemAgents
+from dask_hpc.strategies.checkpoint.when import Cost, When, commits_left, until_end, when
 
 _MOST = 10_000  # commits to one level before one to the next
 _CHEAPEST = 0.01  # seconds of a commit that is planned with
 _RAREST, _COMMONEST = 1e-6, 0.9  # of all failures, that need the last level
+_ROOM = 1e18  # bytes of copies that a node can keep: machines do not say, and the emptiest come first
+_RECENT = 60.0  # seconds in which an agent counts as one that has just joined
 
 
 def failure_rate(failures: Failures | None, nodes: int) -> float:
@@ -33,36 +47,48 @@ def failure_rate(failures: Failures | None, nodes: int) -> float:
     return 1 / failures.mtbf
 
 
-def pattern_for(checkpoint: DeclaredCheckpoint, platform: Platform, nodes: int) -> Pattern | None:
-    """The order of its commits on so many nodes; None: never."""
+def pattern_for(
+    checkpoint: DeclaredCheckpoint,
+    platform: Platform,
+    nodes: int,
+    left: float = inf,
+    partner: float | None = None,
+) -> Pattern | None:
+    """The order of its commits on so many nodes, with so many seconds left; None: never. ``partner`` is what
+    one to partners takes, if it is not each node's to the next."""
     levels = len(checkpoint.levels)
     if not isinstance(checkpoint.every, str):
         return Pattern(checkpoint.every, (0,) * (levels - 1))
-    costs = _costs(checkpoint, platform, nodes)
+    costs = _costs(checkpoint, platform, nodes, partner)
     if not costs:
         return None
-    return _planned(checkpoint.every, costs, nodes)
-
-
-@lru_cache(4096)
-def _planned(rule: str, costs: tuple[Cost, ...], nodes: int) -> Pattern | None:
-    """What the live service would plan, as an order of commits: every so-many-th goes one level further."""
-    every = list(when(rule, costs, nodes).every.values())
+    every = list(until_end(_endless(checkpoint.every, costs, nodes), costs, nodes, left).every.values())
     if every[0] == inf:
         return None
+    # every so-many-th goes one level further
     counts = tuple(max(0, round(min(above / below, _MOST)) - 1) for below, above in pairwise(every))
     return Pattern(every[0], counts)
 
 
-def _costs(checkpoint: DeclaredCheckpoint, platform: Platform, nodes: int) -> tuple[Cost, ...]:
+@lru_cache(4096)
+def _endless(rule: str, costs: tuple[Cost, ...], nodes: int) -> When:
+    """What the live service would plan."""
+    return when(rule, costs, nodes)
+
+
+def _costs(
+    checkpoint: DeclaredCheckpoint, platform: Platform, nodes: int, partner: float | None
+) -> tuple[Cost, ...]:
     """None if nothing ever fails."""
     rate = failure_rate(platform.failures, platform.nodes)
     if not rate:
         return ()
     # of a commit to each level alone, when nobody else uses the file system
-    rates = {"partner": platform.link, "store": min(platform.link, platform.file_system / nodes)}
-    quiet = [checkpoint.nbytes / nodes / rates[level] for level in checkpoint.levels]
-    seconds = [max(_CHEAPEST, one) for one in quiet]
+    rates = {"partner": platform.link, "store": platform.file_system_rate(nodes)}
+    quiet = {level: checkpoint.nbytes / nodes / rates[level] for level in checkpoint.levels}
+    if partner is not None and "partner" in quiet:
+        quiet["partner"] = partner
+    seconds = [max(_CHEAPEST, one) for one in quiet.values()]
     needs = [rate]
     if len(seconds) == 2:
         # Both copies of a part are gone if a neighbour fails as well before the next commit.
@@ -80,7 +106,7 @@ class Kept:
 
     done: float
     #: where its copies lie, for partners: each part on its node and on that node's partner
-    nodes: frozenset[str] = frozenset()
+    partners: Mapping[str, str] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
 
 
@@ -103,6 +129,41 @@ class CommitDesk(MachineService):
     def __init__(self) -> None:
         #: of all jobs that are not through, by name
         self.known: dict[str, JobCommits] = {}
+        #: nodes, as often as they have an agent that is at work now
+        self.at_work: Counter[str] = Counter()
+        #: when agents of which job came where
+        self._joined: deque[tuple[float, str, JobCommits]] = deque()
+
+    def nodes_for(self, one: "JobCommits") -> list[AgentNode]:
+        """All nodes as a rule for agents sees them, without what this job has there."""
+        now = self.site.indices.now
+        while self._joined and self._joined[0][0] < now - _RECENT:
+            self._joined.popleft()
+        joined = Counter(node for _, node, whose in self._joined if whose is not one)
+        agents: Counter[str] = Counter()
+        used: dict[str, float] = defaultdict(float)
+        traffic: dict[str, float] = defaultdict(float)
+        commits: dict[str, float] = defaultdict(float)
+        for other in self.known.values():
+            if other is not one and other.agents:
+                nbytes, rate = other.brings
+                for node in other.agents:
+                    agents[node] += 1
+                    used[node] += nbytes
+                    traffic[node] += nbytes * rate
+                    commits[node] += rate
+        link = self.site.platform.link
+        return [
+            AgentNode(
+                name, _ROOM, used[name], traffic=traffic[name], link=link, commits=commits[name],
+                watts=node.active_power, agents=agents[name], joined=joined[name], domain=name,
+            )
+            for name, node in self.site.indices.nodes.items()
+        ]  # fmt: skip
+
+    def come(self, whose: "JobCommits", nodes: Counter[str]) -> None:
+        """Agents of a job have come to these nodes."""
+        self._joined.extend((self.site.indices.now, node, whose) for node in nodes.elements())
 
     def begin(self) -> None:
         record = self.site.record
@@ -145,6 +206,17 @@ class JobCommits(Companion):
         self._kept: dict[LevelName, Kept] = {}
         #: whether the job stops once a commit is complete
         self._is_last = False
+        #: if the policy has a rule for agents: what it remembers, where they are, how many there could be
+        self._item: ItemAgents | None = None
+        self.agents: tuple[str, ...] = ()
+        self._most = 1
+        self._is_first = True
+        #: for which of its nodes they were chosen
+        self._chosen_for: frozenset[str] = frozenset()
+        #: where a commit that is on its way goes from each node, how long that takes, and who works for it
+        self._serving: dict[str, str] = {}
+        self._takes = 0.0
+        self._working: Counter[str] = Counter()
 
     # what there is
 
@@ -159,8 +231,7 @@ class JobCommits(Companion):
         kept = self._kept.get("partner")
         if kept is not None:
             kept.failed.add(node)
-            partners = {one: str((int(one) + 1) % self._site.platform.nodes) for one in kept.nodes}
-            if any(one in kept.failed and other in kept.failed for one, other in partners.items()):
+            if any(one in kept.failed and other in kept.failed for one, other in kept.partners.items()):
                 del self._kept["partner"]
         life, saved = self._life, self.saved
         if life.execution is None and saved < life.done:
@@ -179,7 +250,19 @@ class JobCommits(Companion):
             self._expect_next(now)
 
     def resized(self) -> None:
-        self._pattern = pattern_for(self._checkpoint, self._site.platform, len(self._held))
+        rule, nodes = self._site.policy.checkpoint, len(self._held)
+        if rule is not None and self._item is not None:
+            self._remember(rule.resized(self._item, nodes))
+        self._plan()
+
+    def _plan(self) -> None:
+        nodes, platform, partner = len(self._held), self._site.platform, None
+        execution = self._life.execution
+        left = inf if execution is None else execution.left(self._site.indices.now)
+        if self.agents:
+            each, rate = self._checkpoint.nbytes / nodes, min(platform.agents.agent, platform.link)
+            partner = -(-nodes // len(self.agents)) * (each / rate + platform.agents.setup(each, rate))
+        self._pattern = pattern_for(self._checkpoint, platform, nodes, left, partner)
 
     def goes_first(self, now: float) -> bool:
         life = self._life
@@ -267,8 +350,10 @@ class JobCommits(Companion):
             self._site.wake_at(due, self)
 
     def _begin_commit(self, now: float, done: float) -> None:
-        assert self._pattern is not None
         self._is_due = False
+        self._plan()
+        if self._pattern is None:  # there is too little left for any
+            return
         self._number += 1
         self._done, self._failed = done, set()
         upto = self._pattern.level(self._number)
@@ -283,7 +368,7 @@ class JobCommits(Companion):
         site, nodes = self._site, len(self._nodes)
         while self._levels:
             each = self._checkpoint.nbytes / nodes
-            seconds = each / site.platform.link
+            seconds = 0.0 if self._levels[0] == "store" else self._to_partners()
             if owner is self:
                 self.version += 1
             if self._levels[0] == "store" and each > 0:
@@ -306,9 +391,12 @@ class JobCommits(Companion):
     def _step_over(self, now: float) -> None:
         """One more level has it."""
         level = self._levels.pop(0)
+        self._rest()
         if not self._is_restoring:
-            nodes = frozenset(self._nodes) if level == "partner" else frozenset()
-            self._kept[level] = Kept(self._done, nodes, set(self._failed))
+            partners = self._serving if level == "partner" else {}
+            self._kept[level] = Kept(self._done, partners, set(self._failed))
+            if level == "partner":
+                self._arrived(now)
             if (written := self._written) is not None:
                 written.nbytes += self._checkpoint.nbytes
                 written.commits += not self._levels
@@ -325,6 +413,102 @@ class JobCommits(Companion):
             self._is_due = not self._checkpoint.asynchronous
         self._is_moving = False
         self._levels.clear()
+        self._rest()
+
+    # agents
+
+    @property
+    def brings(self) -> tuple[float, float]:
+        """Of one of its agents: bytes of a commit, and commits per second."""
+        return self._checkpoint.nbytes / len(self.agents), 1 / self._pattern.work if self._pattern else 0.0
+
+    def _to_partners(self) -> float:
+        """Seconds of a commit to partners, or back from them, that sets out now."""
+        platform, nodes = self._site.platform, self._nodes
+        each = self._checkpoint.nbytes / len(nodes)
+        if self._site.policy.checkpoint is None:
+            self._serving = {one: str((int(one) + 1) % platform.nodes) for one in nodes}
+            return each / platform.link
+        costs, changing = platform.agents, 0.0
+        if not self._is_restoring:
+            changing = self._choose()
+            self._serving = served(nodes, self.agents)
+        self._working = Counter(self.agents)
+        self._desk.at_work += self._working
+        if self._is_restoring:
+            kept = self._kept["partner"].partners
+            return self._moving(Counter(kept.values()), self._checkpoint.nbytes / len(kept), 0.0)
+        setup = costs.setup(each, platform.link, 1, self._is_first)
+        moving = self._moving(Counter(self._serving.values()), each, setup)
+        self._takes = costs.message + each / costs.copy + moving
+        return changing + self._takes
+
+    def _moving(self, parts: Counter[str], each: float, setup: float) -> float:
+        """Seconds until so many parts of so many bytes have come to, or from, the agents on these nodes.
+        Those on one node share its link."""
+        platform, at_work, agents = self._site.platform, self._desk.at_work, Counter(self.agents)
+        slowest = 0.0
+        for node, count in parts.items():
+            rate = min(platform.agents.agent, platform.link / max(1, at_work[node]))
+            of_one = -(-count // max(1, agents[node]))
+            slowest = max(slowest, of_one * (setup + each / rate))
+        return slowest
+
+    def _choose(self) -> float:
+        """Its agents for this commit, as the policy says. What a change of them takes."""
+        rule = self._site.policy.checkpoint
+        assert rule is not None
+        held, up = frozenset(self._held), self._site.indices.nodes
+        item = self._item
+        count = 0 if item is None else max(1, min(item.agents, self._most))
+        stays = held == self._chosen_for and all(one in up for one in self.agents)
+        if stays and count == len(self.agents):
+            return 0.0
+        seen = self._desk.nodes_for(self)
+        self._most = max(1, min(len(held), len(rule.slots(len(held), seen, 0.0, held))))
+        if item is None:
+            item = self._item = rule.first(len(held), self._most)
+        count = max(1, min(item.agents, self._most))
+        found = rule.slots(count, seen, self._checkpoint.nbytes / count, held)
+        if not found:  # others have all that nodes may have
+            found = rule.slots(1, [replace(one, agents=0) for one in seen], 0.0, held)
+        before, self.agents = self.agents, tuple(found)
+        if held == self._chosen_for and Counter(found) == Counter(before):
+            return 0.0
+        new = Counter(found) - Counter(before)
+        self._desk.come(self, new)
+        self._chosen_for, self._is_first = held, True
+        return self._site.platform.agents.changing(new.total(), len(found), len(held))
+
+    def _arrived(self, now: float) -> None:
+        """All of a commit is with its agents."""
+        rule, item = self._site.policy.checkpoint, self._item
+        if rule is None or item is None:
+            return
+        is_usual = not self._is_first or self._site.platform.agents.registering == 1.0
+        self._is_first = False
+        if is_usual:
+            left = self._commits_left(now)
+            self._remember(rule.committed(item, len(self.agents), self._takes, self._most, left))
+
+    def _commits_left(self, now: float) -> float:
+        """After this one; a job ends without."""
+        execution, pattern = self._life.execution, self._pattern
+        if execution is None or pattern is None:
+            return inf
+        return max(0.0, commits_left(execution.left(now), pattern.work) - 1)
+
+    def _remember(self, item: ItemAgents) -> None:
+        before, self._item = self._item, item
+        if before is not None and before.agents != item.agents:
+            indices, job = self._site.indices, self._life.arrival.job.id
+            happening = Happening(indices.revision, indices.now, "agents", job, (), item.why)
+            self._site.story.tell(happening)
+
+    def _rest(self) -> None:
+        """Its agents are at work no longer."""
+        self._desk.at_work -= self._working
+        self._working = Counter()
 
     def _account(self, now: float) -> None:
         if (written := self._written) is not None and self._stops_the_job:

@@ -68,7 +68,7 @@ class Machine(Engine):
 
 def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str]:
     """A line for each part of a policy that has nothing to go by on this machine with these jobs."""
-    lines = policy.without_body("simulator")
+    lines = []
     if platform.units is None and (policy.size.name, policy.size) != ("demand", type(policy.size)()):
         lines.append(
             f"{policy.name}: size: {policy.size.name} does nothing: this machine has the nodes it has"
@@ -87,6 +87,11 @@ def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str
                 f"{policy.name}: io: {policy.io.name} only limits reads here: a node of a simulated job "
                 "does one thing at a time, so nothing is paired and nobody is a neighbour"
             )
+    declared = (arrival.checkpoint for arrival in workload)
+    if policy.checkpoint is not None and not any(one and "partner" in one.levels for one in declared):
+        lines.append(
+            f"{policy.name}: checkpoint: {policy.checkpoint.name} does nothing: no job commits to partners"
+        )
     is_by_io = "io-aware" in (policy.queue.name, policy.malleability and policy.malleability.name)
     if is_by_io and all(arrival.job.io_intensity is None for arrival in workload):
         lines.append(f"{policy.name}: io-aware has nothing to go by: no job says its io_intensity, or phases")

@@ -7,13 +7,14 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
 from math import gamma, inf, log, nan
 from sys import float_info
-from typing import Any
+from typing import Any, Literal, get_args
 
 from dask_hpc.model.errors import InputError, insist, is_number, shown, within
 from dask_hpc.model.node import Node
 from dask_hpc.model.power import Corridor
 from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.model.speedup import IoDemand
+from dask_hpc.planning.forecast_models import MODELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,8 @@ class FileSystem:
         self.transfers: list[tuple[float, int, int, int, Any]] = []
         #: the lengths of all transfers together
         self.waited = 0.0
+        #: from when on so many nodes read or write, if anybody wants to know
+        self.loads: list[tuple[float, int]] | None = None
 
     def begin(self, now: float, owner: Any, nodes: int, bytes_per_node: float, version: int = 0) -> None:
         """``nodes`` nodes of ``owner`` start to read or write."""
@@ -108,6 +111,7 @@ class FileSystem:
         self._order += 1
         heappush(self.transfers, (self._clock + bytes_per_node, self._order, nodes, version, owner))
         self._nodes += nodes
+        self._changed()
 
     def abandon(self, now: float, owner: Any) -> None:
         """The owner's transfers stop unfinished."""
@@ -116,6 +120,7 @@ class FileSystem:
         if len(kept) < len(self.transfers):
             self._nodes = sum(entry[2] for entry in kept)
             self.transfers[:] = sorted(kept, key=lambda entry: entry[:2])
+            self._changed()
 
     @property
     def begun(self) -> int:
@@ -144,11 +149,17 @@ class FileSystem:
             self._clock = max(self._clock, clock)  # exactly there, whatever rounding did
             self._nodes -= nodes
             done.append((owner, version))
+        if done:
+            self._changed()
         return done
 
     @property
     def _rate(self) -> float:
         return self._rate_of(max(1, self._nodes))
+
+    def _changed(self) -> None:
+        if self.loads is not None:
+            self.loads.append((self._since, self._nodes))
 
     def _advance(self, now: float) -> None:
         if self._nodes and now > self._since:
@@ -173,6 +184,10 @@ class NodeType:
             raise InputError("", found, "0 <= idle <= active, finite")
 
 
+WhoForecasts = Literal["oracle", "online", "none"]
+FORECASTS: tuple[WhoForecasts, ...] = get_args(WhoForecasts)
+
+
 @dataclass(frozen=True, slots=True)
 class Metering:
     """A platform that has one records its power, whatever the policy.
@@ -182,6 +197,11 @@ class Metering:
     the true value (drawn with ``seed``, once an instant); what is recorded is the truth. With ``types``
     the first nodes are of the first type and so on. ``corridor`` is the site's: what the run is judged by,
     and what a power strategy keeps that says no bounds of its own.
+
+    ``forecast`` is who foretells the power of the machine, which is a matter of the site, as on a live
+    cluster, and not of a policy: the *oracle* knows what the work at hand will draw over the ``horizon`` if
+    nothing is decided; *online* are the live service's forecasters (``models``, chosen by MAPE), which know
+    nothing but a reading at each tick of the platform; *none* says nothing.
     """
 
     ramp: float = 0.0
@@ -189,32 +209,128 @@ class Metering:
     seed: int = 0
     types: tuple[NodeType, ...] = ()
     corridor: Corridor | None = None
+    forecast: WhoForecasts = "oracle"
+    horizon: float = 300.0
+    models: tuple[str, ...] = MODELS
 
     def __post_init__(self) -> None:
+        insist(self.forecast in FORECASTS, "power.forecast", self.forecast, ", ".join(FORECASTS))
+        fine = is_number(self.horizon, 0, float_info.max) and self.horizon > 0
+        insist(fine, "power.horizon", self.horizon, "more than 0 s")
+        for name in self.models:
+            insist(name in MODELS, "power.models", name, ", ".join(MODELS))
         insist(is_number(self.ramp, 0, float_info.max), "power.ramp", self.ramp, "0 s or more")
         insist(is_number(self.noise, 0, 1), "power.noise", self.noise, "a share from 0 to 1")
 
 
+#: seconds on two numbers of nodes, the fewer first
+TwoPoints = tuple[tuple[int, float], tuple[int, float]]
+
+
 @dataclass(frozen=True, slots=True)
 class ResizeCost:
-    """Seconds a job stands still during a resize. All zero by default: the ideal machine."""
+    """Seconds a job stands still during a resize. All zero by default: the ideal machine.
+
+    ``expand`` and ``shrink`` are what it takes a job to grow and to give nodes, on two numbers of nodes:
+    the straight line through both counts, at the larger of its sizes before and after, since all its
+    processes take part. One resize counts once, however many nodes it is about.
+    """
 
     fixed: float = 0.0
     per_process: float = 0.0
     bandwidth: float = inf
+    expand: TwoPoints | None = None
+    shrink: TwoPoints | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("fixed", self.fixed), ("per_process", self.per_process)):
             insist(is_number(value, 0, inf), name, value, "0 s or more")
         fine = is_number(self.bandwidth, 0, inf) and self.bandwidth > 0
         insist(fine, "bandwidth", self.bandwidth, "more than 0 B/s")
+        for name, points in (("expand", self.expand), ("shrink", self.shrink)):
+            insist(points is None or _rises(points), name, points, "seconds on two numbers of nodes")
 
     def seconds(self, before: int, after: int, moved_bytes: float = 0.0) -> float:
         """Cost of going from ``before`` to ``after`` processes."""
         if before == after:
             return 0.0
         processes = abs(after - before)
-        return self.fixed + self.per_process * processes + moved_bytes / self.bandwidth
+        cost = self.fixed + self.per_process * processes + moved_bytes / self.bandwidth
+        points = self.expand if after > before else self.shrink
+        return cost if points is None else cost + _on_the_line(points, max(before, after))
+
+
+def _rises(points: Any) -> bool:
+    """Whether these are two sizes, the smaller first, and what each costs."""
+    try:
+        (small, less), (large, more) = points
+    except (TypeError, ValueError):
+        return False
+    sizes = type(small) is int and type(large) is int and 1 <= small < large
+    return sizes and all(is_number(one, 0, float_info.max) for one in (less, more))
+
+
+def _on_the_line(points: TwoPoints, nodes: int) -> float:
+    (small, less), (large, more) = points
+    way = (nodes - small) / (large - small)
+    return max(0.0, less * (1.0 - way) + more * way)
+
+
+#: costs by name. Published: seed 001, 7.5 (digest 3.5), from 1 to 2 and from 15 to 16 nodes, from 2 to 1
+#: and from 16 to 15, without the data that moves; the source's steps are of one node, and what is between
+#: its ends is only drawn there: the straight line is the digest's, the one count for several nodes ours
+RESIZE_COSTS: Mapping[str, ResizeCost] = {
+    "none": ResizeCost(),
+    "published": ResizeCost(expand=((2, 0.11), (16, 1.29)), shrink=((2, 0.05), (16, 2.25))),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """``t_(msg+copy)`` is ``message`` plus a node's bytes at ``copy``; an agent takes one part after the
+    other at the rate ``agent``, with ``operation`` seconds for each and ``turn`` for each read of it."""
+
+    agent: float = inf
+    copy: float = inf
+    message: float = 0.0
+    operation: float = 0.0
+    turn: float = 0.0
+    #: the first commit to new agents takes so many times as long, as memory is registered: 5 to 10 (9.3.4)
+    registering: float = 7.0
+    #: asking whether agents should change, if they need not
+    probe: float = 0.002
+    #: a probe that changes them
+    change: float = 0.0
+    #: starting any agents, each new one, and connecting an agent to one node
+    launch: float = 0.0
+    per_agent: float = 0.0
+    connect: float = 0.0
+    #: before an agent that does not answer is given up, and until the next probe after that
+    give_up: float = 0.0
+    retry_wait: float = 60.0
+    #: operations take a share longer or shorter, normally distributed
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("agent", "copy"):
+            insist(getattr(self, name) > 0, name, getattr(self, name), "more than 0 B/s")
+        for name in ("message", "operation", "turn", "registering", "probe", "change", "launch", "per_agent",
+                     "connect", "give_up", "retry_wait", "noise"):  # fmt: skip
+            insist(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
+
+    def setup(self, nbytes: float, link: float, reads: int = 1, is_first: bool = False) -> float:
+        """Seconds before an agent takes a part of so many bytes."""
+        seconds = self.operation + self.turn * reads
+        if is_first:
+            seconds += (self.registering - 1) * (seconds + nbytes / min(self.agent, link))
+        return seconds
+
+    def changing(self, new: int, agents: int, parts: int) -> float:
+        """Seconds of a change to so many agents, of which some are new, for an item of so many parts."""
+        seconds = self.connect * -(-parts // max(1, agents))
+        if new:
+            seconds += self.change + self.launch + self.per_agent * new
+        return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +373,7 @@ class Platform:
     ``metering`` power is recorded. ``groups`` are the sizes of the machine's parts, the outermost first:
     ``(64, 16)`` for cabinets of 64 nodes with chassis of 16, which a policy may go by that picks nodes.
     With ``units`` nodes come and go.
+    ``agents`` is what checkpoint agents cost, where a policy has some.
     """
 
     nodes: int
@@ -273,6 +390,7 @@ class Platform:
     failures: Failures | None = None
     metering: Metering | None = None
     groups: tuple[int, ...] = ()
+    agents: Costs = Costs(registering=1.0)
     crowding: Crowding | None = None
     units: Units | None = None
 

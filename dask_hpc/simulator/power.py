@@ -5,10 +5,15 @@ power if the job does not say; launch, resizes and clean-up included. Nodes that
 every node lags behind its work in the same way, the machine as a whole does, and its power is known at any
 instant from three numbers: where it was, when that was, and where it is going.
 
+A job with a ``swing`` draws something else in its range at each step of it.
+
 What a policy sees of it is a ``PowerView`` without levers: nothing runs outside of jobs here, so holding has
-no meaning, and caps and releases are not simulated. Its forecast is the power that the ramps lead to if
-nothing is decided, from the least to the most that its jobs may draw: strategies see the ends of jobs
-themselves.
+no meaning, and caps and releases are not simulated. Of a job that swings it sees what it would on a live
+cluster: what was measured in the last half minute, once there is enough of it, and before that what the user
+says. The forecast is the oracle's unless the metering says otherwise: the power that the ramps lead to if
+nothing is decided, from the least to the most that its jobs may draw, or, of those that swing, will draw
+over the horizon. Strategies see the ends of jobs themselves. The online forecaster is fed and fitted as
+on a live cluster, with a reading at each tick and a fit every sixty of them.
 
 A violation is a maximal interval outside the corridor, on either side, that is longer than one tick of the
 platform: what the next tick's decision sets right does not count. Without a tick every interval counts. The
@@ -21,7 +26,7 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import exp, inf
+from math import ceil, exp, floor, inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,10 +38,13 @@ from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.power import PREFIX, Corridor, CorridorSignal, PowerRange, PowerView
 from dask_hpc.model.snapshot import Indices, Running
+from dask_hpc.planning.forecast import Forecaster
+from dask_hpc.planning.power_level import LevelWindow
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.platform import Metering, Platform
 from dask_hpc.simulator.record import Record
-from dask_hpc.simulator.service import MachineService
+from dask_hpc.simulator.service import Companion, Life, MachineService
+from dask_hpc.simulator.swing import Swing
 from dask_hpc.simulator.values import read_file
 from dask_hpc.simulator.workload import Workload
 
@@ -214,8 +222,9 @@ _TWO_SIDED_95 = 1.96  # standard deviations
 class Metered(Indices):
     """Indices whose ``power`` is brought up to date by ``look``. Plain indices pay nothing for it."""
 
-    __slots__ = ("_active", "_base", "_draw", "_error", "_from", "_is_news", "_is_uniform", "_means",
-                 "_metering", "_range", "_record", "_said", "_since")  # fmt: skip
+    __slots__ = ("_active", "_base", "_beyond", "_draw", "_error", "_forecaster", "_from", "_is_news",
+                 "_is_uniform", "_means", "_metering", "_range", "_record", "_said", "_since",
+                 "_swings", "_swung")  # fmt: skip
 
     def __init__(self, indices: Indices, metering: Metering, record: PowerRecord | None) -> None:
         """The same machine, metered from now on. What was known of its power holds on: jobs draw what they
@@ -230,10 +239,16 @@ class Metered(Indices):
         self._active = PowerRange(min(active, default=0.0), max(active, default=0.0))
         self._base = sum(node.idle_power for node in nodes)
         self._range = PowerRange(self._base, self._base)
+        #: watts beyond the middle of that, of jobs that swing
+        self._beyond = 0.0
         self._from, self._since = self._base, self.now
         #: watts per node as jobs say themselves, and on average over the nodes that they hold
         self._said: dict[str, PowerRange] = {}
         self._means: dict[str, PowerRange] = {}
+        #: running jobs that swing, and what was measured of their nodes lately
+        self._swings: dict[str, Swinging] = {}
+        self._swung: dict[str, PowerRange] = {}
+        self._forecaster: Forecaster | None = None
         self._is_news = True
         self._draw = random.Random(metering.seed)
         self._error = (self.now - 1.0, 0.0)
@@ -253,10 +268,15 @@ class Metered(Indices):
     @property
     def watts(self) -> float:
         """What the machine draws now."""
-        level = (self._range.least + self._range.most) / 2
+        level = self._level
         if not self._metering.ramp:
             return level
         return level + (self._from - level) * exp((self._since - self.now) / self._metering.ramp)
+
+    @property
+    def _level(self) -> float:
+        """Where the work at hand leads to."""
+        return (self._range.least + self._range.most) / 2 + self._beyond
 
     def expect(self, job: Job) -> None:
         """A job is submitted."""
@@ -266,19 +286,69 @@ class Metered(Indices):
 
     def look(self) -> None:
         """Bring ``power`` up to date."""
-        watts, noise = self.watts, self._metering.noise
-        if noise and self._error[0] != self.now:  # one reading an instant, or plans would go on for ever
-            self._error = (self.now, self._draw.gauss(0.0, noise))
         view = self.power or PowerView(0.0, active=self._active)
         self.power = replace(
             view,
-            watts=max(0.0, watts * (1.0 + self._error[1])),
-            uncertainty=_TWO_SIDED_95 * noise * watts,
+            watts=self.reading,
+            uncertainty=_TWO_SIDED_95 * self._metering.noise * self.watts,
             idle=self._idle_power(),
-            jobs={**self._said, **self._means} if self._is_news else view.jobs,
-            forecast=self._range,
+            jobs={**self._said, **self._means, **self._swung} if self._is_news else view.jobs,
+            forecast=self._foretold(),
         )
         self._is_news = False
+
+    @property
+    def reading(self) -> float:
+        """What a meter says now."""
+        noise = self._metering.noise
+        if noise and self._error[0] != self.now:  # one reading an instant, or plans would go on for ever
+            self._error = (self.now, self._draw.gauss(0.0, noise))
+        return max(0.0, self.watts * (1.0 + self._error[1]))
+
+    def forecast_with(self, forecaster: Forecaster) -> None:
+        """From now on this one, in place of the oracle."""
+        self._forecaster = forecaster
+
+    def _foretold(self) -> PowerRange | None:
+        """Of the machine, over the horizon."""
+        if self._metering.forecast == "oracle":
+            return self._to_come() if self._swings else self._range
+        found = None if self._forecaster is None else self._forecaster.forecast()
+        return None if found is None else found.range
+
+    def _to_come(self) -> PowerRange:
+        """The least and the most that the work at hand will draw if nothing is decided."""
+        least, most = self._range
+        for job_id in self._swings:
+            said = self._said[job_id].times(len(self.running[job_id].nodes))
+            least, most = least - said.least, most - said.most
+        step = min(one.swing.step for one in self._swings.values())
+        times = [self.now + n * step for n in range(ceil(self._metering.horizon / step) + 1)]
+        swings = [
+            sum(len(self.running[job_id].nodes) * self._swing_of(job_id, time) for job_id in self._swings)
+            for time in times
+        ]
+        return PowerRange(least + min(swings), most + max(swings))
+
+    def _swing_of(self, job_id: str, time: float) -> float:
+        """Watts of one of its nodes at that time, if it goes on as it is."""
+        one = self._swings[job_id]
+        number = floor((time - one.began) / one.swing.step + _SLACK)
+        return one.swing.watts(self._said[job_id], number, 1.0 / (1.0 + self.mtct.get(job_id, 0.0)))
+
+    def sway(self, job_id: str, one: "Swinging") -> None:
+        """A running job comes to another step of its swing."""
+        nodes = len(self.running[job_id].nodes)
+        before = one.beyond if self._swings.get(job_id) is one else 0.0
+        self._swings[job_id] = one
+        said, watts = self._said[job_id], self._swing_of(job_id, self.now)
+        one.beyond = watts - (said.least + said.most) / 2
+        one.window.add(self.now, watts)
+        seen = one.window.range
+        if seen is not None:
+            self._swung[job_id] = seen
+            self._is_news = True
+        self._shift(0.0, 0.0, nodes * (one.beyond - before))
 
     def start(self, job_id: str, nodes: int) -> Running:
         running = super().start(job_id, nodes)
@@ -350,25 +420,30 @@ class Metered(Indices):
             idle = sum(self.nodes[name].idle_power for name in names)
             active = sum(self.nodes[name].active_power for name in names)
         least, most = (active, active) if said is None else (said.least * count, said.most * count)
-        self._shift(sign * (least - idle), sign * (most - idle))
+        swinging = self._swings.get(job.id)
+        beyond = swinging.beyond * count if swinging else 0.0
+        self._shift(sign * (least - idle), sign * (most - idle), sign * beyond)
 
-    def _shift(self, least: float, most: float) -> None:
+    def _shift(self, least: float, most: float, beyond: float = 0.0) -> None:
         """The work at hand leads to another level from now on."""
-        if not least and not most:
+        if not least and not most and not beyond:
             return
         self._from, self._since = self.watts, self.now
         if self.running:
             self._range = PowerRange(self._range.least + least, self._range.most + most)
+            self._beyond += beyond
         else:  # what rounding has left of all those steps ends here
             self._range = PowerRange(self._base, self._base)
+            self._beyond = 0.0
         self._note()
 
     def _note(self) -> None:
         if self._record is not None:
-            level = (self._range.least + self._range.most) / 2
-            self._record.step(self.now, self.watts, level)
+            self._record.step(self.now, self.watts, self._level)
 
     def _forget_power(self, job_id: str) -> None:
+        self._swings.pop(job_id, None)
+        self._swung.pop(job_id, None)
         if self._said.pop(job_id, None) or self._means.pop(job_id, None):
             self._is_news = True
 
@@ -380,6 +455,34 @@ class Metered(Indices):
         return sum(self.nodes[name].idle_power for name in names) / len(names)
 
 
+class Swinging(Companion):
+    """A job whose power moves: woken at each step while it runs."""
+
+    def __init__(self, job_id: str, swing: Swing, service: "SitePower") -> None:
+        self._job_id, self.swing, self._service = job_id, swing, service
+        self.began = 0.0
+        self._step = 0
+        #: watts of one node beyond the middle of the range
+        self.beyond = 0.0
+        self.window = LevelWindow()
+
+    def begin(self, now: float) -> None:
+        self.version += 1
+        self.began, self._step, self.window = now, 0, LevelWindow()
+        self._sway()
+
+    def woken(self, now: float) -> None:
+        if not self._service.is_over(self._job_id):
+            self._step += 1
+            self._sway()
+
+    def _sway(self) -> None:
+        service = self._service
+        service.indices.sway(self._job_id, self)
+        service.site.wake_at(self.began + (self._step + 1) * self.swing.step, self)
+
+
+_RETRAIN = 60  # ticks from one fit to the next; a live cluster fits once a minute, and reads once a second
 _LIMIT = 1_000_000  # bytes of a corridor
 _TICK = 60.0  # seconds, where the platform says nothing
 
@@ -400,12 +503,32 @@ class SitePower(MachineService):
             self.corridor: Corridor | None = self._signal.at(0.0)
         else:
             self.corridor = _corridor(strategy, self._metering.corridor or known, known)
+        self._swings: dict[str, Swinging] = {}
+        self._forecaster: Forecaster | None = None
+        if self._metering.forecast == "online" and strategy is not None and strategy.looks_ahead:
+            steps = max(1, round(self._metering.horizon / platform.tick))
+            self._forecaster = Forecaster(steps, period=platform.tick, models=self._metering.models)
         drawn = PowerRecord(self._metering.ramp, platform.tick)
         self._record = None if record is None else record.add(drawn)
 
     def watch(self, indices: Indices) -> Indices:
-        self._indices = Metered(indices, self._metering, self._record)
-        return self._indices
+        self.indices = Metered(indices, self._metering, self._record)
+        if self._forecaster is not None:
+            self.indices.forecast_with(self._forecaster)
+        return self.indices
+
+    def accompany(self, life: Life) -> None:
+        swing, job_id = life.arrival.swing, life.arrival.job.id
+        if swing is not None and job_id not in self._swings:
+            self._swings[job_id] = Swinging(job_id, swing, self)
+
+    def is_over(self, job_id: str) -> bool:
+        """Whether a job that swings does not run; one that waits again begins anew when it starts."""
+        if job_id in self.indices.running:
+            return False
+        if job_id not in self.indices.waiting:
+            del self._swings[job_id]
+        return True
 
     def begin(self) -> None:
         self.site.snapshot.corridor = self.corridor
@@ -424,6 +547,9 @@ class SitePower(MachineService):
             self._record.end = now
 
     def tick(self, now: float) -> None:
+        if self._forecaster is not None:
+            self._forecaster.add(now, self.indices.reading)
+            self._forecaster.refit_when_due(_RETRAIN * self._forecaster.period)
         if self._signal is None:
             return
         before, self.corridor = self.corridor, self._signal.at(now)
@@ -432,14 +558,17 @@ class SitePower(MachineService):
             self._note(now)
 
     def submitted(self, job: Job) -> None:
-        self._indices.expect(job)
+        self.indices.expect(job)
 
     def look(self) -> None:
-        self._indices.look()
+        self.indices.look()
 
     def carried_out(self, plan: Plan) -> None:
-        self._indices.look()
-        self._indices.pull_levers(plan)
+        for start in plan.starts if self._swings else ():
+            if start.job in self._swings and start.job in self.indices.running:
+                self._swings[start.job].begin(self.indices.now)
+        self.indices.look()
+        self.indices.pull_levers(plan)
 
     def _note(self, now: float) -> None:
         """Write down the corridor that holds from now on."""
@@ -462,8 +591,9 @@ def check_powers(workload: Workload, platform: Platform, policy: Policy) -> None
 
 
 def with_tick(platform: Platform, policy: Policy) -> Platform:
-    """A signal is asked at ticks, so there must be some."""
-    if platform.tick or policy.power is None or not policy.power.follow.startswith(PREFIX):
+    """A signal is asked at ticks, and power read that is forecast, so there must be some."""
+    is_read = platform.metering is not None and platform.metering.forecast == "online"
+    if platform.tick or policy.power is None or not (is_read or policy.power.follow.startswith(PREFIX)):
         return platform
     return replace(platform, tick=_TICK)
 

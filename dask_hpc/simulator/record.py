@@ -6,6 +6,7 @@ from math import nan
 from typing import TypeVar
 
 from dask_hpc.model.job import Job
+from dask_hpc.planning.figures import Amounts
 
 T = TypeVar("T")
 STATES = ("waiting", "running", "completed", "killed", "cancelled", "rejected", "dropped")
@@ -27,14 +28,15 @@ class Record:
     """Columns of machine numbers, 29 bytes a job beside its name.
 
     With ``allotments`` also who held which nodes from when on, which a picture needs: ``(time, row,
-    nodes)``, with no nodes at the end.
+    nodes)``, with no nodes at the end; and from when on how many nodes read or wrote.
     """
 
-    __slots__ = ("_parts", "allotments", "details", "end", "id", "nodes", "power", "start", "state",
-                 "submit", "transfer", "worth")  # fmt: skip
+    __slots__ = ("_parts", "adaptation", "allotments", "details", "end", "id", "loads", "nodes", "power",
+                 "start", "state", "submit", "transfer", "worth")  # fmt: skip
 
     def __init__(self, *, allotments: bool = False) -> None:
         self.allotments: list[tuple[float, int, tuple[str, ...]]] | None = [] if allotments else None
+        self.loads: list[tuple[float, int]] | None = [] if allotments else None
         self.id: list[str] = []
         self.submit = array("d")
         self.start = array("d")
@@ -42,6 +44,8 @@ class Record:
         self.nodes = array("i")
         self.state = bytearray()
         self.details: dict[int, Details] = {}
+        #: seconds of the changes of size that are over, each from its decision on
+        self.adaptation = Amounts()
         #: watts per node of jobs that say so
         self.power: dict[int, float] = {}
         #: the jobs that have a value

@@ -16,6 +16,7 @@ from dask_hpc.model.job import worth
 from dask_hpc.model.plan import Plan, Resize, Start
 from dask_hpc.model.story import Kind, Story, Word
 from dask_hpc.model.units import count_nodes, show_duration, show_large
+from dask_hpc.planning.figures import bounded_slowdown, response, utilisation, waiting
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.job_commits import CommitsOfJobs
 from dask_hpc.simulator.pipelines import PipelineRun, PipelineRuns
@@ -24,9 +25,6 @@ from dask_hpc.simulator.power import PowerRecord, PowerTrace, power_trace
 from dask_hpc.simulator.record import STATES, Record
 from dask_hpc.simulator.units import PaidNodes
 from dask_hpc.view import Held, past
-
-#: jobs shorter than this do not dominate the slowdown
-SLOWDOWN_THRESHOLD = 10.0
 
 #: metric -> (unit, meaning), in the order in which people read them
 METRICS: Mapping[str, tuple[str, str]] = {
@@ -49,6 +47,8 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "value_earned": ("", "of jobs that ended by themselves, less after their soft deadline"),
     "unfinished": ("jobs", "still waiting or running when the simulation ended"),
     "resizes": ("jobs", "changes of size of running jobs"),
+    "mean_adaptation": ("s", "of a change of size, from the decision to its end"),
+    "max_adaptation": ("s", "of a change of size, from the decision to its end"),
     "moved_bytes": ("B", "data that changed its node in resizes"),
     "restarts": ("jobs", "times a job was stopped and waited again"),
     "lost_node_hours": ("h", "work that failures and interrupts undid"),
@@ -86,6 +86,8 @@ def metrics(record: Record, platform: Platform, since: float | None = None) -> d
         "value_earned": _earned(record),
         "unfinished": count["waiting"] + count["running"],
         "resizes": sum(one.resizes for one in details),
+        "mean_adaptation": nan if record.adaptation.mean is None else record.adaptation.mean,
+        "max_adaptation": nan if record.adaptation.largest is None else record.adaptation.largest,
         "moved_bytes": sum(one.moved_bytes for one in details),
         "restarts": sum(one.restarts for one in details),
         "lost_node_hours": sum(one.lost for one in details) / 3600.0,
@@ -112,21 +114,19 @@ def metrics(record: Record, platform: Platform, since: float | None = None) -> d
         above_idle[row] = watts - platform.idle_power
     power = float((used * above_idle).sum())
     start, end, submit, size = start[done], end[done], submit[done], size[done]
-    runtime, wait, response = end - start, start - submit, end - submit
+    runtime, wait, flow = end - start, waiting(submit, start), response(submit, end)
     ran = runtime > 0
     values = totals | {
         "makespan": makespan,
-        "utilisation": used.sum() / there
-        if (there := paid.node_seconds if paid else platform.nodes * span)
-        else 0.0,
+        "utilisation": utilisation(used.sum(), paid.node_seconds if paid else platform.nodes * span),
         "mean_wait": wait.mean(),
         "median_wait": np.median(wait),
         "max_wait": wait.max(),
-        "mean_response": response.mean(),
-        "max_response": response.max(),
-        "weighted_response": (response * size).sum() / size.sum(),
-        "mean_stretch": (response[ran] / runtime[ran]).mean() if ran.any() else 1.0,
-        "mean_bounded_slowdown": np.maximum(response / np.maximum(runtime, SLOWDOWN_THRESHOLD), 1.0).mean(),
+        "mean_response": flow.mean(),
+        "max_response": flow.max(),
+        "weighted_response": (flow * size).sum() / size.sum(),
+        "mean_stretch": (flow[ran] / runtime[ran]).mean() if ran.any() else 1.0,
+        "mean_bounded_slowdown": bounded_slowdown(flow, runtime).mean(),
         "throughput": len(end) / span if span else inf,
         "energy": platform.idle_power * platform.nodes * makespan + power,
     }
@@ -179,6 +179,8 @@ def _job(row: Any) -> dict[str, Any]:
         "started": started,
         "ended": None if row.end != row.end else float(row.end),
         "reason": f"{row.state}; waited {row.wait:.0f} s" if started is not None else str(row.state),
+        "waited": None if started is None else waiting(float(row.submit), started),
+        "response": None if row.end != row.end else response(float(row.submit), float(row.end)),
         **dict.fromkeys(("compute", "transfer"), 0.0),
         **dict.fromkeys(("progress", "expected_end", "waiting_because")),
     }
@@ -366,6 +368,7 @@ class Result:
             story=sorted(_story(self), key=lambda row: row[0])[-_MOST_ROWS:],
             samples=samples,
             marks=list(_marks(self)),
+            figures=self.metrics,
             outside=[] if power is None else [list(one) for one in power.violations],
         )
 

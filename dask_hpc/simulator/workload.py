@@ -31,6 +31,7 @@ from dask_hpc.model.units import parse_duration, parse_quantity
 from dask_hpc.simulator.application import Application
 from dask_hpc.simulator.in_situ import Pipeline
 from dask_hpc.simulator.platform import Platform
+from dask_hpc.simulator.swing import Swing
 from dask_hpc.simulator.values import Readers, as_it_is, flag, list_of, read_values
 
 LevelName = Literal["partner", "store"]
@@ -92,7 +93,8 @@ class Arrival:
     as an in situ pipeline; then ``runtime`` is only what a reader guessed, or 0. ``requests`` are an
     evolving job's wishes: ``(share of its work done, nodes)``. ``data`` bytes move when the size changes.
     ``cancelled`` is when its owner gives up. With a ``checkpoint`` it commits, and goes on from its last
-    commit when a node of its fails or it is stopped.
+    commit when a node of its fails or it is stopped. With a ``swing`` the power of its nodes moves in the
+    range that the job says; without one it stays in the middle.
     """
 
     job: Job
@@ -103,6 +105,7 @@ class Arrival:
     data: float = 0.0
     cancelled: float = inf
     checkpoint: DeclaredCheckpoint | None = None
+    swing: Swing | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.runtime < inf:
@@ -111,6 +114,9 @@ class Arrival:
         if self.checkpoint is not None and isinstance(self.application, Pipeline):
             where = f"job {shown(self.job.id)}: checkpoint"
             raise InputError(where, "the job has a pipeline", "either of them")
+        if self.swing is not None and self.job.power is None:
+            where = f"job {shown(self.job.id)}: swing"
+            raise InputError(where, "the job does not say its power", "power: [LEAST, MOST] beside it")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.waiting import Ranking
 from dask_hpc.planning.in_situ.back_pressure import SlowWish
 from dask_hpc.planning.in_situ.partition import PipelineView, Placement
-from dask_hpc.strategies.checkpoint.agents import AgentNode, GiveBack, ItemAgents, MoreNodes
+from dask_hpc.strategies.checkpoint.agents import AgentNode, Direct, GiveBack, ItemAgents, MoreNodes
 from dask_hpc.strategies.io.lane_view import IoView, LaneLimit, Mix, Next
 
 Starts = Sequence[Start]
@@ -191,6 +191,12 @@ class CheckpointStrategy(Strategy, Protocol):
         self, item: ItemAgents, agents: int, seconds: float, most: int, commits_left: float
     ) -> ItemAgents:
         """A commit took so long with so many agents; there could be ``most``."""
+
+    def tries_again(
+        self, known: Direct, now: float, past_agents: float, to_agents: float, commits_left: float
+    ) -> bool:
+        """Whether a commit tries agents now that could not be reached. One past them and one to them take so
+        many seconds."""
 
     def order(self, nodes: Sequence[AgentNode]) -> Sequence[AgentNode]:
         """The best first."""

@@ -131,11 +131,12 @@ _CHANGES, _SAMPLES, _ROWS, _DONE, _MARKS = 20_000, 7_200, 2_000, 500, 500
 _SAID = (
     "id", "name", "state", "kind", "min_nodes", "max_nodes", "asks", "submitted", "started", "ended",
     "progress", "expected_end", "mtct", "unfinished_tasks", "finished_tasks", "compute", "transfer",
-    "walltime", "reason", "waiting_because", "requested", "cancelled", "failed",
+    "walltime", "reason", "waiting_because", "requested", "cancelled", "failed", "waited", "response",
+    "bounded_slowdown", "adaptation",
 )  # fmt: skip
 
 _HEAD = ("time", "policy", "version", "undo", "state", "errors", "lost", "resizes")
-_PARTS = ("in_force", "power_now", "checkpoint", "pipelines", "holds", "lanes")
+_PARTS = ("in_force", "figures", "power_now", "checkpoint", "pipelines", "holds", "lanes")
 
 #: and in brief, what does not change all the time
 _BRIEF = ("id", "name", "state", "cancelled", "failed", "asks", "submitted", "waiting_because")

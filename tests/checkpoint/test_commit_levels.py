@@ -54,6 +54,30 @@ async def test_each_level_has_its_own_interval(c, s, *workers, tmp_path):
         assert series.reached == {"partner": 1, "disk": 0, "store": 0}
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_short_loop_goes_to_the_store_at_its_end_alone(is_known, tmp_path):
+    """Of a loop whose end nobody knows, what is committed first is stored at once."""
+
+    @three
+    async def run(c, s, *workers):
+        async with dask_hpc.Checkpoint("run", str(tmp_path), client=c) as ck:
+            u = await ck.add("u", c.persist(da.ones(6, chunks=2)))
+            series = s.plugins[NAME].commits.series["run"]
+            async for i in ck.loop(range(3) if is_known else iter(range(3))):
+                if i == 1:  # what the first iteration made is committed
+                    levels = {"partner"} if is_known else {"partner", "store"}
+                    await async_poll_for(lambda: series.reached and not series.target, 10)
+                    await async_poll_for(lambda: not series.writing and not series.to_write, 10)
+                    assert series.reached.keys() == levels
+                    assert ("no more to the store" in (await ck.stats()).why) == is_known
+                    assert ((await ck.stats()).due["store"] == "never") == is_known
+                u = c.persist(u + 1)
+                ck.update(u=u)
+        assert ck.step == 3 and series.reached["store"] == 3
+
+    run()
+
+
 @three
 async def test_without_a_store_it_says_so(c, s, *workers):
     async with dask_hpc.Checkpoint("run", client=c) as ck:

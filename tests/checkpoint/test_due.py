@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from math import inf
 from types import SimpleNamespace
 
 import numpy as np
@@ -142,3 +143,46 @@ def test_an_error_in_the_loop_leaves_no_handler_behind(told, tmp_path):
         assert signal.getsignal(signal.SIGTERM) != ours
         # what goes wrong here does not reach the loop, which stays where it is as long as somebody has it
     assert signal.getsignal(signal.SIGTERM) == ours and not told
+
+
+def test_a_loop_with_a_length_knows_what_is_left():
+    due = Due(4)
+    due.begin(0, 0.0)
+    due.goes_over(range(50))
+    assert due.commits_left(0) == 13 and due.seconds_left(0) == inf, "nobody knows how long one takes"
+    due.iterated(2.0)
+    assert (due.commits_left(38), due.seconds_left(38)) == (3, 24.0)
+    assert (due.commits_left(50), due.seconds_left(50)) == (0, 0)
+    due.iterated(4.0)
+    assert due.seconds_left(40) == pytest.approx(26.0)
+    due.iterated(2.6, walltime=15.6)
+    assert due.seconds_left(0) == pytest.approx(15.6) and due.commits_left(0) == 2
+    due.goes_over(zip("ab", "cd", strict=True))
+    due.iterated(2.6)
+    assert due.commits_left(0) == due.seconds_left(0) == inf
+
+
+def test_commits_by_the_clock_come_between_iterations():
+    due = Due("10 s")
+    due.goes_over([0] * 50)
+    due.begin(0, 0.0)
+    assert due.commits_left(48) == 2, "nobody knows how long an iteration takes"
+    due.iterated(4.0)
+    assert [due.commits_left(step) for step in (0, 47, 48, 49, 50)] == [17, 1, 1, 1, 0]
+    due.iterated(1e9)
+    assert due.commits_left(48) == 2
+
+
+def test_a_short_program_without_a_cluster_commits_at_its_end_alone():
+    due = Due("auto", rate=1e-3)
+    due.goes_over(range(20))
+    due.begin(0, 0.0)
+    due.iterated(1.0)
+    due.committed(1, 0.0, 2.0)
+    assert due.seconds == inf and "no more to the store" in due.why and due.next(0.0) == "at the end"
+    assert due.commits_left(1) == 1 and not due.is_due(2, 1e6)
+    for _ in range(40):
+        due.iterated(60.0)
+    assert due.is_due(2, 0.0), "far more is left than it seemed"
+    due.committed(2, 0.0, 2.0)
+    assert due.seconds < inf

@@ -1,6 +1,7 @@
 """When the next copies are due."""
 
 import asyncio
+from math import inf
 from time import monotonic
 
 import pytest
@@ -120,3 +121,21 @@ def test_what_commits_cost_comes_nearer_to_what_is_measured():
     for seconds, cost in ((20.0, 13.0), (3.0, 10.0), (10.0, 10.0)):
         schedule.measured("partner", seconds)
         assert schedule.costs["partner"] == pytest.approx(cost)
+
+
+def test_near_its_end_nothing_goes_to_the_store_any_more(monkeypatch):
+    clock = Clock(monkeypatch)
+    one = Schedule(["partner", "store"], "young", 0, FailureCounts(MTBF))
+    one.costs["store"] = 2.0
+    one.left = 60.0
+    short = asyncio.run(one.plan(4))
+    assert short.every["store"] == inf and not one.is_due("store") and one.is_due("partner")
+    assert one.due_in() == {"partner": 0.0, "store": None}
+    one.left = 1e5  # it takes longer than it seemed
+    long = asyncio.run(one.plan(4))
+    assert long.every["store"] < inf and one.is_due("store") and one.due_in()["store"] == 0.0
+    one.done()
+    clock.now += long.every["store"]
+    one.left = 60.0
+    assert asyncio.run(one.plan(4)).every == short.every and one.due_in()["store"] is None
+    assert asyncio.run(one.plan(4)) is None, "nothing has changed"

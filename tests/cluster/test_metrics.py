@@ -53,6 +53,8 @@ async def test_metrics_tell_what_is_so(c, s, *workers):
     assert found["resizes_total", "grow"] == found["resizes_total", "shrink"] == 0
     assert found["results_lost_total",] == found["errors_total",] == 0
     assert 0 < found["policy_cycle_seconds",] < 10
+    assert found["jobs_ended_total", "completed"] == 0 and ("wait_seconds", "mean") not in found
+    assert 0 < found["node_seconds_total", "allotted"] < found["node_seconds_total", "there"]
     await Event("go").set()
     await f
     assert await g == 2
@@ -63,6 +65,12 @@ async def test_metrics_tell_what_is_so(c, s, *workers):
     assert [found["jobs", state] for state in ("waiting", "running", "done")] == [0, 0, 2]
     assert found["decisions_total", "end"] == 2 and found["errors_total",] == 1
     assert found["state", "paused"] == 1
+    assert found["jobs_ended_total", "completed"] == 2 and 0 < found["utilisation",] < 1
+    assert 0 < found["wait_seconds", "mean"] < found["wait_seconds", "largest"]
+    assert found["wait_seconds", "mean"] < found["response_seconds", "mean"]
+    assert found["bounded_slowdown",] >= 1 and ("adaptation_seconds", "shrink", "mean", "drain") not in found
+    plugin_of(s).control.figures.adaptations["shrink"]["drain"].add(2.5)
+    assert (await scraped(s))["adaptation_seconds", "shrink", "mean", "drain"] == 2.5
     await m.close()
     assert await scraped(s) == {}
 

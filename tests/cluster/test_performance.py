@@ -1,7 +1,10 @@
 """What is measured of a job, what follows from it, and what measuring costs."""
 
 from math import inf, isclose
+from time import sleep, thread_time
 
+import dask.array as da
+import numpy as np
 import pytest
 from distributed import Event
 from distributed.utils_test import async_poll_for, gen_cluster
@@ -162,6 +165,79 @@ async def test_a_live_job_is_measured(c, s, a, b):
         await Event("go").set()
         await waits
         assert {work.left for work in live(s, "m").performance.works.values()} == {0}
+
+
+def compute(number):
+    """For a while."""
+    until = thread_time() + 0.004
+    while thread_time() < until:
+        number += 1
+    return number
+
+
+@gen_cluster(client=True, nthreads=[("", 2)] * 4, config={"hpc.drain": 0})
+async def test_who_transfers_most_gives_nodes(c, s, *workers):
+    """Measured, from real transfers: without that, the one that started last would be the one to give."""
+    sizes = {"nodes": 2, "min_nodes": 1, "max_nodes": 2, "walltime": "1 h"}
+    async with await dask_hpc.manage(c, policy="performance-aware"):
+        with dask_hpc.job("transfers", **sizes):
+            ends = [c.submit(blocked, "go", pure=False)]
+            one, other = (await until(s, "transfers", "running")).workers
+            parts = [c.map(produce, range(8), workers=[at], pure=False) for at in (one, other)]
+            await c.gather(c.map(consume, *parts, pure=False))
+        with dask_hpc.job("computes", **sizes):
+            ends.append(c.submit(blocked, "go", pure=False))
+            await until(s, "computes", "running")
+            await c.gather(c.map(compute, range(16), pure=False))
+        with dask_hpc.job("third"):
+            ends.append(c.submit(blocked, "go", pure=False))
+        await until(s, "third", "running")
+        transfers, computes = live(s, "transfers"), live(s, "computes")
+        assert (len(transfers.nodes), len(computes.nodes)) == (1, 2)
+        mtct = plugin_of(s).control.indices.mtct
+        assert mtct[transfers.id] > 0.1 > mtct[computes.id]
+        await Event("go").set()
+        await c.gather(ends)
+
+
+def test_reads_and_writes_are_a_share_of_all_of_its_time():
+    performance = Performance()
+    shares = {"reads": 1.0, "half": 0.5, "computes": 0.0}
+
+    def of_tasks(work):
+        return shares[work.prefix]
+
+    assert performance.io_share(of_tasks) is None
+    for number in range(3 * ENOUGH):
+        assert (performance.io_share(of_tasks) is None) == (number < ENOUGH)
+        performance.add(performance.work(list(shares)[number % 3]), spent(2.0, 1.0, 1.0), 8)
+    # of each three tasks 2 + 1 + 0 s of computing is reading, and 1 s each is spilling; of 12 s
+    assert isclose(performance.io_share(of_tasks), (3 + 3) / 12)
+    performance.resized(5.0)
+    assert performance.io_share(of_tasks) is not None  # it is the job's, whatever its size
+
+
+@cluster2
+async def test_tasks_that_dask_marks_as_producers_read(c, s, a, b):
+    async with await dask_hpc.manage(c) as m, dask_hpc.job("m", min_nodes=1, max_nodes=2, nodes=2) as job:
+        arrays = da.from_array(OnDisk(), chunks=1, asarray=False, fancy=False, inline_array=True)
+        assert (await c.compute(arrays.sum(split_every=100))) == 12 * 7
+        plugin_of(s).context.wake()
+        await async_poll_for(lambda: live(s, "m").model.io_intensity is not None, 10)
+        assert live(s, "m").model.io_intensity.intensity(2) > 0.5
+        running = plugin_of(s).control.indices.running[job.id]
+        assert running.job == live(s, "m").model
+        assert not (await m.status())["errors"]
+
+
+class OnDisk:
+    """What a reader of files gives to Dask."""
+
+    shape, dtype, ndim = (12,), np.dtype("i8"), 1
+
+    def __getitem__(self, index):
+        sleep(0.002)
+        return np.full(12, 7)[index]
 
 
 @gen_cluster(client=True, nthreads=[("", 2)])

@@ -94,13 +94,13 @@ async def test_it_gives_way_to_who_waits_as_any_job_that_rests(c, s, *workers):
 @cluster4
 async def test_a_worker_of_the_job_dies_or_pauses(c, s, *workers):
     scatter = scattering(c)
-    async with await dask_hpc.manage(c), dask_hpc.job("a", nodes=3):
+    async with await dask_hpc.manage(c), dask_hpc.job("a", nodes=4):  # none is idle to take another's place
         await scatter([1])
-        here, gone, held = sorted(live(s, "a").workers)
+        here, there, gone, held = sorted(live(s, "a").workers)
         by_address = {worker.address: worker for worker in workers}
         plugin_of(s).control.holds.hold([held], "test")
         await lose(by_address[gone])
-        assert places(s, await scatter(list(range(8)))) == {here}
+        assert places(s, await scatter(list(range(8)))) == {here, there}
 
 
 @cluster4

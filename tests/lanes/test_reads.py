@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.lanes.reads import ENOUGH, MeasuredCost, file_system, reads, rule_of
+from dask_hpc.lanes.reads import ENOUGH, MeasuredCost, file_share, file_system, reads, rule_of, writes
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,40 @@ def test_known_readers_also_fused(name):
 def test_a_read_like_name_is_no_read(name):
     assert not reads(name, False)
     assert reads(name, True)  # but Dask's mark is
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["store-map", "add-store-map", "write_csv", "to-textfiles", "to-npy-stack", "toparquetdata", "store",
+     "readparquetfsspec-add-toparquetdata", "write_json_partition", "to_sql"],
+)  # fmt: skip
+def test_known_writers_also_fused(name):
+    assert writes(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["write", "rewrite_csv", "restore", "restore-map", "to", "stored", "inc", ""]
+)
+def test_a_write_like_name_is_no_write(name):
+    assert not writes(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_producer", "measured", "expected"),
+    [
+        ("inc", False, MeasuredCost(0, 0, 0), 0.0),
+        ("inc", True, MeasuredCost(0, 0, 0), 1.0),
+        ("store-map", False, MeasuredCost(ENOUGH - 1, 1, 1), 1.0),
+        ("store-map", False, MeasuredCost(ENOUGH, 1, 3), 0.75),
+        ("store-map", False, MeasuredCost(ENOUGH, 0, 0), 1.0),
+        ("read_csv", False, MeasuredCost(ENOUGH, 1, 1), 0.5),
+        ("read_csv", False, MeasuredCost(ENOUGH, 9, 1), 0.1),
+        ("sum", True, MeasuredCost(ENOUGH, 9, 1), 0.1),
+        ("inc", False, MeasuredCost(ENOUGH, 1, 9), 0.0),  # nobody knows what for it waits
+    ],
+)
+def test_the_share_of_its_time_that_a_task_reads_or_writes(name, is_producer, measured, expected):
+    assert file_share(name, is_producer, measured) == expected
 
 
 @pytest.mark.parametrize(

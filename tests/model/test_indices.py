@@ -1,6 +1,7 @@
 """The indices: whatever happens, no node is held twice and none is lost."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -203,3 +204,23 @@ def test_a_job_goes_on_on_another_node():
     indices.withhold({"0"})
     indices.exchange("a", "0", "2")
     assert indices.idle == ["1"], "who is withheld is not idle"
+
+
+def test_more_may_be_known_of_a_job():
+    indices = Indices([Node("a"), Node("b")])
+    for number in range(3):
+        job = Job(id=f"j{number}", nodes=1, max_nodes=2, kind="malleable", walltime=10.0)
+        indices.waiting.add(job)
+    indices.start("j0", 1)
+    for number in range(3):
+        before = indices.revision
+        indices.describe(replace(job, id=f"j{number}", recorded=5.0 + number))
+        assert indices.revision == before + 1
+    assert [job.recorded for job in indices.waiting] == [6.0, 7.0]
+    assert indices.running["j0"].job.recorded == indices.resizable["j0"].job.recorded == 5.0
+    assert indices.end("j0").job.recorded == 5.0 and indices.by_end == []
+    revision = indices.revision
+    indices.describe(job)
+    indices.describe(replace(job, id="nobody"))
+    assert indices.revision == revision + 1
+    assert indices.waiting["j2"].recorded is None and len(indices.waiting) == 2

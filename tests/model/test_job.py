@@ -51,6 +51,7 @@ BAD = {
     "power": [-1, math.nan, math.inf, "1 apple", (2, 1), (1, 2, 3)],
     "value": [math.nan, "much"],
     "deadline": [math.nan, "soon"],
+    "recorded": [0, -1.0, math.nan, "1h"],
     "user": [None, 7],
     "speedup": ["linear", 2.0, Amdahl],
 }
@@ -115,3 +116,11 @@ def test_what_a_job_is_worth_falls_from_its_soft_deadline_on():
 def test_deadlines_that_cannot_be(fields, message):
     with pytest.raises(InputError, match=re.escape(message)):
         Job(id="a", nodes=1, submitted=5.0, **fields)
+
+
+def test_recorded_on_another_size():
+    job = Job(id="a", nodes=4, kind="malleable", min_nodes=1, max_nodes=8, walltime=1000.0)
+    assert job.recorded_on(8) == 500.0  # as its walltime allows
+    job = replace(job, recorded=400.0)
+    assert job.recorded_on(4) == 400.0 and job.recorded_on(8) == 200.0
+    assert replace(job, speedup=Amdahl(1.0)).recorded_on(8) == 400.0

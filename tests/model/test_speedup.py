@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_hpc.model.errors import InputError
-from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Speedup, Tabulated
+from dask_hpc.model.speedup import (
+    Amdahl,
+    Interpolated,
+    IoDemand,
+    Linear,
+    PhasedSpeedup,
+    PowerLaw,
+    Speedup,
+    Tabulated,
+)
 from dask_hpc.simulator.readers.yaml_workload import from_runtimes
 
 steps = st.lists(st.tuples(st.integers(1, 50), st.floats(0.0, 10.0)), max_size=8)
@@ -20,13 +29,19 @@ def rising_table(found):
     return tuple(points)
 
 
-rising = (
+def in_phases(found):
+    total = sum(weight for weight, _ in found)
+    return PhasedSpeedup(tuple((weight / total, law) for weight, law in found))
+
+
+simple = (
     st.just(Linear())
     | st.floats(0, 1).map(Amdahl)
     | st.floats(0, 1.5).map(PowerLaw)
     | steps.map(rising_table).map(Tabulated)
     | steps.map(rising_table).map(Interpolated)
 )
+rising = simple | st.lists(st.tuples(st.integers(1, 9), simple), min_size=1, max_size=4).map(in_phases)
 
 
 @given(rising)
@@ -95,3 +110,36 @@ def test_bad_models(make):
     with pytest.raises(InputError) as caught:
         make()
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_phases_together():
+    """Half of the work at an efficiency of 1, half at 1 / 2: 1 / 8 + 1 / 4 of the time on one node."""
+    model = PhasedSpeedup(((0.5, Linear()), (0.5, PowerLaw(0.5))))
+    assert model.factor(4) == pytest.approx(8 / 3)
+    assert model.mtct(4) == pytest.approx((0 + 1) / 2), "the mean of the phases, by share"
+    thirds = PhasedSpeedup(tuple((1 / 3, Linear()) for _ in range(3)))
+    assert [end for end, _ in thirds.ends] == [pytest.approx(1 / 3), pytest.approx(2 / 3), 1.0]
+
+
+@pytest.mark.parametrize(
+    "phases",
+    [
+        (),
+        ((0.5, Linear()),),
+        ((0.5, Linear()), (0.6, Linear())),
+        ((0.0, Linear()), (1.0, Linear())),
+        ((1.0, 0.9),),
+        ((1.0,),),
+        7,
+        (("1", Linear()),),
+    ],
+)
+def test_phases_that_are_none(phases):
+    with pytest.raises(InputError, match="phases: found"):
+        PhasedSpeedup(phases)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_share_that_was_seen_is_the_intensity_on_whatever_nodes(share):
+    demand = IoDemand.of_share(share)
+    assert all(demand.intensity(nodes) == pytest.approx(share) for nodes in (1, 3, 500))

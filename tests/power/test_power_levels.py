@@ -9,17 +9,10 @@ from hypothesis import strategies as st
 from dask_hpc.model.job import Job
 from dask_hpc.model.power import PowerRange
 from dask_hpc.model.snapshot import Running
+from dask_hpc.planning.power_level import WINDOW, LevelWindow, quantiles
 from dask_hpc.power.model import PowerModel
 from dask_hpc.power.scheduler.meters import NodeReading, NodeUse
-from dask_hpc.power.scheduler.sight import (
-    WINDOW,
-    JobLevel,
-    Levels,
-    LevelWindow,
-    in_doubt,
-    quantiles,
-    total,
-)
+from dask_hpc.power.scheduler.sight import JobLevel, Levels, in_doubt, total
 
 MODEL = PowerModel(50.0, 150.0, 5.0, 15.0)
 

@@ -109,10 +109,25 @@ def test_io_intensity_draws_are_independent_of_each_other():
 @pytest.mark.parametrize("load", ["compute", "write", "read", "mixed"])
 def test_mebf_kinds(load):
     workload = built_in("mebf", jobs=100, load=load)
+    assert all(a.job.recorded == a.runtime for a in workload)
     kinds = Counter(a.job.user for a in workload)
     assert kinds == ({"compute": 50, "read": 25, "write": 25} if load == "mixed" else {load: 100})
     assert all(1200 <= a.runtime <= 3600 for a in workload)
     assert {a.job.submitted for a in workload} == {0.0}
+
+
+def test_mebf_jobs_ask_for_more_than_they_are_made_for():
+    """The same applications, whatever they ask for."""
+    one, two = (
+        built_in("mebf", jobs=20, smallest=2, largest=12, shrinks=1, grows=2, prefers=prefers)
+        for prefers in (1, 2)
+    )
+    for least, most in zip(one, two, strict=True):
+        job = most.job
+        assert (least.job.nodes, job.nodes) == (job.min_nodes, job.max_nodes)
+        assert job.nodes == 2 * job.min_nodes and least.runtime == most.runtime
+    rigid = built_in("mebf", jobs=20, smallest=2, largest=12, prefers=2, malleable=0.0)
+    assert [a.job.nodes for a in rigid] == [a.job.nodes for a in one]
 
 
 def test_baselines_are_those_of_the_sources():

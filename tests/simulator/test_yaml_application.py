@@ -28,7 +28,8 @@ platform:
   failures: {mtbf: 1 week, shape: 0.7, repair: 1 h, checkpoint: 30 min, trace: [[1 h, 3], [90, 15]], seed: 4}
 jobs:
 - {id: a, nodes: 4, runtime: 100, kind: malleable, min_nodes: 2, max_nodes: 8, constraint: pof2,
-   speedup: {power_law: 0.8}, data: 4 GiB, cancelled: 1 h, io_intensity: {compute: 3 Tflop, data: 10 GB}}
+   speedup: {power_law: 0.8}, data: 4 GiB, cancelled: 1 h, io_intensity: {compute: 3 Tflop, data: 10 GB},
+   recorded: 1000 s}
 - {id: b, nodes: 2, runtime: 50, kind: evolving, max_nodes: 9, requests: {75 %: 3, 0.25: 9}}
 - id: c
   nodes: 4
@@ -92,6 +93,8 @@ def test_the_whole_form(tmp_path):
     # 0.5 s reading, six times 10 s and 1 s, twice 10 s, 0.16 s, 10 s and 120 s
     assert c.runtime == pytest.approx(0.5 + 6 * 11 + 2 * (140 + 2 / 12.5))
     assert c.job.io_intensity.data == pytest.approx(10e9 + 6 * 20e9 + 2 * 2e9)
+    # of what is told phase by phase it is known how long it takes, of the others what somebody says
+    assert (a.job.recorded, b.job.recorded, c.job.recorded) == (1000.0, None, c.runtime)
     assert pickle.loads(pickle.dumps(workload)) == workload
 
 

@@ -36,8 +36,12 @@ def started(indices, name, size, least=1, most=16, **more):
     indices.start(name, size)
 
 
+def resizes(indices, strategy, memory=None):
+    """What a malleability strategy plans, if nobody starts."""
+    snapshot = Snapshot(indices)
+    return strategy.decide(snapshot, outlook_after(snapshot, ()), memory)[0]
+
+
 def sizes(indices, strategy, memory=None):
     """The new sizes that a malleability strategy plans, in the order of the plan."""
-    snapshot = Snapshot(indices)
-    resizes, _ = strategy.decide(snapshot, outlook_after(snapshot, ()), memory)
-    return {resize.job: resize.nodes for resize in resizes}
+    return {resize.job: resize.nodes for resize in resizes(indices, strategy, memory)}

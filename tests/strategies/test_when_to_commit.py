@@ -13,6 +13,7 @@ from dask_hpc.strategies.checkpoint.when import (
     SHORTEST,
     YOUNG,
     Cost,
+    commits_left,
     failure_rate,
     has_drifted,
     when,
@@ -75,3 +76,43 @@ def test_a_plan_is_made_again_if_what_it_was_made_from_has_changed_much():
     assert has_drifted(before, 4, [Cost("partner", 1.3, 1e-6)], 4)
     assert has_drifted(before, 4, [Cost("partner", 1.0, 0.7e-6)], 4)
     assert has_drifted(before, 4, before, 5) and has_drifted(before, 4, [], 4)
+
+
+def left_of(seconds, **more):
+    """The plan of a program of 4 nodes whose cluster ends once a day, with so many seconds left."""
+    levels = [Cost("partner", 0.1, 1e-6), Cost("store", 2.0, 1 / (4 * DAY))]
+    return when(more.pop("every", AUTO), levels, 4, seconds, **more)
+
+
+@pytest.mark.parametrize("rule", [AUTO, YOUNG, DALY])
+def test_what_ends_soon_has_no_commits_to_the_store(rule):
+    """Half of what is left is lost on average, and a commit of 2 s saves half of that: it pays from
+    sqrt(4 * 2 s * 1 d) = 831 s on."""
+    endless, long, short = (left_of(left, every=rule) for left in (inf, 832.0, 830.0))
+    assert long == endless and endless.every["store"] < inf
+    assert short.every == {"partner": endless.every["partner"], "store": inf}
+    assert short.reason.startswith(endless.reason) and "13.8 min" in short.reason, short.reason
+
+
+def test_what_people_say_holds_to_the_end():
+    said = left_of(1.0, every={"partner": 5.0, "store": 60.0})
+    assert said.every == {"partner": 5.0, "store": 60.0}
+    near = [Cost("partner", 0.1, 1e-6)]
+    assert when(AUTO, near, 4, 1.0) == when(AUTO, near, 4), "copies in memory cost little"
+
+
+@given(st.floats(1.0, 1e7), st.floats(0.01, 100), st.floats(1e-9, 1e-3), st.integers(1, 100))
+def test_no_commit_that_is_left_out_would_have_paid(left, commit, failures, nodes):
+    """By the exact model: with one commit in the middle such a run takes longer than without any."""
+    if when(YOUNG, [Cost("store", commit, failures)], nodes, left).every["store"] < inf:
+        return
+    level = Level("store", commit, 0.0, failures * nodes)
+    assert efficiency([level], Pattern(left / 2), left) <= efficiency([level], Pattern(left), left) * 1.01
+
+
+@pytest.mark.parametrize(
+    ("left", "every", "commits"),
+    [(0, 2, 0), (5, 2, 3), (6, 2, 3), (1, 2, 1), (5.0, inf, 1), (inf, 2, inf), (0.3, 0.1, 3)],
+)
+def test_commits_left(left, every, commits):
+    assert commits_left(left, every) == commits

@@ -125,7 +125,9 @@ async def test_what_a_page_is_told(c, s, *workers):
     await Event("go").set()
     assert await g == 2
     await f
-    await until_fed(s, lambda whole: all(job["state"] == "done" for job in whole["jobs"]))
+    whole = await until_fed(s, lambda whole: all(job["state"] == "done" for job in whole["jobs"]))
+    assert whole["figures"]["completed"] == 2 and whole["figures"]["mean_wait"] > 0
+    assert [job["response"] > job["waited"] >= 0 for job in whole["jobs"]] == [True, True]
     await m.close()
     assert not await is_there(s, "/hpc-feed")
 

@@ -190,9 +190,23 @@ class Chaos:
         if different := (await self.manager.replay())["different"]:
             problems.append(f"decided otherwise when replayed: {different}")
         problems += held_twice(await self.manager.story())
+        problems += self._miscounted()
         if self.is_valid:
             self.cluster.scheduler.validate_state()
         return problems
+
+    def _miscounted(self):
+        """Figures that went astray on the way."""
+        control = self.cluster.scheduler.plugins["dask-hpc"].control
+        run, indices = control.figures.run, control.indices
+        held = sum(len(running.nodes) for running in indices.running.values())
+        if (run.there, run.held) != (len(indices.nodes), held):
+            yield f"figures count {run.held} of {run.there} nodes, there are {held} of {len(indices.nodes)}"
+        if not 0 <= run.used <= run.available * (1 + 1e-9):
+            yield f"figures have used {run.used} of {run.available} node-seconds"
+        ended = sum(job.figures.ended is not None for job in control.jobs.values())
+        if run.wait.count != ended:
+            yield f"figures of {run.wait.count} jobs, {ended} have ended"
 
     def _again(self):
         """Tasks that ran once more than they had to."""

@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, field
+from math import ceil, inf
 from time import time
 from types import FrameType
 from typing import Any
@@ -23,7 +24,7 @@ from dask_hpc.checkpoint.version import LEVELS, STORE, read_seconds
 from dask_hpc.cluster.worker.farewell import end_of_slurm_job
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.units import show_duration, show_large
-from dask_hpc.strategies.checkpoint.when import AUTO, DALY, YOUNG, Cost, Every, when
+from dask_hpc.strategies.checkpoint.when import AUTO, DALY, YOUNG, Cost, Every, commits_left, when
 
 #: failures per second of which nobody has told anything better: one a day
 _RATE = 1 / 86400
@@ -31,13 +32,18 @@ _RATE = 1 / 86400
 _CARE = 1.5
 #: seconds that are left over then: clocks differ, and a first commit takes nobody knows how long
 _RESERVE = 2.0
+#: so many times as much may be left as was thought, before one commits to have it planned anew
+_AGAIN = 2.0
 
 
 @dataclass
 class Due:
     """``every`` is a whole number of iterations or a duration, after which each commit goes to all levels; or
     durations by level; or a rule: ``auto``, ``young`` or ``daly`` (``strategies.agents.when``). Then the
-    cluster says how often to commit; without a cluster that follows from what commits have cost so far."""
+    cluster says how often to commit; without a cluster that follows from what commits have cost so far.
+
+    A loop over something that has a length knows its end: what is left of it is so many iterations as long as
+    the last ones were, or less if the walltime is over before."""
 
     every: Any = AUTO
     rate: float = _RATE
@@ -55,6 +61,12 @@ class Due:
     _since: float = 0.0
     _step: int = 0
     _slowest: float = field(default=0.0, repr=False)
+    #: iterations in all, if somebody knows; seconds of one, a moving average; seconds until the walltime
+    _total: int | None = None
+    _pace: float | None = None
+    _walltime: float = inf
+    #: seconds that were left when it was last planned
+    _left_then: float = inf
 
     def __post_init__(self) -> None:
         if type(self.every) is int and self.every >= 1:
@@ -73,8 +85,32 @@ class Due:
         """The program is there, and all of it is committed."""
         self._step, self._since = step, now
 
-    def iterated(self, seconds: float) -> None:
+    def goes_over(self, iterable: object) -> None:
+        """That is what the loop goes over."""
+        self._total = len(iterable) if isinstance(iterable, Sized) else None
+
+    def iterated(self, seconds: float, walltime: float | None = None) -> None:
+        """An iteration took so long; so many seconds are left of the walltime, if that is known."""
         self._slowest = max(seconds, 0.9 * self._slowest)
+        self._pace = seconds if self._pace is None else 0.7 * self._pace + 0.3 * seconds
+        self._walltime = inf if walltime is None else max(0.0, walltime)
+
+    def _iterations_left(self, step: int) -> float:
+        by_walltime = self._walltime / self._pace if self._pace else inf
+        return by_walltime if self._total is None else min(max(0, self._total - step), by_walltime)
+
+    def seconds_left(self, step: int) -> float:
+        """Until the loop is over, after so many iterations; without end if nobody knows."""
+        iterations = self._iterations_left(step)
+        return inf if self._pace is None or iterations == inf else iterations * self._pace
+
+    def commits_left(self, step: int) -> float:
+        """That are to come after one at this iteration, that at the end included."""
+        every = float(self._iterations)
+        if not every:  # by the clock, but only between two iterations
+            every = self.seconds / self._pace if self._pace else 1.0
+            every = every if every == inf else max(1.0, ceil(every))
+        return commits_left(self._iterations_left(step), every)
 
     def plan(self, every: Mapping[str, float], why: str) -> None:
         """What somebody who knows more has planned."""
@@ -83,9 +119,10 @@ class Due:
     def committed(self, step: int, now: float, cost: float) -> None:
         """It was committed, which cost the program so many seconds."""
         self.begin(step, now)
+        self._left_then = self.seconds_left(step)
         self._cost = cost if self._cost is None else 0.7 * self._cost + 0.3 * cost
         if self.rule is not None and not self._is_told:
-            found = when(self.rule, [Cost(STORE, self._cost, self.rate)], 1)
+            found = when(self.rule, [Cost(STORE, self._cost, self.rate)], 1, self._left_then)
             self.planned, self.why = found.every, found.reason
 
     def took(self, seconds: float) -> None:
@@ -101,6 +138,8 @@ class Due:
         """For people: when it is due."""
         if self._iterations:
             return f"at {self._step + self._iterations}"
+        if self.seconds == inf:
+            return "at the end"
         return _in(self._since + self.seconds - now)
 
     def by_level(
@@ -119,6 +158,8 @@ class Due:
             return False
         if self._iterations:
             return step - self._step >= self._iterations
+        if self.seconds == inf:  # it seemed too short for any; perhaps it is not
+            return self.seconds_left(step) > _AGAIN * self._left_then
         return now - self._since >= self.seconds
 
     def is_last_chance(self, left: float | None) -> bool:
@@ -252,6 +293,8 @@ class Found:
     nodes: tuple[str, ...]
     values: dict[str, Any] = field(repr=False)
     items: Mapping[str, Item] = field(repr=False)
+    #: that were read, if they were
+    nbytes: float = 0.0
 
     def check(self, label: str, kind: str, meta: Mapping[str, Any]) -> None:
         """Whether a value of the program can have become the one that was found. ``InputError`` if not."""
@@ -302,7 +345,8 @@ async def in_store(
     if len(manifest.items) == 1:
         values = {next(iter(manifest.items)): values}
     step, known = manifest.step or 0, manifest.items
-    return Found("store", step, manifest.token, manifest.nodes, dict(values), known), told.skipped
+    found = Found("store", step, manifest.token, manifest.nodes, dict(values), known, manifest.nbytes)
+    return found, told.skipped
 
 
 async def newest(

@@ -32,11 +32,12 @@ from dask_hpc.checkpoint.client.restore import active_client, read_key, store_se
 from dask_hpc.checkpoint.scheduler.controller import ask
 from dask_hpc.checkpoint.store.files import Files
 from dask_hpc.checkpoint.store.items import HeldItem, Plain, describe
-from dask_hpc.checkpoint.store.manifest import OnResize, check_label, check_name
+from dask_hpc.checkpoint.store.manifest import check_label, check_name
 from dask_hpc.checkpoint.store.seal import Key, Services
 from dask_hpc.checkpoint.store.versions import rule_text, save
 from dask_hpc.checkpoint.version import STORE, read_levels
 from dask_hpc.model.errors import InputError, one_line, shown
+from dask_hpc.model.on_resize import OnResize
 from dask_hpc.strategies.checkpoint.when import AUTO
 
 #: references to a value that only ``Checkpoint`` has: its own, and that of the call that counts them
@@ -95,7 +96,8 @@ class Checkpoint:
 
     ``every`` is how often ``loop`` commits: a whole number of iterations or a duration, each time to all
     levels; durations by level; or ``auto`` (``young``, ``daly``), which weighs for each level what commits
-    cost against how often it is needed. ``levels`` are ``partner`` (memory of another node), ``disk`` (of
+    cost against how often it is needed, and against how long a loop that has an end goes on: a short one goes
+    to the store at its end alone. ``levels`` are ``partner`` (memory of another node), ``disk`` (of
     that node, too) and ``store``; as configured if they are not given. ``token``
     says which program and input this is (anything that ``dask.base.tokenize`` takes): versions of another are
     refused. ``keep`` versions stay in the store; ``key`` (``file:PATH`` or ``env:NAME``) encrypts them;
@@ -164,6 +166,9 @@ class Checkpoint:
         self._last: dict[str, Any] | None = None
         self._told: set[str] = set()
         self._stalls: list[float] = []
+        #: what is remembered of this run of the loop, and when it began
+        self._run: dict[str, Any] = {}
+        self._began = monotonic()
         self._is_open = False
         if not self._is_asynchronous:
             self.call(self._open)
@@ -278,10 +283,15 @@ class Checkpoint:
             self._warn(f"what was stored as {', '.join(left)} was not added, and will not be in new versions")
         self._found = None
         self._turns = turns
+        self._began = monotonic()
         self._is_looping = True
 
     def loop_ends(self, is_over: bool) -> None:
         self._is_looping, self._has_looped, self._is_over = False, True, is_over
+        self._note_run("done" if is_over else "killed")
+
+    def _note_run(self, ended: str) -> None:
+        self._run |= {"seconds": monotonic() - self._began, "ended": ended}
 
     async def commit_now(self, wait: bool) -> None:
         """Commit what there is. Our trouble is told, and the program goes on."""
@@ -309,6 +319,8 @@ class Checkpoint:
             self._warn(f"iteration {self.step} could not be committed: {one_line(str(error))}")
         finally:
             cost = monotonic() - begun
+            if self._committed == self.step:
+                self._run["saved_seconds"] = max(0.0, begun - self._began)
             self._stalls.append(cost)
             self.due.committed(self.step, monotonic(), cost)
 
@@ -333,7 +345,10 @@ class Checkpoint:
             self._nodes = list(told["nodes"])
             memory = told["version"]
         key = self._services.key
+        begun = monotonic()
         found, told = await newest(self.name, self._client, memory, self.store, key, self._unpickle)
+        if found is not None and found.nbytes:
+            self._run["restore"] = [monotonic() - begun, found.nbytes]
         for one in told:
             self._warn(one)
         self._found = found
@@ -387,6 +402,8 @@ class Checkpoint:
             blocks=cut.blocks,
             levels=list(self.levels),
             every=self.due.rule,
+            seconds_left=self.due.seconds_left(self.step),
+            commits_left=self.due.commits_left(self.step),
             store=self.store and store_settings(self.store, self._keep, services.compress, services.key),
         )
         self._committed = self.step
@@ -449,7 +466,10 @@ class Checkpoint:
         if self._client is not None and self._last is None:
             with suppress(OSError):  # the cluster has gone before
                 close = self._client.scheduler.hpc_checkpoint_close
-                self._last = await close(name=self.name, forget=self._is_over)
+                if self._is_looping:  # an error has left it open
+                    self._note_run("killed")
+                run = self._run if "ended" in self._run else None
+                self._last = await close(name=self.name, forget=self._is_over, run=run)
 
     def _warn(self, text: str) -> None:
         """Once for each kind of trouble."""
@@ -498,13 +518,14 @@ class Loop:
         with Ending(end_of_job(checkpoint.walltime)) as ending:
             try:
                 due.begin(checkpoint.step, monotonic())
+                due.goes_over(items)
                 done = checkpoint.step
                 for item in items[done:] if isinstance(items, range) else islice(items, done, None):
                     begun = monotonic()
                     yield item, None
                     now = monotonic()
                     checkpoint.step += 1
-                    due.iterated(now - begun)
+                    due.iterated(now - begun, ending.left())
                     if ending.is_told or due.is_last_chance(ending.left()):
                         yield None, True
                     elif checkpoint.is_asked or due.is_due(checkpoint.step, now):

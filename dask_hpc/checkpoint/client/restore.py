@@ -23,14 +23,21 @@ from dask_hpc.checkpoint.store.arrays import Chunks, place_of, stored_chunks
 from dask_hpc.checkpoint.store.cells import Reader
 from dask_hpc.checkpoint.store.files import Files, Missing
 from dask_hpc.checkpoint.store.items import ARRAYS, PARTS, RESULTS, block_specs, keys_of, rebuild
-from dask_hpc.checkpoint.store.manifest import Item, Manifest, OnResize
+from dask_hpc.checkpoint.store.manifest import Item, Manifest
 from dask_hpc.checkpoint.store.seal import Damaged, Key
 from dask_hpc.checkpoint.store.value import Opaque, Unknown, unpack
 from dask_hpc.checkpoint.store.versions import Versions
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.node import Nodes
+from dask_hpc.model.on_resize import OnResize
 from dask_hpc.planning.moves.layout import Layout
-from dask_hpc.planning.moves.redistribution import Blocks, redistribution
+from dask_hpc.planning.moves.redistribution import (
+    Blocks,
+    Index,
+    placed_by_hand,
+    read_places,
+    redistribution,
+)
 
 
 @dataclass(frozen=True)
@@ -49,18 +56,32 @@ def check_dims(items: Iterable[Item], layout: Layout | None) -> None:
         return
     records = [one for item in items if item.kind in ARRAYS for one in item.meta["variables"]]
     known = dict.fromkeys(str(dim) for one in records for dim in unpack(one["dims"]))
+    most = max((len(one["shape"]) for one in records), default=0)
     for dim, _ in layout.dims:
-        if dim and dim not in known:
+        if isinstance(dim, int):
+            if dim >= most:
+                found = f"found a grid of {len(layout.dims)} dimensions"
+                raise InputError("layout", found, f"at most {most}, as what is stored")
+        elif dim and dim not in known:
             raise InputError(
                 "layout", f"found the dimension {shown(dim)}", ", ".join(known) or "none is there"
             )
 
 
+#: for each chunk of a variable, as the program had it, the number of its node
+Numbers = Mapping[Index, int]
+
+
 def laid_out(
-    item: Item, wanted: Mapping[str, Wanted], layout: Layout | None, nodes: Sequence[str]
+    item: Item,
+    wanted: Mapping[str, Wanted],
+    layout: Layout | None,
+    nodes: Sequence[str],
+    by_hand: Mapping[str, Numbers] = {},
 ) -> tuple[dict[str, Wanted], dict[str, Chunks]]:
     """The chunks as they are to be, each with its nodes, and the new chunks of each variable that the layout
-    means. The others stay in one piece and in their order: as many on each node, neighbours together."""
+    means. The others stay in one piece and in their order: as many on each node, neighbours together.
+    ``by_hand``: what somebody said for some variables, by place."""
     records = [one for one in item.meta["variables"] if one["chunks"]] if item.kind in ARRAYS else []
     per_node = max(1, -(-len(wanted) // len(nodes)))
     made = {
@@ -73,7 +94,10 @@ def laid_out(
         own = _part_of(layout, [str(dim) for dim in unpack(record["dims"])])
         if own is None or chunks is None or any(size is None for sizes in chunks for size in sizes):
             continue
-        found, grids[record["place"]] = _variable(record, chunks, wanted, own, nodes)
+        if own.by_hand is not None and record["place"] not in by_hand:
+            continue
+        numbers = by_hand.get(record["place"])
+        found, grids[record["place"]] = _variable(record, chunks, wanted, own, nodes, numbers)
         for place in [one for one in made if one.startswith(f"{record['place']}/")]:
             del made[place]
         made |= found
@@ -82,10 +106,11 @@ def laid_out(
 
 def _part_of(layout: Layout | None, dims: Sequence[str]) -> Layout | None:
     """What a layout says about an array with these dimensions, if anything."""
-    if layout is None or layout.is_replicated:
+    if layout is None or layout.is_replicated or layout.by_hand is not None:
         return layout
-    meant = tuple((dim, one) for dim, one in layout.dims if dim in ("", *dims))
-    return Layout(meant, grids=layout.grids) if meant else None
+    meant = tuple((dim, one) for dim, one in layout.dims if dim in ("", *dims, *range(len(dims))))
+    is_whole = len(meant) == len(layout.dims)  # else no grid is meant for it
+    return Layout(meant, grids=layout.grids if is_whole else ()) if meant else None
 
 
 def _variable(
@@ -94,10 +119,16 @@ def _variable(
     wanted: Mapping[str, Wanted],
     layout: Layout,
     nodes: Sequence[str],
+    numbers: Numbers | None,
 ) -> tuple[dict[str, Wanted], Chunks]:
     dims = tuple(str(dim) for dim in unpack(record["dims"]))
     edges = tuple((0, *accumulate(sizes)) for sizes in chunks)
-    plan = redistribution(Blocks(dims, edges, {}), layout, nodes=len(nodes), candidates=nodes)
+    blocks = Blocks(dims, edges, {})
+    if numbers is None:
+        plan = redistribution(blocks, layout, nodes=len(nodes), candidates=nodes)
+    else:
+        asked = [tuple((0, *accumulate(sizes)) for sizes in record["chunks"])]
+        (plan,) = placed_by_hand([blocks], [numbers], nodes, asked).arrays
     new = tuple(tuple(int(size) for size in np.diff(one)) for one in plan.edges)
     if 0 in record["shape"]:
         return {}, new
@@ -333,7 +364,9 @@ class _Restoration:
         there = {place: one for place, one in wanted.items() if place not in here}
         grids: dict[str, Any] | None = None
         if self.layout is not None or self.nodes is not None:
-            there, grids = laid_out(item, there, self.layout, list(groups)[: self.nodes])
+            nodes = list(groups)[: self.nodes]
+            by_hand = await self._placed_by_hand(reader, label, item, nodes)
+            there, grids = laid_out(item, there, self.layout, nodes, by_hand)
         futures = await _read_there(client, reader, there, groups)
         found = self.rebuilt(label, item, {**blocks, **futures}, grids)
         if item.kind in PARTS:
@@ -352,6 +385,28 @@ class _Restoration:
                 if _is_lazy(variable):
                     variable.data = client.persist(variable.data)
         return found
+
+    async def _placed_by_hand(
+        self, reader: Reader, label: str, item: Item, nodes: Sequence[str]
+    ) -> dict[str, Numbers]:
+        """What the user's function says, if there is one: it gets the item as it is restored without a
+        cluster, read where it is looked at. By the place of each variable."""
+        if self.layout is None or self.layout.by_hand is None or item.kind not in ARRAYS:
+            return {}
+        records = {}
+        for record in item.meta["variables"]:
+            if record["chunks"]:
+                name = unpack(record["name"]) if "name" in record else ""
+                if item.kind == "dataarray" and name == item.meta["only"]:
+                    name = unpack(item.meta["name"]) or ""
+                records[str(name)] = record
+        if not records:
+            return {}
+        whole = self._item_here(reader, label, item)
+        answer = await asyncio.to_thread(self.layout.by_hand, whole, tuple(nodes))
+        shapes = {name: tuple(map(len, record["chunks"])) for name, record in records.items()}
+        found = read_places(answer, shapes, len(nodes))
+        return {records[name]["place"]: numbers for name, numbers in found.items()}
 
     def _resized(
         self, label: str, item: Item, value: Any, manifest: Manifest, groups: Mapping[str, Any]

@@ -3,14 +3,20 @@ them an item has, how many nodes there are to be for their sake, and what they h
 
 A heartbeat may be seconds old when blocks are dealt. What was dealt meanwhile is in our own books: what the
 catalogue says an agent has, and what is on its way to it.
+
+An agent is a worker's process, with a connection of its own to each worker that it fetches blocks from. It is
+there for all items, and an item has it or not. So "agents per node" (000, 7.1.2, algorithm 6) means how many
+of a node's workers fetch the blocks of an item, and a strategy's bound on those of all items counts a worker
+once for each item that has it. Deviation: nobody launches agents, they are there. A node has no more of them
+for an item than it has workers, and an item that comes when all nodes are at that bound still has one.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import chain, cycle, islice
 from math import ceil, inf
 from time import monotonic
 from typing import Any
@@ -198,6 +204,29 @@ def _total(said: Mapping[str, Any], *names: str, default: float = 0.0) -> float:
     return sum(float(one) if isinstance(one, int | float) else default for one in found)
 
 
+def _as_one(node: str, workers: Sequence[AgentNode], agents: int) -> AgentNode:
+    """They share the node's link and its power, and fail together."""
+
+    def total(what: str) -> float:
+        return float(sum(getattr(one, what) for one in workers))
+
+    return AgentNode(
+        node,
+        total("budget"),
+        total("used"),
+        filling=total("filling"),
+        traffic=total("traffic"),
+        link=max(one.link for one in workers),
+        commits=total("commits"),
+        watts=max(one.watts for one in workers),
+        agents=agents,
+        joined=sum(one.joined for one in workers),
+        idle_for=min(one.idle_for for one in workers),
+        domain=workers[0].domain,
+        most=len(workers),
+    )
+
+
 _SAMPLE = 2000  # keys that say on which nodes an item's data is
 _LEAST = 2**20  # bytes; what takes the time of a smaller commit is not the agents
 _DEFAULT = AgentRule()
@@ -213,6 +242,9 @@ class AgentChoice:
         #: by name: how many agents it has; how many it had in its last commit; bytes that stand for one
         self.known: dict[str, ItemAgents] = {}
         self._had: dict[str, int] = {}
+        #: how many it could have, and the workers that they are
+        self._most: dict[str, int] = {}
+        self._seats: dict[str, list[str]] = {}
         self._usual: dict[str, float] = {}
         #: so many nodes there are to be
         self.wanted = 0
@@ -244,29 +276,51 @@ class AgentChoice:
         # It is on the nodes of its job, if it is one's, else on those that hold it.
         job = next((managed.owner[key] for key in some if key in managed.owner), None) if managed else None
         size = len(job.nodes if job else ()) or len(domains) or 1
+        hosts = self._hosts(item, nodes)
+        seen = [one for one, _ in hosts.values()]
+        most = self._most[item] = max(1, len(rule.slots(len(able), seen, 0.0, domains)))
         known = self.known.get(item)
-        now = rule.first(size, len(able)) if known is None else rule.resized(known, size)
+        now = rule.first(size, most) if known is None else rule.resized(known, size)
         if known is not None and now.agents != known.agents:
-            self._context.tell("agents", f"{item}: {now.agents} agents, as its data is on {size} nodes now")
+            self._context.tell("agents", f"{item}: {now.why or f'{now.agents} agents'}")
         self.known[item] = now
-        count = max(1, min(now.agents, len(able)))
-        self._had[item] = count
-        return Dealer(nodes, rule.slots(count, able, nbytes / count, domains))
+        count = max(1, min(now.agents, most))
+        found = rule.slots(count, seen, nbytes / count, domains)
+        if not found and not rule.slots(1, seen, 0.0, domains):  # others have all that nodes may have
+            found = rule.slots(1, [replace(one, agents=0) for one in seen], 0.0, domains)
+        turns = {node: cycle(workers) for node, (_, workers) in hosts.items()}
+        slots = self._seats[item] = [next(turns[node]) for node in found]
+        self._had[item] = len(slots) or len(able)
+        return Dealer(nodes, slots)
 
-    def committed(self, item: str, tally: Tally) -> None:
+    def _hosts(self, item: str, workers: Iterable[AgentNode]) -> dict[str, tuple[AgentNode, list[str]]]:
+        """By node: its workers as the one node that they are, with the agents that other items have there;
+        and their addresses, the item's own first, then those with most room."""
+        node_of, mine = self._context.nodes.node_of, self._seats.get(item, ())
+        by_node: dict[str, list[AgentNode]] = {}
+        for one in sorted(workers, key=lambda one: (one.name not in mine, -one.free)):
+            by_node.setdefault(node_of(one.name), []).append(one)
+        others = (seats for other, seats in self._seats.items() if other != item)
+        taken = Counter(map(node_of, chain.from_iterable(others)))
+        return {
+            node: (_as_one(node, theirs, taken[node]), [one.name for one in theirs])
+            for node, theirs in by_node.items()
+        }
+
+    def committed(self, item: str, tally: Tally, commits_left: float = inf) -> None:
         known = self.known.get(item)
         if known is None or tally.moved < _LEAST or not tally.copies or tally.failed:
             return
         usual = self._usual.setdefault(item, float(tally.moved))
-        most = max(1, len(self._agents.able()))
-        now = self.rule.committed(known, self._had[item], tally.seconds * usual / tally.moved, most, inf)
+        most = self._most[item]
+        seconds = tally.seconds * usual / tally.moved
+        now = self.rule.committed(known, self._had[item], seconds, most, commits_left)
         self.known[item] = now
         if now.agents != known.agents:
-            took = f"{tally.moved / 1e6:.3g} MB took {tally.seconds:.3g} s"
-            self._context.tell("agents", f"{item}: {now.agents} agents instead of {known.agents}: {took}")
+            self._context.tell("agents", f"{item}: {now.why or f'{now.agents} agents'}")
 
     def forget(self, item: str) -> None:
-        for known in (self.known, self._had, self._usual):
+        for known in (self.known, self._had, self._usual, self._most, self._seats):
             known.pop(item, None)
 
     def look(self) -> None:

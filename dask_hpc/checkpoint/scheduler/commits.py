@@ -17,13 +17,15 @@ from time import monotonic, time
 from typing import Any
 
 from dask_hpc import dask as compat
+from dask_hpc.checkpoint.scheduler.agents import AgentChoice
 from dask_hpc.checkpoint.scheduler.context import ControllerContext, holders, node_names
 from dask_hpc.checkpoint.scheduler.series import Series
 from dask_hpc.checkpoint.store.manifest import Manifest
 from dask_hpc.checkpoint.store.versions import leave_note
 from dask_hpc.checkpoint.version import DISK, PARTNER, STORE, Changes, KeptVersion
 from dask_hpc.model.errors import InputError, one_line, shown
-from dask_hpc.strategies.checkpoint.agent_rule import LONGEST_WAIT, Direct, failed
+from dask_hpc.strategies.checkpoint.agent_rule import failed
+from dask_hpc.strategies.checkpoint.agents import Direct
 from dask_hpc.strategies.checkpoint.when import Every
 
 _LOOK, _LOOKS = 5.0, 6  # seconds between looks whether a result that does not come is lost, and how many
@@ -54,10 +56,9 @@ class Program(Series):
         self.reached: dict[str, int] = {}
         #: whether each commit goes to all levels
         self._is_each = True
-        #: since when versions go to the store past the agents, if so, and why; when agents were tried last
+        #: since when versions go to the store past the agents, if so, and why
         self._direct: Direct | None = None
         self._why_direct = ""
-        self._tried_at = 0.0
 
     def opened(self) -> dict[str, Any]:
         answer: dict[str, Any] = {"nodes": list(node_names(self._context)), "version": None}
@@ -74,17 +75,24 @@ class Program(Series):
         return answer
 
     async def commit(
-        self, version: KeptVersion, levels: Sequence[str], every: Every | None
+        self,
+        version: KeptVersion,
+        levels: Sequence[str],
+        every: Every | None,
+        seconds_left: float,
+        commits_left: float,
     ) -> dict[str, Any]:
         """Keep it. Answers as soon as nothing can take it away."""
         self.want(levels, every or {}, version.keys.values())
         self._is_each = every is None
+        self.commits_left, self.schedule.left = commits_left, seconds_left
+        await self.plan()  # whether it goes to the store, too, depends on what is left
+        version.begun = monotonic()
         self._unsettled = {n: one for n, one in self._unsettled.items() if not one.is_settled}
         self.follow(self.begin(version))
         self._unsettled[version.number] = version
         if PARTNER in levels:
             self.schedule.done([PARTNER])
-        await self.plan()
         return {"number": version.number, "stats": self.as_plain()}
 
     async def arrived(self, number: int) -> dict[str, Any]:
@@ -291,10 +299,9 @@ class Program(Series):
             return True
         if known is None or STORE not in schedule.levels:
             return False
-        if (now := monotonic()) < known.again_at:
-            return True
-        is_worth_it = schedule.costs[STORE] > schedule.costs[PARTNER]
-        return not is_worth_it and now < self._tried_at + LONGEST_WAIT
+        tries_again = self._context.get(AgentChoice).rule.tries_again
+        costs = schedule.costs
+        return not tries_again(known, monotonic(), costs[STORE], costs[PARTNER], self.commits_left)
 
     def _no_copy(self, why: str) -> None:
         if STORE not in self.schedule.levels:
@@ -302,13 +309,13 @@ class Program(Series):
         if self._direct is None:
             what = "versions go to the store directly until it pays to try agents again"
             self._context.tell("direct", one_line(f"{self.name}: {why}; {what}"))
-        self._tried_at, self._why_direct = monotonic(), why
-        self._direct = failed(self._direct, self._tried_at)
+        self._why_direct = why
+        self._direct = failed(self._direct, monotonic())
 
     def room_comes(self) -> None:
         """There is another agent: the next version tries."""
         if self._direct is not None:
-            self._direct, self._tried_at = replace(self._direct, again_at=0.0), -inf
+            self._direct = replace(self._direct, again_at=-inf)
 
 
 class Commits:
@@ -344,9 +351,12 @@ class Commits:
         levels: Sequence[str] = (PARTNER,),
         every: Every | None = None,
         store: Any = None,
+        seconds_left: float = inf,
+        commits_left: float = inf,
     ) -> dict[str, Any]:
         """Keep these results as one version: see ``Program.commit``. Each version goes to all levels, or if
-        it is said how often, to those that are due."""
+        it is said how often, to those that are due. What is left of the program is told by whoever knows its
+        end."""
         series = self.series[name]
         version = KeptVersion(
             series,
@@ -358,9 +368,8 @@ class Commits:
             token=token,
             nodes=node_names(self._context),
             time=time(),
-            begun=monotonic(),
         )
-        return await series.commit(version, levels, every)
+        return await series.commit(version, levels, every, seconds_left, commits_left)
 
     async def settled(self, name: str, number: int) -> dict[str, Any]:
         """Answers when a version is where it was to be, or cannot be."""

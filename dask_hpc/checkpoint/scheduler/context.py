@@ -3,7 +3,7 @@ counts, and one line of the story for each event, however many blocks it is abou
 
 import asyncio
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Awaitable, Hashable, Iterable
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -221,15 +221,19 @@ class ControllerContext(Guard):
         super().__init__(scheduler)
         self._next_commits: dict[str, asyncio.Event] = {}
 
-    async def next_commit(self, names: Iterable[str]) -> None:
-        """The next commit of one of these names is complete, or there is none any more."""
+    def next_commit(self, names: Iterable[str]) -> Awaitable[object]:
+        """From now on: the next commit of one of these names is complete, or there is none any more."""
         events = [self._next_commits.setdefault(name, asyncio.Event()) for name in names]
         waiting = [asyncio.ensure_future(event.wait()) for event in events]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waiting:
-                one.cancel()
+
+        async def first() -> None:
+            try:
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for one in waiting:
+                    one.cancel()
+
+        return first()
 
     def is_kept(self, name: str) -> None:
         """What there was of a name is kept, or will not be."""

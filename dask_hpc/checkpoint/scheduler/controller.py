@@ -30,7 +30,7 @@ from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.checkpoint.scheduler.schedule import FailureCounts
 from dask_hpc.checkpoint.scheduler.series import Series, StoreWriter
 from dask_hpc.checkpoint.worker.agent import SAYS
-from dask_hpc.cluster.scheduler.service import guarded
+from dask_hpc.cluster.scheduler.service import context_of, guarded
 from dask_hpc.model.errors import one_line
 from dask_hpc.model.node import Nodes
 from dask_hpc.strategies.checkpoint.when import AUTO, Every
@@ -409,10 +409,19 @@ class Controller(ControllerContext, SchedulerPlugin):
             await self.agents.come()
         return await self.commits.open(name, client)
 
-    async def close_program(self, name: str, forget: bool) -> dict[str, Any]:
-        """A program ends: see ``Commits.close``."""
+    async def close_program(
+        self, name: str, forget: bool, run: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """A program ends: see ``Commits.close``. ``run``: what its loop took, if it had one; who remembers
+        runs hears of it."""
         self.is_kept(name)
         told = await self.commits.close(name, forget)
+        if run is not None and (managed := context_of(self.scheduler)) is not None:
+            facts = {"nodes": len(self.nodes), **run}
+            if commits := told["commits"]:
+                nbytes = (told["moved"] + told["unchanged"]) / commits
+                facts["commit"] = [told["seconds"] / commits, nbytes]
+            managed.each("loop_ends", lambda service: service.loop_ends(name, facts))
         if forget:
             self.choice.forget(name)
             self._stop_if_unused()

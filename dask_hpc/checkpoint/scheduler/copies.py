@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from math import inf
 from time import perf_counter
 from typing import Any
 
@@ -334,11 +335,12 @@ class CopyKeeper:
         keys: Iterable[Hashable],
         like: Mapping[Hashable, str] | None = None,
         is_for_wishes: bool = False,
+        commits_left: float = inf,
     ) -> Made:
         """Have copies made of what of an item is in memory: see ``CopyMaker.make``. Of wishes, what nobody
-        took is tried again later."""
+        took is tried again later. So many more commits are to come."""
         made = await self._maker.make(self._placement.orders(wanted, like), item, keys, is_for_wishes)
-        self._choice.committed(item, made)
+        self._choice.committed(item, made, commits_left)
         self._context.diary.committed(item, made)
         if is_for_wishes:
             self.look_at([order.content for order in made.left if order.content])

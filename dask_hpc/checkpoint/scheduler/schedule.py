@@ -6,7 +6,15 @@ from math import inf
 from time import monotonic
 
 from dask_hpc.checkpoint.version import DISK, PARTNER, STORE
-from dask_hpc.strategies.checkpoint.when import Cost, Every, When, failure_rate, has_drifted, when
+from dask_hpc.strategies.checkpoint.when import (
+    Cost,
+    Every,
+    When,
+    failure_rate,
+    has_drifted,
+    until_end,
+    when,
+)
 
 #: seconds per byte and per commit, until one was measured: 10 GbE, an NVMe disk, a shared file system
 _PER_BYTE: Mapping[str, float] = {PARTNER: 1e-9, DISK: 2e-9, STORE: 1e-8}
@@ -52,10 +60,13 @@ class Schedule:
         self.every = every
         self.failures = failures
         self.planned: When | None = None
+        #: seconds until the end of what is kept, as far as somebody knows it
+        self.left = inf
         #: seconds of a commit to each level, a moving average
         self.costs = {level: _PER_COMMIT[level] + nbytes * _PER_BYTE[level] for level in levels}
-        #: what the plan was made from
+        #: what the plan was made from, and how it would be if there were no end
         self._basis: tuple[tuple[Cost, ...], int] | None = None
+        self._endless: When | None = None
         self._last: dict[str, float] = {}
         self._begun = monotonic()
         #: when the next commit to each level is due, by the process's clock
@@ -65,18 +76,24 @@ class Schedule:
         self.costs[level] += _NEWEST * (seconds - self.costs[level])
 
     async def plan(self, nodes: int) -> When | None:
-        """A new plan if what the last one was made from has changed."""
+        """A new plan if what the last one was made from has changed, or the end comes near."""
         rate = self.failures.rate
         costs = tuple(Cost(level, self.costs[level], rate(level)) for level in self.levels)
-        if self._basis is not None and not has_drifted(*self._basis, costs, nodes):
+        if self._basis is None or has_drifted(*self._basis, costs, nodes):
+            self._basis = (costs, nodes)
+            self._endless = await asyncio.to_thread(when, self.every, costs, nodes)
+        if self._endless is None:  # another one is about to know
             return None
-        self._basis = (costs, nodes)
-        found = await asyncio.to_thread(when, self.every, costs, nodes)
+        found = until_end(self._endless, *self._basis, self.left)
         if self.planned is not None and found.every == self.planned.every:
             return None
         self.planned = found
-        for level, last in self._last.items():
-            self.due[level] = last + found.every[level]
+        for level, every in found.every.items():
+            if level in self._last:
+                self.due[level] = self._last[level] + every
+            else:  # what is there is copied at once, unless that does not pay any more
+                is_too_late = every > self._endless.every[level]
+                self.due[level] = inf if is_too_late else self._begun
         return found
 
     def done(self, levels: Iterable[str] | None = None) -> None:

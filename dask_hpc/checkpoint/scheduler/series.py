@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -174,6 +175,8 @@ class Series(SeriesState):
         self._writer = context.get(StoreWriter)
         self._serial = next(_SERIALS)
         self.schedule = Schedule((), {}, 0.0, context.failures)
+        #: how often it will be copied yet, as far as somebody knows
+        self.commits_left = inf
         #: why copies are not on disk
         self.disk_problem = ""
         #: what was last wrong with the store
@@ -227,7 +230,9 @@ class Series(SeriesState):
         wanted = ((key, 1 if self.is_eager else self._placement.wanted(key)) for key in keys)
         of = self.target if self.is_eager else self.newest
         its = of.keys.values() if of is not None else ()
-        made = await self._keeper.commit(self.name, wanted, its, like, is_for_wishes=not self.is_eager)
+        made = await self._keeper.commit(
+            self.name, wanted, its, like, is_for_wishes=not self.is_eager, commits_left=self.commits_left
+        )
         if made.moved:
             self.schedule.measured(PARTNER, made.seconds)
         await self._keeper.set_apart(keys)

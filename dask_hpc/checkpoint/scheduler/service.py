@@ -6,7 +6,7 @@ the computation: it is told once, and all goes on without.
 """
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from dask_hpc import dask as compat
@@ -211,14 +211,13 @@ class CheckpointService(Service):
         controller = self._controller
         names = [] if controller is None else controller.names_of(is_theirs, at_once)
         if controller is not None and names:
-            controller.do("a commit before a job stops", self._keep(controller, names, at_once, done))
+            kept = controller.commit_now(names) if at_once else controller.next_commit(names)
+            controller.do("a commit before a job stops", self._after(kept, done))
         return bool(names)
 
-    async def _keep(
-        self, controller: Controller, names: list[str], at_once: bool, done: Callable[[], None]
-    ) -> None:
+    async def _after(self, kept: Awaitable[object], done: Callable[[], None]) -> None:
         try:
-            await (controller.commit_now(names) if at_once else controller.next_commit(names))
+            await kept
         finally:
             done()
 

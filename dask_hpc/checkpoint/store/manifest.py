@@ -6,11 +6,10 @@ Reading one never runs anything: it is JSON, and every field is checked before i
 
 import json
 import re
-from ast import literal_eval
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal
+from typing import Any
 
 from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, WrongKey, seal, unseal
 from dask_hpc.model.errors import InputError, shown
@@ -145,68 +144,3 @@ def _read(found: Any) -> Manifest:
         nodes=tuple(map(str, found["nodes"])),
         token=str(found["token"]),
     )
-
-
-Rule = Literal["constant", "size", "rank", "default", "joining", "volatile"]
-_ALLOWED = "constant, size, rank, default:VALUE, joining:VALUE, or a function of the number of nodes"
-_RULES: tuple[Rule, ...] = ("constant", "size", "rank")
-_VALUED: tuple[Rule, ...] = ("default", "joining")
-
-
-@dataclass(frozen=True, slots=True)
-class OnResize:
-    """What becomes of a value that all nodes have when their number changes."""
-
-    rule: Rule = "constant"
-    #: of ``default`` and ``joining``
-    value: Any = None
-    #: of ``volatile``: from the new number of nodes to the value
-    call: Callable[[int], Any] | None = None
-
-    @classmethod
-    def read(cls, found: Any, where: str = "on_resize") -> "OnResize":
-        """From what a person writes."""
-        if isinstance(found, OnResize):
-            return found
-        if callable(found):
-            return cls("volatile", call=found)
-        if isinstance(found, str):
-            word, colon, text = found.partition(":")
-            for rule in _VALUED if colon else _RULES:
-                if word == rule:
-                    return cls(rule, _literal(text) if colon else None)
-        raise InputError(where, f"found {shown(found)}", _ALLOWED)
-
-    def values(self, stored: Any, before: Sequence[str], after: Sequence[str]) -> dict[str, Any]:
-        """The value of each node that there is after, from the one that was stored."""
-        match self.rule:
-            case "size":
-                return dict.fromkeys(after, len(after))
-            case "rank":
-                return {node: rank for rank, node in enumerate(after)}
-            case "default":
-                return dict.fromkeys(after, self.value)
-            case "joining":
-                stayed = set(before)
-                return {node: stored if node in stayed else self.value for node in after}
-            case "volatile":
-                assert self.call is not None
-                return dict.fromkeys(after, self.call(len(after)))
-        return dict.fromkeys(after, stored)
-
-    def value_of_all(self, stored: Any, before: Sequence[str], after: Sequence[str]) -> Any:
-        """For a program that has one value for all nodes: that, or what each node has if they differ."""
-        found = self.values(stored, before, after)
-        if self.rule in ("rank", "joining") and set(before) != set(after):
-            return found
-        if self.rule == "rank":
-            return stored
-        return next(iter(found.values()), stored)
-
-
-def _literal(text: str) -> Any:
-    """A number, text in quotes or a container of these; other text is itself."""
-    try:
-        return literal_eval(text.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text

@@ -29,9 +29,10 @@ from dask_hpc.checkpoint.store.arrays import metadata_files
 from dask_hpc.checkpoint.store.cells import VALUE, Sampler, Writer, folder_of
 from dask_hpc.checkpoint.store.files import Files, Missing, Trouble
 from dask_hpc.checkpoint.store.items import Described, Plain, block_specs, describe
-from dask_hpc.checkpoint.store.manifest import Item, Manifest, OnResize, StoredBlock, check_name
+from dask_hpc.checkpoint.store.manifest import Item, Manifest, StoredBlock, check_name
 from dask_hpc.checkpoint.store.seal import Damaged, Key, Services, WrongKey, has_sum
 from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.on_resize import OnResize
 
 _MANIFEST = "manifest.json"
 _CLAIM = "claim"

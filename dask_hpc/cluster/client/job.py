@@ -4,6 +4,7 @@ import asyncio
 import warnings
 from collections.abc import Hashable, Iterable
 from contextlib import AbstractContextManager, suppress
+from contextvars import copy_context
 from functools import partial
 from secrets import token_hex
 from typing import Any
@@ -12,8 +13,19 @@ import dask
 from distributed import Client
 
 from dask_hpc import dask as compat
-from dask_hpc.cluster.request import ANNOTATION, TOPIC, ask, ask_of_job, make_request, read_change
-from dask_hpc.model.errors import InputError
+from dask_hpc.cluster.client.adaptation import JobProgram, OnChange
+from dask_hpc.cluster.client.values import JobValues
+from dask_hpc.cluster.request import (
+    ANNOTATION,
+    LONGEST_WINDOW,
+    TOPIC,
+    ask,
+    ask_of_job,
+    make_request,
+    read_change,
+)
+from dask_hpc.model.errors import InputError, insist, is_number, shown, within
+from dask_hpc.model.units import parse_duration
 
 _PATIENCE = 10.0  # seconds for telling a scheduler that a context was closed
 _NOT_SO = rf"Dask annotations \{{'{ANNOTATION}': \{{[^}}]*\}}\}} detected"
@@ -35,6 +47,8 @@ def job(
     deadline: float | str | None = None,
     soft_deadline: float | str | None = None,
     value: float | None = None,
+    on_resize: OnChange | None = None,
+    window: float | str | None = None,
     client: Client | None = None,
 ) -> "JobContext":
     """A context for ``with`` or ``async with`` in which compute, persist, submit and map make one job.
@@ -53,6 +67,13 @@ def job(
     most chunks. Chunks stay whole: one that the layout would cut goes to where most of it belongs
     (``redistribute`` cuts them). Without a layout they are spread evenly after growth. Not if ``hpc.spread``
     is off.
+
+    ``on_resize`` is called with an ``Adaptation`` for each change of the job's nodes: once when it starts,
+    with all of them joining, then before any node that a policy takes is emptied, and before tasks go to
+    nodes that join. It runs in a thread of its own, or on the client's event loop if it is a coroutine
+    function; what it submits belongs to the job. The change waits for it, but no longer than the ``window``
+    (default: ``hpc.drain``), and meanwhile no other begins. What it raises is logged and told, and the change
+    goes on. The ``values`` of the job follow before: see ``JobValues.add``. The job's end is no change.
 
     The job lasts until the context is closed and its tasks are done; several computations in one
     context keep the allotment in between. Every ``with`` is a new job. Building a collection inside
@@ -78,15 +99,33 @@ def job(
         soft_deadline=soft_deadline,
         value=value,
     )
-    return JobContext(request, client)
+    where = f"job {shown(name)}"
+    insist(on_resize is None or callable(on_resize), f"{where}: on_resize", on_resize, "a function")
+    with within(f"{where}: window"):
+        seconds = None if window is None else parse_duration(window)
+        insist(seconds is None or is_number(seconds, 0, LONGEST_WINDOW), "", window, "0 s to 24 h")
+    return JobContext(request, client, on_resize, seconds)
 
 
 class JobContext:
     """What ``job()`` returns. May be entered again, and inside itself; each time it is a new job."""
 
-    def __init__(self, request: dict[str, Any], client: Client | None = None) -> None:
+    def __init__(
+        self,
+        request: dict[str, Any],
+        client: Client | None = None,
+        on_resize: OnChange | None = None,
+        window: float | None = None,
+    ) -> None:
         self._request = request
         self._client = client
+        self._on_resize = on_resize
+        self._window = window
+        #: the clients that listen to changes of the job entered last
+        self._listening: set[Client] = set()
+        self._variables = copy_context()
+        #: what the program keeps, and what becomes of it when the job's nodes change
+        self.values = JobValues(self._listen)
         self._entered: list[tuple[str, AbstractContextManager[None], set[Client]]] = []
         self._known: set[Client] = set()
         #: of the job entered last
@@ -97,6 +136,11 @@ class JobContext:
         return f"<job {self._request['name']!r}: {self._request['nodes']} nodes, {state}>"
 
     def __enter__(self) -> "JobContext":
+        self._enter()
+        self._listen()
+        return self
+
+    def _enter(self) -> None:
         self.id = f"{self._request['name']}-{token_hex(4)}"
         annotated = dask.annotate(**{ANNOTATION: {"id": self.id, **self._request}})
         annotated.__enter__()
@@ -108,7 +152,30 @@ class JobContext:
         for client in self._known:
             compat.announce_scatters(client, partial(tell_of_data, client))
         self._entered.append((self.id, annotated, self._known))
-        return self
+        self._variables = copy_context()
+        self._listening.clear()
+        self.values.renew()
+
+    def _listen(self) -> None:
+        """Whoever wants to hear of changes does from now on: ``on_resize``, or the first of the values."""
+        for client, program in self._programs():
+            if client.asynchronous:
+                client.loop.add_callback(program.listen)
+            else:
+                with suppress(Exception):  # else it hears nothing, as on a cluster that is not managed
+                    client.sync(program.listen, callback_timeout=_PATIENCE)
+
+    def _programs(self) -> list[tuple[Client, JobProgram]]:
+        """Of the clients that do not listen yet."""
+        if not self._entered or (self._on_resize is None and not self.values):
+            return []
+        new = {client for client in self._known if client.status == "running"} - self._listening
+        self._listening |= new
+        variables, values = self._variables, self.values
+        return [
+            (client, JobProgram(client, self.id, self._on_resize, values, variables, self._window))
+            for client in new
+        ]
 
     # These speak of the job entered last, inside the context or after it. With an asynchronous client
     # they give awaitables.
@@ -154,7 +221,12 @@ class JobContext:
             client.loop.add_callback(tell_closed, client, job_id)
 
     async def __aenter__(self) -> "JobContext":
-        return self.__enter__()
+        self._enter()
+        for _, program in self._programs():
+            with suppress(Exception):
+                async with asyncio.timeout(_PATIENCE):
+                    await program.listen()
+        return self
 
     async def __aexit__(self, *error: object) -> None:
         for client, job_id in self._leave():

@@ -111,7 +111,8 @@ class Manager:
 
     def status(self) -> Any:
         """Nodes and who holds them; jobs, their state, and why those that wait do; power and its corridor,
-        if somebody observes it; what is protected and where its copies are. Plain data."""
+        if somebody observes it; what is protected and where its copies are; figures of all jobs that have
+        ended, of how much was used, and of what changes of size took. Plain data."""
         return self._sync(self._ask, "hpc_status")
 
     def power(self) -> Any:

@@ -39,7 +39,7 @@ class Calls:
         ours: tuple[Callable[..., Any], ...] = (
             self.story, self.story_since, self.snapshot, self.script, self.preview, self.replay, self.set,
             self.hold, self.release, self.job, self.results, self.keep_back, self.request, self.cancel,
-            self.size, self.rank, self.told, self.close,
+            self.listen, self.adapted, self.size, self.rank, self.told, self.close,
         )  # fmt: skip
         calls = {f"hpc_{call.__name__}": call for call in ours} | dict(of_others)
         calls |= {"hpc_status": self._status.whole, "hpc_feed": self.feed}
@@ -185,6 +185,18 @@ class Calls:
             if owner is job
         )
         return [key for key, task in tasks if task is not None and compat.is_wanted(task)]
+
+    def listen(self, id: Any = None, listener: Any = None, seconds: Any = None) -> str:
+        """The program of a job, which may be still to come, is told of its changes: ``AdaptationWindows``."""
+        if self._management.is_on:
+            self._management.control.windows.listen(id, listener, seconds)
+        return "OK"
+
+    def adapted(self, id: Any = None, number: Any = None, problems: Any = (), placed: Any = ()) -> str:
+        """The program of a job is done with what it was told under that number."""
+        if self._management.is_on:
+            self._management.control.windows.adapted(id, number, problems, placed)
+        return "OK"
 
     def _job(self, job_id: object) -> LiveJob:
         jobs = self._context.jobs

@@ -82,7 +82,8 @@ class Gate:
         if finish in compat.UNFINISHED:
             if key not in job.unfinished:
                 job.failed.discard(key)
-                job.owe(key, compat.prefix(compat.find_task(self._scheduler, key)))
+                task = compat.find_task(self._scheduler, key)
+                job.owe(key, compat.prefix(task), compat.is_producer(task))
             if finish == "no-worker":
                 task = compat.find_task(self._scheduler, key)
                 where = compat.restriction(task)
@@ -161,7 +162,7 @@ class Gate:
                 self._adopt(key, task, job, is_root)
                 self.waves.queue.changes_hands(key, task)
                 if compat.is_unfinished(task):
-                    job.owe(key, compat.prefix(task))
+                    job.owe(key, compat.prefix(task), compat.is_producer(task))
             self.freed[key] = None
         return bool(found)
 

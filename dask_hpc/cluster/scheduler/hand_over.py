@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.leaving import LOOK, with_neighbours
 from dask_hpc.cluster.scheduler.moves import beside, blocks_of, blocks_on, carry_out, rooms_on
@@ -69,6 +70,7 @@ class HandOvers:
     ) -> None:
         try:
             await self._wait(job, gives, budget)
+            self._context.get(Figures).phase_ends(job, "drain")
             for _ in range(_ROUNDS):
                 async with job.moving:
                     if not await self._move(job, gives):

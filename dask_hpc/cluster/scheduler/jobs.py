@@ -10,6 +10,7 @@ from typing import Any, Literal
 from dask_hpc.dask import GATE, Wishes
 from dask_hpc.model.job import Job
 from dask_hpc.model.snapshot import Indices
+from dask_hpc.planning.figures import JobFigures
 
 #: so many tasks must have ended since the last change of size before anything is concluded from them
 ENOUGH = 10
@@ -27,6 +28,8 @@ class Work:
     left: int = 0
     done: int = 0
     seconds: float = 0.0
+    #: whether Dask marks them as tasks that make data, such as by reading a file
+    makes_data: bool = False
 
 
 @dataclass(slots=True)
@@ -96,6 +99,15 @@ class Performance:
         if not self._is_enough or compute <= 0:
             return None
         return (self.transfer - self._transfer_before) / compute
+
+    def io_share(self, of_tasks: Callable[[Work], float]) -> float | None:
+        """The share of all of the job's time in which it read and wrote files; None without enough evidence.
+        ``of_tasks``: that of the time which tasks of a prefix computed, as Dask says."""
+        busy = self.compute + self.transfer + self.disk
+        if self.tasks < ENOUGH or busy <= 0:
+            return None
+        files = sum(work.seconds * of_tasks(work) for work in self.works.values() if work.seconds)
+        return min(1.0, (files + self.disk) / busy)
 
     def seconds_left(self, expected: Callable[[str], float | None]) -> float:
         """Compute seconds of the tasks that are left, by the mean of their prefix: in this job, else as
@@ -233,6 +245,8 @@ class LiveJob:
         self.held: dict[Hashable, None] = {}
         #: what they cost
         self.performance = Performance()
+        #: how long it waited and took, and what its last change of size cost
+        self.figures = JobFigures(model.submitted, model.nodes)
         #: what the user said about single tasks
         self.wishes: dict[Hashable, Wishes] = {}
         #: the clients that submitted it, and whether its context is closed
@@ -284,11 +298,12 @@ class LiveJob:
         """On the clock of the management; infinite if it has none."""
         return inf if self.model.deadline is None else self.model.deadline
 
-    def owe(self, key: Hashable, prefix: str) -> None:
+    def owe(self, key: Hashable, prefix: str, makes_data: bool = False) -> None:
         """Somebody waits for a task of it."""
         if key not in self.unfinished:
             work = self.unfinished[key] = self.performance.work(prefix)
             work.left += 1
+            work.makes_data |= makes_data
 
     def settle(self, key: Hashable) -> Work | None:
         """Nobody waits for a task any more; answers what it was a part of, if somebody did."""

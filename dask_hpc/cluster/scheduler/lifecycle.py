@@ -7,15 +7,19 @@ from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.request import read_request
+from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
-from dask_hpc.cluster.scheduler.jobs import LiveJob
-from dask_hpc.cluster.scheduler.service import Context, Timer
+from dask_hpc.cluster.scheduler.jobs import LiveJob, Work
+from dask_hpc.cluster.scheduler.service import Context, Service, Timer
+from dask_hpc.cluster.scheduler.window import AdaptationWindows
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.speedup import IoDemand
 from dask_hpc.model.story import Explanation
 from dask_hpc.model.units import count_nodes, show_duration
 
 _NEWS = 0.05  # seconds until a decision sees more work of jobs that run: it may come task by task
+_NEWS_OF_IO = 0.02  # of a job's time: a change of what it reads and writes that is worth a decision
 _KEPT = 1000  # jobs that are done, for status(); and contexts closed before anything of them was seen
 
 
@@ -26,6 +30,7 @@ class Lifecycle:
         self._context = context
         self._gate = gate
         self._hand_overs = hand_overs
+        self._figures = context.get(Figures)
         self._done: OrderedDict[str, None] = OrderedDict()
         self.closed_early: OrderedDict[str, None] = OrderedDict()
         self.news = Timer(context, "more work", context.wake)
@@ -211,9 +216,11 @@ class Lifecycle:
         """A running job has no node any more: it waits again, so far ahead of the queue."""
         self._hand_overs.cancel(job)
         job.ahead = ahead
+        self._context.get(AdaptationWindows).cancel(job)
         job.state = "waiting"
         job.started = None
         job.reason = reason
+        self._figures.allotted(job)
         self._gate.shut(job)
         self.not_offered[job] = None
         for other in list(self._context.waiting_jobs()):
@@ -235,6 +242,7 @@ class Lifecycle:
                 self._context.tell("ignored", str(error))
                 return None
             job = jobs[model.id] = LiveJob(name, model, self._arrivals, request.get("layout", ""))
+            self._context.ask_about(job)
             self._arrivals += 1
             self.not_offered[job] = None
             if job.deadline < inf:
@@ -242,6 +250,7 @@ class Lifecycle:
             self._context.tell_of("submit", job, reason=f"asks for {count_nodes(model.nodes)}")
             job.closed = self.closed_early.pop(model.id, False) is None
             job.script = self.script_of.get(client, {}).get("id", "")
+            self._figures.submitted(job)
         elif job.is_cancelled:
             self._arrives_late(job)
         elif job.state == "done":
@@ -250,6 +259,7 @@ class Lifecycle:
             job.state = "waiting"
             job.ended = None
             job.renew()
+            self._figures.submitted(job)
             self.not_offered[job] = None
             self._context.tell_of("submit", job, reason="more of its work arrived after it was done")
         job.clients.add(client)
@@ -294,14 +304,17 @@ class Lifecycle:
         indices = self._context.indices
         nodes = job.nodes if job.state == "running" else ()
         if job.state == "running":
+            self._context.each("job_ends", lambda service: service.job_ends(job))
             indices.end(job.id)
         elif job.id in indices.waiting:
             indices.withdraw(job.id)
         self._context.tell_of(decision, job, nodes, reason, why)
         self.not_offered.pop(job, None)
         self._hand_overs.cancel(job)
+        self._context.get(AdaptationWindows).over(job)
         job.state = "done"
         job.ended = indices.now
+        self._figures.ended(job)
         for old in _remember(self._done, job.id):
             del self._context.jobs[old]
 
@@ -325,12 +338,17 @@ class Lifecycle:
 
 
 class Measurements:
-    """What running jobs show of themselves, for decisions: communication over compute time, expected ends."""
+    """What running jobs show of themselves, for decisions: communication over compute time, the share of
+    their time that they read and write, expected ends."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         #: a job's communication over compute time on so many nodes, if there is enough evidence
         self.measure: Callable[[LiveJob, int], float | None] = lambda job, nodes: job.performance.mtct
+        # asked of every prefix of every job: those that never have an answer are not asked
+        self._who_knows_files = [
+            service for service in context.services if type(service).file_share is not Service.file_share
+        ]
         #: jobs of which tasks have ended since the last decision
         self.worked: dict[LiveJob, None] = {}
 
@@ -350,7 +368,20 @@ class Measurements:
         """Seconds that a task of that prefix takes anywhere on the cluster, if Dask knows."""
         return compat.average_duration(self._context.scheduler, prefix)
 
+    def io_share(self, job: LiveJob) -> float | None:
+        """The share of its time that a job read and wrote files, if there is enough evidence."""
+        return job.performance.io_share(self._of_tasks)
+
+    def _of_tasks(self, work: Work) -> float:
+        found = (service.file_share(work.prefix, work.makes_data) for service in self._who_knows_files)
+        return max(found, default=0.0)
+
     def _note(self, job: LiveJob) -> None:
+        share = self.io_share(job)
+        if share is not None:
+            known = job.model.io_intensity
+            if known is None or abs(known.intensity(job.model.nodes) - share) > _NEWS_OF_IO:
+                self._context.learn_of(job, io_intensity=IoDemand.of_share(share))
         mtct = self.measure(job, len(job.nodes)) if job.model.resizable else None
         job.performance.note(job.id, mtct, self._context.indices, self.expected)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.fair_shares import FairShares
+from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.gate import DryGate, Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
 from dask_hpc.cluster.scheduler.holds import Holds
@@ -17,6 +18,7 @@ from dask_hpc.cluster.scheduler.plan_execution import PlanExecution
 from dask_hpc.cluster.scheduler.service import Context, Timer
 from dask_hpc.cluster.scheduler.sizing import Sizing
 from dask_hpc.cluster.scheduler.spread import Spread
+from dask_hpc.cluster.scheduler.window import AdaptationWindows
 from dask_hpc.model.node import Node
 from dask_hpc.model.snapshot import FAILED, REST, Snapshot
 from dask_hpc.policy import Policy
@@ -40,16 +42,25 @@ class ControlLoop:
         self._is_released = False
         #: what the policy asked to remember
         self.memory: Any = None
+        self.figures = context.add(Figures(context))
         self.gate = context.add((DryGate if context.is_dry else Gate)(context))
         self.scatters = compat.Scatters(context.scheduler, self.gate.home)
         self.holds = context.add(Holds(context, self.scatters))
         self.leaving = context.add(Leaving(context, self.holds))
         self.hand_overs = HandOvers(context, self.holds.mover)
+        self.windows = context.add(AdaptationWindows(context))
         self.spread = Spread(context)
         self.lifecycle = Lifecycle(context, self.gate, self.hand_overs)
-        self.measurements = Measurements(context)
+        self.measurements = context.add(Measurements(context))
         self.execution = PlanExecution(
-            context, self.gate, self.hand_overs, self.spread, self.lifecycle, self.measurements
+            context,
+            self.gate,
+            self.hand_overs,
+            self.spread,
+            self.windows,
+            self.lifecycle,
+            self.measurements,
+            self.figures,
         )
         self.sizing = Sizing(context)
         #: until a job that has nothing to run gives up nodes
@@ -112,6 +123,7 @@ class ControlLoop:
         """A client is gone, and its contexts with it."""
         if self.shares is not None:
             self.shares.time.forget(client)
+        self.windows.client_leaves(client)
         self.lifecycle.client_leaves(client)
 
     def worker_joins(self, address: str) -> None:
@@ -123,6 +135,7 @@ class ControlLoop:
         if is_new:
             context.look_at_the_clock()
             self.indices.add_node(Node(name))
+            self.figures.nodes_change()
             context.tell_of("node-joined", nodes=(name,))
             context.wake()
             for job in context.running_jobs():  # nobody's node: its workers are not for those with others
@@ -149,6 +162,7 @@ class ControlLoop:
             return
         context.look_at_the_clock()
         running = self.indices.remove_node(name)
+        self.figures.nodes_change()
         context.tell_of("node-left", nodes=(name,))
         if holder is not None and running is not None:
             holder.nodes = running.nodes
@@ -156,9 +170,11 @@ class ControlLoop:
                 if running.target is not None:  # it was giving up nodes: perhaps it needs them now
                     self.gate.open(holder, context.staying(running))
                 self.measurements.size_changed(holder)
+                self.figures.allotted(holder)
                 if holder.layout:
                     self.spread.grown(context.staying(running))
                 context.tell_of("shrink", holder, holder.nodes, f"node {name} is gone")
+                self.windows.changed(holder)
             else:
                 reason = f"lost its last node {name}; waits again, ahead of others"
                 self.lifecycle.requeue(holder, FAILED, reason)
@@ -302,8 +318,10 @@ class ControlLoop:
         self._is_released = True
         context = self._context
         ways = (
+            self.figures.close,
             self._rest.stop,
             self.lifecycle.stop,
+            self.windows.close,
             self.hand_overs.close,
             partial(context.each, "release", lambda service: service.release()),
             self.leaving.close,
@@ -335,6 +353,7 @@ class ControlLoop:
         self._context.each("cancel", lambda service: service.cancel())
         self._rest.stop()
         self.lifecycle.stop()
+        self.windows.close()
         self.hand_overs.close()
         self.leaving.close()
         self.holds.cancel()

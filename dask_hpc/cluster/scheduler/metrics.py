@@ -12,6 +12,7 @@ from typing import Any
 
 import dask
 
+from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.loop import ControlLoop
 from dask_hpc.cluster.scheduler.service import Context, Samples
 from dask_hpc.cluster.scheduler.status import Status
@@ -30,6 +31,13 @@ _OURS: dict[str, tuple[Any, ...]] = {
     "results_lost": (True, "Results that left with the only worker that had them"),
     "errors": (True, "Errors in our own code or in a policy"),
     "policy_cycle_seconds": (False, "How long the last decision took"),
+    "jobs_ended": (True, "Jobs that ran and ended, and jobs that were cancelled", "how"),
+    "node_seconds": (True, "Node-seconds since the first job came", "of"),
+    "utilisation": (False, "Node-seconds jobs held over those there were, since the first job came"),
+    "wait_seconds": (False, "From submission to first start, of jobs that have ended", "of"),
+    "response_seconds": (False, "From submission to end, of jobs that have ended", "of"),
+    "bounded_slowdown": (False, "Mean response over runtime, runtimes below 10 s counted as 10 s"),
+    "adaptation_seconds": (False, "What changes of size of running jobs take", "direction", "phase", "of"),
 }
 
 
@@ -77,6 +85,7 @@ class Metrics:
             "results_lost": {"": self._status.lost},
             "errors": {"": counts["error"]},
             "policy_cycle_seconds": {"": self.context.get(ControlLoop).cycle},
+            **self.context.get(Figures).samples(),
         }
         for service in self.context.services:
             found |= service.samples(status)

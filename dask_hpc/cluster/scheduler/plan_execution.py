@@ -4,12 +4,14 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 
+from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.lifecycle import Lifecycle, Measurements
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.scheduler.spread import Spread
+from dask_hpc.cluster.scheduler.window import AdaptationWindows
 from dask_hpc.model.plan import Interrupt, Plan, Resize, Start
 from dask_hpc.model.snapshot import INTERRUPTED, Snapshot
 from dask_hpc.model.story import Happening, explain
@@ -23,8 +25,10 @@ class PlanExecution:
     gate: Gate
     hand_overs: HandOvers
     spread: Spread
+    windows: AdaptationWindows
     lifecycle: Lifecycle
     measurements: Measurements
+    figures: Figures
 
     def carry_out(self, plan: Plan, snapshot: Snapshot) -> None:
         """Do what was planned from this snapshot."""
@@ -63,33 +67,49 @@ class PlanExecution:
         job.nodes = running.nodes
         job.started = running.started
         job.reason = start.reason
+        self.figures.allotted(job)
         self.measurements.size_changed(job)
         self._tell(plan, plan.time, "start", job, start.reason)
         self.gate.open(job, self.context.staying(running))
+        self.windows.changed(job)
         if took_over := self.gate.take_over(job.needs, job):
             self.lifecycle.tasks_change_hands()
         if took_over or self.lifecycle.not_offered:  # somebody may have waited for that
             self.context.wake()
 
     def _resize(self, plan: Plan, resize: Resize) -> None:
-        """New tasks of the job go to its new nodes only. Nodes it gives up are its own until what it has
-        there has ended or moved."""
+        """New tasks of the job go to the nodes that stay only. Its program has a window to adapt itself in,
+        if it listens; then they go to those that join, too."""
         context = self.context
         job = context.jobs[resize.job]
         size = len(job.nodes)
+        is_growth = resize.nodes > size
         running = context.indices.begin_resize(resize.job, resize.nodes)
-        if resize.nodes > size:
+        if is_growth:
             self._give(running.nodes)
+        else:
+            self.gate.move(job, context.staying(running))
+        self.figures.resize_begins(job, size, resize.nodes)
+        self.windows.open(job, partial(self._adapted, job, plan, resize, is_growth))
+
+    def _adapted(self, job: LiveJob, plan: Plan, resize: Resize, is_growth: bool) -> None:
+        """The program had its time. Nodes that the job gives up are its own until what it has there has ended
+        or moved."""
+        self.figures.phase_ends(job, "window")
+        if is_growth:
             self._resized(job, plan, "grow", resize.reason)
+            self.figures.resize_ends(job)
             return
+        context = self.context
+        running = context.indices.running[job.id]
         gives = {w for name in running.nodes[resize.nodes :] for w in context.nodes.workers(name)}
-        self.gate.move(job, context.staying(running))
         done = partial(self._handed_over, job, plan, resize)
         if not context.is_dry and self.hand_overs.begin(job, gives, done):
             gone = running.nodes[resize.nodes :]
             reason = f"{resize.reason}; waits for its tasks there and takes its results along"
             context.story.tell(Happening(plan.id, plan.time, "hand-over", job.id, gone, reason))
         else:
+            self.figures.resize_ends(job)
             self._resized(job, plan, "shrink", resize.reason)
 
     def _interrupt(self, plan: Plan, step: Interrupt) -> None:
@@ -129,18 +149,21 @@ class PlanExecution:
 
     def _handed_over(self, job: LiveJob, plan: Plan, resize: Resize) -> None:
         self.context.look_at_the_clock()
-        self._resized(job, plan, "shrink", resize.reason)
+        self.figures.phase_ends(job, "move")
+        self._resized(job, plan, "shrink", resize.reason + self.figures.resize_ends(job))
         self.context.wake()
 
     def _resized(self, job: LiveJob, plan: Plan, decision: str, reason: str) -> None:
         running = self.context.indices.finish_resize(job.id)
         job.nodes = running.nodes
+        self.figures.allotted(job)
         self.measurements.size_changed(job)
         # tasks may wait, as all its other workers are held
         self.gate.open(job, self.context.staying(running))
         if decision == "grow" or job.layout:
             self.spread.grown(self.context.staying(running))
         self._tell(plan, self.context.indices.now, decision, job, reason)
+        self.windows.changed(job)
 
     def _give(self, nodes: tuple[str, ...]) -> None:
         for service in self.context.services:

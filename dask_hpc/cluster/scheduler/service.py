@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Container, Coroutine, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial, wraps
 from math import inf
 from time import monotonic
@@ -151,8 +152,11 @@ class Context(Guard):
         #: the services that hear of moves of tasks now, and of which: ``watch`` and ``unwatch`` change it
         self.watching: list[tuple[Service, Container[Hashable]]] = []
         self._lasting: list[object] = []
-        #: whether a decision follows
+        #: whether a decision follows, and since when
         self.is_awake = False
+        self._woken = 0.0
+        #: when that happened which the decision under way is about; None if none is
+        self.woken: float | None = None
         #: what ``wake`` asks for
         self.decide: Callable[[], None] = lambda: None
 
@@ -234,15 +238,28 @@ class Context(Guard):
 
     # what is so
 
+    def ask_about(self, job: LiveJob) -> None:
+        """Services may know more of a job than its user said."""
+        self.each("knows_of", lambda service: self.learn_of(job, **service.knows_of(job)))
+
+    def learn_of(self, job: LiveJob, **known: Any) -> None:
+        """More is known of a job: these fields of its description."""
+        if known:
+            job.model = replace(job.model, **known)
+            self.indices.describe(job.model)
+
     def wake(self) -> None:
         """Something happened: decide once, when this turn of the event loop is over."""
         if not self.is_awake:
             self.is_awake = True
+            self._woken = self.clock()
             self.scheduler.loop.add_callback(self._turn_ends)
 
     def _turn_ends(self) -> None:
         self.is_awake = False
+        self.woken = self._woken
         self.decide()
+        self.woken = None
 
     def look_at_the_clock(self) -> None:
         """It is now."""
@@ -510,6 +527,13 @@ class Service:
     def nodes_given(self, nodes: tuple[str, ...]) -> None:
         """A job gets these nodes."""
 
+    def job_ends(self, job: LiveJob) -> None:
+        """A job that ran is over; it still has what it had."""
+
+    def loop_ends(self, name: str, run: Mapping[str, Any]) -> None:
+        """The loop of a program of that name is over: how long it took on how many nodes, and what else is
+        known of it. It may be that of a job of the same name."""
+
     # what decisions look at
 
     def refresh(self) -> None:
@@ -521,6 +545,15 @@ class Service:
     def facts(self, policy: Policy) -> Mapping[str, Any]:
         """What a snapshot for this policy has besides the indices."""
         return {}
+
+    def knows_of(self, job: LiveJob) -> Mapping[str, Any]:
+        """What it adds to the description of a job that was just submitted: fields of ``Job``."""
+        return {}
+
+    def file_share(self, name: str, makes_data: bool) -> float:
+        """The share of their time that tasks of that name (Dask's prefix) read and write files, if it knows;
+        Dask counts that as computing. ``makes_data``: Dask marks them as producers of data."""
+        return 0.0
 
     def prepare(self, indices: Indices, policy: Policy) -> None:
         """Add to these indices what another policy than the one in force would look at."""

@@ -15,9 +15,11 @@ from functools import partial
 from typing import Any
 
 from dask_hpc import dask as compat
+from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.moves import blocks_of, carry_out, rooms_on, settle_on
 from dask_hpc.cluster.scheduler.service import Context, Timer
+from dask_hpc.cluster.scheduler.window import AdaptationWindows
 from dask_hpc.planning.moves.leaving import MovableBlock, collection_of
 from dask_hpc.planning.moves.spread import lay_out, spread
 
@@ -107,7 +109,9 @@ class Spread:
         whose = "outside of jobs" if job is None else f"of job {job.id}"
         why = f"data {whose} spreads over {len(rooms)} workers: {plan.reason}"
         if plan:
+            began = self._context.clock()
             await carry_out(self._scheduler, plan.moves, why, self._context.tell)
+            self._context.get(Figures).spread(job, self._context.clock() - began)
         elif plan.unplaced:
             self._context.tell("not-moved", why)
         spared = compat.SparedCopies.of(self._scheduler) or ()
@@ -123,14 +127,16 @@ class Spread:
 
     async def _blocks(self, job: LiveJob | None, addresses: list[str]) -> list[MovableBlock]:
         """The blocks of collections on these workers that are the job's, or no running job's, and that
-        a client holds. The scheduler gets a turn after each worker."""
+        a client holds, but for those that its program has laid out. The scheduler gets a turn after each
+        worker."""
         found: list[MovableBlock] = []
         seen = set()
+        placed = {None, *self._context.get(AdaptationWindows).placed(job)}
         for address in addresses:
             keys = [
                 key
                 for key in compat.keys_on(self._scheduler, address)
-                if key not in seen and collection_of(key) is not None and self._owner(key) is job
+                if key not in seen and collection_of(key) not in placed and self._owner(key) is job
             ]
             seen.update(keys)
             found += blocks_of(self._scheduler, keys, wanted=True)

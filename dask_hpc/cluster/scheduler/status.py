@@ -6,6 +6,7 @@ from math import inf
 from typing import Any
 
 from dask_hpc.cluster.request import read_number
+from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.management import Management
 from dask_hpc.model.errors import insist, is_number
@@ -57,6 +58,7 @@ class Status:
             "state": self._management.state,
             "errors": context.errors,
             "results_lost": self.lost,
+            "figures": context.get(Figures).as_status(),
         }
         for service in context.services:
             found |= service.status()
@@ -83,6 +85,7 @@ class Status:
             "state": self._management.state,
             "errors": context.errors,
             "lost": self.lost,
+            "figures": context.get(Figures).as_status(),
             "resizes": context.story.counts["grow"] + context.story.counts["shrink"],
             "story": {"first": first, "rows": [context.story.row(happening) for happening in rows[:_MOST]]},
             **{key: service.feed(read.get(key, 0)) for key, service in known.items()},
@@ -127,6 +130,7 @@ class Status:
             "submitted": model.submitted,
             "started": job.started,
             "ended": job.ended,
+            **Figures.of_job(job),
             "unfinished_tasks": len(job.unfinished),
             # seconds are sums over its tasks; the policy goes by ``mtct`` and ``expected_end``
             "finished_tasks": performance.tasks,
@@ -137,6 +141,9 @@ class Status:
             "mtct": self._context.indices.mtct.get(job.id),
             "progress": performance.progress(self._management.control.measurements.expected),
             "expected_end": None if end == inf else end,
+            # as jobs of its name did before, and the share of its time that it reads and writes
+            "recorded": model.recorded,
+            "io_share": None if model.io_intensity is None else model.io_intensity.intensity(model.nodes),
             "context": "closed" if job.closed else "open",
             "failed": job.failures,
             "cancelled": job.is_cancelled,

@@ -10,10 +10,13 @@ an array of Dask is cut already and every further cut costs a copy:
 * ``block:w``: runs of ``w`` elements, cut exactly there (its BLOCK with a width);
 * ``cyclic``: whole chunks in turn; ``block-cyclic:w``: ``w`` elements in turn (its CYCLIC with a width);
 * sizes, as a list: runs of so many elements, which need not be even (its PREDEFINED, by dimension);
-* ``replicated``: not divided; every node has all of it.
+* grids by number of nodes, as ``{8: (2, 4), 16: (4, 4)}``: runs along several dimensions, in the grid that
+  was given for the nodes that there are (its PREDEFINED, with a mapping of process counts);
+* ``replicated``: not divided; every node has all of it;
+* a function, which gets all of the data and the nodes and says where each chunk goes (its MANUAL).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import ceil, prod
@@ -25,6 +28,7 @@ Kind = Literal["block", "cyclic", "block-cyclic", "sizes", "replicated"]
 #: layouts that need no number
 _WORDS: tuple[Kind, ...] = ("block", "cyclic", "replicated")
 _ALLOWED = "block, block:WIDTH, cyclic, block-cyclic:WIDTH, replicated, or a list of sizes"
+_GRIDS = "for a number of nodes the parts of each dimension: {8: (2, 4)}, or by names {8: {'x': 2, 'y': 4}}"
 #: of an even share: a chunk's edge so near to where a part should end is taken instead, and nothing is cut
 _NEAR = 0.1
 
@@ -99,19 +103,25 @@ class DimLayout:
 class Layout:
     """How an array is divided: a dimension without a layout of its own is whole in every part."""
 
-    #: by name of the dimension; "" stands for the one with the most chunks
-    dims: tuple[tuple[str, DimLayout], ...] = ()
+    #: by name of the dimension, or its place; "" stands for the one with the most chunks
+    dims: tuple[tuple[str | int, DimLayout], ...] = ()
     #: every node has everything
     is_replicated: bool = False
     #: for a number of nodes, the parts of each dimension in ``dims``
     grids: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    #: from the data and the names of nodes to the number of the node of each chunk (see ``read_places``)
+    by_hand: Callable[[Any, tuple[str, ...]], Any] | None = None
 
     @classmethod
     def read(cls, found: Any, grids: Mapping[int, Sequence[int]] | None = None) -> "Layout":
-        """From what a person writes: one word for the dimension with the most chunks, or a mapping of
-        dimensions."""
+        """From what a person writes: one word for the dimension with the most chunks, a mapping of
+        dimensions, one of grids by the number of nodes, or a function."""
         if isinstance(found, Layout):
             return found
+        if callable(found):
+            return cls(by_hand=found)
+        if isinstance(found, Mapping) and any(type(key) is int for key in found):
+            return _predefined(found)
         if found == "replicated":
             return cls(is_replicated=True)
         if isinstance(found, Mapping):
@@ -130,7 +140,12 @@ class Layout:
         """The divided dimensions of an array, by their place."""
         found = []
         for name, dim in self.dims:
-            if name == "":
+            if isinstance(name, int):
+                if name >= len(dims):
+                    unfit = f"found a grid of {len(self.dims)} dimensions"
+                    raise InputError("layout", unfit, f"at most {len(dims)}, as the array has")
+                place = name
+            elif name == "":
                 place = max(range(len(dims)), key=lambda place: (len(edges[place]), -place), default=-1)
             elif name in dims:
                 place = list(dims).index(name)
@@ -152,12 +167,35 @@ class Layout:
         return [one for one in _factors(nodes, len(dims)) if all(one[place] == n for place, n in fixed)]
 
 
+def _predefined(found: Mapping[Any, Any]) -> Layout:
+    """Grids for numbers of nodes, all of the same dimensions: given by names, or the first ones."""
+    dims: tuple[str | int, ...] = ()
+    grids = {}
+    for nodes, grid in found.items():
+        is_named = isinstance(grid, Mapping)
+        fine = is_named or (isinstance(grid, Sequence) and not isinstance(grid, str))
+        if type(nodes) is not int or nodes < 1 or not fine or not len(grid):
+            raise InputError("layout", f"found {shown(grid)} for {shown(nodes)} nodes", _GRIDS)
+        own = tuple(grid) if is_named else tuple(range(len(grid)))
+        dims = dims or own
+        if set(own) != set(dims):
+            raise InputError(
+                "layout", f"found grids of {shown(dims)} and of {shown(own)}", "the same dimensions"
+            )
+        grids[nodes] = [grid[dim] for dim in dims]
+    if not all(isinstance(dim, str) for dim in dims) and dims != tuple(range(len(dims))):
+        raise InputError("layout", f"found grids of {shown(dims)}", _GRIDS)
+    block = DimLayout("block")
+    return Layout(tuple((dim, block) for dim in dims), grids=_read_grids(grids, len(dims)))
+
+
 def _read_grids(
     found: Mapping[int, Sequence[int]] | None, dims: int
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
     grids = []
     for nodes, grid in (found or {}).items():
-        if len(grid) != dims or prod(grid) != nodes or min(grid) < 1:
+        are_parts = len(grid) == dims and all(type(parts) is int and parts >= 1 for parts in grid)
+        if not are_parts or prod(grid) != nodes:
             unfit = f"found the grid {shown(tuple(grid))} for {nodes} nodes"
             raise InputError("layout", unfit, f"{dims} whole numbers that make {nodes}")
         grids.append((nodes, tuple(grid)))

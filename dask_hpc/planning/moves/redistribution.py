@@ -19,10 +19,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from dask_hpc.model.errors import InputError
+from dask_hpc.model.errors import InputError, shown
 from dask_hpc.planning.moves.layout import DimLayout, Layout
 
 #: from and to, in elements of one dimension
@@ -228,8 +229,81 @@ def joint_redistribution(
     return _plan(arrays, best)
 
 
+def read_places(found: Any, shapes: Mapping[str, Index], nodes: int) -> dict[str, dict[Index, int]]:
+    """What somebody answered who lays arrays out by hand: the number of the node of each chunk, as an array
+    or nested lists of the shape of the chunks; by name of the array, unless there is only one. ``shapes``:
+    how many chunks each array has along its dimensions."""
+    if len(shapes) == 1 and not isinstance(found, Mapping):
+        found = dict.fromkeys(shapes, found)
+    if not isinstance(found, Mapping) or not set(shapes) <= set(found):
+        raise InputError("layout", f"its function gave {shown(found)}", f"nodes for {', '.join(shapes)}")
+    places = {}
+    for name, shape in shapes.items():
+        where = f"layout of {name}" if name else "layout"
+        allowed = f"for chunks of {shown(shape)} numbers of nodes, 0 to {nodes - 1}"
+        try:
+            numbers = np.asarray(found[name])
+        except ValueError:  # lists of different lengths
+            raise InputError(where, f"its function gave {shown(found[name])}", allowed) from None
+        if numbers.shape != shape or (numbers.size and numbers.dtype.kind not in "iu"):
+            raise InputError(where, f"its function gave {shown(found[name])}", allowed)
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < nodes:
+            raise InputError(where, f"its function gave {numbers.min()} to {numbers.max()}", allowed)
+        places[name] = {index: int(number) for index, number in np.ndenumerate(numbers)}
+    return places
+
+
+def fullest(arrays: Sequence[Blocks], pool: Sequence[str], count: int) -> tuple[str, ...]:
+    """So many of these nodes, those that hold most; where that does not decide, those that come first."""
+    if not 1 <= count <= len(pool):
+        raise InputError("nodes", f"found {count}", f"from 1 to {len(pool)}, as there are so many")
+    held: Counter[str] = Counter()
+    for blocks in arrays:
+        for index, there in blocks.holders.items():
+            for node in there:
+                held[node] += blocks.nbytes(index)  # type: ignore[assignment]
+    chosen = set(sorted(pool, key=lambda node: -held[node])[:count])
+    return tuple(node for node in pool if node in chosen)
+
+
+def placed_by_hand(
+    arrays: Sequence[Blocks],
+    places: Sequence[Mapping[Index, int]],
+    nodes: Sequence[str],
+    chunks: Sequence[Sequence[Sequence[int]]] = (),
+) -> JointPlan:
+    """The plan for arrays of which somebody said for each chunk the number of its node. ``chunks``: the edges
+    of those chunks, by array and dimension, if they are others than the array has now."""
+    plans = []
+    for blocks, numbers, edges in zip(arrays, places, chunks or [one.edges for one in arrays], strict=True):
+        new = tuple(map(distinct, edges))
+        # Chunks without elements are none any more, so that others have their numbers.
+        known = [[place for place, (a, b) in enumerate(pairwise(one)) if a < b] or [0] for one in edges]
+        meets = [overlaps(before, after) for before, after in zip(blocks.edges, new, strict=True)]
+        targets = []
+        for index in product(*(range(len(one) - 1) for one in new)):
+            asked = tuple(places[place] for places, place in zip(known, index, strict=True))
+            cuts = product(*(meet[place] for meet, place in zip(meets, index, strict=True)))
+            targets.append((index, (nodes[numbers[asked]],), [_piece(blocks, cut) for cut in cuts]))
+        least = sum(
+            nbytes
+            for _, (node,), made_of in targets
+            for old, _, nbytes in made_of
+            if node not in blocks.holders.get(old, ())
+        )
+        plans.append(_sourced(blocks, new, tuple(nodes), targets, least))
+    return _joint(tuple(nodes), plans)
+
+
 #: of which elements of which old chunks a new chunk is made, and how many bytes these are
 _MadeOf = list[tuple[Index, tuple[Span, ...], float]]
+
+
+def _piece(blocks: Blocks, cut: Sequence[tuple[int, Span]]) -> tuple[Index, tuple[Span, ...], float]:
+    """Of which old chunk which elements, and their bytes; ``cut`` says so by dimension."""
+    old = tuple(place for place, _ in cut)
+    spans = tuple(span for _, span in cut)
+    return old, spans, blocks.itemsize * prod(end - begin for begin, end in spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,10 +415,8 @@ def _cut(
         parts_of_chunk = tuple(part + one for one in anywhere)
         pieces = []
         for cut in product(*(meet[place] for meet, place in zip(meets, index, strict=True))):
-            old = tuple(place for place, _ in cut)
-            spans = tuple(span for _, span in cut)
-            nbytes = blocks.itemsize * prod(end - begin for begin, end in spans)
-            pieces.append((old, spans, nbytes))
+            old, _, nbytes = piece = _piece(blocks, cut)
+            pieces.append(piece)
             total += nbytes
             for node in blocks.holders.get(old, ()):
                 for one in parts_of_chunk:

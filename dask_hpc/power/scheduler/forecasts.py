@@ -15,7 +15,6 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from math import inf
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -231,18 +230,14 @@ def forecasts(given: str, samples: Iterable[str]) -> Iterator[dict[str, Any]]:
     """An answer to each line of samples."""
     parameters: dict[str, Any] = json.loads(given)
     retrain = parameters.pop("retrain")
-    forecaster = Forecaster(**parameters)
-    fitted_at, fits = -inf, 0
+    forecaster, fits = Forecaster(**parameters), 0
     for line in samples:
         for time, watts in json.loads(line):
             forecaster.add(time, watts)
         found = forecaster.forecast()
         yield {"fits": fits, "forecast": found and asdict(found)}
         # The next samples wait while models are fitted, and are answered all at once.
-        is_enough = len(forecaster.values) >= 2 * (forecaster.horizon + LEAST_ERRORS)
-        if is_enough and time - fitted_at >= retrain:
-            forecaster.refit()
-            fitted_at, fits = time, fits + 1
+        fits += forecaster.refit_when_due(retrain)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,21 @@
 """Power of jobs, per node: as measured, as their users said, or as jobs of that name drew before."""
 
 import asyncio
-import fcntl
 import json
-import os
-import secrets
-from collections.abc import Callable, Container
+from collections.abc import Container
 from pathlib import Path
 from time import time
 from typing import Any
 
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.worker.farewell import in_thread
-from dask_hpc.model.errors import InputError, is_number, one_line, shown
+from dask_hpc.data_file import DataFile, data_path, keep_newest
+from dask_hpc.model.errors import is_number, one_line
 from dask_hpc.model.power import PowerRange
 from dask_hpc.power.scheduler.sight import Levels
 
 _FORMAT = "dask-hpc power history 1"
 _NAMES, _SIZES = 1000, 16  # jobs by name, and numbers of nodes of each, that are kept: the newest
-_LIMIT = 4_000_000  # bytes
 _MOST = 1e6  # watts of a node that are believed
 
 #: by name and number of nodes: least and most watts per node, and when they were noted
@@ -27,10 +24,7 @@ Jobs = dict[str, dict[int, tuple[float, float, float]]]
 
 def default_path() -> Path:
     """In the user's data directory."""
-    home = os.environ.get("XDG_DATA_HOME", "")
-    return (
-        (Path(home) if os.path.isabs(home) else Path.home() / ".local" / "share") / "dask-hpc" / "power.json"
-    )
+    return data_path("power.json")
 
 
 class PowerHistory:
@@ -64,17 +58,8 @@ class PowerHistory:
 
     def read(self) -> tuple[Jobs, float]:
         """What the file says; nothing if there is none. Raises ``InputError`` if it makes no sense."""
-        try:
-            if self.path is not None:
-                with open(self.path, "rb") as file:
-                    return _checked(file.read(_LIMIT + 1))
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise InputError("", f"cannot be read: {error.strerror}", file=one_line(str(self.path))) from None
-        except InputError as error:
-            raise error.in_file(one_line(str(self.path))) from None
-        return {}, 0.0
+        found = None if self.path is None else DataFile(self.path, _checked).read()
+        return found or ({}, 0.0)
 
     def learn(self, found: tuple[Jobs, float]) -> None:
         """What ``read`` found is known from now on; what was noted since is newer."""
@@ -87,34 +72,19 @@ class PowerHistory:
         news, self._news = self._news, {}
         if self.path is None or not news:
             return
+
+        def with_news(found: tuple[Jobs, float] | None) -> str:
+            jobs, highest = found or ({}, 0.0)
+            _merge(jobs, news)
+            most = max(noted[1] for sizes in jobs.values() for noted in sizes.values())
+            return json.dumps({"format": _FORMAT, "highest": max(highest, most), "jobs": jobs})
+
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path.with_suffix(".lock"), "ab") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                try:
-                    jobs, highest = self.read()
-                except InputError:
-                    jobs, highest = {}, 0.0
-                _merge(jobs, news)
-                most = max(noted[1] for sizes in jobs.values() for noted in sizes.values())
-                content = {"format": _FORMAT, "highest": max(highest, most), "jobs": jobs}
-                _replace(Path(os.path.realpath(self.path)), json.dumps(content))
+            DataFile(self.path, _checked).update(with_news)
         except OSError:
             _merge(news, self._news)
             self._news = news  # perhaps there is room the next time
             raise
-
-
-def _replace(final: Path, text: str) -> None:
-    draft = final.with_name(f".{final.name}.{secrets.token_hex(4)}")
-    try:
-        with open(draft, "x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())  # or a power cut may leave the new name with no content
-        draft.replace(final)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _merge(jobs: Jobs, newer: Jobs) -> None:
@@ -122,34 +92,18 @@ def _merge(jobs: Jobs, newer: Jobs) -> None:
     for name, sizes in newer.items():
         jobs.setdefault(name, {}).update(sizes)
     for sizes in jobs.values():
-        if len(sizes) > _SIZES:
-            _keep_newest(sizes, _SIZES, lambda noted: noted[2])
-    if len(jobs) > _NAMES:
-        _keep_newest(jobs, _NAMES, lambda sizes: max(noted[2] for noted in sizes.values()))
+        keep_newest(sizes, _SIZES, lambda noted: noted[2])
+    keep_newest(jobs, _NAMES, lambda sizes: max(noted[2] for noted in sizes.values()))
 
 
-def _keep_newest(found: dict[Any, Any], most: int, age: Callable[[Any], float]) -> None:
-    for key in sorted(found, key=lambda key: age(found[key]))[: len(found) - most]:
-        del found[key]
-
-
-def _checked(data: bytes) -> tuple[Jobs, float]:
-    if len(data) > _LIMIT:
-        raise InputError("", f"more than {_LIMIT:,} bytes", "a history that dask-hpc wrote")
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        raise InputError("", "damaged: not JSON", "a history that dask-hpc wrote") from None
-    try:
-        if found["format"] != _FORMAT or not is_number(found["highest"], 0, _MOST):
-            raise ValueError
-        jobs = {
-            name: {int(nodes): _noted(noted) for nodes, noted in sizes.items()}
-            for name, sizes in found["jobs"].items()
-            if sizes
-        }
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise InputError("", f"found {shown(found)}", "a history that dask-hpc wrote") from None
+def _checked(found: Any) -> tuple[Jobs, float]:
+    if found["format"] != _FORMAT or not is_number(found["highest"], 0, _MOST):
+        raise ValueError
+    jobs = {
+        name: {int(nodes): _noted(noted) for nodes, noted in sizes.items()}
+        for name, sizes in found["jobs"].items()
+        if sizes
+    }
     _merge(jobs, {})
     return jobs, float(found["highest"])
 

@@ -1,6 +1,5 @@
 """Readings and occupancy, put together: what each node draws, what a job's node does, and what all do."""
 
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, sqrt
@@ -12,42 +11,14 @@ from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.model.power import SOURCES, PowerRange, Source
 from dask_hpc.model.snapshot import Running
 from dask_hpc.model.units import show_duration
+from dask_hpc.planning.power_level import ENOUGH, LevelWindow, quantiles
 from dask_hpc.power.model import PowerModel
 from dask_hpc.power.scheduler.meters import Meter, NodeReading, NodeUse, SensorReading
 from dask_hpc.power.worker.plugin import KEY
 
-WINDOW = 30.0  # seconds that tell what is to be expected
-LOW, HIGH = 0.05, 0.95  # the quantiles that count as the least and the most
 _SETTLED = 3  # looks
-_ENOUGH = 3  # samples
 _LEARN = 0.2  # weight of a new sample of a level
 _MOST_KEPT = 512  # samples of a job's whole life
-
-
-def quantiles(values: Iterable[float]) -> PowerRange:
-    """The least and the most of at least one value, but for the tails."""
-    found = sorted(values)
-    last = len(found) - 1
-    return PowerRange(found[round(LOW * last)], found[round(HIGH * last)])
-
-
-class LevelWindow:
-    """Samples of the last ``WINDOW`` seconds."""
-
-    def __init__(self) -> None:
-        self._samples: deque[tuple[float, float]] = deque()
-
-    def add(self, now: float, watts: float) -> None:
-        self._samples.append((now, watts))
-        while self._samples[0][0] < now - WINDOW:
-            self._samples.popleft()
-
-    @property
-    def range(self) -> PowerRange | None:
-        """What they say, if there are enough."""
-        if len(self._samples) < _ENOUGH:
-            return None
-        return quantiles(watts for _, watts in self._samples)
 
 
 class JobLevel:
@@ -85,7 +56,7 @@ class JobLevel:
     @property
     def whole_life(self) -> PowerRange | None:
         """Over all its life, for reruns."""
-        return quantiles(self._whole_life) if len(self._whole_life) >= _ENOUGH else None
+        return quantiles(self._whole_life) if len(self._whole_life) >= ENOUGH else None
 
 
 @dataclass(slots=True)

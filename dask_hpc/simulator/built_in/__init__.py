@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from dask_hpc.model.errors import InputError, shown, within
 from dask_hpc.model.parameter import Declared, Parameter
 from dask_hpc.model.safe_yaml import nearest
+from dask_hpc.simulator.built_in.applications import applications, power_swing
 from dask_hpc.simulator.built_in.ours import (
     Walltime,
     commits,
@@ -27,6 +28,7 @@ from dask_hpc.simulator.workload import Workload
 
 PREFIX = "builtin:"
 BUILT_IN: Mapping[str, Callable[..., Workload]] = {
+    "applications": applications,
     "commits": commits,
     "esp": esp,
     "five-jobs": five_jobs,
@@ -35,6 +37,7 @@ BUILT_IN: Mapping[str, Callable[..., Workload]] = {
     "mebf": mebf,
     "node-stealing": node_stealing,
     "power-batch": power_batch,
+    "power-swing": power_swing,
     "readers": readers,
     "synthetic": synthetic,
     "ten-jobs": ten_jobs,

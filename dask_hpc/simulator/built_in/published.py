@@ -79,6 +79,12 @@ _PEAKS, _PEAK_LENGTH = (447, 1283, 2414, 3355), 200
 _JOBS = 4000
 
 
+def peaks_of(jobs: int) -> list[slice]:
+    """Which of so many jobs write more than others."""
+    lasts = max(1, _PEAK_LENGTH * jobs // _JOBS)
+    return [slice(first, first + lasts) for first in (peak * jobs // _JOBS for peak in _PEAKS)]
+
+
 def io_intensity(
     *,
     jobs: Annotated[int, 1, 10**6] = _JOBS,
@@ -103,10 +109,8 @@ def io_intensity(
     write = streams[1].beta(2, 8, jobs) * _WRITE
     if peaks:
         high = streams[2].beta(1, 0.1, jobs) * _WRITE
-        for peak in _PEAKS:
-            first = peak * jobs // _JOBS
-            last = first + max(1, _PEAK_LENGTH * jobs // _JOBS)
-            write[first:last] = high[first:last]
+        for peak in peaks_of(jobs):
+            write[peak] = high[peak]
     repetitions = streams[3].integers(10, 26, jobs)
     flexible = np.zeros(jobs, bool)
     flexible[streams[4].permutation(jobs)[: round(malleable * jobs)]] = True
@@ -129,6 +133,7 @@ def io_intensity(
             walltime=walltime_of(walltime, quiet),
             submitted=float(submitted[index]),
             io_intensity=MACHINE.io_demand(operations * times, data * times),
+            recorded=quiet or None,
         )
         arrivals.append(Arrival(job, quiet, application=application))
     return Workload("io-intensity", arrivals, platform=MACHINE)
@@ -152,6 +157,7 @@ def mebf(
     largest: Annotated[int, 1, 500] = 128,
     shrinks: Share = 0.25,
     grows: Annotated[float, 1, 500] = 2.0,
+    prefers: Annotated[float, 1, 500] = 1.0,
     runtime: Annotated[float, 1, 10**9] = 2400.0,
     iterations: Annotated[int, 1, 10**5] = 20,
     priorities: Annotated[int, 1, 10**6] = 10,
@@ -160,10 +166,11 @@ def mebf(
 ) -> Workload:
     """100, 200 or 300 jobs on 500 nodes, all known at the start, of which most can change size.
 
-    ``load`` is compute, write, read or mixed. A job prefers ``smallest`` to ``largest`` nodes (uniform) and
-    can use from ``shrinks`` to ``grows`` times as many; alone on its preferred nodes it takes between half
-    and one and a half times ``runtime`` seconds. ``priorities`` is how many levels there are, drawn
-    uniformly. ``walltime`` is a factor of the time on a quiet machine, or one time for all.
+    ``load`` is compute, write, read or mixed. A job is made for ``smallest`` to ``largest`` nodes (uniform),
+    can use from ``shrinks`` to ``grows`` times as many and asks for ``prefers`` times as many; alone on the
+    nodes it is made for it takes between half and one and a half times ``runtime`` seconds. ``priorities`` is
+    how many levels there are, drawn uniformly. ``walltime`` is a factor of the time on a quiet machine, or
+    one time for all.
     """
     if largest < smallest:
         raise InputError("largest", f"found {largest}", f"a whole number, {smallest} to 500")
@@ -183,13 +190,14 @@ def mebf(
         job = Job(
             id=str(index + 1),
             kind="malleable" if flexible[index] else "rigid",
-            nodes=nodes,
+            nodes=min(machine.nodes, int(prefers * nodes)) if flexible[index] else nodes,
             min_nodes=max(1, int(shrinks * nodes)) if flexible[index] else nodes,
             max_nodes=min(machine.nodes, int(grows * nodes)) if flexible[index] else nodes,
             priority=float(levels[index]),
             user=kind,
             walltime=walltime_of(walltime, quiet),
             io_intensity=io_demand(application, machine, nodes),
+            recorded=quiet,
         )
         arrivals.append(Arrival(job, quiet, application=application))
     return Workload("mebf", arrivals, platform=machine)

@@ -19,10 +19,10 @@ from dask_hpc.simulator.checkpoint.world import (
     CommitResult,
     CommitService,
     Compression,
-    Costs,
     Pool,
     SiteStore,
 )
+from dask_hpc.simulator.platform import Costs
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 
 __all__ = [

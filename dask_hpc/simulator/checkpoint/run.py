@@ -20,8 +20,8 @@ from dask_hpc.simulator.checkpoint.world import (
     World,
 )
 from dask_hpc.simulator.network import Process, Signal
-from dask_hpc.strategies.checkpoint.agent_rule import AgentRule, break_even, shares
-from dask_hpc.strategies.checkpoint.agents import ItemAgents
+from dask_hpc.strategies.checkpoint.agent_rule import AgentRule, shares, tries_again
+from dask_hpc.strategies.checkpoint.agents import Direct, ItemAgents
 
 #: who hands its part of a commit over: each process for itself, or one for all of a node (000, 6.2)
 Way = Literal["mr", "shmr"]
@@ -135,7 +135,7 @@ class Version:
                 self.kept[seat.name] = self.kept.get(seat.name, 0.0) + size
                 mine += size
             links = (self._way_out(part), seat.link, FABRIC)
-            arrived = world.network.send(size, links, service.costs.agent / world.noise())
+            arrived = world.network.send(size, links, service.costs.agent / world.noise(reads))
             yield arrived
             if arrived.is_broken:
                 self.is_broken = True
@@ -155,11 +155,8 @@ class Version:
 
     def _setup(self, size: float, reads: int) -> float:
         service = self.world.service
-        costs = service.costs
-        seconds = costs.operation + costs.turn * reads
-        if self.seen.is_first:
-            seconds += (costs.registering - 1) * (seconds + size / min(costs.agent, service.link))
-        return seconds * self.world.noise()
+        setup = service.costs.setup(size, service.link, reads, self.seen.is_first)
+        return setup * self.world.noise(reads)
 
     def past_agents(self) -> Process:
         """One process of each node writes a file of its own."""
@@ -394,11 +391,7 @@ class AppLife:
         world.log.probes.append((since, self.app.name, world.now - since, True))
 
     def _changing(self, new: int, agents: int) -> float:
-        costs = self._world.service.costs
-        seconds = costs.connect * -(-self._parts // max(1, agents))
-        if new:
-            seconds += costs.change + costs.launch + costs.per_agent * new
-        return seconds
+        return self._world.service.costs.changing(new, agents, self._parts)
 
     def _resize(self, resize: SizeChange) -> Process:
         self._nodes, self._nbytes = resize.nodes, resize.nbytes
@@ -418,10 +411,10 @@ class AppLife:
         world, seats = self._world, self._world.seats
         asked = [agents for time, agents in self._changes if time <= world.now]
         if not self._agents:
-            # enough commits are left to go back to agents
-            change = self._changing(self._item.agents, self._item.agents)
-            pays = self._left(number) > break_even(change, self._direct, self._to_agents)
-            is_due = world.now >= self._next_probe and pays
+            is_due = tries_again(
+                Direct(0, self._next_probe), world.now, past_agents=self._direct, to_agents=self._to_agents,
+                change=self._changing(self._item.agents, self._item.agents), commits_left=self._left(number),
+            )  # fmt: skip
         else:
             is_due = bool(asked) or world.now >= self._last_probe + self.app.probe_every
             is_due = is_due or any(seats[node].is_leaving for node in self._agents)

@@ -1,5 +1,6 @@
 """What takes commits: nodes for agents, the shared file system behind them, and what everything costs. A
 ``World`` is what all applications of a run share: time, links, the agents' nodes, the store and the dice.
+What agents cost is ``platform.Costs``, as on any machine.
 
 Every cost can be nothing. Seconds and bytes per second; the symbols are those of 000, 6.2 to 6.5.
 """
@@ -9,7 +10,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
+from math import inf, sqrt
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ import xarray as xr
 
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.simulator.network import Clock, Network, Process, Slots
+from dask_hpc.simulator.platform import Costs
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule, to_remove
 from dask_hpc.strategies.checkpoint.agents import AgentNode
 
@@ -138,33 +140,6 @@ class CommitResult:
             dataset[name].attrs["units"] = "s"
         dataset["nbytes"].attrs["units"] = "B"
         return dataset
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """``t_(msg+copy)`` is ``message`` plus a node's bytes at ``copy``; an agent takes one part after the
-    other at the rate ``agent``, with ``operation`` seconds for each and ``turn`` for each read of it."""
-
-    agent: float = inf
-    copy: float = inf
-    message: float = 0.0
-    operation: float = 0.0
-    turn: float = 0.0
-    #: the first commit to new agents takes so many times as long, as memory is registered: 5 to 10 (9.3.4)
-    registering: float = 7.0
-    #: asking whether agents should change, if they need not
-    probe: float = 0.002
-    #: a probe that changes them
-    change: float = 0.0
-    #: starting any agents, each new one, and connecting an agent to one node
-    launch: float = 0.0
-    per_agent: float = 0.0
-    connect: float = 0.0
-    #: before an agent that does not answer is given up, and until the next probe after that
-    give_up: float = 0.0
-    retry_wait: float = 60.0
-    #: operations take a share longer or shorter, normally distributed
-    noise: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,10 +274,11 @@ class World:
     def now(self) -> float:
         return self.clock.now
 
-    def noise(self) -> float:
-        """How many times as long something takes, by chance."""
+    def noise(self, reads: int = 1) -> float:
+        """How many times as long something takes, by chance; so many reads, each with a chance of its own,
+        take their mean."""
         noise = self.service.costs.noise
-        return max(_LEAST, self.random.gauss(1.0, noise)) if noise else 1.0
+        return max(_LEAST, self.random.gauss(1.0, noise / sqrt(reads))) if noise else 1.0
 
     # nodes that come and go
 

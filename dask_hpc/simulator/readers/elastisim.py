@@ -216,6 +216,7 @@ class _Jobs:
             platform = self.machine.platform
             values["io_intensity"] = io_demand(application, platform, nodes)
             runtime = min(quiet_runtime(application, platform, nodes), 1e300)
+            values["recorded"] = runtime or None
         job = Job(
             id=str(index),
             kind=cast(Kind, "evolving" if kind == "adaptive" else kind),

@@ -7,17 +7,24 @@ platform:
   link: 100 Gbit/s             # per node
   file_system: 48 GB/s         # for all together
   crowding: {knee: 40, decline: 1, reads: 8}    # under more than 40 nodes it gets slower
-  resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}
+  resize: {fixed: 2 s, per_process: 0.1 s, bandwidth: 10 GB/s}    # or published, or by direction and size:
+  #  {expand: {2: 0.11 s, 16: 1.29 s}, shrink: {2: 0.05 s, 16: 2.25 s}}
+  agents: {agent: 1 GB/s, operation: 20 us, change: 2.5 s}    # of checkpoints, if the policy has some
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
   idle_power: 71 W
   active_power: 250 W
-  power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW}}    # {}: only record it
+  power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW},    # {}: only record
+    forecast: online, horizon: 5 min}    # or none, or oracle: who foretells power
 jobs:
   - {id: a, submit: 0s, nodes: 2, runtime: 10 min, walltime: 15 min}
   - {id: b, nodes: 2, kind: malleable, min_nodes: 1, max_nodes: 4, runtime: 1 h,
-     speedup: {power_law: 0.9}, data: 4 GiB}
+     speedup: {power_law: 0.9}, data: 4 GiB}    # what its user declares, and is true unless
+  - {id: f, nodes: 8, kind: malleable, min_nodes: 1, runtime: 1 h,    # this says what is: no policy is told
+     scaling: [{share: 75 %, power_law: 0.95}, {share: 25 %, power_law: 0.6}]}    # or one law, as above
+  - {id: r, nodes: 2, runtime: 10 min, recorded: 9 min}          # what runs before took, if a policy may know
   - {id: c, nodes: 1, kind: evolving, max_nodes: 4, runtime: 1 h, requests: {50 %: 4}}
   - {id: d, nodes: 2, runtime: 1 d, checkpoint: {bytes: 4 GB, every: auto, levels: [partner, store]}}
+  - {id: g, nodes: 2, runtime: 1 d, power: [150 W, 350 W], swing: {season: 10 min, noise: 5 %, seed: 3}}
   - {id: e, nodes: 4, arguments: {size: 40 GB}, on_start: [{read: size / nodes}], phases: [
       {iterations: 100, compute: 20 Tflop / nodes, write: size / nodes},   # one task of each kind, in order
       {request: 8, tasks: [{compute: 1 Tflop}, {write: 1 GB, root_only: true}, {compute: 1 Tflop}]}]}
@@ -41,7 +48,7 @@ from dask_hpc.model.errors import InputError, insist, is_number, shown, within
 from dask_hpc.model.job import Job
 from dask_hpc.model.power import Corridor, PowerRange
 from dask_hpc.model.safe_yaml import check_keys, nearest, read_yaml
-from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PowerLaw, Speedup, Tabulated
+from dask_hpc.model.speedup import Amdahl, Interpolated, Linear, PhasedSpeedup, PowerLaw, Speedup, Tabulated
 from dask_hpc.model.units import UNITS, parse_duration, parse_quantity
 from dask_hpc.planning.in_situ.plan import read_analysis, read_simulation
 from dask_hpc.simulator.application import (
@@ -59,6 +66,8 @@ from dask_hpc.simulator.application import (
 )
 from dask_hpc.simulator.in_situ import Drift, Pipeline
 from dask_hpc.simulator.platform import (
+    RESIZE_COSTS,
+    Costs,
     Crowding,
     Failures,
     Metering,
@@ -68,6 +77,7 @@ from dask_hpc.simulator.platform import (
     Units,
     platform_of,
 )
+from dask_hpc.simulator.swing import Swing
 from dask_hpc.simulator.values import (
     Readers,
     as_it_is,
@@ -139,7 +149,6 @@ _PLATFORM: Readers = {
     "launch": parse_duration,
     "cleanup": parse_duration,
 }
-_RESIZE: Readers = {"fixed": parse_duration, "per_process": parse_duration, "bandwidth": _bytes_per_second}
 _CROWDING: Readers = {"knee": _count, "decline": number, "reads": _count}
 _UNITS_OF_NODES: Readers = {
     "nodes": _count,
@@ -148,6 +157,44 @@ _UNITS_OF_NODES: Readers = {
     "minimum": _count,
     "maximum": _count,
     "interval": parse_duration,
+}
+
+
+def _two_points(found: Any) -> tuple[tuple[int, float], ...]:
+    return tuple(_points(found, parse_duration).items())
+
+
+_RESIZE: Readers = {
+    "fixed": parse_duration,
+    "per_process": parse_duration,
+    "bandwidth": _bytes_per_second,
+    "expand": _two_points,
+    "shrink": _two_points,
+}
+
+
+def _resize(found: Any) -> ResizeCost:
+    """What a resize costs: a name, or a mapping."""
+    if isinstance(found, str):
+        if found not in RESIZE_COSTS:
+            words = f"found {shown(found)}{nearest(found, RESIZE_COSTS)}"
+            raise InputError("resize", words, f"{', '.join(RESIZE_COSTS)}, or a mapping")
+        return RESIZE_COSTS[found]
+    values = read_values(found, _RESIZE, "resize")
+    with within("resize"):
+        return ResizeCost(**values)
+
+
+_AGENTS: Readers = {
+    "agent": _bytes_per_second,
+    "copy": _bytes_per_second,
+    "message": parse_duration,
+    "operation": parse_duration,
+    "registering": number,
+    "change": parse_duration,
+    "launch": parse_duration,
+    "per_agent": parse_duration,
+    "connect": parse_duration,
 }
 _FAILURES: Readers = {
     "mtbf": parse_duration,
@@ -164,14 +211,29 @@ _POWER: Readers = {
     "seed": _count,
     "types": list_of(_node_type, "1 to 1,000 types of {count, idle, active}", 1, 1000),
     "corridor": Corridor.read,
+    "forecast": as_it_is,
+    "horizon": parse_duration,
+    "models": list_of(text, "a list of names"),
 }
+_SWING: Readers = {
+    "season": parse_duration,
+    "reach": share,
+    "offset": share,
+    "noise": share,
+    "step": parse_duration,
+    "seed": _count,
+    "phases": flag,
+}
+
+
+def _swing(found: Any) -> Swing:
+    return Swing(**read_values(found, _SWING))
 
 
 def read_platform(found: Any) -> Platform:
     """From a mapping; complaints name the key."""
-    values = read_values(
-        found, _PLATFORM, also=("resize", "failures", "power", "machine", "crowding", "units")
-    )
+    also = ("resize", "agents", "failures", "power", "machine", "crowding", "units")
+    values = read_values(found, _PLATFORM, also=also)
     if found.get("machine") is not None:
         known = platform_of(found["machine"])
         powers = {"idle_power": known.idle_power, "active_power": known.active_power}
@@ -179,9 +241,11 @@ def read_platform(found: Any) -> Platform:
     if "nodes" not in values:
         raise InputError("nodes", "is missing")
     if found.get("resize") is not None:
-        resize = read_values(found["resize"], _RESIZE, "resize")
-        with within("resize"):
-            values["resize"] = ResizeCost(**resize)
+        values["resize"] = _resize(found["resize"])
+    if found.get("agents") is not None:
+        costs = read_values(found["agents"], _AGENTS, "agents")
+        with within("agents"):
+            values["agents"] = Costs(**{"registering": 1.0, **costs})
     if found.get("crowding") is not None:
         crowding = read_values(found["crowding"], _CROWDING, "crowding", needed=("knee",))
         with within("crowding"):
@@ -356,7 +420,9 @@ _SPEEDUPS: Readers = {
 
 
 def _speedup(value: Any) -> Speedup:
-    """``linear``, or a mapping of one model's name to its parameter."""
+    """``linear``, or a mapping of one model's name to its parameter, or a list of such, each with a share."""
+    if isinstance(value, list):
+        return PhasedSpeedup(_laws(value))
     if value == "linear":
         return Linear()
     fits = isinstance(value, dict) and len(value) == 1
@@ -367,6 +433,19 @@ def _speedup(value: Any) -> Speedup:
     with within(name):
         speedup: Speedup = _SPEEDUPS[name](parameter)
     return speedup
+
+
+def _law(found: Any) -> tuple[float, Speedup]:
+    """``{share: 25 %, power_law: 0.6}``"""
+    fits = isinstance(found, dict) and "share" in found
+    insist(fits, "", found, "a share and a speed-up, such as {share: 25 %, power_law: 0.6}")
+    with within("share"):
+        part = share(found["share"])
+    laws = {key: value for key, value in found.items() if key != "share"}
+    return part, _speedup("linear" if laws.keys() == {"linear"} else laws)
+
+
+_laws = list_of(_law, "1 to 10,000 laws, each with its share", 1, 10_000)
 
 
 def _requests(value: Any) -> tuple[tuple[float, int], ...]:
@@ -399,6 +478,7 @@ _JOB: Readers = {
     "deadline": parse_duration,
     "soft_deadline": parse_duration,
     "user": text,
+    "recorded": parse_duration,
     "speedup": _speedup,
 }
 #: what only the simulator knows of a job
@@ -406,8 +486,10 @@ _TRUTHS: Readers = {
     "runtime": parse_duration,
     "data": _bytes,
     "cancelled": parse_duration,
+    "scaling": _speedup,
     "requests": _requests,
     "checkpoint": DeclaredCheckpoint.read,
+    "swing": _swing,
 }
 _PARTS = ("io_intensity", "pipeline", *_APPLICATION)
 
@@ -437,8 +519,9 @@ def _job(found: Any, index: int, machine: int | None, platform: Platform | None)
             values["io_intensity"] = (platform or Platform(1)).io_demand(**totals)
     job = Job(**values)
     _check(job, truth, found, machine)
-    if job.speedup is not None:
-        truth["speedup"] = job.speedup
+    scaling = truth.pop("scaling", job.speedup)
+    if scaling is not None:
+        truth["speedup"] = scaling
     if "pipeline" in found:
         with within("pipeline"):
             pipeline = truth["application"] = _pipeline(found["pipeline"])
@@ -448,7 +531,10 @@ def _job(found: Any, index: int, machine: int | None, platform: Platform | None)
         phases = _Phases(_arguments(found.get("arguments", {})), sizes, machine)
         application = truth["application"] = phases.application(found)
         if platform is not None:
-            truth.setdefault("runtime", min(quiet_runtime(application, platform, job.nodes), 1e300))
+            quiet = min(quiet_runtime(application, platform, job.nodes), 1e300)
+            truth.setdefault("runtime", quiet)
+            if job.recorded is None and quiet:
+                job = dataclasses.replace(job, recorded=quiet)
             if job.io_intensity is None:
                 job = dataclasses.replace(job, io_intensity=io_demand(application, platform, job.nodes))
     return Arrival(job, **{"runtime": 0.0, **truth})
@@ -458,9 +544,11 @@ def _check(job: Job, truth: Mapping[str, Any], found: Mapping[str, Any], machine
     insist(0 <= truth.get("data", 0.0) < inf, "data", found.get("data"), "0 B or more")
     is_later = truth.get("cancelled", inf) >= job.submitted
     insist(is_later, "cancelled", found.get("cancelled"), "not before it is submitted")
-    others = [key for key in ("runtime", "checkpoint", *_APPLICATION) if key in found]
+    others = [key for key in ("runtime", "checkpoint", "scaling", *_APPLICATION) if key in found]
     if "pipeline" in found and others:
         raise InputError(others[0], "the job has a pipeline", "either of them")
+    if "scaling" in found and any(key in found for key in _APPLICATION):
+        raise InputError("scaling", "the job has phases", "either of them")
     phases = found["phases"] if isinstance(found.get("phases"), list) else ()
     asks = "requests" in found or any(isinstance(phase, dict) and "request" in phase for phase in phases)
     if asks and job.kind != "evolving":

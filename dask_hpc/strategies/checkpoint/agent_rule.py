@@ -12,16 +12,20 @@ changed between them: after fewer agents turned out to be better it takes more a
 is, and stops where a step brought nothing, as the document says in prose.
 
 A change costs time, so there must be enough commits left to make up for it. The document's break-even (its
-equation 6.12) is right only if the new agents are exactly twice as fast; ``break_even`` is for any.
+equation 6.12) is right only if the new agents are exactly twice as fast; ``break_even`` is for any. The same
+decides whether it pays to go back to agents that could not be reached (6.5.2, 9.4.1.4). How many commits are
+left is known of a loop that knows its end; of anything else there may be any number.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, inf
 from typing import Annotated, Any, ClassVar, Literal
 
 from dask_hpc.model.parameter import Parameter
-from dask_hpc.strategies.checkpoint.agents import AgentNode, GiveBack, ItemAgents, MoreNodes
+from dask_hpc.strategies.checkpoint.agents import AgentNode, Direct, GiveBack, ItemAgents, MoreNodes
 from dask_hpc.strategies.strategy import CheckpointStrategy
 
 Rank = Literal["memory", "bandwidth", "frequency", "power"]
@@ -38,18 +42,25 @@ _RANKS: dict[Rank, Callable[[AgentNode], float]] = {
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Direct:
-    """What is remembered of the time without agents: the tries since, and when to try again."""
-
-    tries: int
-    again_at: float
-
-
 def failed(known: Direct | None, now: float) -> Direct:
     """No agent could be reached: everything goes to the store directly for a while, each time for longer."""
     tries = 0 if known is None else known.tries + 1
     return Direct(tries, now + min(FIRST_WAIT * 2.0**tries, LONGEST_WAIT))
+
+
+def tries_again(
+    known: Direct, now: float, *, change: float, past_agents: float, to_agents: float, commits_left: float
+) -> bool:
+    """Whether a commit tries agents now. A commit past them and one to them take so many seconds, and
+    ``change`` it takes to have agents again.
+
+    000, equations 6.13 and 6.14: with agents again the slow commits end, without them they go on to the end,
+    so the change pays from ``break_even`` commits on. Deviation: where commits past agents are no slower,
+    agents are not tried for speed but for copies in memory, now and then.
+    """
+    if past_agents <= to_agents:
+        return now >= known.again_at + LONGEST_WAIT
+    return now >= known.again_at and commits_left > break_even(change, past_agents, to_agents)
 
 
 def to_remove(nodes: Sequence[AgentNode], count: int) -> tuple[str, ...]:
@@ -68,6 +79,22 @@ def shares(nodes: int, agents: int) -> tuple[int, ...]:
     return tuple(each + (number < rest) for number in range(agents))
 
 
+def served(nodes: Sequence[str], agents: Sequence[str]) -> dict[str, str]:
+    """For each node, where the agent is that serves it: by turns, and if that can be on another node."""
+    free = deque((agent, share) for agent, share in zip(agents, shares(len(nodes), len(agents)), strict=True))
+    found = {}
+    for node in nodes:
+        agent, left = free.popleft()
+        found[node] = agent
+        if left > 1:
+            free.append((agent, left - 1))
+    for node in nodes:
+        if found[node] == node:
+            other = next((one for one, agent in found.items() if agent != node), node)
+            found[node], found[other] = found[other], node
+    return found
+
+
 #: commits that differ by less, as a share, took equally long
 BAND = 0.05
 #: a settled number is looked at again once commits take so much longer or less
@@ -81,6 +108,8 @@ def break_even(change: float, before: float, after: float) -> float:
 
 def break_even_published(change: float, before: float, after: float) -> float:
     """As the document's equations 6.11 and 6.12 have it."""
+    if not before or not after:
+        return inf  # nothing is faster than that
     missed = (change + after) / before - 1
     return missed * before / after + 1
 
@@ -174,7 +203,7 @@ class AgentRule(CheckpointStrategy):
     candidates: Annotated[
         int, Parameter("among how many of the first an item's agents are dealt; 0: all", low=0)
     ] = 0
-    per_node: Annotated[int, Parameter("agents of all items that one node has at most", low=1)] = 8
+    per_node: Annotated[int, Parameter("agents of all items that one node has at most", low=1)] = 80
     low: Annotated[
         float, Parameter("share of its room from which on an agent counts as crowded", low=0, high=1)
     ] = 0.8
@@ -211,7 +240,8 @@ class AgentRule(CheckpointStrategy):
         agents = item.agents
         if self.resize == "malleable":
             agents = agents * nodes // max(1, item.nodes)
-        return ItemAgents(max(1, min(agents, nodes)), nodes)
+        agents = max(1, min(agents, nodes))
+        return ItemAgents(agents, nodes, why=f"{agents} agents, as its data is on {nodes} nodes now")
 
     def committed(
         self, item: ItemAgents, agents: int, seconds: float, most: int, commits_left: float
@@ -219,14 +249,33 @@ class AgentRule(CheckpointStrategy):
         """A commit of it took so long with so many agents; there could be ``most``."""
         if self.count == "fixed":
             return item
+        search: Climb | None = None
         if self.count == "by-sign":
-            number = by_sign(agents, seconds, item.seconds, self.factor, most)
-            return ItemAgents(number, item.nodes, seconds)
-        search = climb(
-            item.search, agents, seconds, most=most, factor=self.factor, change=self.change,
+            wish = by_sign(agents, seconds, item.seconds, self.factor, most)
+            hoped = min(item.seconds, seconds * agents / wish)
+            pays = commits_left > break_even_published(self.change, seconds, hoped)
+            number = wish if pays else agents
+        else:
+            step = partial(
+                climb, item.search, agents, seconds, most=most, factor=self.factor, change=self.change
+            )
+            search, wish = step(commits_left=commits_left), step(commits_left=inf).trying
+            number = search.trying
+        why = ""
+        if number != item.agents:
+            why = f"{number} agents instead of {item.agents}: a commit took {seconds:.3g} s"
+        elif wish != number:
+            why = f"{number} agents stay: {commits_left:g} more commits do not make up for a change"
+        return ItemAgents(number, item.nodes, seconds, search, why)
+
+    def tries_again(
+        self, known: Direct, now: float, past_agents: float, to_agents: float, commits_left: float
+    ) -> bool:
+        """Whether a commit tries agents now, which could not be reached before."""
+        return tries_again(
+            known, now, change=self.change, past_agents=past_agents, to_agents=to_agents,
             commits_left=commits_left,
         )  # fmt: skip
-        return ItemAgents(search.trying, item.nodes, seconds, search)
 
     def order(self, nodes: Sequence[AgentNode], domains: Collection[str] = ()) -> list[AgentNode]:
         """The best first. A copy in one of these failure domains would be lost together with what it is a
@@ -247,7 +296,7 @@ class AgentRule(CheckpointStrategy):
         for node in self.order([node for node in nodes if node.agents < self.per_node], domains):
             fitting = int(min(node.free / nbytes, 1e9)) if nbytes > 0 else 10**9
             if fitting:
-                room[node.name] = min(self.per_node - node.agents, fitting)
+                room[node.name] = int(min(self.per_node - node.agents, node.most, fitting))
         order = list(room)
         most = self.candidates or len(nodes)
         # Candidates that cannot take all agents are joined by the next best.

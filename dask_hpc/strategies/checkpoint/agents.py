@@ -1,6 +1,6 @@
 """Nodes that can keep copies of others' data, and what a rule for them answers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
@@ -28,6 +28,8 @@ class AgentNode:
     idle_for: float = 0.0
     #: what fails together with it; empty: nothing else
     domain: str = ""
+    #: agents of one item that it can have at most: on a live cluster its worker processes
+    most: float = inf
 
     @property
     def free(self) -> float:
@@ -55,6 +57,14 @@ class GiveBack:
 
 
 @dataclass(frozen=True, slots=True)
+class Direct:
+    """What is remembered of the time without agents: the tries since, and when to try again."""
+
+    tries: int
+    again_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class ItemAgents:
     """What a rule remembers of one item: its agents, the nodes that its data is on, its last commit."""
 
@@ -63,3 +73,5 @@ class ItemAgents:
     seconds: float = inf
     #: of the search for a better number
     search: Any = None
+    #: why it has that many agents, as far as something was decided
+    why: str = field(default="", compare=False)

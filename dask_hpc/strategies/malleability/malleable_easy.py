@@ -1,5 +1,6 @@
 """MEBF, malleable EASY backfilling: moldable starts by priority, small shrinks, growth of long jobs."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import floor, inf
 from typing import Annotated, Any, ClassVar, Literal
@@ -43,15 +44,21 @@ class MalleableEasyQueue(QueueStrategy):
 class MalleableEasy(MalleabilityStrategy):
     """Seed 002, section 4.1, Algorithm 1, steps 2 and 4, and its feasibility routine.
 
-    If no node is free, running jobs of lower priority than the first waiting one give ``sharing_factor``
-    of their nodes each, lowest priority first, until that job can start; here nobody gives if that is
-    not enough. A job may give if its predicted remaining time grows at most ``gamma``-fold. The printed
-    prediction is first-order; ``exact`` uses ``1 / (1 - share)`` instead (which 20 % and 1.24 never meet).
-    If nodes are free, running jobs of higher priority grow, the longest first, while more than a quarter
-    of its recorded time is left to it and it gains more than ``realloc_cost``.
+    If no node is free, running jobs of lower priority than a waiting one give ``sharing_factor`` of their
+    nodes each, lowest priority first, until that job can start; here nobody gives if that is not enough. A
+    job may give if its predicted remaining time grows at most ``gamma``-fold. The printed prediction is
+    first-order; ``exact`` uses ``1 / (1 - share)`` instead (which 20 % and 1.24 never meet). If nodes are
+    free, running jobs of higher priority than a waiting one grow, the longest first, while more than a
+    quarter of its recorded time is left to it and it gains more than ``realloc_cost``.
 
-    Walltimes stand in for execution times recorded on a dedicated system. With equal priorities an
-    earlier submission is the higher priority; ``victims: all`` lets every running job give.
+    As printed, this is done for each waiting job in turn, higher priorities first; ``pending: first`` looks
+    at the head of the queue alone. In one decision a job changes its size once, so who has given for one that
+    waits gives nothing for the next; whom the nodes are for in the end is the queue strategy's decision.
+
+    Execution times are those recorded before (``Job.recorded``; the source takes them from runs on a
+    dedicated system), brought to the job's present size; walltimes stand in for what is not known. With
+    equal priorities an earlier submission is the higher priority; ``victims: all`` lets every running job
+    give.
     """
 
     name: ClassVar[str] = "malleable-easy"
@@ -70,19 +77,28 @@ class MalleableEasy(MalleabilityStrategy):
     victims: Annotated[
         Literal["lower", "all"], Parameter("who gives: jobs of lower priority than the waiting one, or all")
     ] = "lower"
+    pending: Annotated[
+        Literal["each", "first"],
+        Parameter("for which waiting jobs others change size: each in turn, or the first"),
+    ] = "each"
 
     def decide(self, snapshot: Snapshot, outlook: Outlook, memory: Any) -> tuple[Resizes, Any]:
-        """Shrink for the head when nothing is free, else grow."""
+        """Shrink for those that wait when nothing is free, else grow."""
         head = outlook.head
         if head is None and not outlook.idle:
             return (), None
         jobs = malleable(snapshot)
-        if outlook.idle:
-            return self._growths(jobs, head, outlook.idle, snapshot.now), None
-        if head is None or not jobs:
+        if not jobs:
             return (), None
-        need = smallest_size(head) - leaving(snapshot)
-        return self._shrinks(jobs, head, need, snapshot.now), None
+        if self.pending == "first":
+            waiting = [] if head is None else [head]
+        elif outlook.idle < snapshot.idle:
+            return (), None  # somebody starts: the decision that follows knows who still waits
+        else:
+            waiting = [*snapshot.waiting]
+        if outlook.idle:
+            return self._growths(jobs, waiting, outlook.idle, snapshot.now), None
+        return self._shrinks(jobs, waiting, leaving(snapshot), snapshot.now), None
 
     def can_shrink(self, remaining: float, size: int, granted: int) -> bool:
         """Equations 4.2 to 4.4; ``remaining`` seconds are left on ``size`` nodes."""
@@ -96,35 +112,70 @@ class MalleableEasy(MalleabilityStrategy):
         """The quarter rule."""
         return remaining > self.quarter * recorded
 
-    def _shrinks(self, jobs: list[Running], head: Job, need: int, now: float) -> list[Resize]:
-        resizes = []
-        if self.victims == "lower":
-            jobs = [running for running in jobs if _place(running.job) > _place(head)]
-        for running in sorted(jobs, key=lambda running: _place(running.job), reverse=True):
-            if need <= 0:
-                break
-            size, job = len(running.nodes), running.job
-            granted = max(1, floor(size * self.sharing_factor))
-            target = smallest_legal(job.constraint, max(job.min_nodes, size - granted), size - 1)
-            if target is not None and self.can_shrink(left(running, now), size, size - target):
-                resizes.append(gives(running, target, head))
-                need -= size - target
-        return resizes if need <= 0 else []
+    def _gift(self, running: Running, now: float) -> int:
+        """How many nodes a job may give."""
+        size, job = len(running.nodes), running.job
+        granted = max(1, floor(size * self.sharing_factor))
+        target = smallest_legal(job.constraint, max(job.min_nodes, size - granted), size - 1)
+        if target is None or not self.can_shrink(remaining(running, now), size, size - target):
+            return 0
+        return size - target
 
-    def _growths(self, jobs: list[Running], head: Job | None, idle: int, now: float) -> list[Resize]:
+    def _shrinks(self, jobs: list[Running], waiting: Iterable[Job], coming: int, now: float) -> list[Resize]:
+        """``coming`` nodes are on their way already, for those that wait in front."""
+        found = sorted(jobs, key=lambda running: _place(running.job), reverse=True)
+        givers = [(running, gift) for running in found if (gift := self._gift(running, now))]
+        resizes: list[Resize] = []
+        for job in waiting:
+            if not givers:
+                break
+            need = smallest_size(job) - coming
+            if need <= 0:
+                coming = -need
+                continue
+            chosen = 0
+            for running, gift in givers:
+                if need <= 0 or (self.victims == "lower" and _place(running.job) <= _place(job)):
+                    break
+                need -= gift
+                chosen += 1
+            if need <= 0:
+                coming = -need
+                resizes += [gives(one, len(one.nodes) - gift, job) for one, gift in givers[:chosen]]
+                del givers[:chosen]
+        return resizes
+
+    def _growths(self, jobs: list[Running], waiting: list[Job], idle: int, now: float) -> list[Resize]:
         resizes = []
-        for running in sorted(jobs, key=lambda running: -running.job.walltime):
+        last = max(map(_place, waiting), default=_LAST)
+        for running in sorted(jobs, key=lambda running: -running.job.recorded_on(len(running.nodes))):
             job, size = running.job, len(running.nodes)
-            if head is not None and _place(job) > _place(head):
+            if _place(job) > last:
                 continue
-            target, remaining = grown(job, size, idle), left(running, now)
-            if target == size or not self.can_grow(remaining, job.walltime):
+            target, its_left = grown(job, size, idle), remaining(running, now)
+            if target == size or not self.can_grow(its_left, job.recorded_on(size)):
                 continue
-            if remaining < inf and remaining * (1 - stretch(job, size, target)) <= self.realloc_cost:
+            if its_left < inf and its_left * (1 - stretch(job, size, target)) <= self.realloc_cost:
                 continue
             resizes.append(takes(running, target))
             idle -= target - size
         return resizes
+
+
+def remaining(running: Running, now: float) -> float:
+    """Seconds that a job is predicted to have left on the nodes it has: what was recorded, on these, less
+    what it has done, on these; 0 if it takes longer than that. What the body expects is taken where nothing
+    is recorded, and where it comes from the job's progress: of jobs without a walltime."""
+    job, size, expected = running.job, len(running.nodes), left(running, now)
+    if job.recorded is None or (job.walltime == inf and expected < inf):
+        return expected
+    if job.walltime == inf:
+        return max(0.0, job.recorded_on(size) - (now - running.started))
+    # the end that the walltime says moves with each change of size, so what is done of the work follows
+    return max(0.0, expected - (job.walltime_on(size) - job.recorded_on(size)))
+
+
+_LAST = (inf, inf)
 
 
 def _place(job: Job) -> tuple[float, float]:

@@ -12,7 +12,7 @@ export function figures(news) {
   const { head, jobs, nodes, power } = news;
   if (!head) return [["…", "waits for the cluster", false]];
   if (head.state === "simulated") {
-    const over = [[head.policy, "policy", false], [nodes, "nodes", false], [showDuration(head.time), "in all", false]];
+    const over = [[head.policy, "policy", false], [nodes, "nodes", false], [showDuration(head.time), "in all", false], ...measured(news.measured)];
     return head.policy ? over : over.slice(1);
   }
   const off = head.state === "off";
@@ -29,10 +29,26 @@ export function figures(news) {
   if (jobs.failed) found.push([jobs.failed, "failed", true]);
   if (news.holds?.length) found.push([news.holds.length, "workers on hold", false]);
   if (head.resizes) found.push([head.resizes, "resizes", false]);
+  found.push(...measured(news.measured));
   if (power) found.push(...powerFigures(power));
   if (head.errors) found.push([head.errors, "errors", true]);
   if (head.lost) found.push([head.lost, head.lost === 1 ? "result lost" : "results lost", true]);
   return found;
+}
+
+/** How much of the cluster is used, how long jobs take and what changes of size do, as far as it is known. */
+function measured(found) {
+  if (!found) return [];
+  const cards = [];
+  if (found.node_seconds > 0 || found.makespan > 0) cards.push([`${Math.round(found.utilisation * 100)} %`, "of all node-seconds used", false]);
+  if (found.mean_response !== null && found.mean_response !== undefined) {
+    const slowdown = Number(found.mean_bounded_slowdown.toPrecision(3));
+    cards.push([showDuration(found.mean_wait), `mean wait, ${showDuration(found.mean_response)} to the end, bounded slowdown ${slowdown}`, false]);
+  }
+  for (const [way, { count, total }] of Object.entries(found.adaptation ?? {})) {
+    if (count) cards.push([showDuration(total.last), `to ${way}, ${showDuration(total.largest)} at most`, false]);
+  }
+  return cards;
 }
 
 function powerFigures(power) {
@@ -58,6 +74,7 @@ export class Headline {
     this.head = null;
     this.nodes = 0;
     this.power = null;
+    this.measured = null;
     this.holds = [];
   }
 
@@ -71,6 +88,7 @@ export class Headline {
     forget(this.states, 1000, isEnd);
     if (news.holds) this.holds = news.holds;
     if (news.power_now !== undefined) this.power = news.power_now;
+    if (news.figures) this.measured = news.figures;
   }
 
   get jobs() {

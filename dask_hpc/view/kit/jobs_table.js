@@ -54,6 +54,18 @@ export function left(job, now) {
   return job.expected_end === null ? null : Math.max(0, job.expected_end - now);
 }
 
+/** How long it waited and took, and what its last change of size did, as far as it is known. */
+export function took(job) {
+  const known = (seconds) => seconds !== null && seconds !== undefined;
+  const change = job.adaptation;
+  return [
+    known(job.waited) ? `waited ${showDuration(job.waited)}` : null,
+    known(job.response) ? `response ${showDuration(job.response)}` : null,
+    known(job.bounded_slowdown) ? `bounded slowdown ${Number(job.bounded_slowdown.toPrecision(3))}` : null,
+    change ? `from ${change.from} to ${countOf(change.to, "node")} in ${showDuration(change.total)}` : null,
+  ].filter(Boolean).join("; ");
+}
+
 /** What can be done about it now: [what, text, hint, more]; nothing in a cluster that is over. */
 export function deeds(job, isFixed) {
   const found = [];
@@ -111,7 +123,7 @@ function render({ model, el }) {
     return [
       h("tr", { "data-job": job.id, class: "dh-first" },
         h("td", { title: job.id }, chip, h("b", {}, job.name)),
-        h("td", { class: ["failed", "killed"].includes(state) ? "dh-bad" : "" }, state, h("div", { class: "dh-note" }, showDuration((isOver(job) ? job.ended : now) - since))),
+        h("td", { class: ["failed", "killed"].includes(state) ? "dh-bad" : "", title: took(job) }, state, h("div", { class: "dh-note" }, showDuration((isOver(job) ? job.ended : now) - since))),
         h("td", { class: "dh-n" }, sizeOf(job)),
         h("td", {}, part === null ? "-" : h("progress", { max: "1", value: String(part), title: percent, "aria-label": `${job.name}: ${percent}` }), tasks.map((one) => h("div", { class: "dh-note" }, one))),
         h("td", { class: "dh-n" }, showDuration(left(job, now))),

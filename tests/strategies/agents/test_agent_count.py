@@ -73,7 +73,7 @@ def test_break_even(after, published, true):
     # 000 digest 2.24: a change of 2.5 s, commits of 0.7 s before
     assert break_even_published(2.5, 0.7, after) == pytest.approx(published, abs=0.05)
     assert break_even(2.5, 0.7, after) == pytest.approx(true, abs=0.05)
-    assert break_even(2.5, 0.7, 0.7) == inf
+    assert break_even(2.5, 0.7, 0.7) == break_even_published(2.5, 0.0, 0.0) == inf
 
 
 def resized(rule, agents, before, nodes):

@@ -1,5 +1,7 @@
 """Where agents run, and how many nodes there are for them."""
 
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,7 +49,14 @@ def test_copies_lie_with_what_fails_apart():
 
 
 nodes = st.lists(
-    st.builds(AgentNode, st.uuids().map(str), st.just(100.0), st.floats(0, 100), agents=st.integers(0, 8)),
+    st.builds(
+        AgentNode,
+        st.uuids().map(str),
+        st.just(100.0),
+        st.floats(0, 100),
+        agents=st.integers(0, 8),
+        most=st.sampled_from([1, 3, inf]),
+    ),
     max_size=6,
     unique_by=lambda node: node.name,
 )
@@ -67,10 +76,10 @@ def test_nobody_gets_more_than_fits_and_all_are_placed_if_they_can_be(count, nod
     room = 0
     for node in nodes:
         here = found.count(node.name)
-        assert not here or here + node.agents <= way["per_node"]
+        assert not here or (here + node.agents <= way["per_node"] and here <= node.most)
         assert here * nbytes <= node.free * (1 + 1e-9)
         fits = int(node.free / nbytes) if nbytes else count
-        room += max(0, min(way["per_node"] - node.agents, fits))
+        room += max(0, min(way["per_node"] - node.agents, node.most, fits))
     assert len(found) == min(count, room)
 
 

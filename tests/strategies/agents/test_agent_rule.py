@@ -1,6 +1,7 @@
 """The rule for checkpoint agents that a policy chooses: its parts together."""
 
 from collections import Counter
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -72,9 +73,21 @@ def test_the_published_rule_never_settles():
     assert settles(AgentRule(count="fixed"), seconds, start=3) == [3] * 40
 
 
-def test_nothing_is_changed_for_a_commit_or_two():
-    item = AgentRule(change=10.0).committed(ItemAgents(2, 4), 2, 1.0, 16, 3)
-    assert item.agents == 2
+@pytest.mark.parametrize("count", ["climb", "by-sign"])
+@pytest.mark.parametrize(("left", "agents"), [(3, 2), (5, 2), (6, 4), (50, 4), (inf, 4)])
+def test_nothing_is_changed_if_too_few_commits_are_left(count, left, agents):
+    """A change of 2.5 s, and four agents are hoped to take 0.5 s instead of 1.0 s: it pays after five."""
+    item = AgentRule(count=count, change=2.5).committed(ItemAgents(2, 4), 2, 1.0, 16, left)
+    assert item.agents == agents
+    stays = f"2 agents stay: {left} more commits do not make up for a change"
+    assert item.why == (stays if agents == 2 else "4 agents instead of 2: a commit took 1 s")
+
+
+def test_nothing_is_said_where_nothing_was_decided():
+    item = AgentRule().committed(ItemAgents(16, 4), 16, 1.0, 16, inf)  # fewer are tried
+    assert item.why.startswith("8 agents instead of 16")
+    item = AgentRule().committed(item, 8, 2.0, 16, inf)
+    assert item.agents == 16 and AgentRule().committed(item, 16, 1.0, 16, 2).why == ""
 
 
 def test_slots():

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.checkpoint.store.manifest import OnResize
 from dask_hpc.checkpoint.store.versions import rule_text
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.on_resize import OnResize
 
 BEFORE, AFTER = ["a", "b"], ["b", "c", "d"]
 

@@ -1,0 +1,88 @@
+"""Reading what ``sacct`` prints: good lines, odd lines, and complaints that say where."""
+
+from datetime import datetime
+
+import pytest
+
+from dask_hpc.history.sacct import COMMAND, read_sacct
+from dask_hpc.model.errors import InputError
+
+HEADS = COMMAND.split(" -o ")[1].replace(",", "|")
+
+
+def written(tmp_path, *lines, heads=HEADS):
+    path = tmp_path / "sacct.txt"
+    path.write_text("\n".join((heads, *lines)) + "\n")
+    return path
+
+
+def line(name="cfd", elapsed="3600", limit="120", state="COMPLETED", start="2026-03-01T12:00:00", nodes="4",
+         rss=""):  # fmt: skip
+    return "|".join((name, elapsed, limit, state, "2026-03-01T10:00:00", start, nodes, rss))
+
+
+def test_what_became_of_jobs(tmp_path):
+    states = {
+        "COMPLETED": "done", "TIMEOUT": "walltime", "CANCELLED by 1000": "killed", "FAILED": "killed",
+        "NODE_FAIL": "killed", "OUT_OF_MEMORY": "killed",
+    }  # fmt: skip
+    found = read_sacct(written(tmp_path, *(line(state, state=state) for state in states)))
+    assert {name: runs[0].ended for name, runs in found.runs.items()} == states and found.left_out == 0
+
+
+def test_a_line(tmp_path):
+    found = read_sacct(written(tmp_path, line(rss="1.5G"), "", line("other", limit="UNLIMITED", rss="0")))
+    (run,) = found.runs["cfd"]
+    assert (run.nodes, run.seconds, run.peak_bytes) == (4, 3600, 1.5 * 2**30)
+    assert run.when == datetime(2026, 3, 1, 13).timestamp()
+    assert found.runs["other"][0].peak_bytes is None
+
+
+def test_jobs_that_are_not_over_or_never_began_are_left_out(tmp_path):
+    lines = [
+        line(state="RUNNING"),
+        line(state="PENDING", elapsed="0", start="Unknown"),
+        line(state="CANCELLED by 5", elapsed="0", start="None", nodes="0"),
+        line(state="CANCELLED by 5", elapsed="10", start="Unknown"),
+        line(state="COMPLETED", elapsed="0"),
+    ]
+    assert read_sacct(written(tmp_path, *lines)) == ({}, 5)
+
+
+def test_columns_in_another_order_more_of_them_and_names_with_bars(tmp_path):
+    path = written(
+        tmp_path, "4|a|b|COMPLETED", heads="AllocNodes|JobName|State"
+    )  # the name is not first: nobody knows which bar is whose
+    with pytest.raises(InputError):
+        read_sacct(path)
+    heads = "JobName|User|State|Start|ElapsedRaw|AllocNodes"
+    path = written(tmp_path, "a|b|alice|COMPLETED|2026-03-01T12:00:00|60|2", heads=heads)
+    (key, (run,)) = next(iter(read_sacct(path).runs.items()))
+    assert key == "alice/a|b" and run.nodes == 2 and run.seconds == 60
+
+
+@pytest.mark.parametrize(
+    "bad, where",
+    [
+        (line(elapsed="-5"), "line 3: ElapsedRaw"),
+        (line(elapsed="1e3"), "line 3: ElapsedRaw"),
+        (line(nodes="many"), "line 3: AllocNodes"),
+        (line(state="WELL"), "line 3: State"),
+        (line(start="yesterday"), "line 3: Start"),
+        (line(rss="12X"), "line 3: MaxRSS"),
+        (line(rss="-1K"), "line 3: MaxRSS"),
+        (line(rss="K"), "line 3: MaxRSS"),
+        (line(name=" "), "line 3: JobName"),
+        ("cfd|3600", "line 3: 2 columns"),
+    ],
+)
+def test_complaints_name_line_and_column(tmp_path, bad, where):
+    with pytest.raises(InputError) as caught:
+        read_sacct(written(tmp_path, line(), bad, line()))
+    assert f"sacct.txt: {where}" in str(caught.value) and len(str(caught.value).splitlines()) == 1
+
+
+def test_no_heads_no_file(tmp_path):
+    for path in (written(tmp_path, heads="1|2"), written(tmp_path, heads=""), tmp_path / "none", tmp_path):
+        with pytest.raises(InputError):
+            read_sacct(path)
