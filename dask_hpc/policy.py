@@ -21,6 +21,8 @@ from dask_hpc.strategies.strategy import (
     CheckpointStrategy,
     FailureStrategy,
     IoStrategy,
+    LendingStrategy,
+    Loans,
     MalleabilityStrategy,
     NodesStrategy,
     Outlook,
@@ -35,6 +37,12 @@ from dask_hpc.strategies.strategy import (
 _KEYS = ("summary", "source", *CONCERNS)
 _MOST_ROUNDS = 10_000
 _LIMIT = 100_000  # bytes; a policy file is a page, not a book
+
+
+#: strategies of which nobody carries out a part on a live cluster, and why
+_SIMULATED_ONLY: Mapping[str, str] = {
+    "restart": "no live job says that it can go on from its commits on another size"
+}
 
 
 class Remembered(NamedTuple):
@@ -73,6 +81,8 @@ class Policy:
     #: which nodes jobs get; None: the first that are idle
     nodes: NodesStrategy | None = None
     failure: FailureStrategy | None = None
+    #: of nodes that services ask for
+    lending: LendingStrategy | None = None
     power: PowerStrategy | None = None
     #: asked by in situ pipelines, between two of their iterations
     placement: PlacementStrategy | None = None
@@ -152,6 +162,15 @@ class Policy:
         # PyYAML writes some line breaks as they are, and then reads them as spaces: escape those.
         plain = (self.summary + self.source).isprintable()
         return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=plain, width=100)
+
+    def not_live(self) -> list[str]:
+        """A line for each strategy of which nobody carries out a part on a live cluster."""
+        chosen = {concern: getattr(getattr(self, concern), "name", "") for concern in CONCERNS}
+        return [
+            f"{self.name}: {concern}: {name} does only a part in the cluster: {_SIMULATED_ONLY[name]}"
+            for concern, name in chosen.items()
+            if name in _SIMULATED_ONLY
+        ]
 
     def parameters(self) -> Iterator[tuple[str, Declared, Any]]:
         """Every parameter: its key path, its declaration, its value here."""
@@ -243,6 +262,7 @@ class Policy:
                     # ahead of all, and of no other's place: two jobs must not have the same
                     indices.requeue(deed.job, -indices.running[deed.job].order, INTERRUPTED)
             indices.pull_levers(plan)
+            indices.settle_loans(plan)
 
         self.settle(Snapshot(indices, snapshot.corridor), memory, carry_out)
         return plans
@@ -271,6 +291,10 @@ class Policy:
         queue, malleability, failure, power = before
         if self._gives_up and (drops := self.queue.drops(snapshot)):
             return Plan(snapshot.revision, snapshot.now, drops=tuple(drops)), before
+        if self.lending is not None and snapshot.borrowers:
+            loans = self.lending.first(snapshot)
+            if any(loans):
+                return _of_loans(snapshot, loans), before
         starts, queue = self.queue.decide(snapshot, queue)
         resizes, malleability = self._resizes(snapshot, starts, before.malleability)
         changed: dict[str, Any] = {}
@@ -290,6 +314,10 @@ class Policy:
             starts, resizes = changed.pop("starts"), changed.pop("resizes")
             changed["for_power"] = frozenset(one.job for one in (*starts, *resizes) if one not in wishes)
         plan = Plan(snapshot.revision, snapshot.now, tuple(starts), tuple(resizes), **changed)
+        if not plan and self.lending is not None and snapshot.borrowers:
+            loans = self.lending.last(snapshot)
+            if any(loans):
+                plan = _of_loans(snapshot, loans)
         return plan or None, Remembered(queue, malleability, failure, power)
 
     def _help(self, snapshot: Snapshot, before: Remembered) -> tuple[Plan | None, Remembered]:
@@ -329,11 +357,23 @@ class Policy:
     def _only_queues(self) -> bool:
         """Whether a queue strategy says everything there is to say, the first time it is asked."""
         others = self.malleability is None and self.failure is None and self.power is None
-        return others and not self._gives_up
+        return others and self.lending is None and not self._gives_up
 
     @property
     def _gives_up(self) -> bool:
         return getattr(self.queue, "gives_up", False)  # others' strategies may be older than that
+
+
+def _of_loans(snapshot: Snapshot, loans: Loans) -> Plan:
+    lend, take_back, resizes = loans
+    return Plan(
+        snapshot.revision,
+        snapshot.now,
+        resizes=tuple(resizes),
+        for_loans=frozenset(one.job for one in resizes),
+        lend=lend,
+        take_back=take_back,
+    )
 
 
 def parameters_of(concern: str) -> set[str]:

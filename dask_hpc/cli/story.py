@@ -100,6 +100,8 @@ _STYLES = {
     "hold": "yellow",
     "cap": "yellow",
     "give-back": "yellow",
+    "lend": "cyan",
+    "take-back": "yellow",
     "corridor": "bold blue",
     "placement": "bold cyan",
     "skipped": "yellow",

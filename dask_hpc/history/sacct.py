@@ -97,8 +97,8 @@ def _run(heads: list[str], line: str) -> tuple[str, PastRun] | None:
 
 def _number(row: Mapping[str, str], column: str) -> float:
     word = row[column]
-    fine = word.isascii() and word.isdigit() and len(word) <= 12
-    insist(fine, column, word, "a whole number")
+    fine = word.isascii() and word.isdigit() and len(word) <= 8  # up to three years, or a great many nodes
+    insist(fine, column, word, "a whole number of at most 8 digits")
     return float(word)
 
 

@@ -37,7 +37,8 @@ class Job:
     it ends by its ``soft_deadline``, and it is worth nothing after its ``deadline``, both times in seconds
     (see ``worth``); ``io_intensity`` is for strategies that watch the shared file system. ``recorded`` is how
     many seconds such jobs have taken on the start nodes before: a body knows it, from a history or from what
-    it simulates; no user says it.
+    it simulates; no user says it. One that ``commits`` goes on from its last commit when it is stopped, on
+    whatever size it is started again.
     """
 
     id: str
@@ -57,6 +58,7 @@ class Job:
     speedup: Speedup | None = None
     io_intensity: IoDemand | None = None
     recorded: float | None = None
+    commits: bool = False
 
     def __post_init__(self) -> None:
         if type(self.nodes) is not int or self.nodes < 1:
@@ -134,6 +136,11 @@ class Job:
     def resizable(self) -> bool:
         """Whether its size may change while it runs."""
         return self.kind in ("malleable", "evolving")
+
+    @property
+    def restarts(self) -> bool:
+        """Whether its size may change by stopping it and starting it again."""
+        return self.kind == "moldable" and self.commits
 
     @property
     def moldable(self) -> bool:

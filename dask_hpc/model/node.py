@@ -35,6 +35,43 @@ class Node:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class NodeWish:
+    """What a service asks for: so many nodes of its own. It fails without if that ``is_urgent``; else it
+    would only serve better."""
+
+    count: int
+    is_urgent: bool
+    reason: str
+    #: when a decision first looked at it
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A node that a service has for itself: no job's work runs there. ``free`` is the share of what it can
+    keep there that is empty."""
+
+    node: str
+    free: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Borrower:
+    """A service that asks for nodes or has some."""
+
+    lent: tuple[Lent, ...] = ()
+    wish: NodeWish | None = None
+    #: how many of them it was told to give back and has not answered yet
+    owed: int = 0
+    #: when it last gave back fewer than it was told to
+    short_at: float = -inf
+
+    def emptiest(self, count: int) -> tuple[str, ...]:
+        """So many of its nodes, those first that can be missed most easily."""
+        return tuple(one.node for one in sorted(self.lent, key=lambda one: -one.free)[:count])
+
+
 def is_a_node(mode: str, address: str, host: str) -> bool:
     """Whether a worker is a node by itself; else all of its host make one. ``mode`` is ``hpc.node``: by
     "auto" those are that can only be on the scheduler's own machine, as on a laptop."""

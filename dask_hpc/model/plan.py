@@ -7,6 +7,9 @@ from typing import Literal
 
 from dask_hpc.model.power import Verdict
 
+#: how a job gets another size: while it runs, or by starting it again
+RestartKind = Literal["", "after a commit", "at once"]
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -19,11 +22,13 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Bring a running job to this many nodes."""
+    """Bring a running job to this many nodes: while it runs, or by starting it again there, after one more
+    commit or from its last one."""
 
     job: str
     nodes: int
     reason: str
+    restart: RestartKind = ""
 
 
 #: at once, which loses what the job has not kept; or once it has kept its state, the next time that it does
@@ -77,13 +82,31 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Lend:
+    """Give a service so many idle nodes for itself: no job's work runs there until it gives them back."""
+
+    service: str
+    nodes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """Tell a service to give back so many of its nodes. It chooses which, and takes its time."""
+
+    service: str
+    nodes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything decided at one instant.
 
     Bodies carry it out in this order: drops, interrupts, shrinks, starts, growths. Starts and growths
     together need no more nodes than were idle when the plan was made: nodes that a shrink frees are given
-    away by a later plan, once they are free indeed. Caps, holds and releases come last; a body without
-    that lever does nothing about it.
+    away by a later plan, once they are free indeed. What is lent comes from what those left idle. Caps,
+    holds and releases come last; a body without that lever does nothing about it.
     """
 
     id: int
@@ -101,6 +124,10 @@ class Plan:
     for_power: frozenset[str] = frozenset()
     #: whether it was made for the sake of jobs that lost nodes
     for_failed: bool = False
+    #: jobs that are resized for the sake of a service; nodes that services get, and give back
+    for_loans: frozenset[str] = frozenset()
+    lend: Lend | None = None
+    take_back: TakeBack | None = None
 
     def in_order(self, size_of: Callable[[str], int]) -> Iterator[Drop | Interrupt | Resize | Start]:
         """The decisions in that order. ``size_of`` is asked for a running job's size when its turn comes."""
@@ -123,4 +150,5 @@ class Plan:
 
     def __bool__(self) -> bool:
         levers = self.hold or self.cap or self.release or self.verdict
-        return bool(self.starts or self.resizes or self.interrupts or self.drops or levers)
+        loans = self.lend or self.take_back
+        return bool(self.starts or self.resizes or self.interrupts or self.drops or levers or loans)

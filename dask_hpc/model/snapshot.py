@@ -2,14 +2,14 @@
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from dask_hpc.model.job import Job, stretch
-from dask_hpc.model.node import Node
+from dask_hpc.model.node import Borrower, Lent, Node, NodeWish
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.power import Corridor, PowerView
 from dask_hpc.model.speedup import smallest_legal
@@ -52,9 +52,9 @@ class Picker(Protocol):
 class Indices:
     """Mutable; owned by one body. Strategies see it through a ``Snapshot``."""
 
-    __slots__ = ("by_end", "failed", "idle", "lacking", "mtct", "nodes", "now", "overhead", "parts",
-                 "picker", "power", "progress", "requests", "resizable", "resting", "revision", "running",
-                 "stopping", "waiting", "withheld")  # fmt: skip
+    __slots__ = ("borrowers", "by_end", "failed", "idle", "lacking", "mtct", "nodes", "now", "overhead",
+                 "parts", "picker", "power", "progress", "requests", "resizable", "resting", "revision",
+                 "running", "stopping", "waiting", "withheld")  # fmt: skip
 
     def __init__(self, nodes: Iterable[Node] = (), order: Ranking | None = None, now: float = 0.0) -> None:
         self.now = now
@@ -91,6 +91,8 @@ class Indices:
         self.stopping: dict[str, str] = {}
         #: what is known of power, if anybody looks
         self.power: PowerView | None = None
+        #: services that ask for nodes of their own, or have some
+        self.borrowers: dict[str, Borrower] = {}
 
     def start(self, job_id: str, nodes: int) -> Running:
         """Move a job from the queue onto ``nodes`` idle nodes."""
@@ -180,6 +182,11 @@ class Indices:
         if name in self.idle:
             self.idle.remove(name)
             return None
+        for service, known in self.borrowers.items():
+            if any(one.node == name for one in known.lent):
+                lent = tuple(one for one in known.lent if one.node != name)
+                self.borrowers[service] = replace(known, lent=lent, owed=min(known.owed, len(lent)))
+                return None
         holder = next((r for r in self.running.values() if name in r.nodes), None)
         if holder is None:  # it was withheld
             return None
@@ -220,7 +227,7 @@ class Indices:
         """From now on these nodes, and no others, are not given away. Who has one keeps it."""
         if names == self.withheld:
             return
-        held = {name for running in self.running.values() for name in running.nodes}
+        held = {name for running in self.running.values() for name in running.nodes} | self.lent
         back = [name for name in self.nodes if name in self.withheld - names - held]
         self.withheld = set(names)
         self.idle[:] = [name for name in self.idle if name not in names]
@@ -267,6 +274,74 @@ class Indices:
             self.expect_end(late.job.id, self.now + max(self.now - late.started, 1.0))
             pushed.append(self.running[late.job.id])
         return pushed
+
+    @property
+    def lent(self) -> set[str]:
+        """The nodes that services have for themselves."""
+        return {one.node for known in self.borrowers.values() for one in known.lent}
+
+    def wish(self, service: str, wish: NodeWish) -> None:
+        """A service asks for nodes, instead of what it asked for before; for none if it needs none any
+        longer."""
+        known = self.borrowers.get(service, Borrower())
+        self._set_borrower(service, replace(known, wish=replace(wish, at=self.now) if wish.count else None))
+
+    def lend(self, service: str, nodes: Collection[str], asked: int) -> None:
+        """A service gets these idle nodes. Of what it asked for so many are settled: those that could not be
+        had it may ask for again."""
+        known = self.borrowers.get(service, Borrower())
+        self.idle[:] = [name for name in self.idle if name not in nodes]
+        wish = known.wish
+        if wish is not None:
+            wish = replace(wish, count=wish.count - asked) if wish.count > asked else None
+        self._set_borrower(service, replace(known, lent=known.lent + tuple(map(Lent, nodes)), wish=wish))
+
+    def want_back(self, service: str, count: int) -> None:
+        """A service is told to give back so many of its nodes."""
+        known = self.borrowers[service]
+        self._set_borrower(service, replace(known, owed=known.owed + count))
+
+    def take_back(self, service: str, nodes: Collection[str], wanted: int = 0) -> tuple[str, ...]:
+        """A service gives back these of its nodes: they are idle. Which of them it had. ``wanted`` is how
+        many it was told to, if that is its answer."""
+        known = self.borrowers.get(service, Borrower())
+        back = tuple(one.node for one in known.lent if one.node in nodes)
+        lent = tuple(one for one in known.lent if one.node not in nodes)
+        owed = min(max(0, known.owed - wanted), len(lent))
+        short_at = self.now if len(back) < wanted else known.short_at
+        self._free(back)
+        self._set_borrower(service, replace(known, lent=lent, owed=owed, short_at=short_at))
+        return back
+
+    def let_go_of_loans(self) -> None:
+        """Nobody has nodes for himself any longer, or asks for some."""
+        for service, known in list(self.borrowers.items()):
+            self.take_back(service, known.emptiest(len(known.lent)))
+        self.borrowers.clear()
+
+    def weigh(self, service: str, free: Mapping[str, float]) -> None:
+        """How empty the nodes of a service are now, by node."""
+        known = self.borrowers.get(service, Borrower())
+        lent = tuple(Lent(one.node, free.get(one.node, one.free)) for one in known.lent)
+        if lent != known.lent:
+            self._set_borrower(service, replace(known, lent=lent))
+
+    def settle_loans(self, plan: Plan) -> None:
+        """What a plan lends and takes back, as if services answered at once, with the nodes that can be
+        missed most easily."""
+        if (lend := plan.lend) is not None:
+            self.lend(lend.service, self.idle[: -lend.nodes - 1 : -1], lend.nodes)
+        if (back := plan.take_back) is not None:
+            known = self.borrowers[back.service]
+            self.want_back(back.service, back.nodes)
+            self.take_back(back.service, known.emptiest(back.nodes), back.nodes)
+
+    def _set_borrower(self, service: str, known: Borrower) -> None:
+        if known.lent or known.wish is not None or known.short_at > -inf:
+            self.borrowers[service] = known
+        else:
+            self.borrowers.pop(service, None)
+        self.revision += 1
 
     def pull_levers(self, plan: Plan) -> None:
         """From now on nodes are held, capped and given back as a plan says."""
@@ -382,6 +457,8 @@ class Snapshot:
     stopping: Mapping[str, str] = _shown("stopping")
     #: running jobs that have nothing to run just now, and since when
     resting: Mapping[str, float] = _shown("resting")
+    #: services that ask for nodes of their own, or have some
+    borrowers: Mapping[str, Borrower] = _shown("borrowers")
     #: changes whenever what runs, or the set of nodes, has changed
     revision: int = _shown("revision")
 
@@ -418,6 +495,13 @@ class Snapshot:
         found = [r for r in self._indices.resizable.values() if r.resized_at != now]
         found.sort(key=_order)
         return found
+
+    @property
+    def restartable(self) -> list[Running]:
+        """Running jobs that can be stopped now and started again on another size, in order of start."""
+        now = self._indices.now
+        jobs = (r for r in self._indices.running.values() if r.job.restarts)
+        return sorted((r for r in jobs if r.target is None and r.resized_at != now), key=_order)
 
     @property
     def is_resizing(self) -> bool:

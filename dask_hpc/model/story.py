@@ -15,8 +15,8 @@ from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.units import count_nodes
 
 #: what a row does to who holds which node: the job has the nodes that it names from then on, or none; the
-#: nodes that it names come, or go; everybody leaves everything
-Effect = Literal["", "has", "leaves", "come", "go", "all leave"]
+#: nodes that it names come, or go; a service has the nodes that it names as well; everybody leaves everything
+Effect = Literal["", "has", "has too", "leaves", "come", "go", "all leave"]
 #: what a decision does about power: more of it is drawn, less, or something is kept from working
 Kind = Literal["more", "less", "hold", "other"]
 
@@ -83,6 +83,13 @@ class Word(StrEnum):
     HOLD_ENDS = "hold-ends", "▹"
     HOLD_REFUSED = "hold-refused", "!"
     RELEASE = "release", "▹"
+    # nodes for services
+    NODE_QUERY = "node-query"
+    NODE_ANSWER = "node-answer"
+    NODE_REQUEST = "node-request", "●"
+    LEND = "lend", "◉", "has too"
+    TAKE_BACK = "take-back", "◎"
+    RETURNED = "returned", "○", "go"
     # power
     CAP = "cap", "▽"
     CORRIDOR = "corridor", "≈"
@@ -141,7 +148,7 @@ def explain(snapshot: Snapshot, plan: Plan, rules: Mapping[str, str]) -> dict[st
     """An explanation for every job that a plan speaks of, from the snapshot it was made from.
 
     ``rules`` names the strategy behind each kind of decision: start, drop, resize, request, interrupt,
-    failed, power.
+    failed, lending, power.
     """
     machine = _machine(snapshot)
     power = _power(snapshot, plan) if plan.for_power else {}
@@ -169,7 +176,7 @@ def explain(snapshot: Snapshot, plan: Plan, rules: Mapping[str, str]) -> dict[st
         rule = "failed" if plan.for_failed else "request" if job.id in snapshot.requests else "resize"
         if job.id in snapshot.lacking:
             inputs["lacks"] = snapshot.lacking[job.id]
-        add(job.id, rule, inputs, not_resized)
+        add(job.id, "lending" if job.id in plan.for_loans else rule, inputs, not_resized)
     for drop in plan.drops:
         job = snapshot.waiting[drop.job]
         add(
@@ -187,6 +194,19 @@ def explain_levers(snapshot: Snapshot, rules: Mapping[str, str], plan: Plan | No
         inputs["reachable"] = (plan.verdict.lowest, plan.verdict.highest)
     rejected = () if plan is None or snapshot.power is None else tuple(_not_started(snapshot, plan))
     return Explanation(rules["power"], inputs, rejected)
+
+
+def explain_loans(snapshot: Snapshot, rules: Mapping[str, str], plan: Plan) -> Explanation:
+    """Why nodes are lent to services or taken back, and what these have and asked for."""
+    inputs = _machine(snapshot)
+    for service, known in snapshot.borrowers.items():
+        inputs[service] = {
+            "nodes": len(known.lent),
+            "free": tuple(one.free for one in known.lent),
+            "owes": known.owed,
+            "asks": known.wish.count if known.wish is not None else 0,
+        }
+    return Explanation(rules["lending"], inputs, tuple(_not_started(snapshot, plan)))
 
 
 def _machine(snapshot: Snapshot) -> dict[str, Any]:

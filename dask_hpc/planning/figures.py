@@ -75,7 +75,7 @@ class Amounts:
 
 
 @dataclass(slots=True)
-class Adaptation:
+class SizeChange:
     """One change of the size of a job, and what its phases take.
 
     ``decision``: from the event that a decision follows until its plan is carried out: new work of the job
@@ -130,7 +130,7 @@ class JobFigures:
     #: it holds now
     nodes: int = 0
     #: its last change of size, perhaps under way
-    adaptation: Adaptation | None = None
+    adaptation: SizeChange | None = None
 
     @property
     def waited(self) -> float | None:

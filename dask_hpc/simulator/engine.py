@@ -38,6 +38,7 @@ from dask_hpc.simulator.execution import (
     Wait,
     steady,
 )
+from dask_hpc.simulator.node_desk import MachineDesk
 from dask_hpc.simulator.platform import FileSystem, Platform
 from dask_hpc.simulator.record import Record
 from dask_hpc.simulator.service import Companion, Life, MachineService
@@ -73,6 +74,8 @@ class Engine:
         self._followers = tuple(one for one in services if one.follows_decisions)
         # every job that starts asks them: those that never have an answer are not asked
         self._escorts = tuple(one for one in services if type(one).accompany is not MachineService.accompany)
+        self.desk = MachineDesk(self, services)
+        self._is_asked_for_nodes = any(one.borrows for one in services)
         self._readers = tuple(one for one in services if type(one).reads is not MachineService.reads)
         for service in services:
             service.join(self)
@@ -193,6 +196,11 @@ class Engine:
     def wake_at(self, time: float, companion: Companion) -> None:
         """Wake a job's companion then, before anything is decided."""
         self._push(time, _STEPS, lambda one, now: one.woken(now), companion, companion.version)
+
+    def decide_soon(self) -> None:
+        """Something is to be decided about: at this instant, or at the next tick if decisions wait."""
+        self._news = True
+        self._push(self.indices.now, _TICKS, _nothing)
 
     def decide_at(self, time: float, service: MachineService) -> None:
         """Wake a service then, after everything else of that instant, and decide whatever the ticks."""
@@ -344,7 +352,11 @@ class Engine:
         self.indices.push_overdue()
         for service in self._followers:
             service.look()
+        if self._is_asked_for_nodes:
+            self.desk.look()
         self._memory = self.policy.settle(self.snapshot, self._memory, self._carry_out)
+        if self._is_asked_for_nodes:
+            self.desk.answer()
         self.indices.failed = ()
 
     def _carry_out(self, plan: Plan) -> None:
@@ -354,11 +366,13 @@ class Engine:
             if isinstance(deed, Start):
                 self._start(deed)
             elif isinstance(deed, Resize):
-                self._resize(deed)
+                (self._restart if deed.restart else self._resize)(deed)
             elif isinstance(deed, Interrupt):
                 self._interrupt(deed)
             else:
                 self._give_up(self._live[deed.job], "dropped")
+        if plan.lend is not None or plan.take_back is not None:
+            self.desk.carry_out(plan)
         for service in self._followers:
             service.carried_out(plan)
 
@@ -505,6 +519,66 @@ class Engine:
         if isinstance(life.execution, Steady):
             self._pause(life, running, now)
         # else it waits for its next scheduling point, which may be this instant
+
+    def _restart(self, resize: Resize) -> None:
+        """A job commits, if it is to, is stopped, and starts again on another size: it stands still for the
+        commit and the launch, and then for as long as it reads back what it kept."""
+        life, now = self._live[resize.job], self.indices.now
+        job, execution = life.arrival.job, life.execution
+        _check_size(job, resize.nodes)
+        if not job.restarts or execution is None or life.state == "cleaning":
+            raise RuntimeError(f"policy {self.policy.name}: job {shown(resize.job)} cannot be restarted now")
+        self._account(life, now)
+        if life.companion is not None:
+            life.companion.interrupted(now)
+        self.file_system.abandon(now, life)
+        reached = execution.reached(now)
+        execution.stand_still(now)
+        stall = self.platform.cleanup + self.platform.launch
+        if resize.restart == "after a commit" and life.companion is not None:
+            stall += life.companion.last_commit(now)
+        life.version += 1
+        life.at_point = False
+        before = len(self.indices.running[resize.job].nodes)
+        running = self.indices.begin_resize(resize.job, resize.nodes, stall)
+        life.deadline = max(life.deadline + stall, running.expected_end)
+        if self.record is not None and resize.nodes > before:
+            self.record.held(life.row, now, running.nodes)
+        kept = None if resize.restart == "at once" else reached
+        self._push(
+            now + stall, _CHANGES, lambda one, time: self._restarted(one, kept, time), life, life.version
+        )
+
+    def _restarted(self, life: Life, kept: float | None, now: float) -> None:
+        """It has its new nodes and begins there, from such a share of its work, or from its last commit."""
+        assert life.execution is not None
+        self._news = True
+        job = life.arrival.job
+        done = life.execution.done(now)
+        if life.companion is not None:
+            if kept is not None:
+                life.companion.committed(kept)
+            kept = max(life.done, life.companion.stopped(now))
+        saved = done if kept is None else kept
+        self._account(life, now)
+        held = len(self.indices.running[job.id].nodes)
+        running = self.indices.finish_resize(job.id)
+        if self.record is not None:
+            detail = self.record.detail(life.row)
+            detail.resizes += 1
+            detail.restarts += 1
+            detail.lost += max(0.0, done - saved) * life.arrival.runtime * job.nodes
+            if len(running.nodes) < held:
+                self.record.held(life.row, now, running.nodes)
+        life.done = saved
+        life.execution = self._execution(life)
+        life.execution.begin(now, len(running.nodes))
+        self._measure(life)
+        if life.companion is not None:
+            life.companion.begin(now)
+        life.version += 1
+        self._expect_kill(life)
+        self.step_at(now, life)
 
     def _cost(self, life: Life, before: int, after: int) -> tuple[float, float]:
         """Seconds of standing still, and bytes moved: the share of the data that changes its node."""
@@ -694,6 +768,10 @@ class Engine:
         life.at_point = False
         life.version += 1
         self.indices.requeue(job.id, life.place, ahead)
+
+
+def _nothing(_: None, now: float) -> None:
+    """The instant is enough."""
 
 
 def _check_size(job: Job, nodes: int, low: int = 0, high: int = 0) -> None:

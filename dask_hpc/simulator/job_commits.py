@@ -225,6 +225,11 @@ class JobCommits(Companion):
         """The share of the work that need not be done again."""
         return max((kept.done for kept in self._kept.values()), default=0.0)
 
+    @property
+    def at_partners(self) -> float:
+        """Bytes of it that others keep."""
+        return self._checkpoint.nbytes if "partner" in self._kept else 0.0
+
     def lost(self, node: str) -> None:
         """A node failed, with the copies that lay there."""
         self._failed.add(node)
@@ -314,6 +319,23 @@ class JobCommits(Companion):
             self._account(now)
             self._site.file_system.abandon(now, self._life)
             self._drop()
+
+    def last_commit(self, now: float) -> float:
+        """To its last level, as long as that takes when nobody else uses the file system."""
+        self._nodes, self._failed = self._held, set()
+        platform, nodes = self._site.platform, len(self._nodes)
+        rate = platform.link
+        if self._checkpoint.levels[-1] == "store":
+            rate = min(rate, platform.file_system / nodes)
+        return self._checkpoint.nbytes / nodes / rate
+
+    def committed(self, done: float) -> None:
+        level, count = self._checkpoint.levels[-1], self._site.platform.nodes
+        partners = {one: str((int(one) + 1) % count) for one in self._nodes} if level == "partner" else {}
+        self._kept[level] = Kept(done, partners, set(self._failed))
+        if (written := self._written) is not None:
+            written.commits += 1
+            written.nbytes += self._checkpoint.nbytes
 
     def stopped(self, now: float) -> float:
         self.interrupted(now)

@@ -20,6 +20,7 @@ from dask_hpc.model.snapshot import Indices, Running, Snapshot
 from dask_hpc.model.speedup import Linear
 from dask_hpc.policy import Policy
 from dask_hpc.simulator.application import Application
+from dask_hpc.simulator.copy_nodes import CopyNodes
 from dask_hpc.simulator.engine import Engine
 from dask_hpc.simulator.job_commits import CommitDesk
 from dask_hpc.simulator.lanes import ReadDesk
@@ -55,7 +56,10 @@ class Machine(Engine):
     ) -> None:
         """``corridor`` is what a source that the policy follows says, if that is known."""
         platform = with_tick(platform if isinstance(platform, Platform) else Platform(platform), policy)
-        services: list[MachineService] = [CommitDesk(), Pipelines()]
+        commits = CommitDesk()
+        services: list[MachineService] = [commits, Pipelines()]
+        if policy.lending is not None and platform.copies:
+            services.append(CopyNodes(platform.copies, policy, commits))
         if policy.io is not None:
             services.append(ReadDesk())
         if platform.units is not None:
@@ -69,6 +73,8 @@ class Machine(Engine):
 def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str]:
     """A line for each part of a policy that has nothing to go by on this machine with these jobs."""
     lines = []
+    if policy.lending is not None and not platform.copies:
+        lines.append(f"{policy.name}: lending: {policy.lending.name} does nothing: platform.copies is 0")
     if platform.units is None and (policy.size.name, policy.size) != ("demand", type(policy.size)()):
         lines.append(
             f"{policy.name}: size: {policy.size.name} does nothing: this machine has the nodes it has"
@@ -76,6 +82,11 @@ def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str
     if policy.failure is not None and platform.failures is None:
         lines.append(
             f"{policy.name}: failure: {policy.failure.name} does nothing: no node of this machine fails"
+        )
+    declared = (arrival.checkpoint for arrival in workload)
+    if policy.checkpoint is not None and not any(one and "partner" in one.levels for one in declared):
+        lines.append(
+            f"{policy.name}: checkpoint: {policy.checkpoint.name} does nothing: no job commits to partners"
         )
     if policy.io is not None:
         if not any(_has_reads(arrival) for arrival in workload):
@@ -87,11 +98,6 @@ def left_out(policy: Policy, platform: Platform, workload: Workload) -> list[str
                 f"{policy.name}: io: {policy.io.name} only limits reads here: a node of a simulated job "
                 "does one thing at a time, so nothing is paired and nobody is a neighbour"
             )
-    declared = (arrival.checkpoint for arrival in workload)
-    if policy.checkpoint is not None and not any(one and "partner" in one.levels for one in declared):
-        lines.append(
-            f"{policy.name}: checkpoint: {policy.checkpoint.name} does nothing: no job commits to partners"
-        )
     is_by_io = "io-aware" in (policy.queue.name, policy.malleability and policy.malleability.name)
     if is_by_io and all(arrival.job.io_intensity is None for arrival in workload):
         lines.append(f"{policy.name}: io-aware has nothing to go by: no job says its io_intensity, or phases")
@@ -114,6 +120,8 @@ def machine_from(
 ) -> Machine:
     """A machine in the state of the snapshot, under a policy of its own."""
     indices = snapshot.thaw()
+    if policy.lending is None:  # as it would be live
+        indices.let_go_of_loans()
     view, nodes = indices.power, indices.nodes
     if view is not None:  # for nodes that do not say what they draw
         active = max(view.idle, (view.active.least + view.active.most) / 2)

@@ -372,8 +372,8 @@ class Platform:
     ``cleanup`` are seconds during which a job holds its nodes before and after its work. With a
     ``metering`` power is recorded. ``groups`` are the sizes of the machine's parts, the outermost first:
     ``(64, 16)`` for cabinets of 64 nodes with chassis of 16, which a policy may go by that picks nodes.
-    With ``units`` nodes come and go.
-    ``agents`` is what checkpoint agents cost, where a policy has some.
+    ``agents`` is what checkpoint agents cost, where a policy has some. ``copies`` are the bytes that a node
+    keeps which is there for copies alone (0: there are no such nodes). With ``units`` nodes come and go.
     """
 
     nodes: int
@@ -386,6 +386,7 @@ class Platform:
     only_ticks: bool = False
     launch: float = 0.0
     cleanup: float = 0.0
+    copies: float = 0.0
     resize: ResizeCost = field(default_factory=ResizeCost)
     failures: Failures | None = None
     metering: Metering | None = None
@@ -398,7 +399,7 @@ class Platform:
         insist(type(self.nodes) is int and 1 <= self.nodes <= 10**7, "nodes", self.nodes, "1 to 10,000,000")
         for name in ("speed", "link", "file_system"):
             insist(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
-        for name in ("idle_power", "active_power", "tick", "launch", "cleanup"):
+        for name in ("idle_power", "active_power", "tick", "launch", "cleanup", "copies"):
             insist(0 <= getattr(self, name) < inf, name, getattr(self, name), "0 or more")
         if self.only_ticks and not self.tick:
             raise InputError("only_ticks", "there is no tick", "tick more than 0")

@@ -1,7 +1,7 @@
 """The answer of a simulation: metrics, jobs, trace and story."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from math import inf, isfinite, nan
 from typing import Any
@@ -25,6 +25,7 @@ from dask_hpc.simulator.power import PowerRecord, PowerTrace, power_trace
 from dask_hpc.simulator.record import STATES, Record
 from dask_hpc.simulator.units import PaidNodes
 from dask_hpc.view import Held, past
+from dask_hpc.view.course import spans as spans_of
 
 #: metric -> (unit, meaning), in the order in which people read them
 METRICS: Mapping[str, tuple[str, str]] = {
@@ -340,7 +341,13 @@ class Result:
                 spans.append(Held(job, before, began, time, reasons.get(job, "")))
             if nodes:
                 open_[row] = (time, nodes)
-        return spans
+        return spans + list(self._lent())
+
+    def _lent(self) -> Iterator[Held]:
+        """Which nodes services had for themselves, as far as the story goes back."""
+        rows = [asdict(row) for row in self.story.happenings if row.decision in (Word.LEND, Word.RETURNED)]
+        for one in spans_of(rows):
+            yield Held(one.job, (one.node,), one.start, inf if one.end is None else one.end, one.reason)
 
     def course(self) -> dict[str, Any]:
         """What happened, as plain data for those who draw it: who held which node if the allotments were

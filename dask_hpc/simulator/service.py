@@ -5,6 +5,7 @@ from math import inf
 from typing import Protocol
 
 from dask_hpc.model.job import Job
+from dask_hpc.model.lending import NodeDesk, ToService
 from dask_hpc.model.node import Node
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.snapshot import Indices, Snapshot
@@ -37,6 +38,14 @@ class Companion:
 
     def resized(self) -> None:
         """It has another size now."""
+
+    def last_commit(self, now: float) -> float:
+        """The job stands still, to be started again on another size after one more commit: how many seconds
+        that takes."""
+        return 0.0
+
+    def committed(self, done: float) -> None:
+        """That commit is complete, with such a share of the work."""
 
     def stopped(self, now: float) -> float:
         """The job stops, with all that is on its way; answers the share of its work that is saved."""
@@ -81,6 +90,10 @@ class Site(Protocol):
     record: Record | None
     file_system: FileSystem
 
+    @property
+    def desk(self) -> NodeDesk:
+        """Where it asks for nodes."""
+
     def step_at(self, time: float, life: Life) -> None:
         """Let a job go on then."""
 
@@ -92,6 +105,9 @@ class Site(Protocol):
 
     def stop_after(self, time: float, life: Life) -> None:
         """A job that is to stop has kept its state then."""
+
+    def decide_soon(self) -> None:
+        """Something is to be decided about."""
 
     def work_left(self, job_id: str) -> float:
         """Node-seconds that a running job has still to do, on the nodes that it asked for."""
@@ -109,6 +125,8 @@ class Site(Protocol):
 class MachineService:
     """One service's half on a simulated machine. What it does not override does nothing."""
 
+    #: under which name it asks for nodes of its own, if it does
+    borrows = ""
     #: whether ``submitted``, ``look`` and ``carried_out`` are called: they are on the fast path
     follows_decisions = False
     site: Site
@@ -149,6 +167,9 @@ class MachineService:
     def execution(self, life: Life) -> Execution | None:
         """How a job proceeds whose application is no sequence of phases, if the service knows that."""
         return None
+
+    def hear_of_nodes(self, message: ToService) -> None:
+        """It is to use nodes, or to give some back, or hears how many are idle."""
 
     def reads(self, life: Life, transfer: Transfer, now: float) -> bool:
         """Whether the service sees to what a job is to read now, and lets the job go on when it is read."""

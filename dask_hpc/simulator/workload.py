@@ -117,6 +117,8 @@ class Arrival:
         if self.swing is not None and self.job.power is None:
             where = f"job {shown(self.job.id)}: swing"
             raise InputError(where, "the job does not say its power", "power: [LEAST, MOST] beside it")
+        if self.checkpoint is not None and self.job.kind == "moldable" and not self.job.commits:
+            object.__setattr__(self, "job", replace(self.job, commits=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
 from dask_hpc.strategies.failure.node_stealing import NodeStealing
 from dask_hpc.strategies.io.io_aware import IoAware, IoAwareQueue
 from dask_hpc.strategies.io.io_lanes import IoLanes
+from dask_hpc.strategies.lending.favor_checkpoints import FavorCheckpoints
+from dask_hpc.strategies.lending.favor_jobs import FavorJobs
 from dask_hpc.strategies.malleability.dask_adaptive import DaskAdaptive
 from dask_hpc.strategies.malleability.egs import Egs
 from dask_hpc.strategies.malleability.elastic import Elastic, ElasticQueue
@@ -18,6 +20,7 @@ from dask_hpc.strategies.malleability.give_way import GiveWay
 from dask_hpc.strategies.malleability.malleable_easy import MalleableEasy, MalleableEasyQueue
 from dask_hpc.strategies.malleability.parsl_simple import ParslSimple
 from dask_hpc.strategies.malleability.performance_aware import PerformanceAware
+from dask_hpc.strategies.malleability.restart import Restart
 from dask_hpc.strategies.nodes.apart import Apart
 from dask_hpc.strategies.nodes.together import Together
 from dask_hpc.strategies.placement.in_situ import InSitu
@@ -38,10 +41,12 @@ _OURS: tuple[Any, ...] = (
     Moldable, MalleableEasyQueue, MalleableEasy,  # on other sizes than asked for
     IoAwareQueue, IoAware,  # by balance of I/O
     FcfsMalleable, Fpsma, Egs, PerformanceAware,  # grow and shrink
+    Restart,  # by stopping and starting again
     ElasticQueue, Elastic, GiveWay,  # ours
     DaskAdaptive, ParslSimple,  # what people know from elsewhere
     NodeStealing,  # after failures
     Together, Apart,  # where jobs are
+    FavorCheckpoints, FavorJobs,  # nodes for services
     PowerCorridor,  # within bounds of power
     InSitu,  # in situ pipelines
     IoLanes,  # what reads at the same time, and beside what
@@ -51,7 +56,7 @@ _OURS: tuple[Any, ...] = (
 
 #: what a policy decides about; "none" may be said of every concern but the queue and the size
 CONCERNS: tuple[str, ...] = (
-    "queue", "malleability", "nodes", "failure", "power", "placement", "io", "checkpoint", "size",
+    "queue", "malleability", "nodes", "failure", "lending", "power", "placement", "io", "checkpoint", "size",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from dask_hpc.model.cluster_view import ClusterView, SizePlan
 from dask_hpc.model.job import Job
 from dask_hpc.model.node import Node
-from dask_hpc.model.plan import Cap, Drop, Hold, Interrupt, Release, Resize, Start
+from dask_hpc.model.plan import Cap, Drop, Hold, Interrupt, Lend, Release, Resize, Start, TakeBack
 from dask_hpc.model.power import Corridor, Verdict
 from dask_hpc.model.snapshot import Snapshot
 from dask_hpc.model.waiting import Ranking
@@ -92,6 +92,29 @@ class FailureStrategy(Strategy, Protocol):
         self, snapshot: Snapshot, outlook: Outlook, memory: Any
     ) -> tuple[Sequence[Interrupt | Resize], Any]:
         """Running jobs that stop or give nodes for their sake, and what to remember."""
+
+
+class Loans(NamedTuple):
+    """What is done for a service that asks for nodes of its own, or about those it has."""
+
+    lend: Lend | None = None
+    take_back: TakeBack | None = None
+    #: of jobs, for its sake
+    resizes: Resizes = ()
+
+
+class LendingStrategy(Strategy, Protocol):
+    """Which nodes services have for themselves. All there is to be known is in ``snapshot.borrowers``, so
+    nothing is remembered."""
+
+    concern: ClassVar[str] = "lending"
+
+    def first(self, snapshot: Snapshot) -> Loans:
+        """Before anything is decided about jobs. What it answers is carried out alone, and all is asked
+        again."""
+
+    def last(self, snapshot: Snapshot) -> Loans:
+        """When all others have nothing left to say."""
 
 
 class Powered(NamedTuple):

@@ -51,6 +51,8 @@ def moved(holders: Mapping[str, str], decision: str, job: str, nodes: Iterable[s
             now = dict.fromkeys(nodes, job)
             left = [node for node, holder in holders.items() if holder == job and node not in now]
             return dict.fromkeys(left) | {n: job for n in now if holders.get(n) != job}
+        case "has too":
+            return dict.fromkeys(nodes, job)
         case "leaves":
             return dict.fromkeys(node for node, holder in holders.items() if holder == job)
         case "go":

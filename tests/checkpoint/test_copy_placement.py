@@ -446,3 +446,19 @@ def test_a_copy_comes_from_the_nearest_that_has_one():
     placement._view.results["x"].add("w5")
     assert placement.question(order, "w1") == {"key": "x", "source": "w5", "have": ["1"]}
     assert two_copies().question(Order(None, "2", 20, 1, 1, set()), "w1") is None
+
+
+def test_a_copy_beside_its_result_does_not_let_another_go():
+    """The result is on w0, of node n0; w1 is there, too."""
+    cluster, catalogue = Cluster(), Catalogue()
+    placement = CopyPlacement(catalogue, cluster)
+    cluster.results["x"] = {"w0"}
+    for agent in WORKERS:
+        catalogue.joins(agent)
+    assert placement.can_do_without(["w2"]), "it has nothing"
+    for agent in ("w2", "w1"):
+        catalogue.copied("x", "1", 10, agent)
+    assert not placement.can_do_without(["w2"]) and placement.can_do_without(["w1"])
+    catalogue.add("1", "w4")
+    assert placement.can_do_without(["w2"]) and not placement.can_do_without(["w2", "w4"])
+    assert placement.forget(["w2", "w3"]) == {"1": ["w2"]} and not catalogue.on("w2")

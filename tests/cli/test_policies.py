@@ -71,6 +71,7 @@ def test_show_a_file_and_json_anywhere(args, tmp_path, monkeypatch):
         "queue": "easy-backfill",
         "malleability": "none",
         "failure": "none",
+        "lending": "none",
         "power": "none",
         "placement": "none",
         "io": "none",

@@ -11,7 +11,7 @@ from small_cluster import blocked, cluster2, cluster4, live, lose, plugin_of, un
 import dask_hpc
 from dask_hpc.cluster.scheduler import hand_over, spread
 from dask_hpc.cluster.scheduler.figures import Figures
-from dask_hpc.planning.figures import PHASES, Adaptation
+from dask_hpc.planning.figures import PHASES, SizeChange
 
 
 def later(s):
@@ -85,7 +85,7 @@ async def test_what_spreads_after_growth_counts_as_a_move(c, s, a, b):
                 await async_poll_for(lambda: changes()["move"]["last"], 10)
             found = changes()
             m_job = live(s, "m")
-            m_job.figures.adaptation = Adaptation(2, 1)  # another change is under way, and not counted yet
+            m_job.figures.adaptation = SizeChange(2, 1)  # another change is under way, and not counted yet
             plugin_of(s).context.get(Figures).spread(m_job, 3.0)
             assert (
                 plugin_of(s).context.get(Figures).as_status()["adaptation"]["shrink"]["move"]["last"] is None

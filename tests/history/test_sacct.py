@@ -3,6 +3,8 @@
 from datetime import datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dask_hpc.history.sacct import COMMAND, read_sacct
 from dask_hpc.model.errors import InputError
@@ -67,6 +69,7 @@ def test_columns_in_another_order_more_of_them_and_names_with_bars(tmp_path):
         (line(elapsed="-5"), "line 3: ElapsedRaw"),
         (line(elapsed="1e3"), "line 3: ElapsedRaw"),
         (line(nodes="many"), "line 3: AllocNodes"),
+        (line(nodes="999999999"), "line 3: AllocNodes"),
         (line(state="WELL"), "line 3: State"),
         (line(start="yesterday"), "line 3: Start"),
         (line(rss="12X"), "line 3: MaxRSS"),
@@ -86,3 +89,33 @@ def test_no_heads_no_file(tmp_path):
     for path in (written(tmp_path, heads="1|2"), written(tmp_path, heads=""), tmp_path / "none", tmp_path):
         with pytest.raises(InputError):
             read_sacct(path)
+
+
+words = st.sampled_from(
+    [
+        "cfd",
+        "1",
+        "0",
+        "",
+        " ",
+        "x",
+        "2026-03-01T12:00:00",
+        "COMPLETED",
+        "TIMEOUT",
+        "1.5G",
+        "99999999",
+        "9" * 12,
+    ]
+)
+
+
+@given(st.lists(st.lists(words, max_size=10) | st.text(max_size=20).map(lambda text: [text]), max_size=4))
+def test_any_lines_are_read_or_refused_in_one_line(tmp_path_factory, lines):
+    path = tmp_path_factory.getbasetemp() / "any_sacct.txt"
+    path.write_text("\n".join([HEADS, *("|".join(line) for line in lines)]), encoding="utf-8")
+    try:
+        found = read_sacct(path)
+    except InputError as error:
+        assert len(str(error).splitlines()) == 1 and "any_sacct.txt" in str(error)
+    else:
+        assert all(run.seconds > 0 and run.nodes > 0 for runs in found.runs.values() for run in runs)

@@ -194,18 +194,6 @@ def test_levers_stay_as_they_were_pulled_last():
     assert indices.revision == 2
 
 
-def test_a_job_goes_on_on_another_node():
-    indices = Indices(Node(str(i)) for i in range(4))
-    indices.waiting.add(Job(id="a", nodes=2, walltime=10.0))
-    before = indices.start("a", 2)
-    after = indices.exchange("a", "1", "3")
-    assert after == before._replace(nodes=("0", "3")) == indices.running["a"]
-    assert sorted(indices.idle) == ["1", "2"] and [one[2] for one in indices.by_end] == [after]
-    indices.withhold({"0"})
-    indices.exchange("a", "0", "2")
-    assert indices.idle == ["1"], "who is withheld is not idle"
-
-
 def test_more_may_be_known_of_a_job():
     indices = Indices([Node("a"), Node("b")])
     for number in range(3):
@@ -224,3 +212,15 @@ def test_more_may_be_known_of_a_job():
     indices.describe(replace(job, id="nobody"))
     assert indices.revision == revision + 1
     assert indices.waiting["j2"].recorded is None and len(indices.waiting) == 2
+
+
+def test_a_job_goes_on_on_another_node():
+    indices = Indices(Node(str(i)) for i in range(4))
+    indices.waiting.add(Job(id="a", nodes=2, walltime=10.0))
+    before = indices.start("a", 2)
+    after = indices.exchange("a", "1", "3")
+    assert after == before._replace(nodes=("0", "3")) == indices.running["a"]
+    assert sorted(indices.idle) == ["1", "2"] and [one[2] for one in indices.by_end] == [after]
+    indices.withhold({"0"})
+    indices.exchange("a", "0", "2")
+    assert indices.idle == ["1"], "who is withheld is not idle"

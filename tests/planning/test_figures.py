@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from dask_hpc.planning.figures import (
     PHASES,
-    Adaptation,
     Amounts,
     JobFigures,
     RunFigures,
+    SizeChange,
     bounded_slowdown,
     response,
     utilisation,
@@ -112,8 +112,8 @@ def test_amounts_and_phases():
         amounts.add(value)
     amounts.correct(3.0, 6.0)
     assert (amounts.count, amounts.mean, amounts.last, amounts.largest) == (3, 4, 6, 6)
-    change = Adaptation(4, 2, decision=1.0, mark=10.0)
+    change = SizeChange(4, 2, decision=1.0, mark=10.0)
     for phase, now in (("drain", 12.0), ("move", 15.0), ("move", 16.0)):
         change.ends(phase, now)
-    assert change.direction == "shrink" and Adaptation(2, 4).direction == "grow"
+    assert change.direction == "shrink" and SizeChange(2, 4).direction == "grow"
     assert change.seconds() == dict(zip(PHASES, (1, 0, 2, 4, 7), strict=True))

@@ -196,7 +196,8 @@ def test_the_engine_knows_no_service(module):
         line for line in inspect.getsource(module).splitlines() if line.startswith("from dask_hpc.sim")
     ]
     rooms = {line.split()[1].removeprefix("dask_hpc.simulator.") for line in imports}
-    assert rooms <= {"application", "engine", "execution", "platform", "record", "service", "workload"}
+    core = {"application", "engine", "execution", "node_desk", "platform", "record", "service", "workload"}
+    assert rooms <= core
     machine = engine.Engine(4, Policy.load("easy-backfill"), Record())
     assert machine.run([arrival("a", 0, 3, 10), arrival("b", 1, 2, 5)]) == 2
     assert list(machine.record.end) == [10, 15]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dask_hpc import Policy
 from dask_hpc.model.job import KINDS, Job
-from dask_hpc.model.node import Node
+from dask_hpc.model.node import Node, NodeWish
 from dask_hpc.model.power import SOURCES, Corridor, Lever, PowerRange, PowerView
 from dask_hpc.model.snapshot import Indices, Snapshot
 from dask_hpc.model.speedup import (
@@ -39,6 +39,7 @@ VARIANTS = [
     ("io-aware", {"shrink": "queued", "denominator": "cluster"}),
     ("power-corridor", {"mode": "reactive", "sharing": "equal", "dwell": 0.0}),
     ("power-corridor", {"redistribute": True, "favour_elastic": True, "margin": 20.0, "hysteresis": 50.0}),
+    ("restart", {"pause": 0.0, "cost": 0.0, "commit": "last", "barrier": False}),
     ("elastic", {"bias": 1.0, "cost": 3.0, "fairness": 2.0, "patience": 10.0}),
 ]
 
@@ -64,6 +65,7 @@ def job(draw, name):
         priority=draw(st.sampled_from([0.0, 1.0, -2.0])),
         user=draw(st.sampled_from(["", "u", "v"])),
         speedup=draw(st.sampled_from([None, PowerLaw(1.0), PowerLaw(0.4), Amdahl(0.3)])),
+        commits=draw(st.booleans()),
         io_intensity=draw(st.sampled_from([None, IoDemand(compute=3, data=7, link=1, file_system=4)])),
         **more,
     )
@@ -89,6 +91,14 @@ def machines(draw, order):
             indices.begin_resize(one.id, target, stall=2.0)
         elif one.kind == "evolving" and draw(st.booleans()):
             indices.requests[one.id] = target
+    for service in draw(st.sampled_from([(), (), ("checkpoint",), ("checkpoint", "other")])):
+        nodes = indices.idle[: draw(st.integers(0, 3))]
+        indices.wish(service, NodeWish(draw(st.integers(1, 4)), draw(st.booleans()), "it is full"))
+        indices.lend(service, nodes, draw(st.integers(0, 2)))
+        free = st.sampled_from([0.0, 0.5, 0.91, 1.0])
+        indices.weigh(service, {name: draw(free) for name in nodes})
+        if nodes and draw(st.booleans()):
+            indices.want_back(service, 1)
     indices.failed = tuple(j.id for j in indices.waiting if indices.waiting.ahead_of(j.id) == 2)
     return indices
 
@@ -133,6 +143,7 @@ def check(indices, policy, corridor=None):
     pickle.dumps(memory)
     if plan is None:
         return
+    loans(indices, plan)
     names = [d.job for part in (plan.starts, plan.resizes, plan.interrupts) for d in part]
     assert len(names) == len(set(names))
     assert all(d.reason for part in (plan.starts, plan.resizes, plan.interrupts) for d in part)
@@ -141,13 +152,13 @@ def check(indices, policy, corridor=None):
         one = next(j for j in snapshot.waiting if j.id == start.job)
         assert one.min_nodes <= start.nodes <= one.max_nodes and is_legal(one.constraint, start.nodes)
         taken += start.nodes
-    may = {running.job.id for running in snapshot.resizable}
+    may = {running.job.id for running in (*snapshot.resizable, *snapshot.restartable)}
     for resize in plan.resizes:
         running = snapshot.running[resize.job]
         one, size = running.job, len(running.nodes)
         assert resize.job in may and resize.nodes != size
         assert one.min_nodes <= resize.nodes <= one.max_nodes and is_legal(one.constraint, resize.nodes)
-        if resize.nodes < size and resize.job not in {*snapshot.requests, *plan.for_power}:
+        if resize.nodes < size and resize.job not in {*snapshot.requests, *plan.for_power, *plan.for_loans}:
             assert getattr(policy.malleability, "priority", "waiting") == "waiting"
         taken += max(0, resize.nodes - size)
     assert taken <= snapshot.idle
@@ -157,6 +168,17 @@ def check(indices, policy, corridor=None):
     assert plan.release is None or (plan.release.reason and plan.release.nodes >= 0)
     assert plan.cap is None or (plan.cap.reason and 0 < plan.cap.threads <= 1)
     again(indices, policy, plan, memory, corridor)
+
+
+def loans(indices, plan):
+    """Nodes for services are idle ones, no more than were asked for, and of what one has one stays."""
+    assert plan.lend is None or (plan.lend.reason and not plan.starts and not plan.resizes)
+    if plan.lend is not None:
+        wish = indices.borrowers[plan.lend.service].wish
+        assert 0 < plan.lend.nodes <= min(wish.count, len(indices.idle))
+    if plan.take_back is not None:
+        known = indices.borrowers[plan.take_back.service]
+        assert plan.take_back.reason and 0 < plan.take_back.nodes < len(known.lent) - known.owed
 
 
 def again(indices, policy, plan, memory, corridor):
@@ -177,6 +199,7 @@ def again(indices, policy, plan, memory, corridor):
                 indices.begin_resize(resize.job, resize.nodes)
                 indices.finish_resize(resize.job)
         indices.pull_levers(plan)
+        indices.settle_loans(plan)
         plan, memory = policy.decide(Snapshot(indices, corridor), memory)
         if plan is None:
             return

@@ -239,3 +239,13 @@ def test_whatever_sizes_it_had_what_is_left_is_the_rest_of_the_work(steps):
         size = target
     rest = max(0.0, 1 - done) * indices.running["r"].job.recorded_on(size)
     assert abs(remaining(indices.running["r"], indices.now) - rest) < 1e-6
+
+
+def test_the_quarter_is_one_of_the_time_on_the_start_nodes():
+    indices = machine(4, now=0.0)
+    indices.waiting.add(Job(id="r", nodes=4, min_nodes=1, max_nodes=4, kind="malleable", recorded=100.0))
+    indices.start("r", 1)
+    indices.now = 374.0  # of 400 s on one node
+    assert sizes(indices, MalleableEasy()) == {"r": 4}
+    indices.now = 376.0
+    assert sizes(indices, MalleableEasy()) == {}

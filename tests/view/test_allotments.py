@@ -13,6 +13,8 @@ SOME_NODES = st.lists(st.sampled_from("1234"), unique=True, max_size=4)
 ROWS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["start", "grow", "shrink"]), JOBS, SOME_NODES),
+        st.tuples(st.just("lend"), st.just("service"), SOME_NODES),
+        st.tuples(st.just("returned"), st.just("service"), SOME_NODES),
         st.tuples(st.sampled_from(["end", "requeue", "withdraw", "cancel"]), JOBS, st.just([])),
         st.tuples(st.sampled_from(["node-left", "node-joined"]), st.just(""), SOME_NODES),
         st.tuples(st.sampled_from(["off", "submit", "policy", "unheard-of"]), JOBS, SOME_NODES),
@@ -33,9 +35,11 @@ def test_spans(rows):
     for decision, job, nodes in rows:
         if decision in ("start", "grow", "shrink"):
             holder = {n: j for n, j in holder.items() if j != job} | dict.fromkeys(nodes, job)
+        elif decision == "lend":  # beside those that it has
+            holder |= dict.fromkeys(nodes, job)
         elif decision in ("end", "requeue", "withdraw", "cancel"):
             holder = {n: j for n, j in holder.items() if j != job}
-        elif decision == "node-left":
+        elif decision in ("node-left", "returned"):
             holder = {n: j for n, j in holder.items() if n not in nodes}
         elif decision == "off":
             holder = {}

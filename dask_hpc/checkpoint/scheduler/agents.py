@@ -24,12 +24,14 @@ from weakref import WeakKeyDictionary
 
 from dask_hpc import dask as compat
 from dask_hpc.checkpoint.scheduler.catalogue import Dealer
-from dask_hpc.checkpoint.scheduler.context import ControllerContext, Tally, WorkerCalls, holders
+from dask_hpc.checkpoint.scheduler.context import BORROWS, ControllerContext, Tally, WorkerCalls, holders
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement
 from dask_hpc.checkpoint.worker.agent import METRIC, NAME, Agent
 from dask_hpc.cluster.scheduler.service import context_of
+from dask_hpc.model.lending import NodeDesk, NodesReturned
 from dask_hpc.strategies.checkpoint.agent_rule import AgentRule
-from dask_hpc.strategies.checkpoint.agents import AgentNode, ItemAgents
+from dask_hpc.strategies.checkpoint.agents import AgentNode, ItemAgents, MoreNodes
+from dask_hpc.strategies.checkpoint.scaler import Scaling, scale
 
 _PATIENCE = 5.0  # seconds for agents to come, or to go
 _FIRST_PAUSE, _LAST_PAUSE = 0.5, 30.0  # seconds in which an agent that did not answer is not asked
@@ -96,9 +98,22 @@ class Agents:
 
     def is_able(self, address: str) -> bool:
         known = self._known.get(address)
-        if known is None or not compat.is_running(self._context.scheduler, address):
+        if known is None or not (
+            compat.is_running(self._context.scheduler, address) or self._is_only_kept(address)
+        ):
             return False
         return not self._leaving[address] and known.silent_until <= monotonic()
+
+    def _expected(self) -> set[str]:
+        context = self._context
+        own = (address for name in context.own_nodes for address in context.nodes.workers(name))
+        return compat.running_workers(context.scheduler).union(own)
+
+    def _is_only_kept(self, address: str) -> bool:
+        """Whether it is on a node that is there for copies alone: it is held, and keeps them all the same."""
+        if compat.worker_status(self._context.scheduler, address) != "paused":
+            return False
+        return self._context.nodes.node_of(address) in self._context.own_nodes
 
     def domain_of(self, address: str) -> str:
         """What fails together with a worker: the outermost part of the machine that it is in, if there are
@@ -116,6 +131,14 @@ class Agents:
         node_of, drawn = self._context.nodes.node_of, watts or {}
         facts = [(address, said) for address, said in self.facts().items() if self.is_able(address)]
         return [self._as_node(one, said, drawn.get(node_of(one), 0.0)) for one, said in facts]
+
+    def as_one(self, node: str, addresses: Collection[str]) -> AgentNode:
+        """All agents of a node together."""
+        facts = self.facts()
+        there = [self._as_node(one, facts[one], 0.0) for one in addresses if one in facts]
+        used, budget = sum(one.used for one in there), sum(one.budget for one in there)
+        idle_for = min((one.idle_for for one in there), default=inf)
+        return AgentNode(node, budget, used, idle_for=idle_for)
 
     def _as_node(self, address: str, said: Mapping[str, Any], watts: float) -> AgentNode:
         known = self._known[address]
@@ -180,10 +203,10 @@ class Agents:
             self._leaving -= Counter(addresses)
 
     async def come(self) -> None:
-        """Until all running workers have an agent, for a few seconds at most."""
+        """Until all workers that run or only keep copies have an agent, for a few seconds at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                while not compat.running_workers(self._context.scheduler) <= self._known.keys():
+                while not self._expected() <= self._known.keys():
                     self._new_agent.clear()
                     await self._new_agent.wait()
 
@@ -250,6 +273,8 @@ class AgentChoice:
         self.wanted = 0
         self._told = ""
         self._idle: set[str] = set()
+        #: how nodes are asked for that are for copies alone
+        self.scaling = Scaling()
 
     @property
     def rule(self) -> Any:
@@ -343,6 +368,25 @@ class AgentChoice:
             if one.node not in self._idle:
                 self._context.tell("idle-agent", f"{one.node} is not needed for copies: {one.reason}")
         self._idle = {one.node for one in idle}
+        managed = context_of(self._context.scheduler)
+        if managed is not None and managed.policy.lending is not None:
+            self._scale(managed.get(NodeDesk), more)
+
+    def give_all_back(self) -> None:
+        """Nothing is protected any more: no node is needed for copies."""
+        managed, own = context_of(self._context.scheduler), self._context.own_nodes
+        if managed is not None and own:
+            managed.get(NodeDesk).receive(NodesReturned(BORROWS, own, "nothing is protected any more"))
+
+    def _scale(self, desk: NodeDesk, more: MoreNodes | None) -> None:
+        """Nodes for copies alone are asked for, and given back when nothing was kept there for long."""
+        says, self.scaling = scale(self.scaling, BORROWS, more, monotonic())
+        if says is not None:
+            desk.receive(says)
+        own, nodes = self._context.own_nodes, self._context.nodes
+        unused = [name for name in own if self._idle.issuperset(nodes.workers(name))][: len(own) - 1]
+        if unused and more is None:
+            desk.receive(NodesReturned(BORROWS, tuple(unused), "nothing was kept there for long"))
 
     def _needed(self, nodes: list[AgentNode]) -> int:
         """The fewest that hold all copies, none of them crowded; the data is on at least one other."""

@@ -205,6 +205,8 @@ def _many(number: int, one: str, more: str) -> str:
 
 
 NAME = "dask-hpc-checkpoint"
+#: the name under which nodes are asked for that only keep copies
+BORROWS = "checkpoint"
 
 
 class ControllerContext(Guard):
@@ -239,6 +241,13 @@ class ControllerContext(Guard):
         """What there was of a name is kept, or will not be."""
         if (event := self._next_commits.pop(name, None)) is not None:
             event.set()
+
+    @property
+    def own_nodes(self) -> tuple[str, ...]:
+        """The nodes that are there for copies alone."""
+        managed = context_of(self.scheduler)
+        known = managed.indices.borrowers.get(BORROWS) if managed is not None else None
+        return () if known is None else tuple(one.node for one in known.lent)
 
     def tell(self, decision: str, reason: str) -> None:
         """Put it into the story, if the cluster is managed; else into Dask's event log."""

@@ -126,6 +126,7 @@ class Controller(ControllerContext, SchedulerPlugin):
 
     def _leave(self) -> None:
         self._let_go(self.recipes.close)
+        self._let_go(self.choice.give_all_back)
         self.is_on = False
         self._end_work()
         self._let_go(compat.unpin_all_of, self.scheduler, NAME)

@@ -24,6 +24,7 @@ from dask_hpc.checkpoint.scheduler.context import ControllerContext, HasGone, Ta
 from dask_hpc.checkpoint.scheduler.placement import CopyPlacement, Drops, Order, Steps
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.model.errors import one_line
+from dask_hpc.strategies.checkpoint.agent_rule import to_remove
 
 _AT_ONCE = 256  # blocks that are dealt before others may work
 _BATCH, _BATCH_BYTES = 64, 64 * 2**20  # blocks and bytes that an agent is asked for at once
@@ -489,6 +490,29 @@ class CopyKeeper:
                 found = await self._context.scheduler.rpc(agent).hpc_agent_contents()
                 if self._agents.asked(agent) == asked:  # nothing has come meanwhile
                     await self.agent_has(agent, found)
+
+    async def vacate(self, nodes: Mapping[str, Sequence[str]], count: int) -> tuple[list[str], str]:
+        """So many of these nodes, each of which has some agents, are to keep no copies any more: seed 000,
+        section 7.3.1.2, Algorithm 9. Which of them do not, and why not more.
+
+        What they have goes to others first, none of which is about to go as well; nothing is dropped before
+        others have it. There, it is written to the parallel file system instead, and read back from there.
+        """
+        chosen = to_remove([self._agents.as_one(name, there) for name, there in nodes.items()], count)
+        leaving = {agent for name in chosen for agent in nodes[name]}
+        found: list[str] = []
+        with self._agents.without(leaving):
+            made = await self._maker.make(self._placement.leaving(leaving))
+            for name in chosen:
+                gone = {agent for one in (*found, name) for agent in nodes[one]}
+                if self._placement.can_do_without(gone):
+                    found.append(name)
+            vacated = [agent for name in found for agent in nodes[name]]
+            await self._maker.drop(self._placement.forget(vacated))
+        told, stay = f"{made.copies} copies are on others now", [one for one in chosen if one not in found]
+        if stay:
+            told += f"; for what is on {', '.join(stay)} there is no room elsewhere"
+        return found, told
 
     async def drain(self, agents: Iterable[str]) -> None:
         """These are about to leave: make sure that others have as many copies of all that they have."""

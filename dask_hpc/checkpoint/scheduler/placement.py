@@ -237,6 +237,27 @@ class CopyPlacement:
                 found.append(Order(None, content, copies.nbytes, missing, copies.wanted, not_to))
         return found
 
+    def can_do_without(self, agents: Iterable[str]) -> bool:
+        """Whether without these agents all that they have is still in as many failure domains, apart from its
+        result, as it is to be, or as it was."""
+        leaving, domain_of = set(agents), self._view.domain_of
+        for content in {one for agent in leaving for one in self.catalogue.on(agent)}:
+            copies = self.catalogue.contents[content]
+            held = set(map(domain_of, self._holders(self.catalogue.keys_of(content))))
+            before = set(map(domain_of, copies.where)) - held
+            after = set(map(domain_of, copies.where - leaving)) - held
+            if len(after) < min(copies.wanted, len(before)) or not copies.where - leaving:
+                return False
+        return True
+
+    def forget(self, agents: Iterable[str]) -> Drops:
+        """These agents keep nothing any longer of what others have. What they may drop."""
+        drops: Drops = {}
+        for agent in agents:
+            for content in self.catalogue.lost(agent, list(self.catalogue.on(agent))):
+                drops.setdefault(content, []).append(agent)
+        return drops
+
     def _holders(self, keys: Iterable[Hashable]) -> set[str]:
         return {address for key in keys for address in self._view.holders(key)}
 

@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.checkpoint.scheduler.context import NAME
+from dask_hpc.checkpoint.scheduler.context import BORROWS, NAME
 from dask_hpc.checkpoint.scheduler.controller import Controller
 from dask_hpc.checkpoint.scheduler.recipes import Recipes
 from dask_hpc.checkpoint.worker.loaders import UNREADABLE, Loader, Store, is_content_key, may_be_stored
 from dask_hpc.cluster.scheduler.service import Context, Samples, Service, Shelter
 from dask_hpc.model.errors import one_line
+from dask_hpc.model.lending import IdleNodes, NodeDesk, NodesReturned, NodesWanted, ToService
 
 logger = logging.getLogger(__name__)
 
@@ -162,6 +163,7 @@ class CheckpointService(Service):
         "checkpoint_store_waiting_bytes": (False, "Bytes on their way to the store"),
     }
     parts = {"checkpoint": "checkpoint"}
+    borrows = BORROWS
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -229,6 +231,45 @@ class CheckpointService(Service):
     def nodes_wanted(self) -> int:
         controller = self._controller
         return 0 if controller is None else controller.nodes_wanted
+
+    def hear_of_nodes(self, message: ToService) -> None:
+        """Nodes that only keep copies come or go, or it was said how many there could be."""
+        controller = self._controller
+        if isinstance(message, NodesWanted):
+            self.context.do("giving nodes back", self._give_back(message.count))
+        elif controller is not None and isinstance(message, IdleNodes):
+            controller.choice.scaling = controller.choice.scaling.heard(message.count)
+        elif controller is not None:
+            controller.choice.scaling = controller.choice.scaling.granted()
+            controller.keeper.room_comes()
+
+    def free_of_nodes(self) -> Mapping[str, float]:
+        if (controller := self._controller) is None:
+            return {}
+        nodes = (controller.agents.as_one(name, there) for name, there in self._own_nodes.items())
+        return {one.name: 1.0 - one.fill for one in nodes if one.budget}
+
+    @property
+    def _own_nodes(self) -> dict[str, list[str]]:
+        """Nodes that only keep copies, with their workers."""
+        known = self.context.indices.borrowers.get(BORROWS)
+        nodes = () if known is None else (one.node for one in known.lent)
+        return {name: self.context.nodes.workers(name) for name in nodes}
+
+    async def _give_back(self, count: int) -> None:
+        """So many nodes, with an answer whatever goes wrong."""
+        controller, own = self._controller, self._own_nodes
+        nodes, reason = list(own)[:count], "no copies are kept"
+        try:
+            if controller is not None:
+                nodes, reason = await controller.keeper.vacate(own, count)
+        except Exception as error:
+            nodes, reason = [], one_line(f"{type(error).__name__}: {error}")
+            if not isinstance(error, OSError):
+                self.context.count_error("giving nodes back", error)
+        finally:
+            answer = NodesReturned(BORROWS, tuple(nodes), reason, count)
+            self.context.get(NodeDesk).receive(answer)
 
     def status(self) -> Mapping[str, Any]:
         """What is protected, where the copies are, and what happened, if anything was ever protected. An

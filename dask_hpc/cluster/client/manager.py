@@ -225,6 +225,12 @@ class Manager:
         again."""
         return self._sync(self._ask, "hpc_release", workers=workers, why=why)
 
+    def give_back(self, nodes: int) -> Any:
+        """Have those who keep copies give back so many of the nodes that are lent to them: what is there goes
+        to others first, and one always stays. Answers when they have: ``nodes``, and the ``reason`` if these
+        are fewer."""
+        return self._sync(self._ask, "hpc_give_back", nodes=nodes)
+
     def before_close(self, step: Callable[[], Awaitable[None]]) -> None:
         """Do this first when the management ends."""
         self._before_close.append(step)

@@ -38,8 +38,8 @@ class Calls:
         """The calls by the names they are called by, with those of others and of services."""
         ours: tuple[Callable[..., Any], ...] = (
             self.story, self.story_since, self.snapshot, self.script, self.preview, self.replay, self.set,
-            self.hold, self.release, self.job, self.results, self.keep_back, self.request, self.cancel,
-            self.listen, self.adapted, self.size, self.rank, self.told, self.close,
+            self.hold, self.release, self.give_back, self.job, self.results, self.keep_back, self.request,
+            self.cancel, self.listen, self.adapted, self.size, self.rank, self.told, self.close,
         )  # fmt: skip
         calls = {f"hpc_{call.__name__}": call for call in ours} | dict(of_others)
         calls |= {"hpc_status": self._status.whole, "hpc_feed": self.feed}
@@ -137,6 +137,14 @@ class Calls:
             check_word("hold: why", why, may_be_empty=False)
         found = read_workers(self._context.scheduler, "release", workers)
         return [address for address in found if self._management.control.holds.release(address, why)]
+
+    async def give_back(self, nodes: Any = None) -> dict[str, Any]:
+        """Have services give back so many of the nodes that are lent to them, without losing anything. Which
+        they are, when they have, and why not more."""
+        read_number("give_back: nodes", nodes)
+        if not self._management.is_on:
+            raise RuntimeError("control is off: no node is lent")
+        return await self._management.control.lending.give_back(nodes, "it was asked for")
 
     def job(self, id: Any = None) -> dict[str, Any]:
         """One job, also while it waits and after it is done."""

@@ -8,7 +8,7 @@ from typing import Any
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.service import Context, Samples
 from dask_hpc.model.units import show_duration
-from dask_hpc.planning.figures import PHASES, Adaptation, Amounts, RunFigures
+from dask_hpc.planning.figures import PHASES, Amounts, RunFigures, SizeChange
 
 _NO_TIME = 0.001  # seconds that are not told
 
@@ -58,7 +58,7 @@ class Figures:
         context = self._context
         now = context.clock()
         since = now if context.woken is None else context.woken
-        job.figures.adaptation = Adaptation(before, after, decision=now - since, mark=now)
+        job.figures.adaptation = SizeChange(before, after, decision=now - since, mark=now)
 
     def phase_ends(self, job: LiveJob, phase: str) -> None:
         """The job's change of size has come so far."""

@@ -13,6 +13,7 @@ from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.in_force import InForce
 from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.leaving import Leaving
+from dask_hpc.cluster.scheduler.lending import Lending
 from dask_hpc.cluster.scheduler.lifecycle import Lifecycle, Measurements
 from dask_hpc.cluster.scheduler.plan_execution import PlanExecution
 from dask_hpc.cluster.scheduler.service import Context, Timer
@@ -52,6 +53,7 @@ class ControlLoop:
         self.spread = Spread(context)
         self.lifecycle = Lifecycle(context, self.gate, self.hand_overs)
         self.measurements = context.add(Measurements(context))
+        self.lending = context.add(Lending(context, self.holds))
         self.execution = PlanExecution(
             context,
             self.gate,
@@ -61,6 +63,7 @@ class ControlLoop:
             self.lifecycle,
             self.measurements,
             self.figures,
+            self.lending,
         )
         self.sizing = Sizing(context)
         #: until a job that has nothing to run gives up nodes
@@ -132,6 +135,7 @@ class ControlLoop:
         name, is_new = self.nodes.join(address, *compat.worker_identity(self._scheduler, address))
         context.each("worker_joins", lambda service: service.worker_joins(address))
         self.spread.joined(address)
+        self.lending.worker_joins(name, address)
         if is_new:
             context.look_at_the_clock()
             self.indices.add_node(Node(name))
@@ -198,11 +202,19 @@ class ControlLoop:
         if in_force.policy != context.policy:
             context.policy = in_force.policy
             self.memory = None
+            if context.policy.lending is None:
+                self.lending.let_go("the policy lends none")
             self.indices.waiting.rerank(context.policy.queue)
             self.indices.picker = context.policy.nodes
         context.each("policy_changes", lambda service: service.policy_changes())
         context.tell("policy", reason)
+        self.tell_what_is_not_done()
         context.wake()
+
+    def tell_what_is_not_done(self) -> None:
+        """What the policy says and nobody does here."""
+        for line in self._context.policy.not_live():
+            self._context.tell("warning", line)
 
     def _share(self, weights: Any) -> None:
         if self._context.is_dry:
@@ -231,6 +243,7 @@ class ControlLoop:
             )
             self.indices.failed = ()
         context.each("keep", lambda service: service.keep())
+        self.lending.keep()
         self.execution.free_a_job_alone()
 
     def open_gates(self) -> None:
@@ -256,6 +269,8 @@ class ControlLoop:
             indices = snapshot.thaw()
             indices.waiting.rerank(policy.queue)
             indices.picker = policy.nodes
+            if policy.lending is None:
+                indices.let_go_of_loans()
             for service in context.services:
                 service.prepare(indices, policy)
             plans = policy.preview(context.snapshot(policy, indices), None)
@@ -275,6 +290,8 @@ class ControlLoop:
                 ("hold", (plan.hold,)),
                 ("cap", (plan.cap,)),
                 ("give-back", (plan.release,)),
+                ("lend", (plan.lend,)),
+                ("take-back", (plan.take_back,)),
             )
             for one in ones
             if one is not None
@@ -301,6 +318,7 @@ class ControlLoop:
         self.lifecycle.tell_late()
         self._look_who_rests()
         context.each("refresh", lambda service: service.refresh())
+        self.lending.refresh()
 
     def _look_who_rests(self) -> None:
         indices = self.indices
@@ -323,6 +341,7 @@ class ControlLoop:
             self.lifecycle.stop,
             self.windows.close,
             self.hand_overs.close,
+            self.lending.close,
             partial(context.each, "release", lambda service: service.release()),
             self.leaving.close,
             self.holds.close,
@@ -355,6 +374,7 @@ class ControlLoop:
         self.lifecycle.stop()
         self.windows.close()
         self.hand_overs.close()
+        self.lending.close()
         self.leaving.close()
         self.holds.cancel()
         self.spread.close()

@@ -8,13 +8,14 @@ from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
 from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.lending import Lending
 from dask_hpc.cluster.scheduler.lifecycle import Lifecycle, Measurements
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.scheduler.spread import Spread
 from dask_hpc.cluster.scheduler.window import AdaptationWindows
 from dask_hpc.model.plan import Interrupt, Plan, Resize, Start
 from dask_hpc.model.snapshot import INTERRUPTED, Snapshot
-from dask_hpc.model.story import Happening, explain
+from dask_hpc.model.story import Happening, explain, explain_loans
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class PlanExecution:
     lifecycle: Lifecycle
     measurements: Measurements
     figures: Figures
+    lending: Lending
 
     def carry_out(self, plan: Plan, snapshot: Snapshot) -> None:
         """Do what was planned from this snapshot."""
@@ -45,6 +47,8 @@ class PlanExecution:
                 self._interrupt(plan, step)
             else:
                 self.lifecycle.drop(context.jobs[step.job], step.reason, explained[step.job])
+        if plan.lend is not None or plan.take_back is not None:
+            self.lending.carry_out(plan, explain_loans(snapshot, context.policy.rules, plan))
         for service in context.services:
             service.carry_out(plan, snapshot)
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, TypeVar
 from dask_hpc import dask as compat
 from dask_hpc.cluster.request import NAME
 from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.model.lending import ToService
 from dask_hpc.model.node import Node, Nodes
 from dask_hpc.model.plan import Plan
 from dask_hpc.model.snapshot import Indices, Running, Snapshot
@@ -477,6 +478,8 @@ class Service:
     feed_key: ClassVar[str] = ""
     #: why it holds nodes that jobs may have all the same
     hold_reason: ClassVar[str] = ""
+    #: under which name it asks for nodes of its own, if it does: see ``NodeDesk``
+    borrows: ClassVar[str] = ""
     #: takes what leaving workers cannot hand over
     shelter: Shelter | None = None
 
@@ -616,6 +619,13 @@ class Service:
     def nodes_wanted(self) -> int:
         """How many nodes an adaptive cluster needs for its sake."""
         return 0
+
+    def hear_of_nodes(self, message: ToService) -> None:
+        """It is to use nodes, or to give some back, or hears how many are idle."""
+
+    def free_of_nodes(self) -> Mapping[str, float]:
+        """Of each node that is lent to it, the share of what it can keep there that is empty."""
+        return {}
 
     def cluster_asks(self, asker: str, interval: float, spare: int) -> None:
         """A cluster object asks every so often what to do about its size, and has so many idle nodes."""

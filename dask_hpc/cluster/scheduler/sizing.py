@@ -10,6 +10,7 @@ from distributed.comm import get_address_host
 from dask_hpc import dask as compat
 from dask_hpc.cluster.scheduler.holds import Holds
 from dask_hpc.cluster.scheduler.jobs import LiveJob
+from dask_hpc.cluster.scheduler.lending import Lending
 from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.units import Facts, UnitFacts, read_facts
 from dask_hpc.model.cluster_view import ClusterView, JobNeed, SizePlan, Unit
@@ -71,12 +72,12 @@ class Sizing:
         """Units in the order in which they should go: those of no job first, then those of jobs that can
         do with less; of these the idle ones with little data."""
         loads = {load.name: load for load in compat.worker_loads(self._scheduler)}
-        holders = self._holders()
+        holders, lent = self._holders(), self._context.get(Lending).pinned
 
         def order(unit: str) -> tuple[bool, int, bool, int]:
             there = [loads[name] for name in units[unit] if name in loads]
             return (
-                any(load.pinned for load in there),
+                any(load.pinned or load.address in lent for load in there),
                 max((_need(holders.get(load.address)) for load in there), default=0),
                 any(load.tasks for load in there),
                 sum(load.held for load in there),
@@ -106,7 +107,7 @@ class Sizing:
     def _view(self, facts: Facts, now: float) -> ClusterView:
         loads = {load.name: load for load in compat.worker_loads(self._scheduler)}
         holders = self._holders()
-        vetoes = compat.unwilling(self._scheduler)
+        vetoes = {**compat.unwilling(self._scheduler), **self._context.get(Lending).pinned}
         units = []
         known: set[str] = set()
         threads = memory = workers = 0

@@ -40,6 +40,7 @@ class Status:
         """Nodes and who holds them; jobs, their state, and why those that wait do; what services show."""
         context, control = self._context, self._management.control
         holders = context.holders()
+        lent = {one.node: name for name, known in context.indices.borrowers.items() for one in known.lent}
         found = {
             "policy": context.policy.name,
             "nodes": [
@@ -48,6 +49,7 @@ class Status:
                     "workers": context.nodes.workers(name),
                     "job": holders[name].id if name in holders else None,
                     "place": list(context.indices.nodes[name].place),
+                    "lent": lent.get(name),
                 }
                 for name in context.indices.nodes
             ],

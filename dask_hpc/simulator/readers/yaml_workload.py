@@ -13,6 +13,7 @@ platform:
   failures: {mtbf: 1 week, repair: 1 h, checkpoint: 30 min, seed: 3}
   idle_power: 71 W
   active_power: 250 W
+  copies: 200 GB               # that a node keeps which is there for copies alone
   power: {ramp: 10 s, noise: 3 %, seed: 1, corridor: {lower: 30 kW, upper: 90 kW},    # {}: only record
     forecast: online, horizon: 5 min}    # or none, or oracle: who foretells power
 jobs:
@@ -148,15 +149,7 @@ _PLATFORM: Readers = {
     "groups": list_of(_size, "a list of sizes, such as [64, 16]"),
     "launch": parse_duration,
     "cleanup": parse_duration,
-}
-_CROWDING: Readers = {"knee": _count, "decline": number, "reads": _count}
-_UNITS_OF_NODES: Readers = {
-    "nodes": _count,
-    "wait": parse_duration,
-    "walltime": parse_duration,
-    "minimum": _count,
-    "maximum": _count,
-    "interval": parse_duration,
+    "copies": _bytes,
 }
 
 
@@ -195,6 +188,15 @@ _AGENTS: Readers = {
     "launch": parse_duration,
     "per_agent": parse_duration,
     "connect": parse_duration,
+}
+_CROWDING: Readers = {"knee": _count, "decline": number, "reads": _count}
+_UNITS_OF_NODES: Readers = {
+    "nodes": _count,
+    "wait": parse_duration,
+    "walltime": parse_duration,
+    "minimum": _count,
+    "maximum": _count,
+    "interval": parse_duration,
 }
 _FAILURES: Readers = {
     "mtbf": parse_duration,

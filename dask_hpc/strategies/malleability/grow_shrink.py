@@ -85,12 +85,12 @@ def given_up(snapshot: Snapshot, idle: int) -> list[Resize]:
 
 
 def leaving(snapshot: Snapshot) -> int:
-    """Nodes that jobs which are shrinking just now will give back."""
+    """Nodes that jobs which are shrinking just now will give back, and services that were told to."""
     return sum(
         max(0, len(running.nodes) - running.target)
         for running in snapshot.running.values()
         if running.target is not None
-    )
+    ) + sum(known.owed for known in snapshot.borrowers.values())
 
 
 def grown(job: Job, size: int, idle: int, steps: int = 0) -> int:

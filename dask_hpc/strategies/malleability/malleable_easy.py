@@ -56,9 +56,10 @@ class MalleableEasy(MalleabilityStrategy):
     waits gives nothing for the next; whom the nodes are for in the end is the queue strategy's decision.
 
     Execution times are those recorded before (``Job.recorded``; the source takes them from runs on a
-    dedicated system), brought to the job's present size; walltimes stand in for what is not known. With
-    equal priorities an earlier submission is the higher priority; ``victims: all`` lets every running job
-    give.
+    dedicated system), brought to the job's present size; walltimes stand in for what is not known. What of it
+    a quarter must be left is, as the source does not say, the time on the start nodes: who runs on fewer may
+    grow until shortly before its end. With equal priorities an earlier submission is the higher priority;
+    ``victims: all`` lets every running job give.
     """
 
     name: ClassVar[str] = "malleable-easy"
@@ -148,12 +149,12 @@ class MalleableEasy(MalleabilityStrategy):
     def _growths(self, jobs: list[Running], waiting: list[Job], idle: int, now: float) -> list[Resize]:
         resizes = []
         last = max(map(_place, waiting), default=_LAST)
-        for running in sorted(jobs, key=lambda running: -running.job.recorded_on(len(running.nodes))):
+        for running in sorted(jobs, key=lambda running: -running.job.recorded_on(running.job.nodes)):
             job, size = running.job, len(running.nodes)
             if _place(job) > last:
                 continue
             target, its_left = grown(job, size, idle), remaining(running, now)
-            if target == size or not self.can_grow(its_left, job.recorded_on(size)):
+            if target == size or not self.can_grow(its_left, job.recorded_on(job.nodes)):
                 continue
             if its_left < inf and its_left * (1 - stretch(job, size, target)) <= self.realloc_cost:
                 continue

@@ -52,17 +52,21 @@ class PerformanceAware(GrowShrink):
         """Highest MTCT first."""
         if self.upper:
             jobs = [r for r in jobs if r.job.id in memory and max(memory[r.job.id]) > self.upper]
-        return shrink_for(_by_mtct(jobs, memory)[::-1], need, head)
+        return shrink_for(by_mtct(jobs, _latest(memory))[::-1], need, head)
 
     def growths(self, jobs: Sequence[Running], count: int, idle: int, memory: Any) -> list[Resize]:
         """Lowest MTCT first."""
         if self.lower:
             jobs = [r for r in jobs if r.job.id in memory and min(memory[r.job.id]) < self.lower]
-        return grow_into(_by_mtct(jobs, memory), idle)
+        return grow_into(by_mtct(jobs, _latest(memory)), idle)
 
 
-def _by_mtct(jobs: Sequence[Running], seen: Seen) -> list[Running]:
+def by_mtct(jobs: Sequence[Running], mtct: Mapping[str, float]) -> list[Running]:
     """Rising MTCT; equals in order of start."""
-    known = {r.job.id: seen[r.job.id][1] for r in jobs if r.job.id in seen}
+    known = {r.job.id: mtct[r.job.id] for r in jobs if r.job.id in mtct}
     middle = median_high(known.values()) if known else 0.0  # where jobs of which nothing is known are put
     return sorted(jobs, key=lambda r: known.get(r.job.id, middle))
+
+
+def _latest(seen: Seen) -> dict[str, float]:
+    return {job: latest for job, (_, latest) in seen.items()}

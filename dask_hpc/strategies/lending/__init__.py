@@ -1,0 +1,1 @@
+"""Strategies for nodes that services ask for."""
