@@ -1,6 +1,6 @@
 """A policy: strategies chosen for each concern plus their parameters, written as one YAML file."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
