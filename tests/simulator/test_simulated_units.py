@@ -217,6 +217,14 @@ def test_nobody_looks_for_ever_at_those_who_wait(monkeypatch):
     assert result.metrics["paid_node_hours"] == (2 * 930 + 2 * 3000) / 3600
 
 
+def test_bursts_are_built_in():
+    """Between bursts the units go, and the same seed is the same day."""
+    one, same, other = (simulate(f"builtin:bursts?bursts=2&seed={seed}", policy=POLICY) for seed in (0, 0, 1))
+    assert set(one.jobs["state"]) == {"completed"} and one.notes == ()
+    assert one.metrics["utilisation"] > 0.85 and one.metrics["mean_wait"] > 600.0
+    assert list(one.jobs["end"]) == list(same.jobs["end"]) != list(other.jobs["end"])
+
+
 def test_units_in_a_file():
     found = read_platform(
         {"nodes": 8, "units": {"nodes": 2, "wait": "10 min", "maximum": 3, "walltime": "1 d"}}
