@@ -64,6 +64,7 @@ class Engine:
         services: Sequence[MachineService] = (),
     ) -> None:
         self.platform = platform if isinstance(platform, Platform) else Platform(platform)
+        self._most_nodes = self.platform.most_nodes
         self.policy = policy
         self.story = Story(story)
         self.record = record
@@ -288,8 +289,8 @@ class Engine:
         job, now = arrival.job, self.indices.now
         if self.record is not None:
             self.record.submitted(row, job)
-        if job.nodes > self.platform.most_nodes:  # it can never run here
-            reason = f"asks for {job.nodes} nodes, the machine has {self.platform.most_nodes}"
+        if job.nodes > self._most_nodes:  # it can never run here
+            reason = f"asks for {job.nodes} nodes, the machine has {self._most_nodes}"
             self.story.tell(Happening(self.indices.revision, now, "reject", job.id, (), reason))
             if self.record is not None:
                 self.record.ended(row, now, "rejected")

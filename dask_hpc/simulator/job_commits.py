@@ -87,7 +87,7 @@ def _costs(
     if not rate:
         return ()
     # of a commit to each level alone, when nobody else uses the file system
-    rates = {"partner": platform.link, "store": min(platform.link, platform.file_system / nodes)}
+    rates = {"partner": platform.link, "store": platform.file_system_rate(nodes)}
     quiet = {level: checkpoint.nbytes / nodes / rates[level] for level in checkpoint.levels}
     if partner is not None and "partner" in quiet:
         quiet["partner"] = partner

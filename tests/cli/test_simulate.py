@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import pytest
 import xarray as xr
@@ -200,3 +201,11 @@ def test_in_situ_pipelines_are_told(run, tmp_path):
     assert told["changes"][0]["partition"]["mode"] == "async"
     assert data["policies"]["in-situ-sync"]["placements"] >= 3
     assert "pipelines" not in json.loads(run("builtin:five-jobs", "--json").stdout)
+
+
+def test_limits_on_reads_are_told(run):
+    told = run("builtin:readers?iterations=8", "--policy", "io-lanes", "--policy", "fcfs").stdout
+    (line,) = [line for line in told.splitlines() if "a limit on reads" in line]
+    assert re.match(
+        r"io-lanes: a limit on reads was set \d+ times, last: reads of the file system: \d+ at", line
+    )

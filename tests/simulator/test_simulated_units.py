@@ -212,9 +212,17 @@ def test_nobody_looks_for_ever_at_those_who_wait(monkeypatch):
     monkeypatch.setattr(units, "_PATIENCE", 10)
     result = played(jobs(("a", 0, 1, 60)), policy=replace(POLICY, size=Scripted()))
     assert list(result.jobs["state"]) == ["waiting"]
-    assert list(played(jobs(("a", 0, 1, 900))).jobs["state"]) == ["completed"], (
-        "a unit is to come, and a runs"
-    )
+    # but while a unit is to come, and while somebody runs: a's unit goes when a is over
+    result = played(jobs(("a", 0, 2, 900), ("b", 0, 2, 3000)), wait=600.0)
+    assert result.metrics["paid_node_hours"] == (2 * 930 + 2 * 3000) / 3600
+
+
+def test_bursts_are_built_in():
+    """Between bursts the units go, and the same seed is the same day."""
+    one, same, other = (simulate(f"builtin:bursts?bursts=2&seed={seed}", policy=POLICY) for seed in (0, 0, 1))
+    assert set(one.jobs["state"]) == {"completed"} and one.notes == ()
+    assert one.metrics["utilisation"] > 0.85 and one.metrics["mean_wait"] > 600.0
+    assert list(one.jobs["end"]) == list(same.jobs["end"]) != list(other.jobs["end"])
 
 
 def test_units_in_a_file():

@@ -15,6 +15,7 @@ from dask_hpc.model.safe_yaml import nearest
 from dask_hpc.simulator.built_in.applications import applications, power_swing
 from dask_hpc.simulator.built_in.ours import (
     Walltime,
+    bursts,
     commits,
     five_jobs,
     in_situ,
@@ -29,6 +30,7 @@ from dask_hpc.simulator.workload import Workload
 PREFIX = "builtin:"
 BUILT_IN: Mapping[str, Callable[..., Workload]] = {
     "applications": applications,
+    "bursts": bursts,
     "commits": commits,
     "esp": esp,
     "five-jobs": five_jobs,

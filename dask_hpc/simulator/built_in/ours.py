@@ -14,7 +14,7 @@ from dask_hpc.model.units import parse_duration
 from dask_hpc.planning.in_situ.partition import Analysis, Simulation
 from dask_hpc.simulator.application import Application, Fixed, Phase, Task, quiet_runtime
 from dask_hpc.simulator.in_situ import Drift, Pipeline
-from dask_hpc.simulator.platform import Crowding, Failures, Platform
+from dask_hpc.simulator.platform import Crowding, Failures, Platform, Units
 from dask_hpc.simulator.workload import Arrival, DeclaredCheckpoint, Workload, malleable_overlay
 
 Share = Annotated[float, 0, 1]
@@ -231,6 +231,30 @@ def readers(
         quiet = quiet_runtime(application, platform, nodes)
         arrivals.append(Arrival(job, quiet, application=application))
     return Workload("readers", arrivals, platform=platform)
+
+
+def bursts(
+    *,
+    bursts: Annotated[int, 1, 1000] = 4,
+    jobs: Annotated[int, 1, 1000] = 10,
+    wait: Annotated[float, 0, 1e6] = 600.0,
+    seed: int = 0,
+) -> Workload:
+    """Bursts of jobs, 4 hours apart, on nodes that come from a batch system in units of four.
+
+    A unit waits ``wait`` seconds in the queue of the batch system and lasts for 8 hours; there may be 16.
+    Jobs use 1 to 16 nodes for some 20 minutes.
+    """
+    draw = random.Random(seed)
+    arrivals = []
+    for index in range(bursts * jobs):
+        runtime = float(round(draw.lognormvariate(math.log(_MEDIAN), 0.5)))
+        submitted = 14_400.0 * (index // jobs) + 10.0 * (index % jobs)
+        nodes = draw.choice((1, 2, 4, 4, 8, 16))
+        job = Job(id=f"B{index + 1}", nodes=nodes, walltime=2 * runtime, submitted=submitted)
+        arrivals.append(Arrival(job, runtime))
+    units = Units(nodes=4, wait=wait, walltime=28_800.0, interval=30.0)
+    return Workload("bursts", arrivals, platform=Platform(64, units=units))
 
 
 _WALLTIMES = [600.0 * k for k in (1, 2, 3, 6, 9, 12, 18, 24, 36, 48, 72, 144, 288)]

@@ -43,7 +43,7 @@ class FlexibleBackfill(QueueStrategy):
     it takes ``share`` of its walltime; it is made if then no reservation slips, and a bet that is lost costs
     no more than the slack. Nobody is stopped. Without slack, with one reservation this is ``easy-backfill``
     and with all ``conservative-backfill``. As there, what was promised is promised anew only if nodes vanish,
-    a job overstays, or a stopped job is put back ahead of the queue.
+    a job overstays or gets into the way by another size, or a stopped job is put back ahead of the queue.
     """
 
     name: ClassVar[str] = "flexible-backfill"
