@@ -70,6 +70,7 @@ def test_show_a_file_and_json_anywhere(args, tmp_path, monkeypatch):
     assert data["strategies"] == {
         "queue": "easy-backfill",
         "malleability": "none",
+        "nodes": "none",
         "failure": "none",
         "lending": "none",
         "power": "none",

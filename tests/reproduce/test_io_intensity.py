@@ -68,7 +68,7 @@ def test_four_nodes_that_write_are_no_more_than_the_file_system_takes():
 
 
 def test_transfers_that_are_given_up_load_nothing():
-    system = FileSystem(1.0, 2.0)
+    system = FileSystem(Platform(3, link=1.0, file_system=2.0))
     system.loads = []
     system.begin(1.0, "a", 2, 10.0)
     system.begin(2.0, "b", 1, 10.0)

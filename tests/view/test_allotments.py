@@ -60,6 +60,6 @@ def test_words_say_what_they_do_to_nodes():
     effects = {effect: {str(word) for word in Word if word.effect == effect} for effect in ("has", "leaves")}
     assert effects == {
         "has": {"start", "grow", "shrink"},
-        "leaves": {"end", "requeue", "withdraw", "cancel"},
+        "leaves": {"end", "requeue", "withdraw", "cancel", "drop"},
     }
     assert Word.read("unheard-of") is None and Word.read("start") is Word.START
