@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from dask_hpc.checkpoint.scheduler.context import NAME, ControllerContext, Diary, HasGone, Tally
-from dask_hpc.cluster.scheduler.service import Guard, Managed
+from dask_hpc.cluster.scheduler.service import Managed
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ class Loop:
 
 @pytest.fixture
 def diary(told, waiting):
-    context = Guard(SimpleNamespace(loop=Loop(waiting)))
+    context = ControllerContext(SimpleNamespace(loop=Loop(waiting)))
     context.tell = lambda decision, reason: told.append((decision, reason))
     return Diary(context)
 
