@@ -1,6 +1,6 @@
 """A policy: strategies chosen for each concern plus their parameters, written as one YAML file."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,12 +37,6 @@ from dask_hpc.strategies.strategy import (
 _KEYS = ("summary", "source", *CONCERNS)
 _MOST_ROUNDS = 10_000
 _LIMIT = 100_000  # bytes; a policy file is a page, not a book
-
-
-#: strategies of which nobody carries out a part on a live cluster, and why
-_SIMULATED_ONLY: Mapping[str, str] = {
-    "restart": "no live job says that it can go on from its commits on another size"
-}
 
 
 class Remembered(NamedTuple):
@@ -162,15 +156,6 @@ class Policy:
         # PyYAML writes some line breaks as they are, and then reads them as spaces: escape those.
         plain = (self.summary + self.source).isprintable()
         return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=plain, width=100)
-
-    def not_live(self) -> list[str]:
-        """A line for each strategy of which nobody carries out a part on a live cluster."""
-        chosen = {concern: getattr(getattr(self, concern), "name", "") for concern in CONCERNS}
-        return [
-            f"{self.name}: {concern}: {name} does only a part in the cluster: {_SIMULATED_ONLY[name]}"
-            for concern, name in chosen.items()
-            if name in _SIMULATED_ONLY
-        ]
 
     def parameters(self) -> Iterator[tuple[str, Declared, Any]]:
         """Every parameter: its key path, its declaration, its value here."""

@@ -45,6 +45,8 @@ def described(row):
     described = {"nodes": nodes, "walltime": walltime}
     if sizes:
         described |= {"min_nodes": sizes[0], "max_nodes": sizes[1], "kind": "malleable"}
+    if len(sizes) > 2:
+        described |= {"kind": "moldable", "commits": True}
     return described
 
 

@@ -47,6 +47,7 @@ def job(
     deadline: float | str | None = None,
     soft_deadline: float | str | None = None,
     value: float | None = None,
+    commits: bool | None = None,
     on_resize: OnChange | None = None,
     window: float | str | None = None,
     client: Client | None = None,
@@ -61,6 +62,10 @@ def job(
     ``deadline`` ("6h", from now on) is when its results are worth nothing any more, ``soft_deadline`` until
     when they are worth all of their ``value``: for policies that look at them, such as ``slack``. A job that
     misses its deadline is not stopped; it is said in the story.
+
+    ``commits`` says of a job of kind "moldable" that its program can go on from what it has committed
+    (``Checkpoint``, ``protect``) on another number of nodes: a policy such as ``restart-malleable`` may give
+    it one while it runs, after a commit.
 
     ``layout`` says how the arrays that it persists are laid out anew on its nodes at every change of its
     size: "block" (runs of neighbouring chunks) or "cyclic" (chunks in turn), along the dimension with the
@@ -98,6 +103,7 @@ def job(
         deadline=deadline,
         soft_deadline=soft_deadline,
         value=value,
+        commits=commits,
     )
     where = f"job {shown(name)}"
     insist(on_resize is None or callable(on_resize), f"{where}: on_resize", on_resize, "a function")

@@ -210,13 +210,7 @@ class ControlLoop:
             self.indices.picker = context.policy.nodes
         context.each("policy_changes", lambda service: service.policy_changes())
         context.tell("policy", reason)
-        self.tell_what_is_not_done()
         context.wake()
-
-    def tell_what_is_not_done(self) -> None:
-        """What the policy says and nobody does here."""
-        for line in self._context.policy.not_live():
-            self._context.tell("warning", line)
 
     def _share(self, weights: Any) -> None:
         if self._context.is_dry:

@@ -104,7 +104,6 @@ class Management(Managed):
         self._held = self.control.holds.reasons
         self._watching = context.watching
         context.tell("policy", f"{context.policy.name} from now on")
-        self.control.tell_what_is_not_done()
 
     def release(self, decision: str, reason: str) -> None:
         """Let go of all jobs: everything runs as in plain Dask."""

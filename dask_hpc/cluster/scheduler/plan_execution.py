@@ -14,7 +14,7 @@ from dask_hpc.cluster.scheduler.service import Context
 from dask_hpc.cluster.scheduler.spread import Spread
 from dask_hpc.cluster.scheduler.window import AdaptationWindows
 from dask_hpc.model.plan import Interrupt, Plan, Resize, Start
-from dask_hpc.model.snapshot import INTERRUPTED, Snapshot
+from dask_hpc.model.snapshot import INTERRUPTED, Running, Snapshot
 from dask_hpc.model.story import Happening, explain, explain_loans
 
 
@@ -82,8 +82,8 @@ class PlanExecution:
             self.context.wake()
 
     def _resize(self, plan: Plan, resize: Resize) -> None:
-        """New tasks of the job go to the nodes that stay only. Its program has a window to adapt itself in,
-        if it listens; then they go to those that join, too."""
+        """New tasks of the job go to the nodes that stay only. One that can only be started again commits
+        first. Its program has a window to adapt itself in, if it listens; then they go to those that join."""
         context = self.context
         job = context.jobs[resize.job]
         size = len(job.nodes)
@@ -94,7 +94,20 @@ class PlanExecution:
         else:
             self.gate.move(job, context.staying(running))
         self.figures.resize_begins(job, size, resize.nodes)
-        self.windows.open(job, partial(self._adapted, job, plan, resize, is_growth))
+        go_on = partial(self.windows.open, job, partial(self._adapted, job, plan, resize, is_growth))
+        committed = partial(self._committed, running, go_on)
+        if resize.restart != "after a commit" or not self._keeps_first(job, True, committed):
+            go_on()
+
+    def _committed(self, changing: Running, go_on: Callable[[], None]) -> None:
+        """What there was of a job is kept: it goes on changing, if it still does."""
+        context = self.context
+        running = context.indices.running.get(changing.job.id)
+        is_same = running is not None and (running.order, running.target) == (changing.order, changing.target)
+        if is_same and context.is_on:
+            context.look_at_the_clock()
+            go_on()
+            context.wake()
 
     def _adapted(self, job: LiveJob, plan: Plan, resize: Resize, is_growth: bool) -> None:
         """The program had its time. Nodes that the job gives up are its own until what it has there has ended
@@ -123,15 +136,16 @@ class PlanExecution:
         job = context.jobs[step.job]
         stop = partial(self._stop, plan, step, job)
         done = partial(self._kept, job, stop)
-        at_once = step.when == "forced-commit"
-
-        def is_theirs(key: Hashable) -> bool:
-            return context.owner.get(key) is job
-
-        if step.when != "now" and any(s.keeps_first(is_theirs, at_once, done) for s in context.services):
+        if step.when != "now" and self._keeps_first(job, step.when == "forced-commit", done):
             context.indices.stops(job.id, step.whom)
         else:
             stop()
+
+    def _keeps_first(self, job: LiveJob, at_once: bool, done: Callable[[], None]) -> bool:
+        def is_theirs(key: Hashable) -> bool:
+            return self.context.owner.get(key) is job
+
+        return any(one.keeps_first(is_theirs, at_once, done) for one in self.context.services)
 
     def _kept(self, job: LiveJob, stop: Callable[[], None]) -> None:
         context = self.context

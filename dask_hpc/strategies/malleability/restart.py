@@ -25,7 +25,8 @@ class Restart(PerformanceAware):
     a commit, the launch and reading back, and what was done since the last commit if it does not commit
     first. For the first waiting job it pays if the nodes of those restarted stand still for fewer node
     seconds than that job waits less; for the job itself if its growth saves more time than it costs. No job
-    is restarted again for a while.
+    is restarted again for a while. On a live cluster what is protected of it is committed first, too; then
+    its tasks go to its new nodes as those of any job do: they need no launch, and what runs is not stopped.
     """
 
     name: ClassVar[str] = "restart"
