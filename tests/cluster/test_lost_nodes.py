@@ -110,6 +110,18 @@ async def test_a_malleable_job_gives_a_node_instead_of_being_stopped(c, s, *work
         }
 
 
+async def kept_once(c, s):
+    """Results of the job "small", protected for commits every hour: of the first there is a copy, two wait for
+    the event "more", and the last for that of its job."""
+    with dask_hpc.job("small", nodes=1):
+        results = [c.submit(inc, 1, key="first")]
+        results += c.map(blocked, ["more"] * 2, results * 2, key=["more-1", "more-2"])
+        results += [c.submit(blocked, "small", results, key="last")]
+    await dask_hpc.protect(results, name="kept", every={"partner": "1 h"})
+    await async_poll_for(lambda: told(s, "commit"), 10)
+    return results, await until(s, "small", "running")
+
+
 @pytest.mark.parametrize("when", ["next-commit", "forced-commit"])
 def test_what_a_victim_has_is_kept_first(when):
     @cluster4
@@ -117,27 +129,25 @@ def test_what_a_victim_has_is_kept_first(when):
         async with await dask_hpc.manage(c, policy(when)):
             futures, job = await started(c, s, "big", 2, 2)
             others, _ = await started(c, s, "third", 1)
-            with dask_hpc.job("small", nodes=1):
-                kept = c.map(inc, range(3), key=[("kept", i) for i in range(3)])
-                await wait(kept)
-                last = c.submit(blocked, "small", key="last")
-            small = await until(s, "small", "running")
-            await dask_hpc.protect([*kept, last], name="kept", every={"partner": "1 h"})
+            kept, small = await kept_once(c, s)
             controller = s.plugins[NAME]
             protected = controller.protected["kept"]
-            assert protected.as_plain()["copied"] == 0  # it is due in an hour, or when all is there
+            await Event("more").set()
+            await wait(kept[:3])
+            assert protected.as_plain()["copied"] == 1  # the others in an hour, or when all is there
             await lose(a_worker_of(workers, (s, job)))
             indices = plugin_of(s).control.indices
             if when == "next-commit":
                 await async_poll_for(lambda: indices.stopping == {small.id: job.id}, 10)
-                assert small.state == "running" and protected.as_plain()["copied"] == 0
+                # its only copy may have been on the node that failed
+                assert small.state == "running" and protected.as_plain()["copied"] < 3
                 await controller.commit("kept")
             await until(s, "small", "waiting")
             assert protected.as_plain()["copied"] == 3 and indices.stopping == {}
             await async_poll_for(lambda: len(job.nodes) == 2, 10)
             for name in ("big", "third", "small"):
                 await Event(name).set()
-            await c.gather([*futures, *others, *kept, last])
+            await c.gather([*futures, *others, *kept])
             assert plugin_of(s).errors == 0 == controller.errors
 
     run()
@@ -148,23 +158,18 @@ async def test_a_victim_that_is_not_needed_any_more_goes_on(c, s, *workers):
     async with await dask_hpc.manage(c, policy("next-commit")):
         futures, job = await started(c, s, "big", 2, 2)
         others, _ = await started(c, s, "third", 1)
-        with dask_hpc.job("small", nodes=1):
-            kept = c.submit(inc, 1, key="kept")
-            await wait(kept)
-            last = c.submit(blocked, "small", key="last")
-        small = await until(s, "small", "running")
-        await dask_hpc.protect([kept, last], name="kept", every={"partner": "1 h"})
+        kept, small = await kept_once(c, s)
         await lose(a_worker_of(workers, (s, job)))
         indices = plugin_of(s).control.indices
         await async_poll_for(lambda: indices.stopping, 10)
         await Event("third").set()  # its node is the one that was lacking
         await async_poll_for(lambda: len(job.nodes) == 2, 10)
-        await s.plugins[NAME].commit("kept")
+        await s.plugins[NAME].commit("kept")  # nothing is new
         await async_poll_for(lambda: not indices.stopping, 10)
         assert small.state == "running" and told(s, "interrupt") == []
-        await Event("big").set()
-        await Event("small").set()
-        await c.gather([*futures, *others, kept, last])
+        for name in ("big", "more", "small"):
+            await Event(name).set()
+        await c.gather([*futures, *others, *kept])
 
 
 @cluster4

@@ -113,7 +113,6 @@ class Diary:
             self.counts["commits"] += 1
             self._count(tally)
             self._say("commit", f"{name}: {tally}")
-            self._context.is_kept(name)
 
     def copied_again(self, tally: Tally) -> None:
         """Copies that were lost were made again, as far as there is anything to make them from."""

@@ -306,7 +306,8 @@ class Controller(ControllerContext, SchedulerPlugin):
         once, those with a commit to come."""
         found = []
         for one in self.protected.values():
-            is_to_come = bool(one.target) or (bool(one.pending) and one.schedule.next_due_in() is not None)
+            is_due = one.schedule.planned is None or one.schedule.next_due_in() is not None
+            is_to_come = bool(one.target) or (bool(one.pending) and is_due)
             if (at_once or is_to_come) and any(map(is_theirs, one.keys)):
                 found.append(one.name)
         for program in self.commits.series.values():

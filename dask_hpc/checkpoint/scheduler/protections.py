@@ -408,6 +408,7 @@ class Protected(Series):
                 schedule.done([level for level in schedule.levels if level != STORE])
                 if is_whole:
                     self.follow(self.copied(version))
+        self._context.is_kept(self.name)
         await self.plan()
         if (stored := self._stored.names.get(self.name)) is not None:
             stored.look()
