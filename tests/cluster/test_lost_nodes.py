@@ -111,7 +111,7 @@ async def test_a_malleable_job_gives_a_node_instead_of_being_stopped(c, s, *work
 
 
 async def kept_once(c, s):
-    """Results of the job "small", protected for commits every hour: of the first there is a copy, two wait for
+    """Results of the job "small", protected for commits every hour: the first is copied, two wait for
     the event "more", and the last for that of its job."""
     with dask_hpc.job("small", nodes=1):
         results = [c.submit(inc, 1, key="first")]
