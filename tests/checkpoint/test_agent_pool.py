@@ -4,8 +4,9 @@ from math import inf
 
 import numpy as np
 import psutil
-from distributed import wait
-from distributed.utils_test import gen_cluster
+from distributed import Event, wait
+from distributed.utils_test import async_poll_for, gen_cluster
+from small_cluster import blocked
 
 import dask_hpc
 from dask_hpc.checkpoint.worker.agent import NAME as AGENT
@@ -30,6 +31,10 @@ async def protected(c, workers, count, first=0):
     return futures
 
 
+def agents_of(s, futures):
+    return {agent for one in futures for agent in s.plugins[NAME].catalogue.where(one.key)[1]}
+
+
 def told(s, decision):
     return [m["reason"] for _, m in s.get_events(NAME) if m["decision"] == decision]
 
@@ -50,6 +55,19 @@ async def test_agents_follow_the_nodes_that_hold_the_data(c, s, *workers):
         await manager.set(**{"checkpoint.resize": "rigid"})
         await protected(c, workers[:2], 6, first=200)
         assert choice.known["x"].agents == 2, "none may be without a node"
+
+
+@cluster4
+async def test_copies_go_first_where_little_is_drawn(c, s, *workers):
+    """By the model, as nobody measures: a node that works draws more."""
+    async with await dask_hpc.manage(c, policy="checkpoint-agents") as manager:
+        await manager.set(**{"checkpoint.rank": "power", "checkpoint.start": "nodes"})
+        busy = [c.submit(blocked, "go", workers=[w.address], pure=False) for w in workers[1:3]]
+        await async_poll_for(lambda: sum(len(w.state.executing) for w in workers) == 2, 10)
+        first = await protected(c, workers[:1], 8)
+        assert agents_of(s, first) == {workers[3].address}
+        await Event("go").set()
+        await wait(busy)
 
 
 @cluster4

@@ -73,6 +73,16 @@ def test_egs_shrinks_by_what_is_missing_only():
     assert sizes(indices, Egs()) == {"J4": 8}  # vector 7
 
 
+def test_egs_deals_the_remainder_one_each():
+    """Growing, the oldest get one more; giving, the youngest do."""
+    indices = machine(16, now=0.0)
+    started(indices, "old", 6, 2)
+    started(indices, "young", 7, 2)
+    assert sizes(indices, Egs()) == {"old": 8, "young": 8}  # 3 are idle
+    wait(indices, ("head", 8, 400))  # lacks 5
+    assert sizes(indices, Egs()) == {"old": 4, "young": 4}
+
+
 def test_egs_rounds_towards_the_present_size():
     indices = machine(12, now=0.0)
     started(indices, "a", 4, 2, 12, constraint="even")

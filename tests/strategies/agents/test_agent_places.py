@@ -24,6 +24,17 @@ def test_ranks(by, order):
     assert "".join(node.name for node in AgentRule(rank=by).order(FOUR)) == order
 
 
+def test_of_equals_those_come_first_where_few_agents_came_lately():
+    """Seed 000, 6.10; then those with few agents."""
+    equals = [
+        AgentNode("a", 100, 50, joined=2, agents=1),
+        AgentNode("b", 100, 50, joined=1, agents=4),
+        AgentNode("c", 100, 50, joined=1, agents=3),
+        AgentNode("d", 100, 20, joined=9, agents=9),
+    ]
+    assert "".join(node.name for node in AgentRule(rank="memory").order(equals)) == "dcba"
+
+
 def place(count, nodes, nbytes=0.0, domains=(), **rule):
     return "".join(AgentRule(**{"candidates": 5} | rule).slots(count, nodes, nbytes, domains))
 

@@ -234,6 +234,32 @@ def test_a_bound_out_of_reach_does_not_hold_everybody():
     assert held(indices) == {"r": 2, "w": 4}, "its share of the idle nodes"
 
 
+def test_idle_nodes_are_shared_equally():
+    """Seed 000, Algorithm 4: those that fit in the order of the queue, whoever else could use them."""
+    queue = {"lower": "5 kW", "candidates": 2}
+    waiting = [job(name, 1, 1, 8) for name in ("first", "second", "third")]
+    indices = machine(9, running=[rigid("r", 1)], waiting=waiting)
+    settled(indices, policy("power-corridor-queue-aware", **queue))
+    assert held(indices) == {"r": 1, "first": 4, "second": 4}
+    # what one cannot use is for the other
+    waiting[0] = job("first", 1, 1, 2)
+    indices = machine(9, running=[rigid("r", 1)], waiting=waiting)
+    settled(indices, policy("power-corridor-queue-aware", **queue))
+    assert held(indices) == {"r": 1, "first": 2, "second": 6}
+
+
+@pytest.mark.parametrize(
+    "options, started",
+    [({}, {"rigid", "soft"}), ({"favour_elastic": True}, {"soft"}), ({"candidates": 1}, {"rigid"})],
+)
+def test_which_waiting_jobs_a_broken_corridor_is_offered(options, started):
+    """Too little is drawn; the queue starts nobody, and both together bring it to the bound."""
+    waiting = [rigid("rigid", 4), job("soft", 4, 1, 4)]
+    indices = machine(10, running=[rigid("r", 1)], waiting=waiting)
+    powered, _ = decided(indices, policy(lower="800 W", **options).power)
+    assert sizes(powered.starts).keys() == started
+
+
 def test_a_waiting_job_that_has_no_size_for_the_nodes_left_is_not_offered():
     """One node is idle, and its sizes are even."""
     indices = machine(3, running=[rigid("r", 2)], waiting=[job("w", 2, 1, 4, "moldable", constraint="even")])
