@@ -14,9 +14,11 @@ from types import SimpleNamespace
 
 from dask_hpc import Policy
 from dask_hpc.cluster.client.watch import Watch
+from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.status import Status
 from dask_hpc.model.power import PowerRange, PowerView
 from dask_hpc.model.story import Happening, Story
+from dask_hpc.planning.figures import JobFigures
 from dask_hpc.power.scheduler.trace import LiveTrace
 from dask_hpc.power.service import PowerService
 
@@ -33,8 +35,9 @@ class MadeUp:
         power = SimpleNamespace(feed_key="power", parts={}, feed=self.feed_power)
         self.context = SimpleNamespace(
             clock=self.clock, policy=Policy.load("power-corridor"), jobs={}, errors=0, story=self.story,
-            services=[power],
+            services=[power], get=self.part, indices=SimpleNamespace(nodes=range(NODES)),
         )  # fmt: skip
+        self.figures, self.figures_of = Figures(self.context), {}
         self.history, self.state, self.status = _History(), "on", Status(self)
         self.time, self.history_ends, self.began = 0.0, history, None
         self.names = [f"node{i:04}" for i in range(NODES)]
@@ -45,6 +48,11 @@ class MadeUp:
 
     def clock(self):
         return self.time
+
+    def part(self, kind):
+        """The only one that ``Status`` asks for."""
+        assert kind is Figures
+        return self.figures
 
     def catch_up(self):
         """What has happened until now."""
@@ -73,6 +81,7 @@ class MadeUp:
         if dice < 0.6 and self.free:
             return self.hold(job, len(job["nodes"]) + min(len(self.free), 4), "grow", "nodes are idle")
         self.free.update(job["nodes"])
+        self.figures.run.ends(self.figures_of.pop(job["id"]), self.time)
         job |= {"state": "done", "nodes": [], "ended": self.time, "progress": 1.0}
         self.tell("end", job["id"], [], "")
         self.over = [*self.over[-100:], self.jobs.pop(job["id"])]
@@ -91,6 +100,7 @@ class MadeUp:
             "reason": reason,
             "waiting_because": None,
         }
+        self.figures.run.holds(self.figures_of[job["id"]], len(kept), self.time)
         self.tell(decision, job["id"], kept, reason)
 
     def submit(self):
@@ -106,6 +116,8 @@ class MadeUp:
             "waiting_because": f"needs {asks} nodes, 3 idle",
         }  # fmt: skip
         self.jobs[job["id"]] = job
+        self.figures_of[job["id"]] = JobFigures(self.time, asks)
+        self.figures.run.submitted(self.time)
         self.tell("submit", job["id"], [], "")
 
     def tell(self, decision, job, nodes, reason):
