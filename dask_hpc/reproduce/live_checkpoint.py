@@ -237,7 +237,8 @@ def _cluster() -> Iterator[CommitCluster]:
         }
         for place, host in enumerate(hosts)
     }
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "dashboard": False}}
+    options = {"host": "127.0.0.1", "dashboard": False, "dashboard_address": ":0"}
+    scheduler = {"cls": Scheduler, "options": options}
     with (
         TemporaryDirectory(prefix="dask-hpc-reproduce-") as store,
         dask.config.set({"hpc.node": "host", "hpc.checkpoint.store": None}),
