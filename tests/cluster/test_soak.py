@@ -13,6 +13,7 @@ from distributed.utils_test import async_poll_for, gen_cluster, inc
 
 import dask_hpc
 from dask_hpc.cluster.scheduler import lifecycle
+from dask_hpc.history import runs
 
 TASKS = int(os.environ.get("DASK_HPC_SOAK", 5000))
 AT_ONCE, PER_JOB = 5, 100 if TASKS > 100_000 else 50
@@ -24,6 +25,7 @@ SHORT = {
     "hpc.story-length": 100,
 }  # fmt: skip
 KEPT = 10  # jobs that are over, instead of 1,000
+REMEMBERED = 2  # runs of each name, instead of dozens
 
 
 def is_ours(thing):
@@ -54,6 +56,7 @@ def grown(before, after):
 @pytest.mark.slow
 def test_what_is_held_does_not_grow_with_what_is_over(monkeypatch, report):
     monkeypatch.setattr(lifecycle, "_KEPT", KEPT)
+    monkeypatch.setattr(runs, "_RUNS", REMEMBERED)
 
     @gen_cluster(client=True, nthreads=[("", 2)] * 4, timeout=60 + TASKS // 100, config=SHORT)
     async def body(c, s, *workers):

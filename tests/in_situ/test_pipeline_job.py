@@ -224,7 +224,7 @@ async def test_another_run_is_another_job_that_goes_on_with_the_state(c, s, *wor
 
 
 @pytest.mark.slow
-@gen_cluster(client=True, nthreads=[("", 1)] * 3, timeout=60)
+@cluster2
 async def test_a_job_that_loses_a_node_goes_on(c, s, *workers):
     async with await dask_hpc.manage(c, policy="fcfs"):
         pipe = make(c, nodes=2, keep_every=2)
