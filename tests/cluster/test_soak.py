@@ -25,7 +25,7 @@ SHORT = {
     "hpc.story-length": 100,
 }  # fmt: skip
 KEPT = 10  # jobs that are over, instead of 1,000
-REMEMBERED = 2  # runs of each name, instead of dozens
+REMEMBERED = 2  # runs of each name, instead of 200
 
 
 def is_ours(thing):
