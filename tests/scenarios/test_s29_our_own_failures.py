@@ -621,6 +621,8 @@ def test_arbitrary_arguments_are_bad_input_and_change_nothing():
             def state():
                 control = plugin.control
                 status = plugin.status.whole() | {"time": 0}
+                with_time = ("node_seconds", "node_seconds_used", "utilisation")
+                status["figures"] = status["figures"] | dict.fromkeys(with_time, 0)
                 return repr(
                     (
                         status,
