@@ -10,7 +10,8 @@ import dask_hpc
 from dask_hpc import Policy, simulate
 from dask_hpc.model.job import Job
 from dask_hpc.model.speedup import PowerLaw
-from dask_hpc.simulator import Arrival
+from dask_hpc.simulator import Arrival, Platform
+from dask_hpc.simulator.platform import Failures
 
 # name, submitted, nodes, runtime, walltime, and for malleable jobs fewest and most nodes. No two events
 # fall on one instant: what "at once" means is part of the simulator's definition, while a live cluster
@@ -53,32 +54,38 @@ def described(row):
 def decisions(plans, name=lambda text: text):
     """What was decided, in order: time, job, nodes, reason."""
     return [
-        (plan.time, what, name(one.job), one.nodes, name(one.reason))
+        (plan.time, what, name(one.job), getattr(one, "nodes", 0), name(one.reason))
         for plan in plans
-        for what, ones in (("start", plan.starts), ("resize", plan.resizes))
+        for what, ones in (("interrupt", plan.interrupts), ("start", plan.starts), ("resize", plan.resizes))
         for one in ones
     ]
 
 
-def simulated(policy, rows):
+def simulated(policy, rows, failures=(), nodes=4):
+    """Decisions, and when each job ends. ``failures`` are times and nodes."""
     arrivals = [
         Arrival(Job(id=row[0], submitted=row[1], **described(row)), row[3], speedup=SCALING) for row in rows
     ]
-    result = simulate(arrivals, nodes=4, policy=policy)
+    platform = Platform(nodes, failures=Failures(trace=failures, repair=1e6, survive=True))
+    result = simulate(arrivals, policy=policy, platform=platform if failures else Platform(nodes))
     frame = result.jobs
     assert set(frame["state"]) == {"completed"}
     return decisions(result.story), list(zip(frame["end"], frame["id"], strict=True))
 
 
-def live(policy, rows, ends, look=None):
-    """The same on a cluster of four nodes: events come when the simulation says, by a scripted clock. At the
-    end ``look`` is given the status."""
-    script = sorted([(row[1], "submit", row[0]) for row in rows] + [(t, "end", name) for t, name in ends])
+def live(policy, rows, ends, failures=(), nodes=4, look=None):
+    """The same on a cluster: events come when the simulation says, by a scripted clock. At the end ``look``
+    is given the status."""
+    script = sorted(
+        [(row[1], "submit", row[0]) for row in rows]
+        + [(t, "end", name) for t, name in ends]
+        + [(t, "fail", node) for t, node in failures]
+    )
     found = []
 
     # Six threads a node: a task that runs on a node its job has given up must not keep others waiting.
     # And nobody waits for such tasks: the simulator's jobs give nodes up at once.
-    @gen_cluster(client=True, nthreads=[("", 6)] * 4, config={"hpc.drain": 0})
+    @gen_cluster(client=True, nthreads=[("", 6)] * nodes, config={"hpc.drain": 0})
     async def run(c, s, *workers):
         for gate in GATES.values():
             gate.clear()
@@ -91,15 +98,21 @@ def live(policy, rows, ends, look=None):
             def told(decision, job):
                 return any(h.decision == decision and h.job == ids[job] for h in plugin.story.happenings)
 
-            for now, what, job in script:  # noqa: B007 (the clock reads it)
-                if what == "submit":
-                    row = next(row for row in rows if row[0] == job)
-                    with dask_hpc.job(job, **described(row)) as context:
-                        futures.append(c.submit(work, job, key=f"work-{job}"))
-                    ids[job] = context.id
+            for now, what, which in script:  # noqa: B007 (the clock reads it)
+                if what == "fail":
+                    worker = next(w for w in workers if w.name == which)
+                    # at once: with more time it would hand over what it has
+                    await worker.close(executor_wait=False, timeout=0.05)
+                    await async_poll_for(lambda w=worker: w.address not in s.workers, 10)
                 else:
-                    GATES[job].set()
-                await async_poll_for(lambda what=what, job=job: told(what, job), 10)
+                    if what == "submit":
+                        row = next(row for row in rows if row[0] == which)
+                        with dask_hpc.job(which, **described(row)) as context:
+                            futures.append(c.submit(work, which, key=f"work-{which}"))
+                        ids[which] = context.id
+                    else:
+                        GATES[which].set()
+                    await async_poll_for(lambda what=what, job=which: told(what, job), 10)
                 await async_poll_for(lambda: not plugin.context.is_awake, 10)
             await c.gather(futures)
             if look is not None:
@@ -111,6 +124,7 @@ def live(policy, rows, ends, look=None):
                     text = text.replace(job_id, job)
                 return text
 
+            assert plugin.errors == 0
             found.extend(decisions(plugin.story, named))
 
     run()

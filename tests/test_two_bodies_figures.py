@@ -33,7 +33,12 @@ def test_the_same_figures(name, rows):
     result = simulate(arrivals, nodes=4, policy=policy)
     frame = result.jobs
     found = {}
-    live(policy, rows, list(zip(frame["end"], frame["id"], strict=True)), lambda status: found.update(status))
+    live(
+        policy,
+        rows,
+        list(zip(frame["end"], frame["id"], strict=True)),
+        look=lambda status: found.update(status),
+    )
     figures, metrics = found["figures"], result.metrics
     assert metrics["mean_wait"] > 0 and metrics["mean_bounded_slowdown"] > 1, "there is something to compare"
     assert {one: figures[one] for one in ALIKE} == pytest.approx({one: metrics[one] for one in ALIKE})
