@@ -226,7 +226,7 @@ class CheckpointStrategy(Strategy, Protocol):
         """The best first."""
 
     def seats(self, nodes: Sequence[AgentNode], domains: Collection[str]) -> int:
-        """How many agents an item may have at most."""
+        """How many agents an item that is new may have."""
 
     def slots(
         self, count: int, nodes: Sequence[AgentNode], nbytes: float, domains: Collection[str]

@@ -304,9 +304,10 @@ class AgentChoice:
         size = len(job.nodes if job else ()) or len(domains) or 1
         hosts = self._hosts(item, nodes)
         seen = [one for one, _ in hosts.values()]
-        most = self._most[item] = max(1, min(len(able), rule.seats(seen, domains)))
+        most = self._most[item] = max(1, len(rule.slots(len(able), seen, 0.0, domains)))
         known = self.known.get(item)
-        now = rule.first(size, most) if known is None else rule.resized(known, size)
+        first = min(most, rule.seats(seen, domains))
+        now = rule.first(size, first) if known is None else rule.resized(known, size)
         if known is not None and now.agents != known.agents:
             self._context.tell("agents", f"{item}: {now.why or f'{now.agents} agents'}")
         self.known[item] = now

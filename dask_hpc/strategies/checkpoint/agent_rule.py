@@ -185,7 +185,7 @@ class AgentRule(CheckpointStrategy):
     ] = "climb"
     start: Annotated[
         Literal["all", "nodes"],
-        Parameter("agents of an item to begin with: all there are, or as many as nodes that hold its data"),
+        Parameter("agents of an item to begin with: all candidates, or as many as nodes that hold its data"),
     ] = "all"
     factor: Annotated[int, Parameter("by what that number changes in a step", low=2, high=16)] = 2
     change: Annotated[
@@ -308,7 +308,7 @@ class AgentRule(CheckpointStrategy):
         return tuple(found)
 
     def seats(self, nodes: Sequence[AgentNode], domains: Collection[str]) -> int:
-        """How many agents an item may have: as many as its candidates take."""
+        """How many agents an item may have to begin with: as many as its candidates take."""
         return sum(list(self._room(nodes, 0.0, domains).values())[: self.candidates or len(nodes)])
 
     def _room(self, nodes: Sequence[AgentNode], nbytes: float, domains: Collection[str]) -> dict[str, int]:
