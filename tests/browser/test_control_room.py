@@ -97,10 +97,10 @@ def until(condition, seconds):
 
 
 def at_rest(locator):
-    """Where it is when it has been there for a third of a second: a page scrolls to a cell that runs."""
+    """Where it is when it has been there for a second: a page scrolls to a cell that runs."""
     locator.scroll_into_view_if_needed()
     box, since = None, time.monotonic()
-    while time.monotonic() - since < 0.3:
+    while time.monotonic() - since < 1:
         if (now := locator.bounding_box()) != box:
             box, since = now, time.monotonic()
         locator.page.wait_for_timeout(30)
@@ -108,9 +108,11 @@ def at_rest(locator):
 
 
 def drag(page, selector, by):
-    box = at_rest(page.locator(selector))
+    edge = page.locator(selector)
+    box = at_rest(edge)
+    edge.hover(position={"x": box["width"] - 15, "y": box["height"] / 2})
+    box = edge.bounding_box()
     x, y = box["x"] + box["width"] - 15, box["y"] + box["height"] / 2
-    page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x, y + by / 2, steps=4)
     page.mouse.move(x, y + by, steps=4)
