@@ -1,6 +1,6 @@
 """Where nothing can be kept, the first request fixes all others: those that are best for it follow one from
-the other (seed 004, 3.8). A scan of first requests is the document's own way to its sequences; here it is what the
-exact program is compared with. It is a saddle: by rounding every such sequence turns down or explodes."""
+the other (seed 004, 3.8). A scan of first requests is the document's own way to its sequences; here it is
+what the exact program is compared with. It is a saddle: by rounding every sequence turns down or explodes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
