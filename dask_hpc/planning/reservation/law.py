@@ -403,11 +403,11 @@ class MixtureLaw(Law):
     def moment(self, power: int, after: Times) -> Any:
         shares = [np.asarray(part.sf(after)) * weight for part, weight in self._pairs()]
         with np.errstate(divide="ignore", invalid="ignore"):
-            whole = sum(
+            parts = [
                 np.where(share > 0, share * part.moment(power, after), 0.0)
                 for part, share in zip(self.parts, shares, strict=True)
-            )
-            return (whole / sum(shares))[()]
+            ]
+            return np.asarray(sum(parts) / sum(shares))[()]
 
     def given(self, after: float) -> Law:
         return self._cut(lambda part: float(part.sf(after)), lambda part: part.given(after))
@@ -420,13 +420,28 @@ class MixtureLaw(Law):
         kept = [(cut(part), share) for part, share in shares if share > 0]
         if not kept:
             raise InputError("law", f"{self.name} leaves nothing there", "another cut")
-        parts, weights = zip(*kept, strict=True)
-        total = sum(weights)
-        return parts[0] if len(parts) == 1 else MixtureLaw(parts, tuple(one / total for one in weights))
+        return mixed(kept)
 
     def __str__(self) -> str:
         """As ``read_law`` reads it, to the last digit."""
         return _OR.join(f"{weight!r} * {part}" for part, weight in self._pairs())
+
+
+def mixed(shares: Iterable[tuple[Law, float]]) -> Law:
+    """One of these laws, as likely as its share says; mixtures among them are taken apart."""
+    flat: list[tuple[Law, float]] = []
+    for law, share in shares:
+        if isinstance(law, MixtureLaw):
+            whole = sum(law.weights)
+            flat += [
+                (part, share * weight / whole) for part, weight in zip(law.parts, law.weights, strict=True)
+            ]
+        elif share > 0:
+            flat.append((law, share))
+    total = sum(share for _, share in flat)
+    if len(flat) == 1:
+        return flat[0][0]
+    return MixtureLaw(tuple(law for law, _ in flat), tuple(float(share / total) for _, share in flat))
 
 
 _OR = " + "
@@ -506,13 +521,12 @@ def _read_empirical(words: Sequence[str]) -> Law:
 
 
 def _read_mixture(texts: Sequence[str]) -> Law:
-    parts, weights = [], []
+    shares = []
     for text in texts:
         weight, star, law = text.partition(" * ")
         insist(bool(star), "law", text, "a weight and a law: 0.9 * uniform min=1h max=2h + 0.1 * ...")
-        weights.append(_number("law: weight", weight.strip()))
-        parts.append(read_law(law))
-    return MixtureLaw(tuple(parts), tuple(weights))
+        shares.append((read_law(law), _number("law: weight", weight.strip())))
+    return MixtureLaw(tuple(law for law, _ in shares), tuple(weight for _, weight in shares))
 
 
 def _law(family: str, given: Mapping[str, float]) -> Law:
