@@ -32,7 +32,7 @@ _POINTS = 160  # of the curve in the picture
 @click.option(
     "--runs",
     metavar="NAME|CSV",
-    help="Past runs, to fit a law to: a name in the run history, or a file of seconds, >3600 if cut off there.",
+    help="Past runs, to fit a law to: a name in the run history, or a file of seconds, >3600: cut off there.",
 )
 @click.option("--checkpoint", metavar="TIME", help="What a commit takes; default: nothing can be kept.")
 @click.option("--restart", metavar="TIME", help="What going on from a commit takes; default: as a commit.")
@@ -178,9 +178,8 @@ def plan_svg(plan: ReservationPlan) -> str:
     rows = [row for row in _rows(plan) if row["made"] > 1e-3]
     end = rows[-1]["work_until"]
     times = [end * number / _POINTS for number in range(_POINTS + 1)]
-    title = (
-        f"{show_duration(rows[0]['length'])} first; {plan.over_omniscient:.2f} times what an omniscient pays"
-    )
+    first, over = show_duration(rows[0]["length"]), f"{plan.over_omniscient:.2f}"
+    title = f"Ask for {first} first; {over} times what an omniscient pays"
     curve = [(time, float(plan.law.sf(time))) for time in times]
     return milestones_svg(title, one_line(plan.reason)[:110], rows, curve)
 

@@ -24,6 +24,7 @@ def plan_reservation(
     memory: float | None = None,
     *,
     number: int = NUMBER,
+    compare: bool = True,
 ) -> ReservationPlan:
     """Which requests to make for a job, one after the other, until it has ended, and which of them end with a
     commit."""
@@ -38,7 +39,7 @@ def plan_reservation(
         longest=inf if max_walltime is None else _seconds("max_walltime", max_walltime),
     )
     question = Question(fitted.law, setting, fitted.done, number)
-    return replace(chosen(question, method, fitted.reason, memory), warnings=fitted.warnings)
+    return replace(chosen(question, method, fitted.reason, memory, compare=compare), warnings=fitted.warnings)
 
 
 def _seconds(where: str, value: float | str) -> float:

@@ -24,6 +24,7 @@ from dask_hpc.reproduce import (
     malleable_jobs,
     proactive,
     redistribution,
+    reservation_from_history,
     small_examples,
 )
 from dask_hpc.reproduce.claim import Bench, Outcome
@@ -52,6 +53,7 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "forecasters": forecasters.run,
     "applications-that-differ": applications.run,
     "proactive-against-reactive": proactive.run,
+    "reservation-from-history": reservation_from_history.run,
 }
 
 
