@@ -66,10 +66,10 @@ def run(bench: Bench) -> Outcome:
 
     The four tables of equal chunks can be had with 0.1 h for each request and a tail of 1e-8 only, where the
     source says 0 and 1e-7: these two were picked for them, so that all that agrees does so by construction.
-    Never committing, the printed numbers of laws that begin later than at 0 are too low by that begin in each
-    request but the first, which is done here too: picked, as well. What the text says of its figures is compared with what it
-    states: nothing for asking, and 1e-7. A row counts the cells of eight that are reproduced: the best number
-    of chunks, its cost, and that of 1, 200, 400, 600, 800 and 1000.
+    Where nothing is committed, the printed numbers of laws that begin later than at 0 are too low by this
+    begin, in each request but the first. That is done here too: picked as well. A row counts the cells of
+    eight that are reproduced: the best number of chunks, its cost, and that of 1, 200, 400, 600, 800, 1000.
+    What the text says of its figures is compared with the setting that it states.
     """
     names = list(BOUNDED)
     rows = bench.each(printed_row, [(table, name) for table in PRINTED for name in names])
@@ -224,8 +224,8 @@ def _findings(sweeps: dict[str, list[PlanCosts]]) -> list[Claim]:
               note=laws),
         claim("commits of 1 h: laws for which never is better than always", count, last, exactly(count),
               note=laws),
-        claim("the better of always and never costs more than a mix by up to", 10.0, gain, rounded(10.0, 1.0), "%",
-              larger),
+        claim("the better of always and never costs more than a mix by up to", 10.0, gain,
+              rounded(10.0, 1.0), "%", larger),
         claim("Exponential: equal chunks cost more than committing always at best by at most", "the same",
               100 * periodic, at_most(_SAME), "%", "no number is printed: within 0.1 %"),
         claim("TruncatedNormal: equal chunks cost over the best plan up to", "more than 2", loses,
