@@ -55,7 +55,7 @@ class TaskTrace:
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class UsedReservation:
     """One that a job had: what was asked for, and what came of it."""
 
     length: float
@@ -71,7 +71,7 @@ class JobStay:
     """All reservations of one job, which takes ``duration`` by itself."""
 
     duration: float
-    reservations: tuple[Reservation, ...]
+    reservations: tuple[UsedReservation, ...]
     #: commits that did not fit
     lost: int = 0
 
@@ -140,7 +140,7 @@ def stay(
     trace = job if isinstance(job, TaskTrace) else TaskTrace(((job, 0.0),))
     duration, lost, least = trace.duration, 0, 0.0
     saved = plan.saved if isinstance(plan, ReservationPlan) else 0.0
-    found: list[Reservation] = []
+    found: list[UsedReservation] = []
     for asked in _asked(plan):
         restoring = planned = asked.restart if saved > 0 else 0.0
         if restart is not None and saved > 0:
@@ -155,7 +155,7 @@ def stay(
         length = planned + asked.until - saved + committing
         reached = max(saved, min(begins, saved + length - committing - restoring))
         if duration <= reached * (1 + _ROUNDING):
-            last = Reservation(length, restoring + duration - saved, memory, duration)
+            last = UsedReservation(length, restoring + duration - saved, memory, duration)
             return JobStay(duration, (*found, last), lost)
         if begins <= reached:
             least = peak
@@ -166,7 +166,7 @@ def stay(
                 saved = reached
             else:
                 lost += 1
-        found.append(Reservation(length, length, memory, saved))
+        found.append(UsedReservation(length, length, memory, saved))
     raise AssertionError("requests never end")
 
 

@@ -164,7 +164,7 @@ class Chain:
     def need(self, since: float, until: float) -> float:
         """Bytes to ask for to get from one amount of work to another: the largest peak of the tasks that are
         likely to run in between if the job has not ended before, and the margin."""
-        return float((1 + self.margin) * self.peaks[self._likely_between(since, until)].max())
+        return float(round((1 + self.margin) * self.peaks[self._likely_between(since, until)].max()))
 
     def state(self, at: float) -> float:
         """Bytes of a checkpoint after so much work, at most."""

@@ -49,6 +49,11 @@ export function segments(requests) {
   });
 }
 
+/** "57 % of jobs": to two digits, and all of them are 100 %. */
+export function share(probability) {
+  return `${Number((100 * probability).toPrecision(2))} % of jobs`;
+}
+
 function render({ model, el }) {
   const ask = asker(model);
   const controls = h("div", { class: "dh-sliders" });
@@ -98,15 +103,15 @@ function render({ model, el }) {
       return;
     }
     const shown = found.requests.slice(0, MOST_ROWS);
-    const more = found.requests.length - shown.length;
+    const more = found.count - shown.length;
     const parts = segments(shown);
     fill(rows,
       h("div", { class: "dh-row dh-note" }, SPENT.map(([, colour, words]) => key(colour, words))),
       h("table", {}, shown.map((one, i) => h("tr", { title: `work until ${showDuration(one.until)}` },
         h("td", { class: "dh-n" }, showDuration(one.length)),
         h("td", { class: "dh-wide" }, bar(parts[i])),
-        h("td", { class: "dh-n" }, `${(100 * one.needed).toPrecision(2)} % of jobs`)))),
-      more > 0 ? h("div", { class: "dh-note" }, `and ${more} more, for ${(100 * found.requests[MOST_ROWS].needed).toPrecision(2)} % of jobs`) : null);
+        h("td", { class: "dh-n" }, share(one.needed))))),
+      more > 0 ? h("div", { class: "dh-note" }, `and ${more} more, for ${share(found.requests[MOST_ROWS].needed)}`) : null);
     const others = Object.entries(found.others).map(([name, cost]) => `${name}: ${cost === null ? "no" : `${cost.toFixed(2)} times`}`);
     fill(answer,
       h("div", {}, h("b", {}, `${found.over_omniscient.toFixed(2)} times the cost of knowing in advance`), `; ${others.join("; ")}`),
