@@ -347,6 +347,92 @@ class EmpiricalLaw(Law):
         return " ".join(["empirical", *each])
 
 
+@dataclass(frozen=True, slots=True)
+class MixtureLaw(Law):
+    """One of several laws, each with its probability: what is not known is which."""
+
+    parts: tuple[Law, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        fine = len(self.parts) == len(self.weights) > 0 and all(weight > 0 for weight in self.weights)
+        insist(fine, "law", self.weights, "laws, each with a weight of more than 0")
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return " or ".join(dict.fromkeys(part.name for part in self.parts))
+
+    @property
+    def low(self) -> float:  # type: ignore[override]
+        return min(part.low for part in self.parts)
+
+    @property
+    def high(self) -> float:  # type: ignore[override]
+        return max(part.high for part in self.parts)
+
+    def _mean_of(self, each: Callable[[Law], Any]) -> Any:
+        total = sum(self.weights)
+        return sum(each(part) * (weight / total) for part, weight in self._pairs())
+
+    def _pairs(self) -> Iterable[tuple[Law, float]]:
+        return zip(self.parts, self.weights, strict=True)
+
+    def sf(self, t: Times) -> Any:
+        return self._mean_of(lambda part: part.sf(t))
+
+    def pdf(self, t: Times) -> Any:
+        return self._mean_of(lambda part: part.pdf(t))
+
+    def isf(self, q: Times) -> Any:
+        ends = np.array([np.asarray(part.isf(q), float) for part in self.parts])
+        return self._between(ends, lambda t: self.sf(t) <= q)
+
+    def quantile(self, q: Times) -> Any:
+        ends = np.array([np.asarray(part.quantile(q), float) for part in self.parts])
+        return self._between(ends, lambda t: self.cdf(t) >= q)
+
+    def _between(self, ends: np.ndarray, enough: Callable[[np.ndarray], Any]) -> Any:
+        """The least times that are enough. The parts' own lie on both sides of them."""
+        low, high = ends.min(axis=0), ends.max(axis=0)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            fine = enough(middle)
+            low, high = np.where(fine, low, middle), np.where(fine, middle, high)
+        return high[()]
+
+    def moment(self, power: int, after: Times) -> Any:
+        shares = [np.asarray(part.sf(after)) * weight for part, weight in self._pairs()]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            whole = sum(
+                np.where(share > 0, share * part.moment(power, after), 0.0)
+                for part, share in zip(self.parts, shares, strict=True)
+            )
+            return (whole / sum(shares))[()]
+
+    def given(self, after: float) -> Law:
+        return self._cut(lambda part: float(part.sf(after)), lambda part: part.given(after))
+
+    def until(self, longest: float) -> Law:
+        return self._cut(lambda part: float(part.cdf(longest)), lambda part: part.until(longest))
+
+    def _cut(self, left: Callable[[Law], float], cut: Callable[[Law], Law]) -> Law:
+        shares = [(part, weight * left(part)) for part, weight in self._pairs()]
+        kept = [(cut(part), share) for part, share in shares if share > 0]
+        if not kept:
+            raise InputError("law", f"{self.name} leaves nothing there", "another cut")
+        parts, weights = zip(*kept, strict=True)
+        total = sum(weights)
+        return parts[0] if len(parts) == 1 else MixtureLaw(parts, tuple(one / total for one in weights))
+
+    def __str__(self) -> str:
+        """As ``read_law`` reads it, to the last digit."""
+        return _OR.join(f"{weight!r} * {part}" for part, weight in self._pairs())
+
+
+_OR = " + "
+_HALVINGS = 60
+
+
 # -- from words ------------------------------------------------------------------------------------------
 
 _CUT = ("shift", "min", "max")
@@ -371,6 +457,8 @@ def read_law(found: Any) -> Law:
     family; ``min`` and ``max`` cut it, ``shift`` moves it."""
     if isinstance(found, Law):
         return found
+    if isinstance(found, str) and _OR in found:
+        return _read_mixture(found.split(_OR))
     words = found.split() if isinstance(found, str) else []
     if not words:
         raise InputError("law", f"found {shown(found)}", f"words such as {_EXAMPLE}")
@@ -415,6 +503,16 @@ def _read_empirical(words: Sequence[str]) -> Law:
              (word.partition("*") for word in words)]  # fmt: skip
     insist(bool(pairs), "law", "empirical", "empirical 1h 2h 2.5h*3")
     return EmpiricalLaw.of(*zip(*pairs, strict=True))
+
+
+def _read_mixture(texts: Sequence[str]) -> Law:
+    parts, weights = [], []
+    for text in texts:
+        weight, star, law = text.partition(" * ")
+        insist(bool(star), "law", text, "a weight and a law: 0.9 * uniform min=1h max=2h + 0.1 * ...")
+        weights.append(_number("law: weight", weight.strip()))
+        parts.append(read_law(law))
+    return MixtureLaw(tuple(parts), tuple(weights))
 
 
 def _law(family: str, given: Mapping[str, float]) -> Law:
