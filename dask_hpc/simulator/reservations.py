@@ -116,8 +116,8 @@ class _Asked(NamedTuple):
     until: float
     #: seconds, if there is anything to restart from
     restart: float
-    #: seconds; 0: without a commit
-    commit: float
+    #: seconds; None: without a commit
+    commit: float | None
     #: bytes; 0: nothing is said of it
     memory: float
 
@@ -147,10 +147,10 @@ def stay(
             restoring = restart(saved)
         memory = max(asked.memory, least)
         begins, peak = trace.hungry(saved, memory) if asked.memory else (inf, 0.0)
-        committing = asked.commit
+        committing = asked.commit or 0.0
         if fits:
             planned = restoring
-            if commit is not None and committing:
+            if commit is not None and asked.commit is not None:
                 committing = commit(min(asked.until, begins))
         length = planned + asked.until - saved + committing
         reached = max(saved, min(begins, saved + length - committing - restoring))
@@ -159,10 +159,10 @@ def stay(
             return JobStay(duration, (*found, last), lost)
         if begins <= reached:
             least = peak
-        if committing:
+        if asked.commit is not None:
             room = length - restoring - (reached - saved)
             takes = committing if commit is None else commit(reached)
-            if takes <= room * (1 + _ROUNDING) and reached > saved:
+            if takes <= room + _ROUNDING * length and reached > saved:
                 saved = reached
             else:
                 lost += 1
@@ -174,20 +174,20 @@ def _asked(plan: ReservationPlan | MemorySequence) -> Iterator[_Asked]:
     """What a plan asks for, and what comes after all of that."""
     if isinstance(plan, MemorySequence):
         rows = zip(plan.until, plan.steps, plan.memory, strict=True)
-        found = [_Asked(until, step.restart, step.commit, memory) for until, step, memory in rows]
+        *found, last = (_Asked(until, step.restart, step.commit, memory) for until, step, memory in rows)
+        found.append(last._replace(commit=last.commit or None))
     else:
         restart = plan.restart if isfinite(plan.restart) else 0.0
-        commits = (plan.checkpoint if one.commit else 0.0 for one in plan.requests)
         found = [
-            _Asked(one.work_until, restart, commit, one.memory or 0.0)
-            for one, commit in zip(plan.requests, commits, strict=True)
+            _Asked(one.work_until, restart, plan.checkpoint if one.commit else None, one.memory or 0.0)
+            for one in plan.requests
         ]
     yield from found
     work, memory = found[-1].until, max(one.memory for one in found)
     restart = max(one.restart for one in found)
     while True:
         work *= _FURTHER
-        yield _Asked(work, restart, 0.0, memory)
+        yield _Asked(work, restart, None, memory)
 
 
 @dataclass(frozen=True, slots=True)
