@@ -100,16 +100,14 @@ def cut(text: str, beyond: float) -> Law:
     return law.until(end_of(law, beyond))
 
 
-def plan_costs(text: str, seconds: float, beta: float, number: int = 0, most: int = 1000) -> PlanCosts:
+def plan_costs(text: str, seconds: float, beta: float, number: int = 0, most: int = 0) -> PlanCosts:
     """Of all plans for a law, as the source states their setting; with so many equal chunks at most."""
     law = cut(text, _STATED)
     setting = Setting(Cost(1.0, beta), seconds, seconds)
     grid = equal_time(law, 0.0, number or _NUMBER, law.high)
     found = [program(grid, setting) for program in (optimal, all_checkpoint, no_checkpoint)]
-    periodic = [
-        periodic_costs(law, setting, law.high, range(1, most + 1), commits=commits)
-        for commits in (True, False)
-    ]
+    chunks = range(1, (most or _CHUNKS[-1]) + 1)
+    periodic = [periodic_costs(law, setting, law.high, chunks, commits=commits) for commits in (True, False)]
     return PlanCosts(*(_exact(one, law, setting) for one in found), *(float(one.min()) for one in periodic))
 
 
@@ -119,7 +117,7 @@ def _exact(found: Solution, law: Law, setting: Setting) -> float:
 
 def sweep(text: str) -> list[PlanCosts]:
     """Where a commit and a restart take longer and longer."""
-    return [plan_costs(text, seconds, 0.0, _COARSE, 200) for seconds in _TIMES]
+    return [plan_costs(text, seconds, 0.0, _COARSE, min(200, _CHUNKS[-1])) for seconds in _TIMES]
 
 
 def printed_row(table: str, name: str) -> list[float]:

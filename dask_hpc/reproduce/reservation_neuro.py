@@ -44,6 +44,7 @@ APPLICATIONS = {
     ),
     "FCA": NeuroApplication(ContinuousLaw("gamma", (3.6,), 72.0, 165.0, below=1003.0), 150.0, 100.0, 200),
 }  # fmt: skip
+_NUMBER = 1000  # times of a grid
 _SLOTS = 256
 _ALONE = 500  # jobs where there is one application
 _RUNS = 5  # before, of which the users of the batch system know
@@ -87,7 +88,7 @@ def plan_of(name: str, method: str, runs: tuple[float, ...] = ()) -> Reservation
     """A plan for an application."""
     application = APPLICATIONS[name]
     setting = Setting(CLOUD, application.commit, application.restart)
-    return chosen(Question(application.law, setting, runs), method, compare=False)
+    return chosen(Question(application.law, setting, runs, _NUMBER), method, compare=False)
 
 
 class Noise:

@@ -19,6 +19,8 @@ from dask_hpc.reproduce import (
     io_intensity,
     live_checkpoint,
     malleable_jobs,
+    reservation_checkpoints,
+    reservation_neuro,
 )
 from dask_hpc.reproduce.claim import Bench
 from dask_hpc.reproduce.corridor import least_makespan
@@ -53,6 +55,14 @@ def outcome(name, seeds=2):
     return found
 
 
+def coarsely(monkeypatch):
+    """Plans of reservations on few times, and of few chunks."""
+    monkeypatch.setattr(reservation_checkpoints, "_NUMBER", 60)
+    monkeypatch.setattr(reservation_checkpoints, "_COARSE", 40)
+    monkeypatch.setattr(reservation_checkpoints, "_CHUNKS", (1, 3, 5, 7, 9, 11))
+    monkeypatch.setattr(reservation_neuro, "_NUMBER", 60)
+
+
 def by_claim(found):
     claims = {one.claim: one for one in found.claims}
     assert len(claims) == len(found.claims), "every claim is another"
@@ -64,6 +74,7 @@ def by_claim(found):
 def test_the_table_is_complete(name, monkeypatch):
     monkeypatch.setattr(io_intensity, "_JOBS", 400)  # a tenth of them
     monkeypatch.setattr(live_checkpoint, "_TIMES", 1)
+    coarsely(monkeypatch)
     found = outcome(name)
     assert found.claims and found.assumptions
     for one in by_claim(found).values():
@@ -86,6 +97,7 @@ def test_what_is_reached_by_construction_says_so(name, monkeypatch):
     """Row by row as it was judged; and whoever fits something says so where it counts, not in a note."""
     monkeypatch.setattr(corridor, "_PLAUSIBLE", range(75, 351, 50))
     monkeypatch.setattr(io_intensity, "_JOBS", 100)
+    coarsely(monkeypatch)
     found = outcome(name, seeds=1)
     marked = [one.claim for one in found.claims if one.by_construction]
     assert marked == MARKED.get(name, [])
