@@ -493,7 +493,7 @@ class JobCommits(Companion):
         if stays and count == len(self.agents):
             return 0.0
         seen = self._desk.nodes_for(self)
-        self._most = max(1, min(len(held), len(rule.slots(len(held), seen, 0.0, held))))
+        self._most = max(1, min(len(held), rule.seats(seen, held)))
         if item is None:
             item = self._item = rule.first(len(held), self._most)
         count = max(1, min(item.agents, self._most))

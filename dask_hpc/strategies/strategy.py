@@ -225,6 +225,9 @@ class CheckpointStrategy(Strategy, Protocol):
     def order(self, nodes: Sequence[AgentNode]) -> Sequence[AgentNode]:
         """The best first."""
 
+    def seats(self, nodes: Sequence[AgentNode], domains: Collection[str]) -> int:
+        """How many agents an item may have at most."""
+
     def slots(
         self, count: int, nodes: Sequence[AgentNode], nbytes: float, domains: Collection[str]
     ) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import cache
 from math import isfinite
 from pathlib import Path
 
@@ -28,9 +29,8 @@ from dask_hpc.reproduce.malleable_jobs import allotments
 from dask_hpc.simulator import Arrival, Metering, Platform, Workload
 from dask_hpc.simulator.built_in import built_in
 
-QUICK = (
+AT_ONCE = (
     "agents-placement",
-    "agents-scaling",
     "corridor-dynamic",
     "corridor-lower",
     "corridor-upper",
@@ -43,7 +43,6 @@ QUICK = (
     "node-stealing-toy",
     "redistribution",
 )
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in EXPERIMENTS if name not in QUICK]
 
 
 def outcome(name, seeds=2):
@@ -55,27 +54,32 @@ def outcome(name, seeds=2):
     return found
 
 
-def coarsely(monkeypatch):
-    """Plans of reservations on few times, and of few chunks."""
-    monkeypatch.setattr(reservation_checkpoints, "_NUMBER", 60)
-    monkeypatch.setattr(reservation_checkpoints, "_COARSE", 40)
-    monkeypatch.setattr(reservation_checkpoints, "_CHUNKS", (1, 3, 5, 7, 9, 11))
-    monkeypatch.setattr(reservation_neuro, "_NUMBER", 60)
-
-
 def by_claim(found):
     claims = {one.claim: one for one in found.claims}
     assert len(claims) == len(found.claims), "every claim is another"
     return claims
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*QUICK, *SLOW])
-def test_the_table_is_complete(name, monkeypatch):
-    monkeypatch.setattr(io_intensity, "_JOBS", 400)  # a tenth of them
-    monkeypatch.setattr(live_checkpoint, "_TIMES", 1)
-    coarsely(monkeypatch)
-    found = outcome(name)
+@cache
+def small(name):
+    """What an experiment finds that is made smaller, once for all tests that look at it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(io_intensity, "_JOBS", 200)
+        patch.setattr(live_checkpoint, "_TIMES", 1)
+        patch.setattr(corridor, "_PLAUSIBLE", range(75, 351, 50))
+        patch.setattr(reservation_checkpoints, "_NUMBER", 60)
+        patch.setattr(reservation_checkpoints, "_COARSE", 40)
+        patch.setattr(reservation_checkpoints, "_CHUNKS", (1, 3, 5, 7, 9, 11))
+        patch.setattr(reservation_neuro, "_NUMBER", 60)
+        return outcome(name, seeds=1 if name in AT_ONCE else 2)
+
+
+LATER = [pytest.param(name, marks=pytest.mark.slow) for name in EXPERIMENTS if name not in AT_ONCE]
+
+
+@pytest.mark.parametrize("name", [*AT_ONCE, *LATER])
+def test_the_table_is_complete(name):
+    found = small(name)
     assert found.claims and found.assumptions
     for one in by_claim(found).values():
         assert one.low <= one.high
@@ -88,17 +92,12 @@ def test_the_table_is_complete(name, monkeypatch):
 
 MARKED = yaml.safe_load(Path(__file__).with_name("by_construction.yaml").read_text(encoding="utf-8"))
 KINDS = ("fitted: ", "picked: ", "solved: ", "what we put in: ", "the formula itself", "one and the same run")
-AT_ONCE = [name for name in QUICK if name != "agents-scaling"]
-LATER = [pytest.param(name, marks=pytest.mark.slow) for name in EXPERIMENTS if name not in AT_ONCE]
 
 
 @pytest.mark.parametrize("name", [*AT_ONCE, *LATER])
-def test_what_is_reached_by_construction_says_so(name, monkeypatch):
+def test_what_is_reached_by_construction_says_so(name):
     """Row by row as it was judged; and whoever fits something says so where it counts, not in a note."""
-    monkeypatch.setattr(corridor, "_PLAUSIBLE", range(75, 351, 50))
-    monkeypatch.setattr(io_intensity, "_JOBS", 100)
-    coarsely(monkeypatch)
-    found = outcome(name, seeds=1)
+    found = small(name)
     marked = [one.claim for one in found.claims if one.by_construction]
     assert marked == MARKED.get(name, [])
     for one in found.claims:

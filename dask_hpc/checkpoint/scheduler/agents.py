@@ -304,7 +304,7 @@ class AgentChoice:
         size = len(job.nodes if job else ()) or len(domains) or 1
         hosts = self._hosts(item, nodes)
         seen = [one for one, _ in hosts.values()]
-        most = self._most[item] = max(1, len(rule.slots(len(able), seen, 0.0, domains)))
+        most = self._most[item] = max(1, min(len(able), rule.seats(seen, domains)))
         known = self.known.get(item)
         now = rule.first(size, most) if known is None else rule.resized(known, size)
         if known is not None and now.agents != known.agents:

@@ -292,11 +292,7 @@ class AgentRule(CheckpointStrategy):
     ) -> tuple[str, ...]:
         """The node of each agent, which keeps so many bytes; fewer than ``count`` if there is no room for
         more."""
-        room = {}
-        for node in self.order([node for node in nodes if node.agents < self.per_node], domains):
-            fitting = int(min(node.free / nbytes, 1e9)) if nbytes > 0 else 10**9
-            if fitting:
-                room[node.name] = int(min(self.per_node - node.agents, node.most, fitting))
+        room = self._room(nodes, nbytes, domains)
         order = list(room)
         most = self.candidates or len(nodes)
         # Candidates that cannot take all agents are joined by the next best.
@@ -310,6 +306,19 @@ class AgentRule(CheckpointStrategy):
                 room[name] -= here
                 found += [name] * here
         return tuple(found)
+
+    def seats(self, nodes: Sequence[AgentNode], domains: Collection[str]) -> int:
+        """How many agents an item may have: as many as its candidates take."""
+        return sum(list(self._room(nodes, 0.0, domains).values())[: self.candidates or len(nodes)])
+
+    def _room(self, nodes: Sequence[AgentNode], nbytes: float, domains: Collection[str]) -> dict[str, int]:
+        """The best node first: how many agents that keep so many bytes each it takes."""
+        room = {}
+        for node in self.order([node for node in nodes if node.agents < self.per_node], domains):
+            fitting = int(min(node.free / nbytes, 1e9)) if nbytes > 0 else 10**9
+            if fitting:
+                room[node.name] = int(min(self.per_node - node.agents, node.most, fitting))
+        return room
 
     def more_nodes(self, nodes: Sequence[AgentNode]) -> MoreNodes | None:
         """Whether another node is needed. Memory comes first: from ``high`` on, if it still fills, commits

@@ -1,5 +1,6 @@
 """Where agents run, and how many nodes there are for them."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -44,6 +45,13 @@ def test_deals():
     assert place(5, FOUR, deal="round-robin", **options) == "bcdbc"
     assert place(5, FOUR, deal="block", **options) == "bbccd"
     assert place(6, FOUR, deal="fill", **options) == "bbbbcc"
+
+
+def test_an_item_may_have_as_many_as_its_candidates_take():
+    nodes = [replace(one, most=2) for one in FOUR]
+    assert [AgentRule(candidates=count).seats(nodes, ()) for count in (1, 3, 0, 9)] == [2, 6, 8, 8]
+    assert AgentRule(candidates=2, per_node=1).seats(nodes, ()) == 2
+    assert AgentRule(candidates=2, per_node=1).seats([replace(nodes[0], agents=1)], ()) == 0
 
 
 def test_what_does_not_fit_goes_elsewhere_or_nowhere():
