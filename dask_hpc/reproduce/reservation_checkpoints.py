@@ -65,7 +65,7 @@ def run(bench: Bench) -> Outcome:
     and appendix C; digest 5.4, 5.5 and 3.12).
 
     The four tables of equal chunks can be had with 0.1 h for each request and a tail of 1e-8 only, where the
-    source says 0 and 1e-7: these two were picked for them, so that all that agrees does so by construction.
+    source says 0 and 1e-7: these two were picked for them, and whatever agrees says so.
     Where nothing is committed, the printed numbers of laws that begin later than at 0 are too low by this
     begin, in each request but the first. That is done here too: picked as well. A row counts the cells of
     eight that are reproduced: the best number of chunks, its cost, and that of 1, 200, 400, 600, 800, 1000.
