@@ -196,7 +196,8 @@ class ContinuousLaw(Law):
         return _frozen(self.family, self.shapes)
 
     def _at(self, t: Times) -> Any:
-        return (np.asarray(t, float) - self.shift) / self.scale
+        with np.errstate(over="ignore"):
+            return (np.asarray(t, float) - self.shift) / self.scale
 
     @property
     def _cut(self) -> tuple[float, float]:
@@ -286,7 +287,10 @@ class EmpiricalLaw(Law):
         share = np.ones(len(found)) if weights is None else np.asarray(list(weights), float)
         values, where = np.unique(found[share > 0], return_inverse=True)
         sums = np.bincount(where, share[share > 0])
-        return cls(tuple(map(float, values)), tuple(map(float, sums / sums.sum())))
+        total = float(sums.sum())
+        # what sums up to 1 but for rounding stays as it is, to the last digit
+        sums = sums if abs(total - 1) < 1e-12 else sums / total
+        return cls(tuple(map(float, values)), tuple(map(float, sums)))
 
     @property
     def name(self) -> str:  # type: ignore[override]
