@@ -128,6 +128,13 @@ def test_a_mix_gains(name, seconds):
     assert EXACT["mixing"][name] == [pytest.approx(checkpoints._gain(found), abs=0.06), seconds]
 
 
+def test_a_mix_is_compared_with_the_better_of_both():
+    gains = [
+        checkpoints._gain(checkpoints.PlanCosts(2.0, *pure, 0.0, 0.0)) for pure in ((3.0, 2.5), (2.2, 9.0))
+    ]
+    assert gains == pytest.approx([25, 10])
+
+
 def test_the_worked_example():
     """Digest 8, 10: the last one is 42.32, not 43.92."""
     assert [round(one.ours, 2) for one in checkpoints._worked_example()] == [80, 47.2, 41.54, 42.32]
@@ -185,4 +192,6 @@ def test_known_runs_make_their_own_chain():
     assert ways["NEURO"].until[:2] == pytest.approx([totals.max(), 1.5 * totals.max()])
     assert ways["NEURO-AVG"].until[0] == pytest.approx(totals.mean())
     assert ways["NEURO"].steps[1].work == pytest.approx(0.5 * totals.max())
+    assert ways["NEURO"].until[3] == pytest.approx(1.5**3 * totals.max())
+    assert sum(step.work for step in ways["NEURO"].steps) == pytest.approx(ways["NEURO"].until[-1])
     assert ways["MEM-ALL-CKPTV2"].until[0] == 1500
