@@ -44,6 +44,7 @@ APPLICATIONS = {
     ),
     "FCA": NeuroApplication(ContinuousLaw("gamma", (3.6,), 72.0, 165.0, below=1003.0), 150.0, 100.0, 200),
 }  # fmt: skip
+_NUMBER = 1000  # times of a grid
 _SLOTS = 256
 _ALONE = 500  # jobs where there is one application
 _RUNS = 5  # before, of which the users of the batch system know
@@ -83,11 +84,11 @@ def run(bench: Bench) -> Outcome:
 
 
 @cache
-def plan_of(name: str, method: str, runs: tuple[float, ...] = ()) -> ReservationPlan:
-    """A plan for an application."""
+def plan_of(name: str, method: str, runs: tuple[float, ...], number: int) -> ReservationPlan:
+    """A plan for an application, of requests that end at so many times."""
     application = APPLICATIONS[name]
     setting = Setting(CLOUD, application.commit, application.restart)
-    return chosen(Question(application.law, setting, runs), method, compare=False)
+    return chosen(Question(application.law, setting, runs, number), method, compare=False)
 
 
 class Noise:
@@ -108,7 +109,7 @@ def drawn(name: str, count: int, random: np.random.Generator) -> list[float]:
 
 
 def _plan(name: str, way: str, runs: Mapping[str, tuple[float, ...]]) -> ReservationPlan:
-    return plan_of(name, _PLANS[way], runs[name] if way == "HPC" else ())
+    return plan_of(name, _PLANS[way], runs[name] if way == "HPC" else (), _NUMBER)
 
 
 def measured(stays: list[JobStay]) -> dict[str, float]:
@@ -231,7 +232,7 @@ def _levels(mix: Columns) -> list[Figure]:
 def _levels_alone(alone: Columns) -> list[Figure]:
     found = []
     for name in APPLICATIONS:
-        commits = sum(one.commit for one in plan_of(name, _PLANS["DPC"]).requests)
+        commits = sum(one.commit for one in _plan(name, "DPC", {}).requests)
         found.append(figure(f"{name}: requests of DPC that end with a commit", commits))
         for way in (*_PLANS, *(f"{share:g}" for share in _NOISES)):
             for metric, unit in (("utilisation", "%"), ("stretch", "times")):

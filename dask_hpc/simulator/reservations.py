@@ -162,7 +162,7 @@ def stay(
         if asked.commit is not None:
             room = length - restoring - (reached - saved)
             takes = committing if commit is None else commit(reached)
-            if takes <= room + _ROUNDING * length and reached > saved:
+            if takes <= room + _ROUNDING * length:
                 saved = reached
             else:
                 lost += 1

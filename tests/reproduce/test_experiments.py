@@ -20,6 +20,8 @@ from dask_hpc.reproduce import (
     io_intensity,
     live_checkpoint,
     malleable_jobs,
+    reservation_checkpoints,
+    reservation_neuro,
 )
 from dask_hpc.reproduce.claim import Bench
 from dask_hpc.reproduce.corridor import least_makespan
@@ -65,6 +67,10 @@ def small(name):
         patch.setattr(io_intensity, "_JOBS", 200)
         patch.setattr(live_checkpoint, "_TIMES", 1)
         patch.setattr(corridor, "_PLAUSIBLE", range(75, 351, 50))
+        patch.setattr(reservation_checkpoints, "_NUMBER", 60)
+        patch.setattr(reservation_checkpoints, "_COARSE", 40)
+        patch.setattr(reservation_checkpoints, "_CHUNKS", (1, 3, 5, 7, 9, 11))
+        patch.setattr(reservation_neuro, "_NUMBER", 60)
         return outcome(name, seeds=1 if name in AT_ONCE else 2)
 
 

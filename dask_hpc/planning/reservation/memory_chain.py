@@ -185,7 +185,7 @@ class Chain:
         at which that task is not likely to have begun."""
         from scipy.special import ndtri
 
-        latest = ndtri(self.likely * (1 - _ROUNDING))
+        latest = ndtri(self.likely * (1 - _ROUNDING) * float(self._left(0.0)[-1]))
         rows = ((task, self._means[task - 1], self._stds[task - 1]) for task in range(1, len(self.tasks)))
         return [
             float(mean + latest * std)

@@ -21,6 +21,7 @@ from dask_hpc.planning.reservation.memory_chain import (
     read_chain,
 )
 from dask_hpc.planning.reservation.plan import ReservationPlan
+from dask_hpc.planning.reservation.programs import all_checkpoint
 from dask_hpc.planning.reservation.sequence import Milestone, Setting, expected_cost
 
 GB = 1e9
@@ -158,9 +159,9 @@ def test_the_same_memory_throughout_is_to_commit_always(cost):
     found = one.always_commit()
     setting = Setting(cost, found.steps[0].commit, found.steps[1].restart)
     milestones = [Milestone(until, until < found.until[-1]) for until in found.until]
-    judged = expected_cost(milestones, one.law, setting)
     # the grid ends where 1e-7 is left
-    assert found.price(cost, one.law.mean) == pytest.approx(judged, rel=1e-6) or judged == inf
+    judged = expected_cost(milestones, one.law.until(found.until[-1]), setting)
+    assert found.price(cost, one.law.mean) == pytest.approx(judged, rel=1e-5)
     plan = plan_reservation(
         str(one.law), setting.checkpoint, setting.restart, cost, "all-checkpoint", number=200, compare=False
     )
@@ -240,6 +241,39 @@ def test_cuts_are_before_tasks_that_need_more_than_all_before():
     assert sure.cuts() == [pytest.approx(3600)]
 
 
+@settings(deadline=None)
+@given(chains)
+def test_until_a_cut_what_was_enough_is_enough(chain):
+    rising = [n for n in range(1, len(chain.peaks)) if chain.peaks[n] > chain.peaks[:n].max()]
+    cuts = chain.cuts()
+    for task, cut in zip(rising[len(rising) - len(cuts) :], cuts, strict=True):
+        assert chain.need(0.0, cut) <= round((1 + chain.margin) * chain.peaks[:task].max())
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(st.floats(0, 500), st.floats(0, 500)), min_size=7, max_size=7), st.floats(0, 2))
+def test_commits_and_restarts_may_take_as_long_as_they_like(takes, beta):
+    """The program against every subset of six times."""
+    law, cost = read_law("gamma mean=1h std=30min"), Cost(1.0, beta, 60.0)
+    grid = equal_time(law, 0.0, 6, end_of(law))
+    commits, restarts = map(np.array, zip(*takes, strict=True))
+    found = all_checkpoint(grid, Setting(cost, 1.0, 1.0), commits, restarts)
+
+    def price(stops):
+        total, before = 0.0, 0
+        for stop in (*stops, 6):
+            restart = restarts[before] if before else 0.0
+            commit = commits[stop] if stop < 6 else 0.0
+            length = restart + grid.times[stop] - grid.times[before] + commit
+            total += (length + cost.gamma + beta * restart) * grid.longer[before]
+            total += beta * commit * grid.longer[stop]
+            before = stop
+        return total + beta * float(grid.weights @ grid.times[1:])
+
+    best = min(price(some) for n in range(6) for some in combinations(range(1, 6), n))
+    assert found.expected == pytest.approx(best)
+
+
 def test_who_waits_for_a_cut_waits_as_long_as_an_integral_says():
     chain = Chain(*SLANT)
     (_, cut) = chain.cuts()
@@ -253,6 +287,10 @@ def test_a_cut_is_taken_if_it_is_worth_it():
     one = question()
     chosen = one.best()
     assert chosen.until[0] == pytest.approx(one.chain.cuts()[1])
+    slower = question(restart=StoreSpeed(97.0))
+    third = slower.always_commit(slower.chain.cuts()[1])
+    assert 1.02 < third.reserved / slower.always_commit().reserved < 1.03
+    assert slower.best().until[0] == pytest.approx(slower.chain.cuts()[0]), "the other takes more than 2 %"
     slow = question(restart=StoreSpeed(600.0))
     assert slow.best() == slow.always_commit(), "a restart of ten minutes is more than 2 %"
     assert slow.plan().requests[0].work_until == slow.always_commit().until[0]
@@ -284,6 +322,9 @@ def test_requests_of_any_plan_ask_for_what_their_window_needs():
         assert request.memory == chain.need(saved, request.work_until)
         saved = request.work_until if request.commit else saved
     assert plan.requests[0].memory == 55 * GB > plan.requests[-1].memory
+    lost = plan_reservation(law, None, None, "cloud", memory=SLANT, number=100, compare=False)
+    assert len(lost.requests) > 1, "which all begin anew"
+    assert {request.memory for request in lost.requests} == {55 * GB}
     same = plan_reservation(law, "4min", "2min", "cloud", memory="16 GiB", number=100, compare=False)
     assert {request.memory for request in same.requests} == {16 * 2**30}
     assert [one.length for one in same.requests] == [one.length for one in plan.requests]
