@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
-from pathlib import Path
 from statistics import median
 from typing import Any
 

@@ -47,7 +47,9 @@ def learn(history: RunHistory, source: str, as_json: bool) -> None:
     left = f"; {counted(found.left_out, 'job')} left out: not over, or never begun" if found.left_out else ""
     click.echo(f"{counted(len(runs), 'run')} of {counted(len(found.runs), 'name')}{left}")
     if told["asked"] is not None:
-        click.echo(f"walltimes: {told['asked']:.1f} times what the jobs needed (median of those that were done)")
+        click.echo(
+            f"walltimes: {told['asked']:.1f} times what the jobs needed (median of those that were done)"
+        )
     click.echo(f"waiting: {told['wait']['reason']}")
 
 

@@ -42,9 +42,7 @@ def read_sacct(path: Path) -> Imported:
         with path.open(encoding="utf-8", errors="replace") as file:
             return _read(_numbered(file))
     except OSError as error:
-        raise InputError(
-            "", f"cannot be read: {error.strerror or error}", file=one_line(str(path))
-        ) from None
+        raise InputError("", f"cannot be read: {error.strerror or error}", file=one_line(str(path))) from None
     except InputError as error:
         raise error.in_file(one_line(str(path))) from None
 
