@@ -24,6 +24,8 @@ _WHERE = {
     "plan_corridor": "dask_hpc.planning.corridor.plan",
     "plan_interval": "dask_hpc.planning.interval",
     "plan_partition": "dask_hpc.planning.in_situ.plan",
+    "plan_reservation": "dask_hpc.planning.plan_reservation",
+    "ReservationPlan": "dask_hpc.planning.reservation.plan",
     "plan_redistribution": "dask_hpc.redistribution.client",
     "redistribute": "dask_hpc.redistribution.client",
 }

@@ -1,0 +1,1 @@
+"""How long to ask for a job whose time is not known: requests, one after the other, and commits between."""

@@ -1,0 +1,173 @@
+"""The plan: which requests to make, one after the other, until the job has ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from types import MappingProxyType
+from typing import Any
+
+from dask_hpc.model.errors import InputError, insist, shown
+from dask_hpc.model.units import show_duration
+from dask_hpc.planning.reservation.cost import Cost
+from dask_hpc.planning.reservation.law import ContinuousLaw, Law, read_law
+from dask_hpc.planning.reservation.methods import NUMBER, Question, choose
+from dask_hpc.planning.reservation.sequence import Setting, steps
+
+#: requests that are made less often than this are not listed
+_RARE = 1e-12
+#: a job that took longer than all that is known: what is left of it, by a law without a scale
+_UNKNOWN = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One reservation. ``work_until`` is how much of the job is done at its end, all that was done before
+    included; with ``commit`` its last seconds are for a checkpoint."""
+
+    length: float
+    work_until: float
+    commit: bool = False
+    #: bytes to ask for; None: as always
+    memory: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationPlan:
+    """Requests to make, one after the other, until the job has ended."""
+
+    requests: tuple[Request, ...]
+    #: of the job's whole time, given all that is known
+    law: Law
+    cost: Cost
+    #: seconds of a commit and of a restart; inf: nothing can be kept
+    checkpoint: float
+    restart: float
+    #: mean cost of all that is requested from now on
+    expected: float
+    #: the same over what somebody pays who knows how long the job takes
+    over_omniscient: float
+    #: mean cost of other ways
+    others: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    method: str = "best"
+    reason: str = ""
+    #: what to be wary of
+    warnings: tuple[str, ...] = ()
+    #: seconds of work that a checkpoint holds already
+    saved: float = 0.0
+    max_walltime: float = inf
+    #: times that were looked at
+    number: int = NUMBER
+    #: runs that the law is from
+    runs: tuple[float, ...] = ()
+
+    def after(
+        self,
+        saved: float = 0.0,
+        tried: float | None = None,
+        *,
+        checkpoint: float | None = None,
+        restart: float | None = None,
+    ) -> "ReservationPlan":
+        """The plan from now on, given that a checkpoint holds ``saved`` seconds of the job's work and that it
+        needs more than ``tried`` (more than is saved, if nothing else is said). What a commit and a restart
+        take may be known better now."""
+        tried = saved if tried is None else max(saved, tried)
+        for name, value in (("saved", saved), ("tried", tried)):
+            insist(0 <= value < inf, name, value, "seconds, 0 or more")
+        setting = Setting(
+            self.cost,
+            self.checkpoint if checkpoint is None else checkpoint,
+            self.restart if restart is None else restart,
+            saved,
+            self.max_walltime,
+        )
+        law, why = self.law, f"needs more than {show_duration(tried)}"
+        if tried > 0:
+            try:
+                law = self.law.given(tried)
+            except InputError:
+                law = ContinuousLaw("pareto", (_UNKNOWN,), tried)
+                why = f"takes longer than {self.law.name} allows: all that is known is that it {why}"
+        return chosen(Question(law, setting, self.runs, self.number), self.method, why)
+
+    def as_plain(self) -> dict[str, Any]:
+        """As JSON has it; ``of`` reads it back."""
+        return {
+            "requests": [
+                {
+                    "length": one.length,
+                    "work_until": one.work_until,
+                    "commit": one.commit,
+                    "memory": one.memory,
+                }
+                for one in self.requests
+            ],
+            "law": str(self.law),
+            "cost": [self.cost.alpha, self.cost.beta, self.cost.gamma],
+            "checkpoint": _or_none(self.checkpoint),
+            "restart": _or_none(self.restart),
+            "expected": self.expected,
+            "over_omniscient": self.over_omniscient,
+            "others": {name: _or_none(value) for name, value in self.others.items()},
+            "method": self.method,
+            "reason": self.reason,
+            "warnings": list(self.warnings),
+            "saved": self.saved,
+            "max_walltime": _or_none(self.max_walltime),
+            "number": self.number,
+            "runs": list(self.runs),
+        }
+
+    @classmethod
+    def of(cls, plain: Any) -> "ReservationPlan":
+        """From what ``as_plain`` gave."""
+        try:
+            given = {**plain}
+            given["requests"] = tuple(Request(**one) for one in given["requests"])
+            given["law"], given["cost"] = read_law(given["law"]), Cost(*given["cost"])
+            for name in ("checkpoint", "restart", "max_walltime"):
+                given[name] = inf if given[name] is None else float(given[name])
+            given["others"] = {name: inf if one is None else one for name, one in given["others"].items()}
+            given["warnings"], given["runs"] = tuple(given["warnings"]), tuple(given["runs"])
+            return cls(**given)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError("plan", f"found {shown(plain)}", "what plan reservation --json writes") from None
+
+
+def _or_none(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def chosen(
+    question: Question, method: str = "best", why: str = "", memory: float | None = None
+) -> ReservationPlan:
+    """The plan that answers a question."""
+    answer = choose(question, method)
+    law, setting = question.law, question.setting
+    milestones = answer.milestones
+    requests = []
+    before = setting.saved
+    for one, step in zip(milestones, steps(milestones, setting), strict=True):
+        if requests and law.sf(before) <= _RARE:
+            break
+        requests.append(Request(step.length, one.work, one.commit, memory))
+        before = one.work
+    omniscient = setting.cost.omniscient(law.mean - setting.saved)
+    return ReservationPlan(
+        requests=tuple(requests),
+        law=law,
+        cost=setting.cost,
+        checkpoint=setting.checkpoint,
+        restart=setting.restart,
+        expected=answer.expected,
+        over_omniscient=answer.expected / omniscient,
+        others=answer.others,
+        method=method,
+        reason="; ".join(filter(None, [why, answer.reason])),
+        saved=setting.saved,
+        max_walltime=setting.longest,
+        number=question.number,
+        runs=question.runs,
+    )
