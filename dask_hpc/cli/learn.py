@@ -18,7 +18,7 @@ from dask_hpc.planning.reservation.cost import fit_wait
 _LONGEST = 10 * 365 * 86400.0
 
 
-@click.command(help=f"""Learn from the own jobs that Slurm remembers: how long they took, asked for and waited.
+@click.command(help=f"""Learn from your jobs that Slurm remembers: how long they took, asked for and waited.
 
     SOURCE is for how long to look back (90d), or a FILE of what this command prints.
 

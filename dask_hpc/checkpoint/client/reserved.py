@@ -1,11 +1,11 @@
 """A program in a reservation: what it is told of its end, and what it tells of how far it is.
 
-``dask-hpc submit`` runs a program in one batch job after the other. It tells each by the environment whether to
-commit before the end, and how long that takes. ``Checkpoint`` writes into a file how far the program was when
-it committed, in seconds of work, and what commits and restores took; that file outlives any node.
+``dask-hpc submit`` runs a program in one batch job after the other. It tells each by the environment whether
+to commit before the end, and how long that takes. ``Checkpoint`` writes into a file how far the program was
+when it committed, in seconds of work, and what commits and restores took; that file outlives any node.
 
-The clock of work: it runs with the system's, from the start of the process. When a loop goes on from a version,
-it is put to what it showed when that version was made. So neither a restore counts, nor what is done again.
+The clock of work runs with the system's, from the start of the process. When a loop goes on from a version,
+it is put to what it showed when that version was made. So neither a restore counts nor what is done again.
 """
 
 import json
