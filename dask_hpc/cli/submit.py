@@ -38,9 +38,7 @@ _SHOWN = 12  # rows of the story
 @click.option("--law", metavar="LAW", help='How long it takes, such as "lognormal mean=21h std=20h".')
 @click.option("--runs", metavar="NAME|FILE", help="Past runs: of another name, or seconds in a file.")
 @click.option("--plan", "plan_file", metavar="FILE", help="What plan reservation --json printed.")
-@click.option(
-    "--cost", default="wait", show_default=True, help="wait, cloud, core-hours or ALPHA,BETA,GAMMA."
-)
+@click.option("--cost", default="wait", show_default=True, help="Or cloud, core-hours, ALPHA,BETA,GAMMA.")
 @click.option("--checkpoint", default=AUTO, show_default=True, metavar="TIME",
               help="Of a commit; none: the program makes none.")  # fmt: skip
 @click.option("--restart", default=AUTO, show_default=True, metavar="TIME", help="Until it works again.")
@@ -239,7 +237,7 @@ def _queue() -> dict[str, Any] | None:
     try:
         return {job.id: job for job in Slurm().queue()}
     except SlurmTrouble as error:
-        click.echo(f"dask-hpc: Slurm cannot be asked: {error}", err=True)
+        _say(f"Slurm cannot be asked: {error}")
         return None
 
 
@@ -301,6 +299,10 @@ def _cancel(file: ChainFile, as_json: bool) -> None:
         click.echo(f"{chain.name}: {counted(count, 'job')} cancelled")
 
 
+def _say(words: str) -> None:
+    click.echo(f"dask-hpc: {words}", err=True)
+
+
 def _list(root: str | None, as_json: bool) -> None:
     queue = _queue()
     rows = []
@@ -308,7 +310,7 @@ def _list(root: str | None, as_json: bool) -> None:
         try:
             rows.append(report(file.read(), queue))
         except InputError as error:
-            click.echo(f"dask-hpc: {error}", err=True)
+            _say(str(error))
     if as_json:
         print_json([{key: row[key] for key in ("name", "state", "why", "saved")} for row in rows])
         return

@@ -85,7 +85,8 @@ def default_path() -> Path:
 
 def durations_of(runs: Iterable[PastRun]) -> tuple[list[float], list[float]]:
     """Seconds of the runs that were done, and of those that were cut off, as they come."""
-    done, cut = [], []
+    done: list[float] = []
+    cut: list[float] = []
     for run in runs:
         (done if run.ended == "done" else cut).append(run.seconds)
     return done, cut

@@ -1,4 +1,4 @@
-"""Slurm, as a chain of batch jobs needs it: asked for jobs and about them, with the commands that users have."""
+"""Slurm, as a chain of batch jobs needs it: asked for jobs and about them, by the commands users have."""
 
 import os
 import shlex
@@ -18,8 +18,8 @@ _PATIENCE = 60.0  # seconds for an answer; Slurm's own patience is less
 _FORMAT = "%i|%T|%M|%L|%S|%r|%k"
 #: options of sbatch that are ours to give
 _OURS = (
-    "time", "t", "dependency", "d", "signal", "comment", "requeue", "no-requeue", "array", "a", "job-name", "J",
-    "parsable", "kill-on-invalid-dep", "wait", "W", "chdir", "D", "wrap", "test-only", "hold", "H",
+    "time", "t", "dependency", "d", "signal", "comment", "requeue", "no-requeue", "array", "a", "job-name",
+    "J", "parsable", "kill-on-invalid-dep", "wait", "W", "chdir", "D", "wrap", "test-only", "hold", "H",
 )  # fmt: skip
 
 
@@ -101,12 +101,12 @@ class Slurm:
     """Its commands. All may block for a minute, and raise ``SlurmTrouble``."""
 
     def ask_for(self, chain: Chain, ask: AskFor, state: Path, again: bool = False) -> str:
-        """The id of a new job; with ``again`` of one that is there already, should an answer have been lost."""
+        """The id of a new job; with ``again`` of one that is there, should an answer have been lost."""
         if again:
             comment = comment_of(chain.id, ask.number)
-            for job in self.queue():
-                if job.comment == comment and job.is_alive:
-                    return job.id
+            for there in self.queue():
+                if there.comment == comment and there.is_alive:
+                    return there.id
         said = self._run(sbatch_words(chain, ask), script_of(chain, ask.number, state))
         job = said.strip().partition(";")[0]  # of several clusters Slurm says which
         if not job.isdecimal():

@@ -1,4 +1,4 @@
-"""STATE.json: where a chain of batch jobs is kept, so that any of them, and any person, finds how far it is."""
+"""STATE.json: where a chain of batch jobs is kept, so that each of them, and a person, finds it."""
 
 import re
 from collections.abc import Iterator
