@@ -284,15 +284,12 @@ def _clock(when: float) -> str:
 
 def _cancel(file: ChainFile, as_json: bool) -> None:
     chain = _read(file, "--cancel")
-    keeper = ChainKeeper(
-        file, chain.id, Slurm(), lambda words: click.echo(f"dask-hpc: {words}", err=True), None
-    )
+    keeper = ChainKeeper(file, chain.id, Slurm(), _say, None)
     try:
         count = keeper.cancel()
     except SlurmTrouble as error:
-        raise InputError(
-            "--cancel", f"no job goes on after the one that runs, but Slurm says: {error}"
-        ) from None
+        found = f"the chain is over, but its jobs are not cancelled: {error}"
+        raise InputError("--cancel", found, "Slurm to answer") from None
     if as_json:
         print_json({"name": chain.name, "jobs": count})
     else:

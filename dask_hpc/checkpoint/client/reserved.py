@@ -11,6 +11,7 @@ it is put to what it showed when that version was made. So neither a restore cou
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
@@ -124,7 +125,7 @@ def read_progress(path: Path) -> Progress:
 class Reserved:
     """The program's side of a reservation. What cannot be written is told once, and the program goes on."""
 
-    def __init__(self, told: OwnReservation, warn: Callable[[str], None], now: float | None = None) -> None:
+    def __init__(self, told: OwnReservation, warn: Callable[[str], None]) -> None:
         self.told = told
         self._warn = warn
         before = Progress()
@@ -199,5 +200,6 @@ class Reserved:
                 os.fsync(file.fileno())  # its node may be lost in a moment
             draft.replace(path)
         except OSError as error:
-            draft.unlink(missing_ok=True)
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
             self._warn(f"how far it is cannot be noted in {path}: {error.strerror}")
