@@ -159,7 +159,7 @@ def _plan(
     longest = parse_duration(max_walltime) if max_walltime else Slurm().longest(partition)
     commit = _seconds("--checkpoint", checkpoint, _newest(known, "commit"))
     restore = _seconds("--restart", restart, _newest(known, "restore") if commit is not None else None)
-    return plan_reservation(
+    plan = plan_reservation(
         law if law is not None else _fitted(name, runs, history),
         None if commit is None or restore is None else commit,
         restore,
@@ -167,6 +167,8 @@ def _plan(
         method or "best",
         longest if longest is not None and longest < inf else None,
     )
+    insist(bool(plan.requests), "--max-walltime", longest, "more than a restart and a commit take")
+    return plan
 
 
 def _read_plan(path: Path) -> ReservationPlan:

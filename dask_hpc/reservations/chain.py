@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args
 
 from dask_hpc.checkpoint.client.reserved import Progress
 from dask_hpc.history.runs import PastRun
-from dask_hpc.model.errors import InputError
+from dask_hpc.model.errors import InputError, insist
 from dask_hpc.model.units import counted, show_duration
 from dask_hpc.planning.reservation.plan import ReservationPlan
 
@@ -307,6 +307,7 @@ class Chain:
         ways = [self.plan.after(self.saved, max(self.tried, first.work_until))]
         if link.commits:
             ways.append(self.plan.after(first.work_until, max(self.tried, first.work_until)))
+        insist(all(way.requests for way in ways), "plan", "no requests", "a longest walltime that allows some")
         requests = [way.requests[0] for way in ways]
         return max(one.length for one in requests), all(one.commit for one in requests)
 
@@ -597,6 +598,7 @@ def _planned_anew(chain: Chain, now: float) -> Chain:
         known = known[0], chain.restore
     try:
         plan = chain.plan.after(saved, chain.tried, checkpoint=known[0], restart=known[1])
+        insist(bool(plan.requests), "plan", plan.requests, "requests; the longest walltime allows none")
     except InputError as error:
         return chain.end(now, "stuck", f"{error}; the chain stops")[0]
     return replace(chain, plan=plan)
