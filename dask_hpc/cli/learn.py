@@ -66,7 +66,7 @@ def what_they_teach(runs: Iterable[PastRun]) -> dict[str, Any]:
 
 
 def _read(source: str) -> Imported:
-    if Path(source).exists():
+    if source and Path(source).exists():
         return read_sacct(Path(source))
     try:
         seconds = parse_duration(source)

@@ -307,7 +307,7 @@ class Chain:
         ways = [self.plan.after(self.saved, max(self.tried, first.work_until))]
         if link.commits:
             ways.append(self.plan.after(first.work_until, max(self.tried, first.work_until)))
-        insist(all(way.requests for way in ways), "plan", "no requests", "a longest walltime that allows some")
+        insist(all(way.requests for way in ways), "plan", "no requests", "longer walltimes")
         requests = [way.requests[0] for way in ways]
         return max(one.length for one in requests), all(one.commit for one in requests)
 
