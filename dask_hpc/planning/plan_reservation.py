@@ -1,6 +1,7 @@
 """How long to ask a batch system for, in human units (``dask-hpc plan reservation``)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -26,18 +27,18 @@ def plan_reservation(
 ) -> ReservationPlan:
     """Which requests to make for a job, one after the other, until it has ended, and which of them end with a
     commit."""
-    fitted = law if isinstance(law, FittedLaw) else None
-    if fitted is None and not isinstance(law, str | Law):
-        fitted = fit_law(*read_runs(law))
-    known = fitted.law if fitted else read_law(law)
+    if isinstance(law, str | Law):
+        fitted = FittedLaw(read_law(law), "")
+    else:
+        fitted = law if isinstance(law, FittedLaw) else fit_law(*read_runs(law))
     setting = Setting(
         read_cost(cost),
         inf if checkpoint is None else _seconds("checkpoint", checkpoint),
         inf if checkpoint is None else _seconds("restart", checkpoint if restart is None else restart),
         longest=inf if max_walltime is None else _seconds("max_walltime", max_walltime),
     )
-    question = Question(known, setting, fitted.done if fitted else (), number)
-    return chosen(question, method, fitted.reason if fitted else "", memory)
+    question = Question(fitted.law, setting, fitted.done, number)
+    return replace(chosen(question, method, fitted.reason, memory), warnings=fitted.warnings)
 
 
 def _seconds(where: str, value: float | str) -> float:

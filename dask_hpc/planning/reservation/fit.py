@@ -38,7 +38,8 @@ class FittedLaw:
 def read_runs(found: Iterable[Any], where: str = "runs") -> tuple[list[float], list[float]]:
     """Seconds of runs that were done and of those that were cut off, from numbers and texts: ``3600``,
     ``"1h"``, and ``">1h"`` for a run that was cut off then."""
-    done, cut = [], []
+    done: list[float] = []
+    cut: list[float] = []
     for number, one in enumerate(found, 1):
         is_cut = isinstance(one, str) and one.strip().startswith(">")
         value = one.strip().removeprefix(">").strip() if isinstance(one, str) else one

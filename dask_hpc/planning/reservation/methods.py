@@ -1,14 +1,29 @@
 """Ways to choose a sequence of requests, by the names of seed 004, and the best of them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import inf, isfinite
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf, isfinite, nan
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
-from dask_hpc.planning.reservation.discrete import Grid, end_of, equal_probability, equal_time, grid_at
+from dask_hpc.model.errors import InputError, insist, is_number, shown
+from dask_hpc.model.safe_yaml import nearest
+from dask_hpc.model.units import show_duration
+from dask_hpc.planning.reservation.brute_force import CANDIDATES, brute_force
+from dask_hpc.planning.reservation.closed_forms import by_formula
+from dask_hpc.planning.reservation.discrete import (
+    BEYOND,
+    Grid,
+    end_of,
+    equal_probability,
+    equal_time,
+    grid_at,
+)
 from dask_hpc.planning.reservation.law import EmpiricalLaw, Law
 from dask_hpc.planning.reservation.programs import Solution, all_checkpoint, no_checkpoint, optimal
+from dask_hpc.planning.reservation.rules import RULES, by_rule, periodic, periodic_costs
 from dask_hpc.planning.reservation.sequence import Milestone, Setting, expected_cost
 
 #: times of a grid
@@ -40,6 +55,16 @@ class Question:
             return
         yield equal_probability(law, start, self.number, end, stops)
         yield equal_time(law, start, self.number, end, stops)
+
+    def finer_grid(self, milestones: Sequence[Milestone]) -> Grid:
+        """Times around the milestones of a sequence, up to half of the way to those beside each."""
+        law, start = self.law, self.setting.saved
+        end = end_of(law)
+        works = np.unique([min(one.work, end) for one in milestones])
+        ways = np.diff(works, prepend=max(start, law.low), append=works[-1] + 1e-9 * end)
+        shares = np.linspace(0.0, 0.5, max(2, self.number // (2 * len(works))) + 1)[:, None]
+        times = np.concatenate([(works - ways[:-1] * shares).ravel(), (works + ways[1:] * shares).ravel()])
+        return grid_at(law, start, np.append(times[times < end], end))
 
     def judged(self, milestones: Sequence[Milestone]) -> Solution:
         """A sequence that goes on until every job has ended, and what it costs for this law."""
@@ -75,40 +100,192 @@ _MOST_STRIDES = 20_000
 _NEGLIGIBLE = 1e-10
 
 
-#: a way to choose a sequence; no milestones: there is none of this kind
-Method = Callable[[Question], Solution]
+#: a way to choose a sequence, given a number of its own (None: as usual); no milestones: there is none
+Method = Callable[[Question, float | None], Solution]
 
 
 def _program(program: Callable[[Grid, Setting], Solution]) -> Method:
-    """The best that a program finds over all grids."""
+    """The best that a program finds over all grids; the number is that of their times."""
 
-    def method(question: Question) -> Solution:
-        found = [question.judged(program(grid, question.setting).milestones) for grid in question.grids()]
-        return min(found, key=lambda one: one.expected)
+    def method(question: Question, number: float | None) -> Solution:
+        if number is not None:
+            question = replace(question, number=_whole(number))
+        return _least(question.judged(program(one, question.setting).milestones) for one in question.grids())
+
+    return method
+
+
+def _least(found: Iterable[Solution]) -> Solution:
+    return min(found, key=lambda one: one.expected, default=Solution((), inf))
+
+
+def _whole(number: float, most: float = 5000) -> int:
+    insist(
+        number == int(number) and 1 <= number <= most, "method", number, f"a whole number from 1 to {most:g}"
+    )
+    return int(number)
+
+
+def steps_for(question: Question, accuracy: float) -> int:
+    """How many times a grid needs so that the best sequence on it costs at most ``1 + accuracy`` times the
+    optimum (Theorem 5). The formula gives tens of thousands where no time but the law's mean bounds a request
+    from below; 0: it has no answer."""
+    law, setting = question.law, question.setting
+    begin, width = law.low - setting.saved, end_of(law) - law.low
+    mean, cost = law.mean - setting.saved, setting.cost
+    shortest = min(max(begin, accuracy * mean / 3), setting.restart, setting.checkpoint)
+    by_time = 1 / shortest if shortest > 0 else inf
+    least = min(by_time, (cost.alpha + cost.beta) / cost.gamma if cost.gamma else inf)
+    return ceil(3 * width * least / accuracy) if isfinite(least) else 0
+
+
+_MOST_STEPS = 2000
+_ACCURACY = 0.1
+
+
+def _dyn_prog_count(question: Question, accuracy: float | None) -> Solution:
+    """Equal steps in time, as many as an accuracy asks for, but not more than can be waited for."""
+    wanted = _ACCURACY if accuracy is None else accuracy
+    insist(1e-3 <= wanted <= 3, "method", wanted, "dyn-prog-count with an accuracy from 0.001 to 3")
+    number = min(steps_for(question, wanted) or question.number, _MOST_STEPS)
+    *_, by_time = replace(question, number=number).grids()
+    return question.judged(optimal(by_time, question.setting).milestones)
+
+
+def _periodic(commits: bool) -> Method:
+    def method(question: Question, chunks: float | None) -> Solution:
+        law, setting = question.law, question.setting
+        if commits and not setting.can_commit:
+            return Solution((), inf)
+        end = end_of(law)
+        if law.low >= end:
+            return question.judged((Milestone(end),))
+        if chunks is None:
+            costs = periodic_costs(law, setting, end, range(1, _MOST_CHUNKS + 1), commits=commits)
+            chunks = float(np.argmin(costs)) + 1
+        return question.judged(periodic(law, end, _whole(chunks), commits=commits))
+
+    return method
+
+
+_MOST_CHUNKS = 1000
+
+
+def _brute_force(question: Question, candidates: float | None) -> Solution:
+    if isinstance(question.law, EmpiricalLaw) or not isfinite(question.law.mean):
+        return Solution((), inf)  # it needs a density, and a bound
+    number = CANDIDATES if candidates is None else _whole(candidates, 1e6)
+    return question.judged(brute_force(question.law, question.setting, number))
+
+
+def _rule(name: str) -> Method:
+    def method(question: Question, number: float | None) -> Solution:
+        return question.judged(by_rule(name, question.law, question.runs, question.setting))
 
     return method
 
 
 METHODS: Mapping[str, Method] = {
     "discrete-ckpt": _program(optimal),
+    "dyn-prog-count": _dyn_prog_count,
     "all-checkpoint": _program(all_checkpoint),
     "no-checkpoint": _program(no_checkpoint),
+    "all-checkpoint-periodic": _periodic(True),
+    "no-checkpoint-periodic": _periodic(False),
+    "brute-force": _brute_force,
+    **{name: _rule(name) for name in RULES},
 }
+BEST = "best"
+EXACT = "discrete-ckpt"
+#: compared with every plan; what takes longer than a moment is not
+_COMPARED = tuple(name for name in METHODS if name != "dyn-prog-count")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A sequence, its cost, and those of others."""
+class Answer(NamedTuple):
+    """A sequence, what it costs, and by which method it is the best; what other methods cost, if asked."""
 
     milestones: tuple[Milestone, ...]
     expected: float
+    by: str
     others: Mapping[str, float]
-    reason: str
 
 
-def choose(question: Question, method: str = "best") -> Answer:
-    """The sequence by a method."""
-    name = "discrete-ckpt" if method == "best" else method
-    found = METHODS[name](question)
-    others = {other: METHODS[other](question).expected for other in METHODS if other != name}
-    return Answer(found.milestones, found.expected, others, "")
+def choose(question: Question, method: str = BEST, *, compare: bool = True) -> Answer:
+    """The sequence by a method: a name, perhaps with a number of its own ("dyn-prog-count 0.5"). The best is
+    the exact program's on all grids, or what is better still."""
+    name, number = read_method(method)
+    own = EXACT if name == BEST else name
+    found = {own: METHODS[own](question, number)}
+    if name == BEST:
+        found[own] = _finer(question, found[own])
+        formulas = (question.judged(one) for one in by_formula(question.law, question.setting))
+        found[_FORMULA] = _least(formulas)
+    if compare:
+        found |= {other: METHODS[other](question, None) for other in _COMPARED if other != own}
+    by = min(found, key=lambda one: (found[one].expected, one != own)) if name == BEST else own
+    chosen = found[by]
+    if found[own].expected <= chosen.expected * (1 + _SAME):
+        by, chosen = own, found[own]
+    if not chosen.milestones or not isfinite(chosen.expected):
+        raise _cannot(question, method)
+    others = {one: answer.expected for one, answer in found.items() if one != by and answer.milestones}
+    return Answer(chosen.milestones, chosen.expected, by, MappingProxyType(others))
+
+
+#: two costs that differ by less, as a share, differ by rounding
+_SAME = 1e-9
+_FORMULA = "closed form"
+_TIMES_FINER, _GAIN = 3, 1e-4
+
+
+def _finer(question: Question, found: Solution) -> Solution:
+    """The exact program again, near what it found: long tails leave few times of a grid for the beginning."""
+    if isinstance(question.law, EmpiricalLaw) or not isfinite(found.expected):
+        return found
+    for _ in range(_TIMES_FINER):
+        milestones = [one for one in found.milestones if question.law.sf(one.work) > BEYOND]
+        grid = question.finer_grid([*milestones, found.milestones[len(milestones)]])
+        better = question.judged(optimal(grid, question.setting).milestones)
+        gain = 1 - better.expected / found.expected
+        found = _least([better, found])
+        if gain < _GAIN:
+            break
+    return found
+
+
+def read_method(text: str) -> tuple[str, float | None]:
+    """The name, and the number that it was given."""
+    name, _, rest = text.strip().partition(" ") if isinstance(text, str) else ("", "", "")
+    known = (BEST, *METHODS)
+    if name not in known:
+        raise InputError("method", f"found {shown(text)}{nearest(name, known)}", ", ".join(known))
+    if not rest:
+        return name, None
+    if name in RULES or name == BEST or not is_number(number := _float(rest), 1e-9, 1e9):
+        raise InputError("method", f"found {shown(text)}", f"{name} alone" if name in RULES else "a number")
+    return name, number
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return nan
+
+
+def _cannot(question: Question, method: str) -> InputError:
+    """Why there is no sequence."""
+    law, setting = question.law, question.setting
+    if not isfinite(law.mean):
+        return InputError("law", f"{law.name} with a mean of inf", "one with a mean")
+    if isfinite(setting.longest):
+        longest = f"found {show_duration(setting.longest)}"
+        if not setting.can_commit:
+            allowed = f"a checkpoint, or {show_duration(law.high)}: as long as a job may take"
+        elif setting.stride <= 0:
+            kept = show_duration(setting.checkpoint + setting.restart)
+            allowed = f"more than the {kept} of a restart and a commit"
+        else:
+            allowed = f"more, or another method than {method}"
+        return InputError("max_walltime", longest, allowed)
+    return InputError("method", f"found {shown(method)}", "one that law, runs and checkpoints allow")

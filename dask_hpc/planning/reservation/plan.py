@@ -10,7 +10,7 @@ from dask_hpc.model.errors import InputError, insist, shown
 from dask_hpc.model.units import show_duration
 from dask_hpc.planning.reservation.cost import Cost
 from dask_hpc.planning.reservation.law import ContinuousLaw, Law, read_law
-from dask_hpc.planning.reservation.methods import NUMBER, Question, choose
+from dask_hpc.planning.reservation.methods import BEST, EXACT, NUMBER, Answer, Question, choose
 from dask_hpc.planning.reservation.sequence import Setting, steps
 
 #: requests that are made less often than this are not listed
@@ -48,7 +48,7 @@ class ReservationPlan:
     over_omniscient: float
     #: mean cost of other ways
     others: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    method: str = "best"
+    method: str = BEST
     reason: str = ""
     #: what to be wary of
     warnings: tuple[str, ...] = ()
@@ -88,7 +88,8 @@ class ReservationPlan:
             except InputError:
                 law = ContinuousLaw("pareto", (_UNKNOWN,), tried)
                 why = f"takes longer than {self.law.name} allows: all that is known is that it {why}"
-        return chosen(Question(law, setting, self.runs, self.number), self.method, why)
+        question = Question(law, setting, self.runs, self.number)
+        return chosen(question, self.method, why, compare=False)
 
     def as_plain(self) -> dict[str, Any]:
         """As JSON has it; ``of`` reads it back."""
@@ -141,15 +142,19 @@ def _or_none(value: float) -> float | None:
 
 
 def chosen(
-    question: Question, method: str = "best", why: str = "", memory: float | None = None
+    question: Question,
+    method: str = BEST,
+    why: str = "",
+    memory: float | None = None,
+    *,
+    compare: bool = True,
 ) -> ReservationPlan:
-    """The plan that answers a question."""
-    answer = choose(question, method)
+    """The plan that answers a question; ``why`` is what led to it."""
+    answer = choose(question, method, compare=compare)
     law, setting = question.law, question.setting
-    milestones = answer.milestones
-    requests = []
+    requests: list[Request] = []
     before = setting.saved
-    for one, step in zip(milestones, steps(milestones, setting), strict=True):
+    for one, step in zip(answer.milestones, steps(answer.milestones, setting), strict=True):
         if requests and law.sf(before) <= _RARE:
             break
         requests.append(Request(step.length, one.work, one.commit, memory))
@@ -165,9 +170,30 @@ def chosen(
         over_omniscient=answer.expected / omniscient,
         others=answer.others,
         method=method,
-        reason="; ".join(filter(None, [why, answer.reason])),
+        reason="; ".join(filter(None, [why, _compared(answer, setting, method)])),
         saved=setting.saved,
         max_walltime=setting.longest,
         number=question.number,
         runs=question.runs,
     )
+
+
+def _compared(answer: Answer, setting: Setting, method: str) -> str:
+    """How a plan compares, in words."""
+    by = f"by {answer.by}" if method == BEST and answer.by != EXACT else ""
+    commits = any(one.commit for one in answer.milestones)
+    pure = "no-checkpoint" if commits else "all-checkpoint"
+    words = []
+    if commits and pure in answer.others:
+        words.append(f"{_more(answer.others[pure], answer.expected)} without commits")
+    elif setting.can_commit and pure in answer.others:
+        words.append(
+            f"no commit pays, and {_more(answer.others[pure], answer.expected)} with one in each request"
+        )
+    elif not setting.can_commit:
+        words.append("nothing can be kept from one request to the next")
+    return ", ".join(filter(None, [by, *words]))
+
+
+def _more(other: float, this: float) -> str:
+    return "it cannot be done" if not isfinite(other) else f"{other / this - 1:.0%} more would be paid"

@@ -65,7 +65,7 @@ def optimal(grid: Grid, setting: Setting) -> Solution:
     """
     if not setting.can_commit:
         return no_checkpoint(grid, setting)
-    program = _Program(grid, setting)
+    program = _Costs(grid, setting)
     for last in range(program.count - 1, -1, -1):
         program.after_commit[last] = program.row(last)[last]
     if program.after_commit[0] == inf:
@@ -83,7 +83,7 @@ def optimal(grid: Grid, setting: Setting) -> Solution:
     return Solution(tuple(milestones), program.after_commit[0])
 
 
-class _Program:
+class _Costs:
     """Expected costs from here on, times the probability to come here: by the last commit and the last
     milestone that was tried. 0 is where the job stands, and counts as a commit that costs ``first`` to go on
     from."""
