@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from threading import Lock
@@ -131,6 +131,11 @@ class RunHistory:
     def find(self, name: str, user: str) -> list[PastRun]:
         """Runs of the jobs of that name: those of the user, or if there are none, those of nobody's."""
         return self.runs.get(key_of(name, user)) or self.runs.get(name) or []
+
+    def durations_on(self, key: str, job: Job) -> tuple[list[float], list[float]]:
+        """The same, brought to the job's start nodes."""
+        runs = self.runs.get(key, ())
+        return durations_of([replace(run, seconds=_on_start_nodes(run, job)) for run in runs])
 
     def recorded(self, key: str, job: Job) -> float | None:
         """Seconds that runs which were done took, brought to the job's start nodes: their median. None if

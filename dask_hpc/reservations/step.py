@@ -36,7 +36,7 @@ _FIRST, _LONGEST = 2.0, 60.0  # seconds between tries: the first pause, doubled 
 _ENOUGH = 900.0  # seconds of trying when the program is over: control daemons restart in less
 
 
-class Program(Protocol):
+class StepProgram(Protocol):
     """What a step runs. ``is_told``: somebody asked it to end."""
 
     is_told: bool
@@ -128,7 +128,7 @@ class ChainKeeper:
             self._say(f"{self._history}: cannot be written: {error.strerror}; the run is not remembered")
 
 
-class Step:
+class ChainStep:
     """One link of a chain, in its batch job."""
 
     def __init__(
@@ -146,7 +146,7 @@ class Step:
         self._say = say
         self._keeper = ChainKeeper(file, chain_id, slurm, say, history)
 
-    def run(self, program: Program) -> int:
+    def run(self, program: StepProgram) -> int:
         """The exit code of the batch job. Raises ``InputError``."""
         job = os.environ.get("SLURM_JOB_ID", "")
         insist(job.isdecimal(), "submit-step", job, "to be called in a batch job of Slurm")
@@ -169,7 +169,7 @@ class Step:
                 return one.code
         return 0
 
-    def _run(self, program: Program, how: RunProgram) -> int:
+    def _run(self, program: StepProgram, how: RunProgram) -> int:
         # An end that Slurm told before the limit was lowered is wrong now: it is asked anew.
         os.environ.pop("SLURM_JOB_END_TIME", None)
         told = OwnReservation(

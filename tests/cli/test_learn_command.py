@@ -70,8 +70,8 @@ def test_nothing_is_learnt_in_part(said, tmp_path):
 
 
 @pytest.mark.parametrize("source, words", [
-    ("none.txt", "found 'none.txt'; allowed: for how long"), ("-1d", "found -24.0 h"), ("inf", "up to ten years"),
-    ("20y", "--sacct"), ("", "sacct"),
+    ("none.txt", "found 'none.txt'; allowed: for how long"), ("-1d", "found -24.0 h"),
+    ("inf", "up to ten years"), ("20y", "--sacct"), ("", "sacct"),
 ])  # fmt: skip
 def test_bad_input_is_one_line(said, source, words):
     told = said(source, code=2)
