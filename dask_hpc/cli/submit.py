@@ -255,7 +255,7 @@ def _show(file: ChainFile, as_json: bool) -> None:
     if as_json:
         print_json(told)
         return
-    click.echo(f"{told['name']}: {_WORDS.get(told['state'], told['state'])}; {told['why']}")
+    click.echo(f"{told['name']}: {_WORDS.get(told['state'], told['state'])}")
     if told["saved"]:
         click.echo(f"saved: {show_duration(told['saved'])} of work")
     heads = ("step", "job", "asked for", "began", "what became of it", "saved")

@@ -30,10 +30,10 @@ class UnitWalltimes:
     the place of one that ends, or would soon have to have a successor itself.
     """
 
-    def __init__(self, plan: ReservationPlan, why: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, plan: ReservationPlan, why: str, clock: Callable[[], float] | None = None) -> None:
         self.plan = plan
         self._why = why
-        self._clock = clock
+        self._clock = monotonic if clock is None else clock
         self._began: float | None = None
         self._told = ""
         #: what is to be told: kind and words

@@ -174,7 +174,7 @@ def test_status_list_and_cancel(at):
     comment = f"dask-hpc:{chain().id}:1"
     (at / "queue").write_text(f"100|PENDING|0:00|11:00|N/A|Priority|{comment}\n")
     told = said("--status", "fmri")
-    assert "fmri: waiting; " in told and "pending (Priority)" in told
+    assert "fmri: waiting\n" in told and "pending (Priority)" in told
     found = json.loads(said("--status", "fmri", "--json"))
     assert (found["state"], found["steps"][0]["slurm"], found["steps"][0]["asked"]) == (
         "waiting",

@@ -206,13 +206,16 @@ class Lifecycle:
 
     def _asks_for_more(self, job: LiveJob, late: Running) -> Running:
         """A job whose walltime followed from past runs gets the next one that does."""
+        if not job.walltimes:
+            return late
         indices = self._context.indices
-        longer = [one for one in job.walltimes if late.started + one > indices.now]
+        scale = late.job.walltime_on(len(late.nodes)) / late.job.walltime
+        longer = [one for one in job.walltimes if late.started + scale * one > indices.now]
         if not longer:
             return late
         job.walltimes = tuple(longer[1:])
         self._context.learn_of(job, walltime=longer[0])
-        indices.expect_end(job.id, late.started + longer[0])
+        indices.expect_end(job.id, late.started + scale * longer[0])
         return indices.running[job.id]
 
     def tell_late(self) -> None:

@@ -72,7 +72,8 @@ def brute_force(
         valid &= ~goes_on | (following > this)
         goes_on &= valid
         following = np.where(goes_on, following, this)
-        total = total + np.where(goes_on, (price.of(following) + beta * this) * tail, 0.0)
+        with np.errstate(invalid="ignore"):  # what has no end is not valid
+            total = total + np.where(goes_on, (price.of(following) + beta * this) * tail, 0.0)
         works.append(following)
         tails.append(np.where(goes_on, np.asarray(law.sf(following + start), float), tail))
     valid &= tails[-1] <= _OVER
