@@ -70,6 +70,10 @@ class Link:
     saved: float = 0.0
     why: str = ""
 
+    def is_of(self, progress: Progress) -> bool:
+        """Whether that is what its program has noted."""
+        return (progress.number, progress.restarts) == (self.number, self.restarts)
+
     @property
     def is_open(self) -> bool:
         return self.fate in ("asked", "running")
@@ -183,6 +187,7 @@ class RunProgram:
     commits: bool
     seconds: float
     care: float
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,7 +423,7 @@ def _running(
     chain = chain.tell(event.now, f"{words}; {'commits' if commits else 'no commit'} before its end")
     lower = (LowerLimit(event.job, limit),) if limit < granted else ()
     seconds = chain.plan.checkpoint if commits else 0.0
-    return chain, (*before, *lower, RunProgram(link.number, commits, seconds, chain.care))
+    return chain, (*before, *lower, RunProgram(link.number, commits, seconds, chain.care, link.restarts))
 
 
 def _judged(chain: Chain, link: Link, event: JobBegan) -> Chain:
@@ -454,7 +459,7 @@ def _if_enough(chain: Chain, now: float) -> tuple[Chain, tuple[Instruction, ...]
 def _lost(chain: Chain, link: Link, event: JobBegan, what: str) -> Chain:
     """A link could not tell how far it was; the file of its program does."""
     progress = event.progress
-    is_known = progress.number == link.number
+    is_known = link.is_of(progress)
     worked = progress.points and max(work for rows in progress.points.values() for _, work in rows)
     words = f"step {link.number}, job {link.job}, {what}"
     return _go_on(chain, link, event.now, progress if is_known else None, worked or 0.0, "lost", words)
@@ -480,7 +485,7 @@ def _ended(chain: Chain, event: ProgramEnded) -> tuple[Chain, tuple[Instruction,
             LeaveJob(event.code),
         )
     began = event.now if link.began is None else link.began
-    progress = event.progress if event.progress.number == link.number else None
+    progress = event.progress if link.is_of(event.progress) else None
     worked = chain.saved if chain.is_resumable else event.now - began
     if progress is not None:
         worked = progress.work_at(event.now)

@@ -173,7 +173,7 @@ class ChainStep:
         # An end that Slurm told before the limit was lowered is wrong now: it is asked anew.
         os.environ.pop("SLURM_JOB_END_TIME", None)
         told = OwnReservation(
-            str(self._file.progress), self._number, time(), how.commits, how.seconds, how.care
+            str(self._file.progress), self._number, time(), how.commits, how.seconds, how.care, how.restarts
         )
         ahead = threading.Thread(target=self._look_ahead, name="dask-hpc-ahead", daemon=True)
         ahead.start()

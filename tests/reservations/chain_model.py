@@ -150,7 +150,8 @@ class World:
         if self.uses_checkpoints:
             restore = 10.0 if self.base else None
             self.progress = Progress(
-                job.number, {"u": ((1, self.base),)} if self.base else {}, has_store=True, saved=self.stored,
+                job.number, found.restarts, {"u": ((1, self.base),)} if self.base else {},
+                has_store=True, saved=self.stored,
                 base=self.base, since=self.now + (restore or 0.0), restore=restore,
                 commit=self.progress.commit,
             )  # fmt: skip

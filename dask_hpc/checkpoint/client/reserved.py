@@ -29,9 +29,9 @@ _LARGEST = 1_000_000  # bytes of the file that are read
 
 @dataclass(frozen=True, slots=True)
 class OwnReservation:
-    """What a program is told: the file of its progress, the number of the batch job in its chain, when it was
-    started by the system's clock, whether it is to commit before its end, and in how many seconds that is
-    done, so many times over that it fits."""
+    """What a program is told: the file of its progress; the number of the batch job in its chain, and how
+    often that was started before; when it was started, by the system's clock; whether it is to commit before its
+    end, in how many seconds that is done, and how many times over there is to be room for it."""
 
     file: str
     number: int
@@ -39,6 +39,7 @@ class OwnReservation:
     commits: bool = False
     seconds: float = 0.0
     care: float = 1.5
+    restarts: int = 0
 
     def as_text(self) -> str:
         return json.dumps(asdict(self))
@@ -48,7 +49,8 @@ class OwnReservation:
         """Raises ``InputError``."""
         try:
             found = cls(**json.loads(text))
-            fine = bool(found.file) and type(found.number) is int and type(found.commits) is bool
+            fine = bool(found.file) and type(found.number) is type(found.restarts) is int
+            fine = fine and type(found.commits) is bool
             fine = fine and all(is_number(one, 0, 1e12) for one in (found.began, found.seconds, found.care))
         except (ValueError, TypeError):
             fine = False
@@ -59,9 +61,10 @@ class OwnReservation:
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a program is, as its file says. All but ``points`` and ``is_partial`` is of the batch job with
-    that number."""
+    that number, after so many restarts."""
 
     number: int = 0
+    restarts: int = 0
     #: by name of a checkpoint: iterations that were committed, each with the seconds of work until then
     points: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
     #: whether it began with a version of which nobody knows how much work it was
@@ -103,7 +106,7 @@ class Progress:
         }
         progress = cls(points=points, **plain)
         numbers = (progress.saved, progress.base, progress.since, progress.slowest)
-        optional = (progress.commit or 0.0, progress.restore or 0.0, progress.number)
+        optional = (progress.commit or 0.0, progress.restore or 0.0, progress.number, progress.restarts)
         if not all(is_number(one, 0, 1e12) for one in (*numbers, *optional)):
             raise ValueError
         return progress
@@ -134,10 +137,11 @@ class Reserved:
         except InputError as error:
             warn(f"how far the program was is not known: {error}")
         self.progress = before
-        if before.number != told.number or before.since < told.began:  # of a batch job before, or a run of it
+        if (before.number, before.restarts) != (told.number, told.restarts):  # of a batch job before
             self.progress = Progress(
-                told.number, before.points, before.is_partial, saved=before.saved, since=told.began
-            )
+                told.number, told.restarts, before.points, before.is_partial, saved=before.saved,
+                since=told.began,
+            )  # fmt: skip
 
     @classmethod
     def of_environment(cls, warn: Callable[[str], None]) -> "Reserved | None":

@@ -190,6 +190,8 @@ class Lossless:
             finally:
                 self.opened |= self.opening
                 self.opening = set()
+        if self.times is not None:
+            await self._tell(cluster)
         await self.finish()
 
     def _keep_all(self, cluster: Any) -> None:
@@ -275,6 +277,10 @@ class Lossless:
         for name, why in stayed.items():
             self._put_back(cluster, name, why)
         await asyncio.gather(*(self._close(name) for name in names if name not in stayed))
+        await self._tell(cluster)
+
+    async def _tell(self, cluster: Any) -> None:
+        """The story hears what happened here."""
         news, self.news = self.news, []
         if news:
             with suppress(OSError):
