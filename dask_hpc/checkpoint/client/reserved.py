@@ -30,8 +30,8 @@ _LARGEST = 1_000_000  # bytes of the file that are read
 @dataclass(frozen=True, slots=True)
 class OwnReservation:
     """What a program is told: the file of its progress; the number of the batch job in its chain, and how
-    often that was started before; when it was started, by the system's clock; whether it is to commit before its
-    end, in how many seconds that is done, and how many times over there is to be room for it."""
+    often that was started before; when it was started, by the system's clock; whether it is to commit before
+    its end, in how many seconds that is done, and how many times over there is to be room for it."""
 
     file: str
     number: int
