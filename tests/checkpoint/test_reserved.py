@@ -76,6 +76,19 @@ def test_two_loops_of_a_program(tmp_path):
     assert noted(tmp_path).work_at(2020.0) == 130.0 and noted(tmp_path).restore == 20.0
 
 
+def test_what_is_saved_and_the_clock_do_not_go_back(tmp_path):
+    first = reserved(tmp_path)
+    first.commits("a", 9, 1.0, now=1090.0)
+    first.commits("b", 3, 1.0, now=1130.0)
+    first.stored("b", 3, 5.0)
+    first.stored("a", 9, 2.0)
+    assert (noted(tmp_path).saved, noted(tmp_path).commit) == (130.0, 5.0)
+    second = reserved(tmp_path, 2, began=2000.0)
+    second.loop_begins("b", 3, now=2010.0)
+    second.loop_begins("a", 9, now=2020.0)
+    assert noted(tmp_path).work_at(2020.0) == 140.0
+
+
 def test_a_version_that_nobody_has_measured(tmp_path):
     reserved(tmp_path).loop_begins("u", 5, now=1010.0)
     assert noted(tmp_path).is_partial

@@ -1,5 +1,7 @@
 """The chain of batch jobs: what follows from what, in any order."""
 
+from dataclasses import replace
+
 import pytest
 from chain_model import World, new_chain
 from hypothesis import settings
@@ -11,6 +13,7 @@ from dask_hpc.reservations.chain import (
     Chain,
     JobBegan,
     LeaveJob,
+    Link,
     follow,
     minutes,
 )
@@ -53,6 +56,34 @@ def test_the_next_job_waits_for_the_first_to_fail_and_is_long_enough_for_all():
     fits = w.chain.plan.after(request.work_until).requests[0].length
     does_not = w.chain.plan.after(0.0, request.work_until).requests[0].length
     assert second.limit == 60 * minutes(max(fits, does_not)) and fits != does_not
+
+
+def test_it_is_told_of_its_end_if_it_commits_in_any_case():
+    w = started(law="empirical 300s*5 600s*2 2400s", checkpoint=100.0)
+    assert w.jobs["100"].margin is not None and w.jobs["101"].margin is None  # only if the commit did not fit
+    w = started()
+    assert w.jobs["101"].margin == 1.5 * 30 + 5
+
+
+def test_less_time_than_the_plan_has_is_ended_by_a_commit():
+    chain = new_chain("empirical 600s 1200s", 400.0)
+    assert not chain.plan.requests[0].commit
+    chain = replace(chain, links=(Link(number=1, length=600.0), Link(number=2, length=60.0)))
+    for number, commits in ((1, False), (2, True)):
+        _, (program,) = follow(chain, JobBegan(now=1e9, number=number, job="1"))
+        assert program.commits is commits
+
+
+def test_a_job_that_is_cut_before_it_comes_to_its_checkpoint_changes_nothing():
+    w = started()
+    w.work_for(500)
+    w.commit(is_final=True)
+    w.end(143)
+    w.start("101")
+    w.progress = Progress(1)
+    w.now += 5000
+    w.end(143, is_told=True)
+    assert w.chain.is_resumable and w.chain.tried == 530 and w.chain.fruitless == 1
 
 
 def test_it_goes_on_from_what_is_saved_with_a_lower_limit():

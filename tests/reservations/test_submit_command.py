@@ -169,6 +169,38 @@ def test_slurm_does_not_answer_for_a_while(at):
     assert [link.job for link in chain().links] == ["100", "101"]
 
 
+def test_an_answer_that_got_lost(at):
+    (at.parent / "a.py").write_text(
+        f"import os, time\nwhile not os.path.exists({str(at / 'seen')!r}): time.sleep(0.05)\n"
+        "os.kill(os.getpid(), 15)\n"
+    )
+    submitted(at)
+    (at / "refuse").write_text("sbatch: error: Socket timed out on send/recv operation\n")
+    sbatch = at / "sbatch"
+    sbatch.write_text(sbatch.read_text().replace("exit 1", "touch $at/seen; exit 1"))
+    comment = f"dask-hpc:{chain().id}:2"
+    (at / "queue").write_text(
+        f"7|CANCELLED|0:00|2:00|N/A|None|{comment}\n8|PENDING|0:00|2:00|N/A|Dependency|{comment}\n"
+    )
+    assert run_job(at).returncode == 143
+    assert [link.job for link in chain().links] == ["100", "8"]
+
+
+def test_what_a_job_was_told_of_itself_is_nothing_to_the_next(at):
+    (at.parent / "a.py").write_text(
+        "import os\nopen('told', 'w').write(' '.join(os.environ))\nos.kill(os.getpid(), 15)\n"
+    )
+    submitted(at)
+    sbatch = at / "sbatch"
+    sbatch.write_text(sbatch.read_text().replace("id=", "env > $at/environment\nid="))
+    assert run_job(at, SLURM_CONF="/etc/slurm.conf", SLURM_MEM_PER_NODE="7").returncode == 143
+    passed_on = (at / "environment").read_text()
+    assert "SLURM_CONF=/etc/slurm.conf" in passed_on and "SLURM_MEM" not in passed_on
+    assert "DASK_HPC_RESERVATION" not in passed_on
+    told = (at.parent / "told").read_text().split()
+    assert "DASK_HPC_RESERVATION" in told and "SLURM_JOB_ID" in told and "SLURM_JOB_END_TIME" not in told
+
+
 def test_status_list_and_cancel(at):
     submitted(at)
     comment = f"dask-hpc:{chain().id}:1"
