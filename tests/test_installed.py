@@ -91,7 +91,7 @@ def test_the_wheel_and_its_extra_have_all_that_the_widgets_need(installed):
         "print(len(explorers), len(modules), min(len(str(text)) for text in modules) > 500)"
     )
     explorers, modules, are_long = run("python", "-I", "-c", program, cwd=folder, env=mine).split()
-    assert (int(explorers), are_long) == (3, "True") and int(modules) >= 10
+    assert (int(explorers), are_long) == (4, "True") and int(modules) >= 10
 
 
 @pytest.mark.timeout(1200)

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from dask_hpc.cli.atomic_file import atomic_file
+from dask_hpc.cli.plan_reservation import reservation
 from dask_hpc.cli.terminal import print_json, print_table, progress_bar
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.power import PowerRange
@@ -43,7 +44,11 @@ def plan() -> None:
       dask-hpc plan corridor --nodes 14 --jobs jobs.yaml --lower 1.7kW --upper 2.5kW
       dask-hpc plan partition heat.yaml --plot heat.svg
       dask-hpc plan interval --level partner 5s 10h --level store 150s 7d
+      dask-hpc plan reservation --law "lognormal mean=21h std=20h" --checkpoint 1h
     """
+
+
+plan.add_command(reservation)
 
 
 def _read(file: str, understand: Callable[[bytes], Any]) -> Any:

@@ -6,9 +6,11 @@ from math import inf
 from typing import Any
 
 from dask_hpc.model.errors import insist
+from dask_hpc.model.units import parse_quantity
 from dask_hpc.planning.reservation.cost import Cost, read_cost
 from dask_hpc.planning.reservation.fit import FittedLaw, fit_law, read_runs
 from dask_hpc.planning.reservation.law import Law, read_law, read_time
+from dask_hpc.planning.reservation.memory_chain import Chain, read_chain, with_memory
 from dask_hpc.planning.reservation.methods import NUMBER, Question
 from dask_hpc.planning.reservation.plan import ReservationPlan, chosen
 from dask_hpc.planning.reservation.sequence import Setting
@@ -21,12 +23,17 @@ def plan_reservation(
     cost: str | Cost | Sequence[Any] = "wait",
     method: str = "best",
     max_walltime: float | str | None = None,
-    memory: float | None = None,
+    memory: float | str | Chain | Sequence[Any] | None = None,
     *,
     number: int = NUMBER,
+    compare: bool = True,
 ) -> ReservationPlan:
     """Which requests to make for a job, one after the other, until it has ended, and which of them end with a
-    commit."""
+    commit.
+
+    ``memory`` is what every request asks for, or the job as a chain of tasks, each with a law and a peak:
+    then each asks for what is likely needed in it. ``compare=False`` leaves out what other ways cost.
+    """
     if isinstance(law, str | Law):
         fitted = FittedLaw(read_law(law), "")
     else:
@@ -37,8 +44,18 @@ def plan_reservation(
         inf if checkpoint is None else _seconds("restart", checkpoint if restart is None else restart),
         longest=inf if max_walltime is None else _seconds("max_walltime", max_walltime),
     )
+    chain = None if memory is None or isinstance(memory, str | int | float) else read_chain(memory)
+    throughout = None if memory is None or chain else _bytes(memory)
     question = Question(fitted.law, setting, fitted.done, number)
-    return replace(chosen(question, method, fitted.reason, memory), warnings=fitted.warnings)
+    plan = chosen(question, method, fitted.reason, throughout, compare=compare)
+    plan = replace(plan, warnings=fitted.warnings)
+    return with_memory(plan, chain) if chain else plan
+
+
+def _bytes(value: Any) -> float:
+    nbytes = parse_quantity(value, "B", "memory")
+    insist(0 < nbytes < inf, "memory", value, "bytes, more than 0")
+    return nbytes
 
 
 def _seconds(where: str, value: float | str) -> float:

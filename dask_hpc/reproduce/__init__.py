@@ -24,6 +24,11 @@ from dask_hpc.reproduce import (
     malleable_jobs,
     proactive,
     redistribution,
+    reservation_checkpoints,
+    reservation_costs,
+    reservation_from_history,
+    reservation_memory,
+    reservation_neuro,
     small_examples,
 )
 from dask_hpc.reproduce.claim import Bench, Outcome
@@ -52,6 +57,11 @@ _CODE: Mapping[str, Callable[[Bench], Outcome]] = {
     "forecasters": forecasters.run,
     "applications-that-differ": applications.run,
     "proactive-against-reactive": proactive.run,
+    "reservation-costs": reservation_costs.run,
+    "reservation-checkpoints": reservation_checkpoints.run,
+    "reservation-neuro": reservation_neuro.run,
+    "reservation-memory": reservation_memory.run,
+    "reservation-from-history": reservation_from_history.run,
 }
 
 

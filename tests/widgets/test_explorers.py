@@ -1,7 +1,7 @@
 """Plans that follow what people move, without a cluster."""
 
 import pytest
-from dask_hpc_widgets import CorridorExplorer, IntervalExplorer, PartitionExplorer
+from dask_hpc_widgets import CorridorExplorer, IntervalExplorer, PartitionExplorer, ReservationExplorer
 
 
 def test_more_bandwidth_moves_analyses_away():
@@ -30,12 +30,43 @@ def test_a_corridor_that_cannot_be_kept_says_what_would_help():
     assert not explorer.found["is_feasible"] and explorer.found["reason"].startswith("impossible: ")
 
 
+def test_dearer_commits_are_made_less_often_and_never_cost_less():
+    explorer = ReservationExplorer(mean=10 * 3600.0, std=5 * 3600.0, checkpoint=60.0, restart=60.0)
+    cheap = explorer.found
+    explorer.checkpoint = explorer.restart = 8 * 3600.0
+    dear = explorer.found
+    commits = [sum(row["commit"] > 0 for row in found["requests"]) for found in (cheap, dear)]
+    assert commits[0] > commits[1] and cheap["over_omniscient"] < dear["over_omniscient"]
+    for found in (cheap, dear):
+        assert found["over_omniscient"] <= min(found["others"].values()) * (1 + 1e-9)
+        best = [row["best"] for row in found["curve"]]
+        assert best == sorted(best) and len(best) == 10
+        assert all(row["best"] <= min(row["all"], row["none"]) * (1 + 1e-9) for row in found["curve"])
+    assert dear["others"]["never commit"] == cheap["others"]["never commit"]
+
+
+@pytest.mark.parametrize("family", ReservationExplorer().families)
+def test_each_request_is_spent_on_what_its_length_says(family):
+    explorer = ReservationExplorer(family=family, mean=7200.0, std=3600.0, checkpoint=300.0, restart=200.0)
+    rows = explorer.found["requests"]
+    assert not explorer.problem and explorer.found["count"] >= len(rows)
+    saved, needed = 0.0, 1.0
+    for row in rows:
+        parts = [row[part] for part in ("restart", "again", "work", "commit")]
+        assert row["length"] == pytest.approx(sum(parts)) and min(parts) >= 0
+        assert row["until"] == pytest.approx(saved + row["again"] + row["work"])
+        assert 0 < row["needed"] <= needed
+        saved, needed = row["until"] if row["commit"] else saved, row["needed"]
+    assert "h first" in repr(explorer)
+
+
 @pytest.mark.parametrize(
     "explorer, wrong",
     [
         (PartitionExplorer, {"nodes": 0}),
         (IntervalExplorer, {"levels": [{"name": "x"}]}),
         (CorridorExplorer, {"nodes": 1}),
+        (ReservationExplorer, {"alpha": 0.0}),
     ],
 )
 def test_a_bad_question_keeps_the_last_answer(explorer, wrong):

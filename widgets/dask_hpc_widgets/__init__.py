@@ -10,6 +10,7 @@ from dask_hpc_widgets.interval_explorer import IntervalExplorer
 from dask_hpc_widgets.jobs_table import JobsTable
 from dask_hpc_widgets.partition_explorer import PartitionExplorer
 from dask_hpc_widgets.policy_panel import PolicyPanel
+from dask_hpc_widgets.reservation_explorer import ReservationExplorer
 from dask_hpc_widgets.story_view import StoryView
 from dask_hpc_widgets.what_if import WhatIf
 
@@ -23,6 +24,7 @@ __all__ = [
     "JobsTable",
     "PartitionExplorer",
     "PolicyPanel",
+    "ReservationExplorer",
     "StoryView",
     "WhatIf",
     "__version__",

@@ -54,6 +54,18 @@ def equal_probability(law: Law, start: float, number: int, end: float, stops: Ti
     return grid_at(law, start, np.append(times[times < end], end), stops)
 
 
+def equal_hazard(law: Law, start: float, number: int, end: float, stops: Times = ()) -> Grid:
+    """``number`` times up to ``end``, one half equally likely, between the others always the same share of
+    the jobs ends that are still there: equal steps for an exponential law, steps that grow for a longer
+    tail."""
+    half = number // 2
+    left = max(float(law.sf(end)), BEYOND)
+    tail = law.isf(left ** (np.arange(1, number - half) / (number - half)))
+    body = law.quantile(np.arange(1, half + 1) / (half + 1))
+    times = np.concatenate([body, tail])
+    return grid_at(law, start, np.append(times[times < end], end), stops)
+
+
 def grid_at(law: Law, start: float, times: Times, stops: Times = ()) -> Grid:
     """At these times, the last of which counts as never exceeded, and at ``stops`` before it."""
     last = np.max(times)

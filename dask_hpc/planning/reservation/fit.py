@@ -1,24 +1,34 @@
 """A law from past runs: those that were done, and those that were cut off, which would have taken longer.
 
-Candidates are fitted by maximum likelihood, cut runs included, and compared by AIC. Few runs say little of a
-tail, so what is fitted to them is widened, and what cannot be said is said.
+Candidates are fitted by maximum likelihood, cut runs included. Forty runs rarely tell a gamma law from a
+Weibull one, so the answer is not one candidate but all that may be right, weighted by their AIC: what is
+planned is good for each of them. Few runs say little; what cannot be said is said.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import exp, isfinite, log, sqrt
 from typing import Any
 
 import numpy as np
 
 from dask_hpc.model.errors import InputError, is_number, shown
 from dask_hpc.model.units import counted, show_duration
-from dask_hpc.planning.reservation.law import ContinuousLaw, EmpiricalLaw, Law, of_mean_and_std, read_time
+from dask_hpc.planning.reservation.law import (
+    FAMILIES,
+    ContinuousLaw,
+    EmpiricalLaw,
+    Law,
+    mixed,
+    of_mean_and_std,
+    read_time,
+)
 
 _LONGEST = 1e12
 _FEW = 5  # runs: with fewer the spread is not believed
 _LEAST_SPREAD = 0.15  # of the mean
 _MANY = 50  # runs: from here on they may stand for themselves
-_SHIFTED = 2.0  # AIC that a begin of its own must gain
+_UNLIKELY = 0.02  # share of a candidate that is left out
 _ALIKE = 1e-3  # spread, as a share of the mean, of runs that take the same time
 _MORE = 0.1  # than the one time that is known
 
@@ -60,26 +70,23 @@ def fit_law(done: Sequence[float], cut: Sequence[float] = ()) -> FittedLaw:
         runs = f"found {counted(len(longer), 'run')}, all cut off" if longer else "found none"
         raise InputError("runs", runs, "at least one run that was done")
     runs = counted(len(ended), "run") + (f" and {len(longer)} that were cut off" if longer else "")
-    mean, std = float(np.mean(ended)), float(np.std(ended))
-    if std <= _ALIKE * mean and not any(one > max(ended) for one in longer):
+    if np.std(ended) <= _ALIKE * np.mean(ended) and max(ended) >= max(longer, default=0.0):
         law: Law = EmpiricalLaw.of([max(ended) * (1 + _MORE)])
-        known = f"all of {runs} took" if len(ended) > 1 else f"{runs} took"
-        return FittedLaw(
-            law, f"{known} {show_duration(max(ended))}", _warned(ended), tuple(ended), tuple(longer)
-        )
-    if len(ended) < _FEW:
-        law = _of_few(ended, longer)
-        reason = f"lognormal, from {runs}"
+        reason = f"{'all of ' if len(ended) > 1 else ''}{runs} took {show_duration(max(ended))}"
+    elif len(ended) < _FEW:
+        law, reason = _of_few(ended, longer), f"lognormal, from {runs}"
     else:
-        law, reason = _best(ended, longer)
-        reason = f"{reason}, from {runs}"
-    return FittedLaw(law, reason, _warned(ended), tuple(ended), tuple(longer))
+        sample = _Sample(np.asarray(ended), np.asarray(longer))
+        law = sample.best()
+        reason = f"{law.name}, from {runs}"
+    return FittedLaw(law, reason, tuple(_warnings(ended, longer)), tuple(ended), tuple(longer))
 
 
-def _warned(done: Sequence[float]) -> tuple[str, ...]:
-    if len(done) >= _FEW:
-        return ()
-    return (f"{counted(len(done), 'run')} that were done say little of how long others take",)
+def _warnings(done: Sequence[float], cut: Sequence[float]) -> Iterator[str]:
+    if len(done) < _FEW:
+        yield f"{counted(len(done), 'run')} that ended: too few to know how long others may take"
+    if len(cut) > len(done):
+        yield f"more runs were cut off ({len(cut)}) than ended ({len(done)}): how long they take is a guess"
 
 
 def _of_few(done: Sequence[float], cut: Sequence[float]) -> Law:
@@ -90,6 +97,129 @@ def _of_few(done: Sequence[float], cut: Sequence[float]) -> Law:
     return ContinuousLaw("lognormal", *of_mean_and_std("lognormal", mean, std))
 
 
-def _best(done: Sequence[float], cut: Sequence[float]) -> tuple[Law, str]:
-    sigma = float(np.std(np.log(done)))
-    return ContinuousLaw("lognormal", (sigma,), float(np.exp(np.mean(np.log(done))))), "lognormal"
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A law of some runs, and how well it explains them for what it costs (AIC)."""
+
+    law: Law
+    aic: float
+
+
+_FITTED = ("exponential", "lognormal", "gamma", "weibull")
+#: a normal law whose mean lies further below 0, in its standard deviations, is an exponential one
+_DEEPEST = -3.0
+#: the two ends of a uniform law fit the runs at hand too well: each counts twice
+_ENDS = 4
+_ODD = 1.36  # over the root of the number of runs: no distribution of theirs is so far from a law
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Runs that a law is wanted for."""
+
+    done: np.ndarray
+    cut: np.ndarray
+
+    def best(self) -> Law:
+        """All candidates that may be right, each as likely as its AIC makes it: a single one is right too
+        rarely, and some are wrong in a dear way. Many runs that this does not describe stand for
+        themselves."""
+        begin = float(self.done.min()) * (1 - _MORE)
+        candidates = [*self._candidates(0.0), *self._candidates(begin)]
+        best = min(one.aic for one in candidates)
+        shares = [(one.law, exp((best - one.aic) / 2)) for one in candidates]
+        total = sum(share for _, share in shares)
+        kept = [(law, share / total) for law, share in shares if share > _UNLIKELY * total]
+        law = mixed(kept)
+        if len(self.done) >= _MANY and self._distance(law) > _ODD / sqrt(len(self.done)):
+            return self._as_they_are(law)
+        return law
+
+    def _candidates(self, begin: float) -> Iterator[_Candidate]:
+        for family in _FITTED:
+            if (fitted := self._fitted(family, begin)) is not None:
+                yield fitted
+        if not begin:
+            yield from filter(None, (self._truncnormal(), self._uniform()))
+
+    def _judged(self, law: Law, parameters: int) -> _Candidate | None:
+        with np.errstate(all="ignore"):
+            likelihood = float(np.sum(np.log(law.pdf(self.done))) + np.sum(np.log(law.sf(self.cut))))
+        return _Candidate(law, 2 * parameters - 2 * likelihood) if isfinite(likelihood) else None
+
+    def _fitted(self, family: str, begin: float) -> _Candidate | None:
+        """By maximum likelihood, from ``begin`` on."""
+        from scipy import stats
+
+        unit = float(np.mean(self.done))
+        # of a run that was cut off before that, nothing is known
+        cut = self.cut[self.cut > begin]
+        data: Any = np.concatenate([self.done, cut]) / unit
+        if len(cut):
+            data = stats.CensoredData.right_censored(data, np.arange(len(data)) >= len(self.done))
+        try:
+            with np.errstate(all="ignore"):
+                *shapes, _, scale = getattr(stats, FAMILIES[family].scipy).fit(data, floc=begin / unit)
+        except (ArithmeticError, ValueError, stats.FitError):
+            return None
+        numbers = [float(one) for one in (*shapes, scale)]
+        if not all(isfinite(one) and one > 0 for one in numbers):
+            return None
+        law = ContinuousLaw(family, tuple(numbers[:-1]), numbers[-1] * unit, begin)
+        return self._judged(law, len(numbers) + bool(begin))
+
+    def _truncnormal(self) -> _Candidate | None:
+        from scipy.optimize import minimize
+        from scipy.special import log_ndtr
+
+        unit = float(np.mean(self.done))
+        done, cut = self.done / unit, self.cut / unit
+
+        def surprise(of: np.ndarray) -> float:
+            mean, std = of[0], exp(of[1])
+            inside = log_ndtr(mean / std)
+            seen = np.sum(((done - mean) / std) ** 2) / 2 + len(done) * (of[1] + inside)
+            return float(seen - np.sum(log_ndtr((mean - cut) / std) - inside))
+
+        with np.errstate(all="ignore"):
+            found = minimize(surprise, [1.0, log(float(np.std(done)))], method="Nelder-Mead").x
+        mean, std = float(found[0]), exp(float(found[1]))
+        if not mean > _DEEPEST * std:
+            return None
+        return self._judged(ContinuousLaw("normal", (), std * unit, mean * unit).given(0.0), 2)
+
+    def _uniform(self) -> _Candidate | None:
+        """Uniform up to the longest run; that one more run takes longer than n others has a probability of
+        1 / (n + 1), and how much longer is what n runs say of the end of a uniform law: Pareto of shape n."""
+        low, high, number = float(self.done.min()), float(self.done.max()), len(self.done)
+        if np.any(self.cut >= high):
+            return None
+        begin = max(0.0, low - (high - low) / number)
+        body = ContinuousLaw("uniform", (), high - begin, begin)
+        found = self._judged(ContinuousLaw("uniform", (), high - low, low), _ENDS)
+        law = mixed([(body, float(number)), (ContinuousLaw("pareto", (float(number),), high), 1.0)])
+        return found and replace(found, law=law)
+
+    def _survivors(self) -> tuple[np.ndarray, np.ndarray]:
+        """Times of runs that were done, and the share of all runs that take longer than each (Kaplan and
+        Meier's estimate)."""
+        times, ends = np.unique(self.done, return_counts=True)
+        everything = np.sort(np.concatenate([self.done, self.cut]))
+        still_there = len(everything) - np.searchsorted(everything, times)
+        return times, np.cumprod(1 - ends / still_there)
+
+    def _distance(self, law: Law) -> float:
+        """The greatest between the probabilities of a law and those seen (Kolmogorov and Smirnov)."""
+        times, after = self._survivors()
+        before = np.concatenate([[1.0], after[:-1]])
+        told = np.asarray(law.sf(times))
+        return float(max(np.max(np.abs(told - after)), np.max(np.abs(told - before))))
+
+    def _as_they_are(self, law: Law) -> Law:
+        """The runs, and beyond the longest of them what a law says of the tail."""
+        times, after = self._survivors()
+        seen = EmpiricalLaw.of(times, -np.diff(after, prepend=1.0))
+        beyond = max(float(after[-1]), 1 / (len(self.done) + 1))
+        longest = float(times[-1])
+        tail = law if law.high > longest and law.sf(longest) > 0 else ContinuousLaw("pareto", (3.0,), longest)
+        return mixed([(seen, 1 - beyond), (tail.given(longest), beyond)])

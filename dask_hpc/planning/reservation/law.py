@@ -196,7 +196,8 @@ class ContinuousLaw(Law):
         return _frozen(self.family, self.shapes)
 
     def _at(self, t: Times) -> Any:
-        return (np.asarray(t, float) - self.shift) / self.scale
+        with np.errstate(over="ignore"):
+            return (np.asarray(t, float) - self.shift) / self.scale
 
     @property
     def _cut(self) -> tuple[float, float]:
@@ -286,7 +287,10 @@ class EmpiricalLaw(Law):
         share = np.ones(len(found)) if weights is None else np.asarray(list(weights), float)
         values, where = np.unique(found[share > 0], return_inverse=True)
         sums = np.bincount(where, share[share > 0])
-        return cls(tuple(map(float, values)), tuple(map(float, sums / sums.sum())))
+        total = float(sums.sum())
+        # what sums up to 1 but for rounding stays as it is, to the last digit
+        sums = sums if abs(total - 1) < 1e-12 else sums / total
+        return cls(tuple(map(float, values)), tuple(map(float, sums)))
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -347,6 +351,107 @@ class EmpiricalLaw(Law):
         return " ".join(["empirical", *each])
 
 
+@dataclass(frozen=True, slots=True)
+class MixtureLaw(Law):
+    """One of several laws, each with its probability: what is not known is which."""
+
+    parts: tuple[Law, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        fine = len(self.parts) == len(self.weights) > 0 and all(weight > 0 for weight in self.weights)
+        insist(fine, "law", self.weights, "laws, each with a weight of more than 0")
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return " or ".join(dict.fromkeys(part.name for part in self.parts))
+
+    @property
+    def low(self) -> float:  # type: ignore[override]
+        return min(part.low for part in self.parts)
+
+    @property
+    def high(self) -> float:  # type: ignore[override]
+        return max(part.high for part in self.parts)
+
+    def _mean_of(self, each: Callable[[Law], Any]) -> Any:
+        total = sum(self.weights)
+        return sum(each(part) * (weight / total) for part, weight in self._pairs())
+
+    def _pairs(self) -> Iterable[tuple[Law, float]]:
+        return zip(self.parts, self.weights, strict=True)
+
+    def sf(self, t: Times) -> Any:
+        return self._mean_of(lambda part: part.sf(t))
+
+    def pdf(self, t: Times) -> Any:
+        return self._mean_of(lambda part: part.pdf(t))
+
+    def isf(self, q: Times) -> Any:
+        ends = np.array([np.asarray(part.isf(q), float) for part in self.parts])
+        return self._between(ends, lambda t: self.sf(t) <= q)
+
+    def quantile(self, q: Times) -> Any:
+        ends = np.array([np.asarray(part.quantile(q), float) for part in self.parts])
+        return self._between(ends, lambda t: self.cdf(t) >= q)
+
+    def _between(self, ends: np.ndarray, enough: Callable[[np.ndarray], Any]) -> Any:
+        """The least times that are enough. The parts' own lie on both sides of them."""
+        low, high = ends.min(axis=0), ends.max(axis=0)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            fine = enough(middle)
+            low, high = np.where(fine, low, middle), np.where(fine, middle, high)
+        return high[()]
+
+    def moment(self, power: int, after: Times) -> Any:
+        shares = [np.asarray(part.sf(after)) * weight for part, weight in self._pairs()]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            parts = [
+                np.where(share > 0, share * part.moment(power, after), 0.0)
+                for part, share in zip(self.parts, shares, strict=True)
+            ]
+            return np.asarray(sum(parts) / sum(shares))[()]
+
+    def given(self, after: float) -> Law:
+        return self._cut(lambda part: float(part.sf(after)), lambda part: part.given(after))
+
+    def until(self, longest: float) -> Law:
+        return self._cut(lambda part: float(part.cdf(longest)), lambda part: part.until(longest))
+
+    def _cut(self, left: Callable[[Law], float], cut: Callable[[Law], Law]) -> Law:
+        shares = [(part, weight * left(part)) for part, weight in self._pairs()]
+        kept = [(cut(part), share) for part, share in shares if share > 0]
+        if not kept:
+            raise InputError("law", f"{self.name} leaves nothing there", "another cut")
+        return mixed(kept)
+
+    def __str__(self) -> str:
+        """As ``read_law`` reads it, to the last digit."""
+        return _OR.join(f"{weight!r} * {part}" for part, weight in self._pairs())
+
+
+def mixed(shares: Iterable[tuple[Law, float]]) -> Law:
+    """One of these laws, as likely as its share says; mixtures among them are taken apart."""
+    flat: list[tuple[Law, float]] = []
+    for law, share in shares:
+        if isinstance(law, MixtureLaw):
+            whole = sum(law.weights)
+            flat += [
+                (part, share * weight / whole) for part, weight in zip(law.parts, law.weights, strict=True)
+            ]
+        elif share > 0:
+            flat.append((law, share))
+    total = sum(share for _, share in flat)
+    if len(flat) == 1:
+        return flat[0][0]
+    return MixtureLaw(tuple(law for law, _ in flat), tuple(float(share / total) for _, share in flat))
+
+
+_OR = " + "
+_HALVINGS = 60
+
+
 # -- from words ------------------------------------------------------------------------------------------
 
 _CUT = ("shift", "min", "max")
@@ -371,6 +476,8 @@ def read_law(found: Any) -> Law:
     family; ``min`` and ``max`` cut it, ``shift`` moves it."""
     if isinstance(found, Law):
         return found
+    if isinstance(found, str) and _OR in found:
+        return _read_mixture(found.split(_OR))
     words = found.split() if isinstance(found, str) else []
     if not words:
         raise InputError("law", f"found {shown(found)}", f"words such as {_EXAMPLE}")
@@ -415,6 +522,15 @@ def _read_empirical(words: Sequence[str]) -> Law:
              (word.partition("*") for word in words)]  # fmt: skip
     insist(bool(pairs), "law", "empirical", "empirical 1h 2h 2.5h*3")
     return EmpiricalLaw.of(*zip(*pairs, strict=True))
+
+
+def _read_mixture(texts: Sequence[str]) -> Law:
+    shares = []
+    for text in texts:
+        weight, star, law = text.partition(" * ")
+        insist(bool(star), "law", text, "a weight and a law: 0.9 * uniform min=1h max=2h + 0.1 * ...")
+        shares.append((read_law(law), _number("law: weight", weight.strip())))
+    return MixtureLaw(tuple(law for law, _ in shares), tuple(weight for _, weight in shares))
 
 
 def _law(family: str, given: Mapping[str, float]) -> Law:

@@ -17,6 +17,7 @@ from dask_hpc.planning.reservation.discrete import (
     BEYOND,
     Grid,
     end_of,
+    equal_hazard,
     equal_probability,
     equal_time,
     grid_at,
@@ -54,6 +55,7 @@ class Question:
             yield grid_at(law, start, law.values, stops)
             return
         yield equal_probability(law, start, self.number, end, stops)
+        yield equal_hazard(law, start, self.number, end, stops)
         yield equal_time(law, start, self.number, end, stops)
 
     def finer_grid(self, milestones: Sequence[Milestone]) -> Grid:

@@ -171,20 +171,23 @@ def no_checkpoint(grid: Grid, setting: Setting, request: RequestCost | None = No
     return _followed(grid, choices, costs[0], commits=False)
 
 
-def all_checkpoint(grid: Grid, setting: Setting, commits: np.ndarray | None = None) -> Solution:
-    """The best sequence in which every request but the last commits (Theorem 7). ``commits`` are what a
-    commit takes at each time of the grid, if that is not always the same."""
+def all_checkpoint(
+    grid: Grid, setting: Setting, commits: np.ndarray | None = None, restarts: np.ndarray | None = None
+) -> Solution:
+    """The best sequence in which every request but the last commits (Theorem 7). ``commits`` and ``restarts``
+    are what these take at each time of the grid, if that is not always the same."""
     cost, work, longer = setting.cost, grid.times - setting.saved, grid.longer
     count = len(work) - 1
     takes = np.full(count + 1, setting.checkpoint) if commits is None else np.array(commits, float)
     if not (setting.can_commit or count == 1):
         return _NONE
     takes[-1] = 0.0
+    again = np.full(count + 1, setting.restart) if restarts is None else np.array(restarts, float)
     costs = np.full(count + 1, inf)
     costs[-1] = cost.beta * float(grid.weights @ work[1:])
     choices = np.zeros(count + 1, int)
     for tried in range(count - 1, -1, -1):
-        restart = setting.restart if tried else setting.first_restart
+        restart = again[tried] if tried or setting.saved > 0 else 0.0
         after = slice(tried + 1, None)
         lengths = restart + work[after] - work[tried] + takes[after]
         each = (cost.request(lengths) + cost.beta * restart) * longer[tried]
