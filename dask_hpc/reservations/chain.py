@@ -29,6 +29,7 @@ from dask_hpc.checkpoint.client.reserved import Progress
 from dask_hpc.history.runs import PastRun
 from dask_hpc.model.errors import InputError, insist
 from dask_hpc.model.units import counted, show_duration
+from dask_hpc.planning.reservation.methods import BEST
 from dask_hpc.planning.reservation.plan import ReservationPlan
 
 #: what became of a link
@@ -602,8 +603,19 @@ def _planned_anew(chain: Chain, now: float) -> Chain:
     elif chain.restore is not None:
         known = known[0], chain.restore
     try:
-        plan = chain.plan.after(saved, chain.tried, checkpoint=known[0], restart=known[1])
+        plan = _replanned(chain.plan, saved, chain.tried, *known)
         insist(bool(plan.requests), "plan", plan.requests, "requests; the longest walltime allows none")
     except InputError as error:
         return chain.end(now, "stuck", f"{error}; the chain stops")[0]
     return replace(chain, plan=plan)
+
+
+def _replanned(
+    plan: ReservationPlan, saved: float, tried: float, commit: float, restart: float
+) -> ReservationPlan:
+    try:
+        return plan.after(saved, tried, checkpoint=commit, restart=restart)
+    except InputError:  # perhaps it was made in a way that needs checkpoints, and there are none
+        if plan.method == BEST:
+            raise
+        return replace(plan, method=BEST).after(saved, tried, checkpoint=commit, restart=restart)

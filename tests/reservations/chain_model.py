@@ -24,8 +24,14 @@ from dask_hpc.reservations.chain import (
 )
 
 
-def new_chain(law="empirical 600s 1200s 1800s 2400s 3600s", checkpoint=30.0, restart=10.0, **more):
-    plan = plan_reservation(law, checkpoint, restart, "cloud", number=12)
+def new_chain(
+    law="empirical 600s 1200s 1800s 2400s 3600s",
+    checkpoint=30.0,
+    restart=10.0,
+    method="discrete-ckpt",
+    **more,
+):
+    plan = plan_reservation(law, checkpoint, restart, "cloud", method, number=12)
     known = None if checkpoint is None else (checkpoint, restart)
     return Chain(
         id="c1", name="fmri", user="alice", command=("python", "a.py"), directory="/work", plan=plan,

@@ -173,6 +173,13 @@ def test_a_program_without_checkpoints_is_noticed():
     assert w.notes[0].seconds == 700
 
 
+def test_a_plan_that_needs_checkpoints_is_made_another_way_without():
+    w = started(uses_checkpoints=False, method="all-checkpoint")
+    w.now += w.jobs["100"].limit
+    w.end(143, is_told=True)
+    assert w.chain.state == "waiting" and w.chain.plan.method == "best" and w.start("101")
+
+
 def test_a_program_that_does_use_them_after_all():
     w = started(uses_checkpoints=False)
     w.now += 30
