@@ -13,16 +13,16 @@ from typing import Any
 import click
 
 from dask_hpc import config
+from dask_hpc.cli.plan_reservation import fitted_runs
 from dask_hpc.cli.run import RunCommand
 from dask_hpc.cli.terminal import print_json, print_table
-from dask_hpc.history.runs import PastRun, RunHistory, durations_of, path_of
+from dask_hpc.history.runs import PastRun, RunHistory, path_of
 from dask_hpc.model.errors import InputError, insist, one_line
 from dask_hpc.model.units import counted, parse_duration, show_duration
 from dask_hpc.planning.plan_reservation import plan_reservation
 from dask_hpc.planning.reservation.cost import Cost, fit_wait, read_cost
-from dask_hpc.planning.reservation.fit import FittedLaw, fit_law, read_runs
 from dask_hpc.planning.reservation.plan import ReservationPlan
-from dask_hpc.reservations.chain import AskFor, Chain, JobAsked, first_link, minutes
+from dask_hpc.reservations.chain import AskFor, JobAsked, JobChain, first_link, minutes
 from dask_hpc.reservations.report import report
 from dask_hpc.reservations.slurm import Slurm, SlurmTrouble, check_options
 from dask_hpc.reservations.state import ChainFile, all_chains, new_id
@@ -37,7 +37,7 @@ _SHOWN = 12  # rows of the story
 @click.option("--name", metavar="NAME", help="Of the job; past runs of that name say how long to ask for.")
 @click.option("--law", metavar="LAW", help='How long it takes, such as "lognormal mean=21h std=20h".')
 @click.option("--runs", metavar="NAME|FILE", help="Past runs: of another name, or seconds in a file.")
-@click.option("--plan", "plan_file", metavar="FILE", help="What plan reservation --json printed.")
+@click.option("--plan", "plan_file", metavar="FILE", help="What plan reservation -o wrote.")
 @click.option("--cost", default="wait", show_default=True, help="Or cloud, core-hours, ALPHA,BETA,GAMMA.")
 @click.option("--checkpoint", default=AUTO, show_default=True, metavar="TIME",
               help="Of a commit; none: the program makes none.")  # fmt: skip
@@ -97,7 +97,7 @@ def submit(
         sbatch = check_options([*([f"--partition={partition}"] if partition else []), *options])
         file = ChainFile.of_name(name, root)
         plan = _plan(name, partition, plan_file, **how)
-        chain = Chain(
+        chain = JobChain(
             id=new_id(), name=name, user=getuser(), command=(sys.executable, script, *arguments),
             directory=str(Path.cwd()), options=sbatch, plan=plan, created=time(),
             planned=(plan.checkpoint, plan.restart) if isfinite(plan.checkpoint) else None,
@@ -105,7 +105,7 @@ def submit(
         _begin(file, chain, as_json)
 
 
-def _begin(file: ChainFile, chain: Chain, as_json: bool) -> None:
+def _begin(file: ChainFile, chain: JobChain, as_json: bool) -> None:
     now, slurm = time(), Slurm()
     chain, (ask,) = first_link(chain, now)
     assert isinstance(ask, AskFor)
@@ -160,7 +160,7 @@ def _plan(
     commit = _seconds("--checkpoint", checkpoint, _newest(known, "commit"))
     restore = _seconds("--restart", restart, _newest(known, "restore") if commit is not None else None)
     plan = plan_reservation(
-        law if law is not None else _fitted(name, runs, history),
+        law if law is not None else fitted_runs(runs) if runs else fitted_runs(name, "--name", False),
         None if commit is None or restore is None else commit,
         restore,
         _cost(cost or "wait", history),
@@ -178,26 +178,11 @@ def _read_plan(path: Path) -> ReservationPlan:
     except OSError as error:
         raise InputError("", f"cannot be read: {error.strerror}", file=file) from None
     except ValueError:
-        raise InputError("", "found no JSON", "what plan reservation --json prints", file=file) from None
+        raise InputError("", "found no JSON", "what plan reservation -o writes", file=file) from None
     try:
         return ReservationPlan.of(plain)
     except InputError as error:
         raise error.in_file(file) from None
-
-
-def _fitted(name: str, runs: str | None, history: RunHistory) -> FittedLaw:
-    if runs is not None and Path(runs).is_file():
-        words = Path(runs).read_text(encoding="utf-8", errors="replace").replace(",", " ").split()
-        try:
-            return fit_law(*read_runs(words, "run"))
-        except InputError as error:
-            raise error.in_file(one_line(runs)) from None
-    found = history.find(runs or name, getuser())
-    if not found:
-        where, of = ("--runs" if runs else "--name"), one_line(runs or name)
-        allowed = "a name that dask-hpc history list shows, a file of seconds, or --law or --plan"
-        raise InputError(where, f"nothing is known of runs of {of}", allowed)
-    return fit_law(*durations_of(found))
 
 
 def _cost(text: str, history: RunHistory) -> Cost:
@@ -243,7 +228,7 @@ def _queue() -> dict[str, Any] | None:
         return None
 
 
-def _read(file: ChainFile, option: str) -> Chain:
+def _read(file: ChainFile, option: str) -> JobChain:
     if not file.exists():
         names = ", ".join(one.path.parent.name for one in all_chains(str(file.path.parents[2]))) or "none"
         raise InputError(option, f"found {file.path.parent.name!r}", names)

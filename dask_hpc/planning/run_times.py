@@ -30,7 +30,7 @@ def walltimes_of(done: Sequence[float], cut: Sequence[float] = (), cost: str | C
     """From seconds of runs that were done, and of those that were cut off. Nothing is kept of a run that is
     cut, so each request is for the whole job. Raises ``InputError`` if no run was done."""
     fitted = fit_law(done, cut)
-    plan = plan_reservation(fitted, cost=cost)
+    plan = plan_reservation(fitted, cost=cost, compare=False)
     seconds = tuple(one.length for one in plan.requests[:_MOST])
     share = int(100 * fitted.law.cdf(seconds[0]) + 0.5)
     runs = counted(len(done), "run") + (f" and {len(cut)} that were cut off" if cut else "")

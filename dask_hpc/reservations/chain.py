@@ -209,7 +209,7 @@ Instruction = AskFor | LowerLimit | KeepOut | DropJobs | RunProgram | NoteRun | 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
+class JobChain:
     """All that is known of a chain. ``plan`` is from now on: its first request is for the link that runs, or
     else for the next one."""
 
@@ -263,7 +263,7 @@ class Chain:
         return {"format": FORMAT, **plain, "plan": self.plan.as_plain(), "links": links}
 
     @classmethod
-    def of(cls, plain: Any) -> "Chain":
+    def of(cls, plain: Any) -> "JobChain":
         """From its file. Raises any of the errors of wrong data."""
         given = {**plain}
         if given.pop("format") != FORMAT:
@@ -282,15 +282,15 @@ class Chain:
 
     # small changes
 
-    def tell(self, now: float, words: str) -> "Chain":
+    def tell(self, now: float, words: str) -> "JobChain":
         return replace(self, story=(*self.story, (now, words))[-_ROWS:])
 
-    def with_link(self, number: int, **new: Any) -> "Chain":
+    def with_link(self, number: int, **new: Any) -> "JobChain":
         links = list(self.links)
         links[number - 1] = replace(links[number - 1], **new)
         return replace(self, links=tuple(links))
 
-    def end(self, now: float, over: Over, words: str) -> tuple["Chain", tuple[Instruction, ...]]:
+    def end(self, now: float, over: Over, words: str) -> "Change":
         """It is over: who still waits is dropped."""
         open_links = [link for link in reversed(self.links) if link.is_open]
         chain = replace(self.tell(now, words), over=over)
@@ -323,14 +323,18 @@ class Chain:
         return min(wanted, 60 * minutes(length) / 2)
 
 
-def first_link(chain: Chain, now: float) -> tuple[Chain, tuple[Instruction, ...]]:
+#: a chain as it is now, and what is to be done
+Change = tuple[JobChain, tuple[Instruction, ...]]
+
+
+def first_link(chain: JobChain, now: float) -> Change:
     """The chain begins."""
     request = chain.plan.requests[0]
     words = f"begins: {chain.plan.reason}" if chain.plan.reason else "begins"
     return _asking(chain.tell(now, words), request.length, request.commit, "")
 
 
-def follow(chain: Chain, event: Event) -> tuple[Chain, tuple[Instruction, ...]]:
+def follow(chain: JobChain, event: Event) -> Change:
     """What follows from an event."""
     match event:
         case JobAsked():
@@ -353,19 +357,19 @@ def follow(chain: Chain, event: Event) -> tuple[Chain, tuple[Instruction, ...]]:
             return chain, drops
 
 
-def _asking(chain: Chain, length: float, commits: bool, after: str) -> tuple[Chain, tuple[Instruction, ...]]:
+def _asking(chain: JobChain, length: float, commits: bool, after: str) -> Change:
     """One more link."""
     link = Link(number=len(chain.links) + 1, length=length)
     chain = replace(chain, links=(*chain.links, link))
     return chain, (_ask_for(chain, link, commits, after),)
 
 
-def _ask_for(chain: Chain, link: Link, commits: bool, after: str) -> AskFor:
+def _ask_for(chain: JobChain, link: Link, commits: bool, after: str) -> AskFor:
     margin = chain.margin(link.length) if commits and chain.can_commit else None
     return AskFor(link.number, link.length, after, margin, chain.plan.requests[0].memory)
 
 
-def _asked(chain: Chain, event: JobAsked) -> tuple[Chain, tuple[Instruction, ...]]:
+def _asked(chain: JobChain, event: JobAsked) -> Change:
     link = chain.links[event.number - 1]
     if link.job == event.job:
         return chain, ()
@@ -377,14 +381,14 @@ def _asked(chain: Chain, event: JobAsked) -> tuple[Chain, tuple[Instruction, ...
     return chain, (KeepOut(chain.running.job),) if chain.running else ()
 
 
-def _refused(chain: Chain, event: JobRefused) -> tuple[Chain, tuple[Instruction, ...]]:
+def _refused(chain: JobChain, event: JobRefused) -> Change:
     words = f"step {event.number} could not be asked for: {event.why}"
     if not event.is_final or chain.over:
         return (chain if chain.story and chain.story[-1][1] == words else chain.tell(event.now, words)), ()
     return chain.end(event.now, "stuck", f"{words}; the chain stops")
 
 
-def _began(chain: Chain, event: JobBegan) -> tuple[Chain, tuple[Instruction, ...]]:
+def _began(chain: JobChain, event: JobBegan) -> Change:
     if chain.over:
         return chain.tell(event.now, f"job {event.job} came when all was over"), (LeaveJob(0),)
     if not 1 <= event.number <= len(chain.links):
@@ -406,9 +410,7 @@ def _began(chain: Chain, event: JobBegan) -> tuple[Chain, tuple[Instruction, ...
     return _running(chain, event, drops)
 
 
-def _running(
-    chain: Chain, event: JobBegan, before: tuple[Instruction, ...]
-) -> tuple[Chain, tuple[Instruction, ...]]:
+def _running(chain: JobChain, event: JobBegan, before: tuple[Instruction, ...]) -> Change:
     link = chain.links[event.number - 1]
     request = chain.plan.requests[0]
     granted = 60.0 * minutes(link.length if not link.restarts else link.limit)
@@ -427,7 +429,7 @@ def _running(
     return chain, (*before, *lower, RunProgram(link.number, commits, seconds, chain.care, link.restarts))
 
 
-def _judged(chain: Chain, link: Link, event: JobBegan) -> Chain:
+def _judged(chain: JobChain, link: Link, event: JobBegan) -> JobChain:
     """The chain as it is after the link before this one."""
     before = chain.links[link.number - 2] if link.number > 1 else None
     if before is None or (before.fate != "running" and event.before != _CANCELLED):
@@ -449,7 +451,7 @@ _STOPS: Mapping[str, tuple[Over, Fate, str]] = {
 }
 
 
-def _if_enough(chain: Chain, now: float) -> tuple[Chain, tuple[Instruction, ...]]:
+def _if_enough(chain: JobChain, now: float) -> Change:
     """It stops if too many links in a row have brought nothing."""
     if chain.over or chain.fruitless < _FRUITLESS:
         return chain, ()
@@ -457,7 +459,7 @@ def _if_enough(chain: Chain, now: float) -> tuple[Chain, tuple[Instruction, ...]
     return chain.end(now, "stuck", words)
 
 
-def _lost(chain: Chain, link: Link, event: JobBegan, what: str) -> Chain:
+def _lost(chain: JobChain, link: Link, event: JobBegan, what: str) -> JobChain:
     """A link could not tell how far it was; the file of its program does."""
     progress = event.progress
     is_known = link.is_of(progress)
@@ -466,7 +468,7 @@ def _lost(chain: Chain, link: Link, event: JobBegan, what: str) -> Chain:
     return _go_on(chain, link, event.now, progress if is_known else None, worked or 0.0, "lost", words)
 
 
-def _look_ahead(chain: Chain, event: ProgramRuns) -> tuple[Chain, tuple[Instruction, ...]]:
+def _look_ahead(chain: JobChain, event: ProgramRuns) -> Change:
     link = chain.running
     if chain.over or link is None or link.number != event.number:
         return chain, ()
@@ -479,7 +481,7 @@ def _look_ahead(chain: Chain, event: ProgramRuns) -> tuple[Chain, tuple[Instruct
     return _asking(chain, length, commits, link.job)
 
 
-def _ended(chain: Chain, event: ProgramEnded) -> tuple[Chain, tuple[Instruction, ...]]:
+def _ended(chain: JobChain, event: ProgramEnded) -> Change:
     link = chain.links[event.number - 1]
     if chain.over or link.fate != "running":
         return chain.tell(event.now, f"step {link.number} ended with exit code {event.code}"), (
@@ -512,14 +514,14 @@ def _ended(chain: Chain, event: ProgramEnded) -> tuple[Chain, tuple[Instruction,
     return chain, (*ask, LeaveJob(event.code))
 
 
-def _drops(chain: Chain, link: Link) -> tuple[Instruction, ...]:
+def _drops(chain: JobChain, link: Link) -> tuple[Instruction, ...]:
     jobs = tuple(one.job for one in chain.links[link.number :] if one.job)
     return (DropJobs(jobs),) if jobs else ()
 
 
 def _done(
-    chain: Chain, link: Link, event: ProgramEnded, progress: Progress | None, worked: float
-) -> tuple[Chain, tuple[Instruction, ...]]:
+    chain: JobChain, link: Link, event: ProgramEnded, progress: Progress | None, worked: float
+) -> Change:
     chain = _measured(chain, progress).with_link(
         link.number, fate="done", ended=event.now, code=0, saved=chain.saved
     )
@@ -533,7 +535,7 @@ def _done(
     return chain, (*notes, *drops, LeaveJob(0))
 
 
-def _run_of(chain: Chain, link: Link, now: float, worked: float) -> PastRun:
+def _run_of(chain: JobChain, link: Link, now: float, worked: float) -> PastRun:
     first = chain.links[0]
     waited = None if first.began is None else max(0.0, first.began - chain.created)
     return PastRun(
@@ -549,7 +551,7 @@ def _run_of(chain: Chain, link: Link, now: float, worked: float) -> PastRun:
     )
 
 
-def _measured(chain: Chain, progress: Progress | None) -> Chain:
+def _measured(chain: JobChain, progress: Progress | None) -> JobChain:
     if progress is None:
         return chain
     return replace(
@@ -562,14 +564,14 @@ def _measured(chain: Chain, progress: Progress | None) -> Chain:
 
 
 def _go_on(
-    chain: Chain,
+    chain: JobChain,
     link: Link,
     now: float,
     progress: Progress | None,
     worked: float,
     fate: Fate,
     words: str,
-) -> Chain:
+) -> JobChain:
     """A link is over and the program is not done: what is known now, and the plan from now on."""
     before = chain.saved, chain.tried
     chain = _measured(chain, progress)
@@ -595,7 +597,7 @@ def _go_on(
     return _planned_anew(chain.tell(now, words), now)
 
 
-def _planned_anew(chain: Chain, now: float) -> Chain:
+def _planned_anew(chain: JobChain, now: float) -> JobChain:
     known = chain.planned if chain.commit is None else (chain.commit, chain.commit)
     saved = chain.saved
     if known is None or chain.is_resumable is False:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dask_hpc.reservations.chain import Chain, Link, minutes
+from dask_hpc.reservations.chain import JobChain, Link, minutes
 from dask_hpc.reservations.slurm import QueuedJob
 
 
-def report(chain: Chain, queue: Mapping[str, QueuedJob] | None) -> dict[str, Any]:
+def report(chain: JobChain, queue: Mapping[str, QueuedJob] | None) -> dict[str, Any]:
     """As plain data. ``queue`` has jobs by id; None if nobody could be asked."""
     open_links = [link for link in chain.links if link.is_open]
     found = {link.number: _found(link, queue) for link in open_links}

@@ -12,7 +12,7 @@ from pathlib import Path
 from dask_hpc.checkpoint.client.reserved import VARIABLE
 from dask_hpc.model.errors import InputError, insist, one_line
 from dask_hpc.model.units import parse_duration
-from dask_hpc.reservations.chain import AskFor, Chain, minutes
+from dask_hpc.reservations.chain import AskFor, JobChain, minutes
 
 _PATIENCE = 60.0  # seconds for an answer; Slurm's own patience is less
 _FORMAT = "%i|%T|%M|%L|%S|%r|%k"
@@ -73,7 +73,7 @@ def comment_of(chain_id: str, number: int | str = "") -> str:
     return f"dask-hpc:{chain_id}:{number}"
 
 
-def script_of(chain: Chain, number: int, state: Path) -> str:
+def script_of(chain: JobChain, number: int, state: Path) -> str:
     """The job script. Its last line takes the shell's place: Slurm tells only the first process of a job that
     its time is over."""
     step = [sys.executable, "-m", "dask_hpc", "submit-step", str(state), "--chain", chain.id]
@@ -81,7 +81,7 @@ def script_of(chain: Chain, number: int, state: Path) -> str:
     return f"#!/bin/sh\n# step {number} of {chain.name}\nexec {shlex.join(words)}\n"
 
 
-def sbatch_words(chain: Chain, ask: AskFor) -> list[str]:
+def sbatch_words(chain: JobChain, ask: AskFor) -> list[str]:
     """The command that asks for a link."""
     words = [
         "sbatch", "--parsable", f"--job-name={chain.name}", f"--time={minutes(ask.length)}",
@@ -100,7 +100,7 @@ def sbatch_words(chain: Chain, ask: AskFor) -> list[str]:
 class Slurm:
     """Its commands. All may block for a minute, and raise ``SlurmTrouble``."""
 
-    def ask_for(self, chain: Chain, ask: AskFor, state: Path, again: bool = False) -> str:
+    def ask_for(self, chain: JobChain, ask: AskFor, state: Path, again: bool = False) -> str:
         """The id of a new job; with ``again`` of one that is there, should an answer have been lost."""
         if again:
             comment = comment_of(chain.id, ask.number)

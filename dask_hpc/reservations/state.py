@@ -8,7 +8,7 @@ from secrets import token_hex
 
 from dask_hpc.data_file import DataFile, data_path
 from dask_hpc.model.errors import InputError, insist, one_line
-from dask_hpc.reservations.chain import Chain, Event, Instruction, follow
+from dask_hpc.reservations.chain import Event, Instruction, JobChain, follow
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 _OURS = "the state of a chain that dask-hpc submit made"
@@ -27,7 +27,7 @@ class ChainFile:
         self.path = path
         #: where the program says how far it is
         self.progress = path.with_name(_PROGRESS)
-        self._file = DataFile(path, Chain.of, _OURS)
+        self._file = DataFile(path, JobChain.of, _OURS)
 
     @classmethod
     def of_name(cls, name: str, root: str | None) -> "ChainFile":
@@ -39,7 +39,7 @@ class ChainFile:
     def exists(self) -> bool:
         return self.path.exists()
 
-    def read(self) -> Chain:
+    def read(self) -> JobChain:
         """Raises ``InputError`` if there is none, it makes no sense, or it is somebody else's."""
         chain = self._file.read()
         if chain is None:
@@ -50,10 +50,10 @@ class ChainFile:
             )
         return chain
 
-    def create(self, chain: Chain) -> None:
+    def create(self, chain: JobChain) -> None:
         """In place of one that is over. Raises ``InputError`` or ``OSError``."""
 
-        def text(before: Chain | None) -> str:
+        def text(before: JobChain | None) -> str:
             if before is not None and not before.over:
                 raise InputError("--name", f"{chain.name} goes on already", f"{_DO} {chain.name}")
             return chain.as_text()
@@ -61,11 +61,11 @@ class ChainFile:
         self._file.update(text)
         self.progress.unlink(missing_ok=True)  # of the one before
 
-    def follow(self, event: Event, chain_id: str) -> tuple[Chain, tuple[Instruction, ...]]:
+    def follow(self, event: Event, chain_id: str) -> tuple[JobChain, tuple[Instruction, ...]]:
         """Something happened to the chain with that id. Raises ``InputError`` or ``OSError``."""
-        found: list[tuple[Chain, tuple[Instruction, ...]]] = []
+        found: list[tuple[JobChain, tuple[Instruction, ...]]] = []
 
-        def text(chain: Chain | None) -> str:
+        def text(chain: JobChain | None) -> str:
             if chain is None:
                 chain = self.read()  # says what is wrong with it
             if chain.id != chain_id:

@@ -13,13 +13,13 @@ from dask_hpc.history.runs import RunHistory, key_of
 from dask_hpc.model.errors import InputError, insist, one_line
 from dask_hpc.reservations.chain import (
     AskFor,
-    Chain,
     ChainCancelled,
     DropJobs,
     Event,
     Instruction,
     JobAsked,
     JobBegan,
+    JobChain,
     JobRefused,
     KeepOut,
     LeaveJob,
@@ -90,7 +90,7 @@ class ChainKeeper:
             self._slurm.drop(jobs)
         return len(jobs)
 
-    def _ask_for(self, chain: Chain, ask: AskFor, patience: float) -> None:
+    def _ask_for(self, chain: JobChain, ask: AskFor, patience: float) -> None:
         """Until it is there, nobody has time, or the patience is over."""
         until, pause, is_again = monotonic() + patience, _FIRST, False
         while True:
@@ -119,7 +119,7 @@ class ChainKeeper:
         except SlurmTrouble as error:
             self._say(f"{trouble}: {error}")
 
-    def _note(self, chain: Chain, note: NoteRun) -> None:
+    def _note(self, chain: JobChain, note: NoteRun) -> None:
         history = RunHistory(self._history)
         history.note(key_of(chain.name, chain.user), note.run)
         try:
@@ -200,6 +200,6 @@ class ChainStep:
         return Progress()
 
 
-def jobs_of(chains: Iterable[Chain]) -> set[str]:
+def jobs_of(chains: Iterable[JobChain]) -> set[str]:
     """Ids of all their jobs."""
     return {link.job for chain in chains for link in chain.links if link.job}

@@ -81,5 +81,5 @@ def unit_walltimes(reservation: Any) -> UnitWalltimes:
     done, cut = durations_of(history.find(name, getuser()))
     if not done:
         raise InputError("reservation", f"nothing is known of runs of {shown(name)}", allowed)
-    plan = plan_reservation(fit_law(done, cut), checkpoint=_HAND_OVER, restart=_HAND_OVER)
+    plan = plan_reservation(fit_law(done, cut), checkpoint=_HAND_OVER, restart=_HAND_OVER, compare=False)
     return UnitWalltimes(plan, f"{counted(len(done), 'run')} of {name}")

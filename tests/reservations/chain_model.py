@@ -6,11 +6,11 @@ from dask_hpc.checkpoint.client.reserved import Progress
 from dask_hpc.planning.plan_reservation import plan_reservation
 from dask_hpc.reservations.chain import (
     AskFor,
-    Chain,
     ChainCancelled,
     DropJobs,
     JobAsked,
     JobBegan,
+    JobChain,
     JobRefused,
     KeepOut,
     LeaveJob,
@@ -33,7 +33,7 @@ def new_chain(
 ):
     plan = plan_reservation(law, checkpoint, restart, "cloud", method, number=12)
     known = None if checkpoint is None else (checkpoint, restart)
-    return Chain(
+    return JobChain(
         id="c1", name="fmri", user="alice", command=("python", "a.py"), directory="/work", plan=plan,
         created=1e9, planned=known, **more,
     )  # fmt: skip
@@ -57,7 +57,7 @@ class Job:
 class World:
     """Slurm's jobs and the program: how much work it needs, and how much of it the store has."""
 
-    chain: Chain
+    chain: JobChain
     need: float
     uses_checkpoints: bool = True
     now: float = 1e9
@@ -79,7 +79,7 @@ class World:
     def follow(self, event):
         before = self.chain
         self.chain, instructions = follow(self.chain, event)
-        assert Chain.of(self.chain.as_plain()).as_plain() == self.chain.as_plain()
+        assert JobChain.of(self.chain.as_plain()).as_plain() == self.chain.as_plain()
         assert self.chain.saved >= before.saved and self.chain.tried >= before.tried
         if before.over:
             assert self.chain.over == before.over

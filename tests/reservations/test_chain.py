@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dask_hpc.checkpoint.client.reserved import Progress
 from dask_hpc.reservations.chain import (
-    Chain,
     JobBegan,
+    JobChain,
     LeaveJob,
     Link,
     follow,
@@ -311,13 +311,13 @@ def test_the_file_reads_back_and_no_other_does():
     w.work_for(100)
     w.end(143, is_told=True)
     plain = w.chain.as_plain()
-    assert Chain.of(plain).as_plain() == plain
+    assert JobChain.of(plain).as_plain() == plain
     for change in (
         {"format": "x"}, {"over": "gone"}, {"links": [{"number": 2, "length": 1}]}, {"plan": {}},
         {"story": [1]}, {"links": [{"number": 1, "length": 1, "fate": "x"}]},
     ):  # fmt: skip
         with pytest.raises((ValueError, TypeError, KeyError)):
-            Chain.of(plain | change)
+            JobChain.of(plain | change)
 
 
 def test_whole_minutes():
