@@ -57,7 +57,7 @@ def read_runs(found: Iterable[Any], where: str = "runs") -> tuple[list[float], l
             seconds = float(value)
         except (TypeError, ValueError):
             seconds = read_time(value, f"{where}: {number}")
-        if not (is_number(seconds, 0, _LONGEST) and seconds > 0):
+        if isinstance(one, bool) or not (is_number(seconds, 0, _LONGEST) and seconds > 0):
             raise InputError(f"{where}: {number}", f"found {shown(one)}", "seconds, more than 0")
         (cut if is_cut else done).append(seconds)
     return done, cut
