@@ -56,6 +56,7 @@ _SHOWN = 12  # rows of the story
 def submit(
     name: str | None,
     plan_file: str | None,
+    max_walltime: str | None,
     partition: str | None,
     options: tuple[str, ...],
     root: str | None,
@@ -96,10 +97,12 @@ def submit(
             raise InputError("--name", "found none", "a name: past runs are remembered by it")
         sbatch = check_options([*([f"--partition={partition}"] if partition else []), *options])
         file = ChainFile.of_name(name, root)
-        plan = _plan(name, partition, plan_file, **how)
+        longest = _longest(max_walltime, partition)
+        plan = _plan(name, plan_file, **how, longest=longest)
         chain = JobChain(
             id=new_id(), name=name, user=getuser(), command=(sys.executable, script, *arguments),
             directory=str(Path.cwd()), options=sbatch, plan=plan, created=time(),
+            longest=longest,
             planned=(plan.checkpoint, plan.restart) if isfinite(plan.checkpoint) else None,
         )  # fmt: skip
         _begin(file, chain, as_json)
@@ -135,9 +138,17 @@ def _told(plan: ReservationPlan) -> str:
     return f"plan: {', then '.join(lengths)}{more}{because}"
 
 
+def _longest(given: str | None, partition: str | None) -> float | None:
+    """Seconds that a job may ask for: as said, else as Slurm says; None if there is no limit."""
+    if given is None:
+        return Slurm().longest(partition)
+    found = parse_duration(given)
+    insist(found >= 60, "--max-walltime", given, "1 min or more")
+    return found if found < inf else None
+
+
 def _plan(
     name: str,
-    partition: str | None,
     plan_file: str | None,
     law: str | None = None,
     runs: str | None = None,
@@ -145,7 +156,7 @@ def _plan(
     checkpoint: str | None = None,
     restart: str | None = None,
     method: str | None = None,
-    max_walltime: str | None = None,
+    longest: float | None = None,
 ) -> ReservationPlan:
     """As the options say, or as past runs do."""
     given = [word for word, one in (("--law", law), ("--runs", runs), ("--plan", plan_file)) if one]
@@ -156,16 +167,16 @@ def _plan(
     history = RunHistory(path_of(config.settings()["history"]))
     history.learn(history.read())
     known = history.find(name, getuser())
-    longest = parse_duration(max_walltime) if max_walltime else Slurm().longest(partition)
     commit = _seconds("--checkpoint", checkpoint, _newest(known, "commit"))
     restore = _seconds("--restart", restart, _newest(known, "restore") if commit is not None else None)
+    is_kept = commit is not None and restore is not None  # else there is no other way than to try
     plan = plan_reservation(
         law if law is not None else fitted_runs(runs) if runs else fitted_runs(name, "--name", False),
-        None if commit is None or restore is None else commit,
+        commit if is_kept else None,
         restore,
         _cost(cost or "wait", history),
         method or "best",
-        longest if longest is not None and longest < inf else None,
+        longest if is_kept else None,
     )
     insist(bool(plan.requests), "--max-walltime", longest, "more than a restart and a commit take")
     return plan

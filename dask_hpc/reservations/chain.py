@@ -42,13 +42,14 @@ TERMINATED = 143  # 128 + SIGTERM, as a shell reports it
 _FRUITLESS = 5  # links in a row that bring nothing, and then it is enough
 _LEAST = 0.01  # share of its length that a link must bring
 _CARE, _MOST_CARE = 1.5, 24.0  # times that a commit may take longer than it did
+_NEARLY = 30.0  # seconds before a limit at which it counts as reached
 _SPARE = 5.0  # seconds that are left over beside
 _ROWS = 500  # of the story that are kept, the newest
 
 
-def minutes(seconds: float) -> int:
+def minutes(seconds: float) -> float:
     """As batch systems count: whole ones, at least one."""
-    return max(1, ceil(seconds / 60 - 1e-9))
+    return inf if seconds == inf else max(1, ceil(seconds / 60 - 1e-9))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +227,8 @@ class JobChain:
     #: seconds of work: safe in the store; more than that many are needed
     saved: float = 0.0
     tried: float = 0.0
+    #: seconds that one job may ask for, if there is a limit
+    longest: float | None = None
     #: seconds of a commit and a restart, if there are any: as planned at first, and as measured
     planned: tuple[float, float] | None = None
     commit: float | None = None
@@ -302,6 +305,11 @@ class JobChain:
 
     # decisions
 
+    def minutes_for(self, length: float) -> float:
+        """Seconds to ask for: whole minutes, and no more than are allowed."""
+        most = inf if self.longest is None else 60.0 * max(1, int(self.longest // 60))
+        return min(60.0 * minutes(length), most)
+
     @property
     def can_commit(self) -> bool:
         return self.is_resumable is not False and self.plan.checkpoint < inf
@@ -359,7 +367,7 @@ def follow(chain: JobChain, event: Event) -> Change:
 
 def _asking(chain: JobChain, length: float, commits: bool, after: str) -> Change:
     """One more link."""
-    link = Link(number=len(chain.links) + 1, length=length)
+    link = Link(number=len(chain.links) + 1, length=min(length, chain.minutes_for(length)))
     chain = replace(chain, links=(*chain.links, link))
     return chain, (_ask_for(chain, link, commits, after),)
 
@@ -414,7 +422,7 @@ def _running(chain: JobChain, event: JobBegan, before: tuple[Instruction, ...]) 
     link = chain.links[event.number - 1]
     request = chain.plan.requests[0]
     granted = 60.0 * minutes(link.length if not link.restarts else link.limit)
-    limit = min(granted, 60.0 * minutes(request.length))
+    limit = min(granted, chain.minutes_for(request.length))
     # Less than the plan would have: what is done by then had better be kept.
     commits = chain.can_commit and (request.commit or request.length > limit)
     chain = chain.with_link(
@@ -604,8 +612,13 @@ def _planned_anew(chain: JobChain, now: float) -> JobChain:
         saved, known = 0.0, (inf, inf)
     elif chain.restore is not None:
         known = known[0], chain.restore
+    # Who keeps nothing is planned as if there were no limit: what is not done within it never will be.
+    limit = inf if known[0] == inf or chain.longest is None else chain.longest
+    if known[0] == inf and chain.longest is not None and chain.tried >= chain.minutes_for(inf) - _NEARLY:
+        words = f"needs more than {show_duration(chain.longest)} at once, the longest a job may ask for"
+        return chain.end(now, "stuck", f"{words}; the chain stops")[0]
     try:
-        plan = _replanned(chain.plan, saved, chain.tried, *known)
+        plan = _replanned(replace(chain.plan, max_walltime=limit), saved, chain.tried, *known)
         insist(bool(plan.requests), "plan", plan.requests, "requests; the longest walltime allows none")
     except InputError as error:
         return chain.end(now, "stuck", f"{error}; the chain stops")[0]

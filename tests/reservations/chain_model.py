@@ -29,9 +29,10 @@ def new_chain(
     checkpoint=30.0,
     restart=10.0,
     method="discrete-ckpt",
+    max_walltime=None,
     **more,
 ):
-    plan = plan_reservation(law, checkpoint, restart, "cloud", method, number=12)
+    plan = plan_reservation(law, checkpoint, restart, "cloud", method, max_walltime, number=12)
     known = None if checkpoint is None else (checkpoint, restart)
     return JobChain(
         id="c1", name="fmri", user="alice", command=("python", "a.py"), directory="/work", plan=plan,

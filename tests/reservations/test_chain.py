@@ -306,6 +306,34 @@ def test_a_limit_that_no_program_without_checkpoints_could_keep():
     assert w.chain.state == "waiting" and w.chain.tried == w.jobs["100"].limit
 
 
+def test_the_longest_that_a_job_may_ask_for():
+    w = started(checkpoint=None, longest=1200.0)
+    assert [job.limit for job in w.jobs.values()] == [1200.0, 1200.0]
+    w.uses_checkpoints = False
+    w.now += 1190
+    w.end(143, is_told=True)
+    assert w.chain.state == "stuck" and "needs more than 20.0 min at once" in said(w) and not w.may_start()
+
+
+def test_no_limit_keeps_a_program_with_checkpoints_from_its_end():
+    w = World(new_chain(longest=700.0, max_walltime=700.0), 5000.0)
+    w.begin()
+    for _ in range(30):
+        if w.chain.over:
+            break
+        (name,) = w.may_start()
+        w.start(name)
+        w.look_ahead()
+        assert w.jobs[name].limit <= 660.0
+        job = w.jobs[name]
+        if w.work_for(job.limit - (40 if job.program.commits else 10)) >= 5000.0:
+            w.end(0)
+        else:
+            w.commit(is_final=True)
+            w.end(143, is_told=True)
+    assert w.chain.state == "done", said(w)
+
+
 def test_the_file_reads_back_and_no_other_does():
     w = started()
     w.work_for(100)

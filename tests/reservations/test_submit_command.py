@@ -257,7 +257,9 @@ def test_the_partition_says_how_long_a_job_may_be(at):
     said("--name", "a", *law, "a.py")
     assert chain("a").plan.max_walltime == 7200.0
     said("--name", "b", *law, "--max-walltime", "4h", "a.py")
-    assert chain("b").plan.max_walltime == 14400.0
+    assert chain("b").plan.max_walltime == chain("b").longest == 14400.0
+    said("--name", "c", *law, "--checkpoint", "none", "a.py")
+    assert "--time=120" in calls(at, "sbatch")[-1] and chain("c").longest == 7200.0
     assert all(link.length <= 14400 for link in chain("b").links)
 
 
