@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import warnings
 
 import pytest
@@ -200,6 +201,31 @@ def test_it_ends_by_itself_when_nothing_more_would_be_kept(tmp_path, commits):
         assert 5 <= found.points["run"][-1][0] < 25
     else:
         assert done.returncode == 0 and [step for step, _ in found.points["run"]] == [40]
+
+
+SLOW = """
+import sys, time
+import dask_hpc
+with dask_hpc.Checkpoint("run", sys.argv[1], every=1000, walltime=None) as ck:
+    ck.add("n", 0)
+    for i in ck.loop(range(60)):
+        print("here", flush=True)
+        time.sleep(0.5)
+        ck.update(n=i)
+"""
+
+
+def test_it_may_be_told_to_end_by_two(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW, str(tmp_path / "store")],
+        env={**os.environ, VARIABLE: told(tmp_path, commits=True, seconds=0.2).as_text()},
+        stdout=subprocess.PIPE,
+    ) as program:
+        program.stdout.readline()
+        program.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        program.send_signal(signal.SIGTERM)
+    assert program.returncode == -signal.SIGTERM and noted(tmp_path).final == "safe"
 
 
 def test_a_warning_is_no_error(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, field
 from math import ceil, inf
-from time import time
+from time import monotonic, time
 from types import FrameType
 from typing import Any
 
@@ -192,13 +192,17 @@ def _in(seconds: float) -> str:
 
 
 class Ending:
-    """While this is open, SIGTERM does not end the process but is noted; ``close`` lets it happen. Where
-    signals cannot be caught (in threads), they do what they did."""
+    """While this is open, SIGTERM does not end the process but is noted; ``close`` lets it happen. A second
+    one ends it at once, but not within ``patience`` seconds of the first: a batch system may tell all
+    processes, and whoever started this one passes on what it was told. Where signals cannot be caught (in
+    threads), they do what they did."""
 
-    def __init__(self, end: float | None) -> None:
+    def __init__(self, end: float | None, patience: float = 0.0) -> None:
         #: by the system's clock, if it is known
         self.end = end
         self.is_told = False
+        self._patience = patience
+        self._told_at = -inf
         self._before: Any = None
         self._catches = False
 
@@ -231,9 +235,11 @@ class Ending:
         self.is_told = self._catches
 
     def _told(self, number: int, frame: FrameType | None) -> None:
-        if self.is_told:  # somebody insists
+        if self.is_told and monotonic() - self._told_at >= self._patience:  # somebody insists
             signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)
             os.kill(os.getpid(), signal.SIGTERM)
+        if not self.is_told:
+            self._told_at = monotonic()
         self.is_told = True
 
 

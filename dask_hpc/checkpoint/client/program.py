@@ -41,6 +41,7 @@ from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.on_resize import OnResize
 from dask_hpc.strategies.checkpoint.when import AUTO
 
+_TOLD_TWICE = 5.0  # seconds in which a job of a chain may be told to end by two
 #: references to a value that only ``Checkpoint`` has: its own, and that of the call that counts them
 _OURS = 2
 #: values that nobody can change
@@ -340,6 +341,11 @@ class Checkpoint:
             self.due.committed(self.step, monotonic(), cost)
 
     @property
+    def patience(self) -> float:
+        """Seconds in which a second SIGTERM says no more than the first."""
+        return 0.0 if self._reserved is None else _TOLD_TWICE
+
+    @property
     def is_safe(self) -> bool:
         """Whether the store has this iteration, as far as the chain of batch jobs knows that this runs in."""
         return self._reserved is not None and self._stored >= self.step
@@ -555,7 +561,7 @@ class Loop:
         """Items, and between them what to do: commit and go on, or commit and wait until it is safe."""
         checkpoint, due, items = self._checkpoint, self._checkpoint.due, self._iterable
         is_over = False
-        with Ending(end_of_job(checkpoint.walltime)) as ending:
+        with Ending(end_of_job(checkpoint.walltime), checkpoint.patience) as ending:
             try:
                 due.begin(checkpoint.step, monotonic())
                 due.goes_over(items)
