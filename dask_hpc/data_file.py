@@ -26,11 +26,12 @@ def data_path(name: str) -> Path:
 class DataFile(Generic[Content]):
     """May be written by many processes at once: each adds to what is there, under a lock, and a new file
     takes the old one's place. ``check`` makes the content of what the JSON says, and raises any of the errors
-    of wrong data if that makes no sense. Its methods may block."""
+    of wrong data if that makes no sense; ``ours`` says what it should be. Its methods may block."""
 
-    def __init__(self, path: Path, check: Callable[[Any], Content]) -> None:
+    def __init__(self, path: Path, check: Callable[[Any], Content], ours: str = _OURS) -> None:
         self.path = path
         self._check = check
+        self._ours = ours
 
     def read(self) -> Content | None:
         """The content; None if there is no file. Raises ``InputError`` if it makes no sense."""
@@ -58,15 +59,15 @@ class DataFile(Generic[Content]):
 
     def _checked(self, data: bytes) -> Content:
         if len(data) > LIMIT:
-            raise InputError("", f"more than {LIMIT:,} bytes", _OURS)
+            raise InputError("", f"more than {LIMIT:,} bytes", self._ours)
         try:
             found = json.loads(data)
         except (ValueError, RecursionError):
-            raise InputError("", "damaged: not JSON", _OURS) from None
+            raise InputError("", "damaged: not JSON", self._ours) from None
         try:
             return self._check(found)
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise InputError("", f"found {shown(found)}", _OURS) from None
+            raise InputError("", f"found {shown(found)}", self._ours) from None
 
 
 def keep_newest(found: dict[Any, Any], most: int, age: Callable[[Any], float]) -> None:

@@ -33,8 +33,17 @@ def kinds() -> list[Any]:
 
 def redistribution() -> Any:
     """The module that lays arrays out anew, or None where its package is not there."""
+    return _module("dask_hpc.redistribution.client")
+
+
+def reservations() -> Any:
+    """The module that says how long units are asked for, or None where its package is not there."""
+    return _module("dask_hpc.reservations.units")
+
+
+def _module(name: str) -> Any:
     try:
-        return import_module("dask_hpc.redistribution.client")
+        return import_module(name)
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("dask_hpc"):
             raise

@@ -28,7 +28,11 @@ ROOMS = {
     "services": set(),
     "cluster": {"model", "planning", "policy", "config", "display", "dask", "services", "view.course"},
     "power": {"model", "planning", "policy", "config", "dask", "cluster", "data_file"},
-    "history": {"model", "config", "dask", "cluster", "data_file"},
+    "history": {"model", "planning", "config", "dask", "cluster", "data_file"},
+    # a chain of batch jobs reads what its program says of its checkpoints
+    "reservations": {
+        "model", "planning", "config", "data_file", "history.runs", "checkpoint.client.reserved",
+    },
     # a restore in a layout has it held as redistribute has
     "checkpoint": {
         "model", "planning", "strategies", "config", "dask", "redistribution.client",

@@ -16,8 +16,9 @@ COMMANDS = {
     "bench": "Run the benchmark notebooks, at a small scale or in full.",
     "checkpoint": "List, show, verify and prune checkpoints in a store.",
     "demo": "Show on a small live cluster what a policy does.",
-    "history": "List, show, forget and import runs of past jobs.",
+    "history": "List, show and forget runs of past jobs.",
     "lab": "Open JupyterLab on a notebook with a cluster and the control room ready.",
+    "learn": "Learn from the jobs that Slurm remembers: how long they took, asked for and waited.",
     "plan": "Plan sizes within a power corridor, analyses in situ or in transit, commits of checkpoints.",
     "policies": "List, show and check policies.",
     "power": "Show what this machine can measure of its power, and watch it.",
@@ -25,7 +26,11 @@ COMMANDS = {
     "run": "Run a Dask script under control, on this machine, on Slurm, or on a cluster there is.",
     "simulate": "Play a workload under one or more policies and compare.",
     "story": "Tell what was decided on a managed cluster, and why.",
+    "submit": "Run a program as a chain of Slurm jobs that goes on from its checkpoints, until it is done.",
 }
+
+#: commands that only our own batch jobs use
+_HIDDEN = ("submit-step",)
 
 
 class Commands(click.Group):
@@ -42,9 +47,10 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name not in _HIDDEN:
             return None
-        command: click.Command = getattr(import_module(f"dask_hpc.cli.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"dask_hpc.cli.{name}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -57,7 +63,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the commands there are when there is no such one."""
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
+        if name not in (*COMMANDS, *_HIDDEN) and not name.startswith("-"):
             ctx.fail(f"No such command {name!r}; there are: {', '.join(COMMANDS)}.")
         return super().resolve_command(ctx, args)
 

@@ -1,9 +1,8 @@
-"""``dask-hpc history``: what is remembered of past jobs, and jobs of Slurm that ran before that."""
+"""``dask-hpc history``: what is remembered of past jobs."""
 
 from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -12,12 +11,11 @@ import click
 from dask_hpc import config
 from dask_hpc.cli.terminal import print_json, print_table
 from dask_hpc.history.runs import PastRun, RunHistory, path_of
-from dask_hpc.history.sacct import COMMAND, read_sacct
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.units import counted, show_bytes, show_duration
 
 
-def _on_file(command: Callable[..., None]) -> Callable[..., None]:
+def on_file(command: Callable[..., None]) -> Callable[..., None]:
     """What all commands take."""
 
     @click.option("--file", "where", help="Another history than the configured one (hpc.history).")
@@ -39,7 +37,8 @@ def _on_file(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group()
 def history() -> None:
-    """List, show, forget and import runs of past jobs: what policies predict run times from.
+    """List, show and forget runs of past jobs: what policies predict run times from, and walltimes follow
+    from. What Slurm knows of jobs that ran before is added by dask-hpc learn.
 
     \b
     Example:
@@ -49,7 +48,7 @@ def history() -> None:
 
 
 @history.command("list")
-@_on_file
+@on_file
 def list_(history: RunHistory, as_json: bool) -> None:
     """List the jobs by name: how many runs are known, how many of them were done, how long those took.
 
@@ -71,7 +70,7 @@ def list_(history: RunHistory, as_json: bool) -> None:
 
 @history.command()
 @click.argument("name")
-@_on_file
+@on_file
 def show(history: RunHistory, name: str, as_json: bool) -> None:
     """Show each run of the jobs called NAME, the newest last.
 
@@ -87,14 +86,14 @@ def show(history: RunHistory, name: str, as_json: bool) -> None:
     heads = {
         "when": "ended", "ended": "how", "nodes": "nodes", "seconds": "time",
         "io_seconds": "reads and writes", "peak_bytes": "memory", "saved_seconds": "saved",
-        "commit": "commit", "restore": "restore",
+        "commit": "commit", "restore": "restore", "requested": "asked for", "waited": "waited",
     }  # fmt: skip
     print_table(tuple(heads.values()), ([_said(head, row.get(head)) for head in heads] for row in rows))
 
 
 @history.command()
 @click.argument("name")
-@_on_file
+@on_file
 def forget(history: RunHistory, name: str, as_json: bool) -> None:
     """Forget all runs of the jobs called NAME.
 
@@ -108,31 +107,6 @@ def forget(history: RunHistory, name: str, as_json: bool) -> None:
         print_json({"name": name, "forgotten": count})
     else:
         click.echo(f"{counted(count, 'run')} of {one_line(name)} forgotten")
-
-
-@history.command("import", help=f"""Add what Slurm knows of jobs: FILE is what this command prints.
-
-    \b
-    {COMMAND}
-
-    What was imported before counts once. A column User, if FILE has one, keeps users apart (USER/NAME).
-
-    \b
-    Example:
-      dask-hpc history import sacct.txt
-    """)  # fmt: skip
-@click.argument("file")
-@_on_file
-def import_(history: RunHistory, file: str, as_json: bool) -> None:
-    found = read_sacct(Path(file))
-    count = sum(map(len, found.runs.values()))
-    history.add(found.runs)
-    history.write()
-    if as_json:
-        print_json({"names": len(found.runs), "runs": count, "left_out": found.left_out})
-        return
-    left = f"; {counted(found.left_out, 'job')} left out: not over, or never begun" if found.left_out else ""
-    click.echo(f"{counted(count, 'run')} of {counted(len(found.runs), 'name')}{left}")
 
 
 def _runs_of(history: RunHistory, name: str) -> list[PastRun]:
@@ -164,7 +138,7 @@ def _said(head: str, value: Any) -> str:
         return "-"
     if head == "when":
         return f"{datetime.fromtimestamp(value):%Y-%m-%d %H:%M}"
-    if head in ("median", "longest", "seconds", "io_seconds", "saved_seconds"):
+    if head in ("median", "longest", "seconds", "io_seconds", "saved_seconds", "requested", "waited"):
         return show_duration(value)
     if head == "peak_bytes":
         return show_bytes(value)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 from dask_hpc import config
 from dask_hpc.cli.atomic_file import atomic_file
 from dask_hpc.cli.terminal import print_json, print_table
-from dask_hpc.history.runs import RunHistory, path_of
+from dask_hpc.history.runs import RunHistory, durations_of, path_of
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.model.units import finite, show_duration
 from dask_hpc.planning.plan_reservation import plan_reservation
@@ -78,7 +79,7 @@ def reservation(
         raise InputError("--law, --runs", "found both" if law else "found none", "one of them")
     if restart is not None and checkpoint is None:
         raise InputError("--restart", f"found {restart} without a commit", "--checkpoint TIME as well")
-    known: Law | FittedLaw = read_law(law) if law is not None else _fitted(str(runs))
+    known: Law | FittedLaw = read_law(law) if law is not None else fitted_runs(str(runs))
     price: Cost | FittedCost = read_cost(cost)
     if waits is not None:
         if cost != "wait":
@@ -106,22 +107,25 @@ def reservation(
         click.echo(f"note: {price.reason}")
 
 
-def _fitted(runs: str) -> FittedLaw:
-    """From a file of seconds, or from what is remembered."""
-    if Path(runs).is_file():
+def fitted_runs(runs: str, where: str = "--runs", may_be_file: bool = True) -> FittedLaw:
+    """From a file of seconds, or from what is remembered of jobs of that name: the user's own, or if there
+    are none, nobody's."""
+    if may_be_file and Path(runs).is_file():
         try:
             return fit_law(*read_runs(_numbers(runs)))
         except InputError as error:
             raise error.in_file(one_line(runs)) from None
     path = path_of(config.settings()["history"])
     if path is None:
-        raise InputError("--runs", f"found {one_line(runs)}, but hpc.history is null", "a file of seconds")
+        raise InputError(where, f"found {one_line(runs)}, but hpc.history is null", "--law, or --runs FILE")
     history = RunHistory(path)
     history.learn(history.read())
-    if runs not in history.runs:
+    found = history.find(runs, getuser())
+    if not found:
         names = ", ".join(sorted(history.runs)[:20]) or "nothing is remembered"
-        raise InputError("--runs", f"found {one_line(runs)!r}", f"a file of seconds, or one of: {names}")
-    return fit_law(*history.durations(runs))
+        allowed = f"a file of seconds, or one of: {names}"
+        raise InputError(where, f"found {one_line(runs)!r}, of which no run is known", allowed)
+    return fit_law(*durations_of(found))
 
 
 def _numbers(file: str) -> list[str]:

@@ -12,7 +12,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from dask_hpc.cli.run_cluster import Child, Place, RunCluster, the_cluster
+from dask_hpc.cli.run_child import Child
+from dask_hpc.cli.run_cluster import Place, RunCluster, the_cluster
 from dask_hpc.cli.story import clock, named_nodes
 from dask_hpc.cli.terminal import print_table
 from dask_hpc.cluster.request import MOST_NODES

@@ -29,6 +29,8 @@ _FIELDS = frozenset(
     ("id", "name", *_SIZES, "kind", "constraint", "walltime", "priority", "power", "user", "layout", "value",
      "deadline", "soft_deadline", "commits")
 )  # fmt: skip
+#: a walltime that follows from past runs of that name
+AUTO = "auto"
 #: counted from the submission in a request, and on the clock of the cluster in a job
 _DEADLINES = ("deadline", "soft_deadline")
 
@@ -45,7 +47,7 @@ def make_request(name: Any, **fields: Any) -> dict[str, Any]:
         insist(fine, f"{where}: {key}", value, f"a whole number from 1 to {MOST_NODES:,}")
     times = ((key, parse_duration) for key in ("walltime", *_DEADLINES))
     for key, read in (*times, ("power", PowerRange.read)):
-        if key in found:
+        if key in found and (key, found[key]) != ("walltime", AUTO):
             with within(f"{where}: {key}"):
                 found[key] = read(found[key])
     for key in ("kind", "constraint", "user"):
@@ -96,6 +98,8 @@ def read_workers(scheduler: Any, where: str, given: object) -> list[str]:
 def _model(fields: dict[str, Any]) -> Job:
     submitted = fields.get("submitted", 0.0)
     known = {key: value for key, value in fields.items() if key != "layout"}
+    if known.get("walltime") == AUTO:
+        del known["walltime"]
     return Job(**known | {key: submitted + known[key] for key in _DEADLINES if key in known})
 
 

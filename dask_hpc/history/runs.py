@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from threading import Lock
@@ -40,11 +40,15 @@ class PastRun:
     #: what a commit and a restore took: seconds, bytes
     commit: tuple[float, float] | None = None
     restore: tuple[float, float] | None = None
+    #: of a batch job: the walltime it asked for, and how long it waited in the queue
+    requested: float | None = None
+    waited: float | None = None
 
     def __post_init__(self) -> None:
         fine = is_number(self.nodes, 1e-6, _MOST_NODES) and is_number(self.seconds, 1e-9, _LONGEST)
         fine = fine and self.ended in _ENDS and is_number(self.when, 0, _LONGEST)
-        for one in (self.saved_seconds, self.peak_bytes, self.io_seconds, *(self.commit or ())):
+        others = (self.saved_seconds, self.peak_bytes, self.io_seconds, self.requested, self.waited)
+        for one in (*others, *(self.commit or ())):
             fine = fine and (one is None or is_number(one, 0, 1e20))
         if not fine or not all(is_number(one, 0, 1e20) for one in self.restore or ()):
             raise ValueError(f"no run: {self}")
@@ -77,6 +81,15 @@ def key_of(name: str, user: str) -> str:
 def default_path() -> Path:
     """In the user's data directory."""
     return data_path("runs.json")
+
+
+def durations_of(runs: Iterable[PastRun]) -> tuple[list[float], list[float]]:
+    """Seconds of the runs that were done, and of those that were cut off, as they come."""
+    done: list[float] = []
+    cut: list[float] = []
+    for run in runs:
+        (done if run.ended == "done" else cut).append(run.seconds)
+    return done, cut
 
 
 def path_of(setting: str | None) -> Path | None:
@@ -113,9 +126,16 @@ class RunHistory:
 
     def durations(self, key: str) -> tuple[list[float], list[float]]:
         """Seconds of the runs that were done, and of those that were cut off, oldest first."""
+        return durations_of(self.runs.get(key, ()))
+
+    def find(self, name: str, user: str) -> list[PastRun]:
+        """Runs of the jobs of that name: those of the user, or if there are none, those of nobody's."""
+        return self.runs.get(key_of(name, user)) or self.runs.get(name) or []
+
+    def durations_on(self, key: str, job: Job) -> tuple[list[float], list[float]]:
+        """The same, brought to the job's start nodes."""
         runs = self.runs.get(key, ())
-        done = [run.seconds for run in runs if run.ended == "done"]
-        return done, [run.seconds for run in runs if run.ended != "done"]
+        return durations_of([replace(run, seconds=_on_start_nodes(run, job)) for run in runs])
 
     def recorded(self, key: str, job: Job) -> float | None:
         """Seconds that runs which were done took, brought to the job's start nodes: their median. None if

@@ -8,11 +8,14 @@ before, and notes what a job did when it ends.
 3. A loop that commits is a run by its own name when it ends, or tells the job of that name what it knows:
    what commits and a restore took, and how much of the work is saved. (A program that is ended from outside,
    as by a walltime, has no time to say so.)
-4. The file is read once, beside all else; jobs that were submitted before are told then.
+4. A job that asks for walltime "auto" gets one that follows from past runs of its name, by a plan
+   (``planning.run_times``), and then the next that does, if it takes longer.
+5. The file is read once, beside all else; jobs that were submitted before are told then.
 """
 
 import asyncio
 from collections.abc import Mapping
+from functools import lru_cache
 from math import inf
 from time import time
 from typing import Any
@@ -26,12 +29,17 @@ from dask_hpc.cluster.worker.farewell import in_thread
 from dask_hpc.history.runs import PastRun, RunHistory, key_of, path_of
 from dask_hpc.model.errors import one_line
 from dask_hpc.model.speedup import IoDemand
+from dask_hpc.planning.run_times import walltimes_of
 
 #: what only they know
 _OF_LOOPS = ("saved_seconds", "commit", "restore")
 _TOGETHER = 1.0  # seconds in which ends of jobs are written at once
 _LOOK = 5.0  # seconds between two looks at memory, at least: there may be many workers
 _PATIENCE = 5.0  # seconds that a disk has when control ends
+
+
+#: the same runs make the same walltimes, and jobs of a name come in crowds
+_walltimes = lru_cache(64)(walltimes_of)
 
 
 class RunSoFar:
@@ -70,6 +78,7 @@ class RunRecorder(Service):
         #: jobs that are noted, or never will be
         self._settled: WeakSet[LiveJob] = WeakSet()
         self._looked = -inf
+        self._is_read = False
         if self.history.path is not None:
             self.context.do("the history of runs", self._learn(in_thread(self.history.read)))
 
@@ -96,7 +105,25 @@ class RunRecorder(Service):
             known["recorded"] = recorded
         if share is not None and job.model.io_intensity is None:
             known["io_intensity"] = IoDemand.of_share(share)
+        if job.wants_walltime and not job.walltime_why and (self._is_read or self.history.path is None):
+            self.context.do("a walltime", self._give_walltime(job, key))
         return known
+
+    async def _give_walltime(self, job: LiveJob, key: str) -> None:
+        """It asked for one that follows from past runs."""
+        done, cut = self.history.durations_on(key, job.model)
+        if not done:
+            job.walltime_why = f"no run of {job.name} that was done is known: it goes without a walltime"
+        else:
+            found = await in_thread(_walltimes, tuple(done), tuple(cut))
+            job.walltimes, job.walltime_why = found.seconds[1:], found.reason
+            self.context.learn_of(job, walltime=found.seconds[0])
+            running = self.context.indices.running.get(job.id)
+            if running is not None:
+                end = running.started + running.job.walltime_on(len(running.nodes))
+                self.context.indices.expect_end(job.id, max(end, self.context.clock()))
+            self.context.wake()
+        self.context.tell_of("walltime", job, reason=job.walltime_why)
 
     def keep(self) -> None:
         """Sizes may have changed."""
@@ -169,6 +196,7 @@ class RunRecorder(Service):
         except Exception as problem:
             self.context.tell("warning", one_line(f"{problem}; goes without a history of runs"))
             return
+        self._is_read = True
         for job in self.context.jobs.values():
             if job.state != "done":
                 self.context.learn_of(job, **self.knows_of(job))

@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+from math import inf
 
 import dask
 import numpy as np
@@ -48,11 +49,11 @@ def note(path, name, *runs):
 
 
 def on_cluster(path, test):
-    """Run it on a new cluster with that history."""
+    """Run it on a new cluster with that history; None: none is kept."""
 
     @cluster2
     async def run(c, s, a, b):
-        with dask.config.set({"hpc.history": str(path)}):
+        with dask.config.set({"hpc.history": path and str(path)}):
             await test(c, s)
 
     run()
@@ -340,3 +341,82 @@ def test_what_ends_while_the_file_is_written_is_written_too(path):
         assert set(known(path)) == {"a", "b"}
 
     on_cluster(path, test)
+
+
+async def told_walltime(s, name):
+    """Why a job has the walltime it has, once that is told."""
+    context = context_of(s)
+
+    def found():
+        return [job for job in context.jobs.values() if job.name == name and job.walltime_why]
+
+    await async_poll_for(found, 5)
+    (job,) = found()
+    rows = [
+        row.reason for row in context.story.since(0)[1] if row.decision == "walltime" and row.job == job.id
+    ]
+    assert rows == [job.walltime_why]
+    return job
+
+
+def test_a_walltime_follows_from_past_runs(path):
+    note(path, "cfd", *(PastRun(nodes=2, seconds=3000.0 + 100 * n, when=float(n)) for n in range(20)))
+
+    async def test(c, s):
+        async with await dask_hpc.manage(c):
+            with dask_hpc.job("cfd", nodes=1, walltime="auto") as one:
+                future = c.submit(blocked, "go", pure=False)
+                job = await told_walltime(s, "cfd")
+                status = await one.status()
+            assert job.walltime_why.startswith("p") and " of 20 runs: " in job.walltime_why
+            assert 6000 < job.model.walltime == status["walltime"] < 12000  # on one node twice as long
+            assert status["walltime_why"] == job.walltime_why
+            await until(s, "cfd", "running")
+            running = context_of(s).indices.running[job.id]
+            assert running.expected_end == pytest.approx(running.started + job.model.walltime)
+            await Event("go").set()
+            await future
+
+    on_cluster(path, test)
+
+
+def test_a_job_that_takes_longer_gets_the_next_walltime(path):
+    note(path, "cfd", *(PastRun(nodes=1, seconds=0.05 * 1.3**n, when=float(n)) for n in range(12)))
+
+    async def test(c, s):
+        async with await dask_hpc.manage(c):
+            with dask_hpc.job("cfd", walltime="auto"):
+                future = c.submit(blocked, "go", pure=False)
+                job = await told_walltime(s, "cfd")
+            first, longer = job.model.walltime, job.walltimes
+            assert longer and list(longer) == sorted({first, *longer})[1:]
+            await until(s, "cfd", "running")
+            context = context_of(s)
+
+            def has_overstayed():
+                context.wake()
+                return "overstay" in [row.decision for row in context.story.since(0)[1]]
+
+            await async_poll_for(has_overstayed, 10)
+            assert (
+                job.model.walltime in longer
+                and job.walltimes == longer[longer.index(job.model.walltime) + 1 :]
+            )
+            running = context.indices.running[job.id]
+            assert running.expected_end == pytest.approx(running.started + job.model.walltime)
+            await Event("go").set()
+            await future
+
+    on_cluster(path, test)
+
+
+def test_nothing_is_known_and_nothing_is_kept(path):
+    async def test(c, s):
+        async with await dask_hpc.manage(c):
+            with dask_hpc.job("new", walltime="auto"):
+                await c.submit(sum, [1])
+            job = await told_walltime(s, "new")
+            assert "no run of new that was done is known" in job.walltime_why and job.model.walltime == inf
+
+    on_cluster(path, test)
+    on_cluster(None, test)

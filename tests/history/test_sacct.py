@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_hpc.history.sacct import COMMAND, read_sacct
+from dask_hpc.history.sacct import COMMAND, ask_sacct, read_sacct
 from dask_hpc.model.errors import InputError
 
 HEADS = COMMAND.split(" -o ")[1].replace(",", "|")
@@ -19,8 +19,8 @@ def written(tmp_path, *lines, heads=HEADS):
 
 
 def line(name="cfd", elapsed="3600", limit="120", state="COMPLETED", start="2026-03-01T12:00:00", nodes="4",
-         rss=""):  # fmt: skip
-    return "|".join((name, elapsed, limit, state, "2026-03-01T10:00:00", start, nodes, rss))
+         rss="", user="", submit="2026-03-01T10:00:00", eligible="2026-03-01T11:00:00"):  # fmt: skip
+    return "|".join((name, user, elapsed, limit, state, submit, eligible, start, nodes, rss))
 
 
 def test_what_became_of_jobs(tmp_path):
@@ -37,7 +37,49 @@ def test_a_line(tmp_path):
     (run,) = found.runs["cfd"]
     assert (run.nodes, run.seconds, run.peak_bytes) == (4, 3600, 1.5 * 2**30)
     assert run.when == datetime(2026, 3, 1, 13).timestamp()
-    assert found.runs["other"][0].peak_bytes is None
+    assert found.runs["other"][0].peak_bytes is None and found.runs["other"][0].requested is None
+    assert (run.requested, run.waited) == (7200, 3600)
+
+
+def test_who_ran_it_and_how_long_it_waited(tmp_path):
+    lines = [
+        line(user="alice", eligible="Unknown"),
+        line(user="alice", eligible="None", submit="Unknown"),
+        line(user="alice", eligible="2026-03-01T12:00:01"),  # the clock was put back
+        line(limit="Partition_Limit"),
+    ]
+    found = read_sacct(written(tmp_path, *lines)).runs
+    assert [run.waited for run in found["alice/cfd"]] == [7200, None, None]
+    assert [run.requested for run in found["cfd"]] == [None]
+
+
+def sacct_program(tmp_path, monkeypatch, text):
+    program = tmp_path / "sacct"
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+
+def test_slurm_is_asked(tmp_path, monkeypatch):
+    (tmp_path / "said").write_text("\n".join((HEADS, line(), line(state="RUNNING"))) + "\n")
+    sacct_program(tmp_path, monkeypatch, f'echo "$*" > {tmp_path}/asked; cat {tmp_path}/said')
+    assert ask_sacct(90 * 86400) == read_sacct(tmp_path / "said")
+    asked = (tmp_path / "asked").read_text().split()
+    assert asked[:4] == ["-XP", "-o", COMMAND.split(" -o ")[1], "-u"]
+    since = datetime.fromisoformat(asked[asked.index("-S") + 1])
+    assert abs(datetime.now().timestamp() - since.timestamp() - 90 * 86400) < 3700  # or an hour of summer
+
+
+def test_slurm_cannot_be_asked(tmp_path, monkeypatch):
+    sacct_program(tmp_path, monkeypatch, "echo 'Slurm accounting storage is disabled' >&2; exit 1")
+    with pytest.raises(InputError, match="sacct: it says 'Slurm accounting storage is disabled'"):
+        ask_sacct(60)
+    sacct_program(tmp_path, monkeypatch, "echo JobName")
+    with pytest.raises(InputError, match="sacct: line 1: found 'JobName'"):
+        ask_sacct(60)
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    with pytest.raises(InputError, match="no such command"):
+        ask_sacct(60)
 
 
 def test_jobs_that_are_not_over_or_never_began_are_left_out(tmp_path):
@@ -109,7 +151,7 @@ words = st.sampled_from(
 )
 
 
-@given(st.lists(st.lists(words, max_size=10) | st.text(max_size=20).map(lambda text: [text]), max_size=4))
+@given(st.lists(st.lists(words, max_size=12) | st.text(max_size=20).map(lambda text: [text]), max_size=4))
 def test_any_lines_are_read_or_refused_in_one_line(tmp_path_factory, lines):
     path = tmp_path_factory.getbasetemp() / "any_sacct.txt"
     path.write_text("\n".join([HEADS, *("|".join(line) for line in lines)]), encoding="utf-8")

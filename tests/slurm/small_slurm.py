@@ -141,6 +141,19 @@ class SmallSlurm:
         daemon.wait()
         self._kill(f"SLURMD_NODENAME={node}")
 
+    def restart_controller(self) -> None:
+        """The control daemon goes away, and comes back with what it has saved. Jobs run on meanwhile."""
+        daemon = self._daemons.pop("slurmctld")
+        daemon.terminate()
+        daemon.wait()
+        self._start_daemon("slurmctld", "slurmctld", "-D", "-f", str(self.conf))
+        _wait(self._answers, "slurmctld")
+
+    def _answers(self) -> bool:
+        with suppress(RuntimeError):
+            return bool(self.node_states())
+        return False
+
     def boot(self, node: str) -> None:
         """Its slurmd starts again."""
         self._start_daemon(node, "slurmd", "-D", "-N", node, "-f", str(self.conf))

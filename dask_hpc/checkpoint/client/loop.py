@@ -9,11 +9,12 @@ import threading
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, field
 from math import ceil, inf
-from time import time
+from time import monotonic, time
 from types import FrameType
 from typing import Any
 
 from dask_hpc import dask as compat
+from dask_hpc.checkpoint.client.reserved import OwnReservation
 from dask_hpc.checkpoint.client.restore import restore
 from dask_hpc.checkpoint.store.files import Files, Trouble
 from dask_hpc.checkpoint.store.items import ARRAYS, rebuild
@@ -60,7 +61,11 @@ class Due:
     _longest: float = 0.0
     _since: float = 0.0
     _step: int = 0
-    _slowest: float = field(default=0.0, repr=False)
+    #: seconds of the slowest iteration, a while back
+    slowest: float = field(default=0.0, repr=False)
+    #: whether to commit before the end of the job, and so many times what that took is kept free for it
+    _commits_at_end: bool = True
+    _care: float = _CARE
     #: iterations in all, if somebody knows; seconds of one, a moving average; seconds until the walltime
     _total: int | None = None
     _pace: float | None = None
@@ -85,13 +90,18 @@ class Due:
         """The program is there, and all of it is committed."""
         self._step, self._since = step, now
 
+    def reserve(self, told: OwnReservation) -> None:
+        """It runs in a job of a chain, whose plan says what becomes of its end."""
+        self._commits_at_end, self._care = told.commits, told.care
+        self._longest = max(self._longest, told.seconds)
+
     def goes_over(self, iterable: object) -> None:
         """That is what the loop goes over."""
         self._total = len(iterable) if isinstance(iterable, Sized) else None
 
     def iterated(self, seconds: float, walltime: float | None = None) -> None:
         """An iteration took so long; so many seconds are left of the walltime, if that is known."""
-        self._slowest = max(seconds, 0.9 * self._slowest)
+        self.slowest = max(seconds, 0.9 * self.slowest)
         self._pace = seconds if self._pace is None else 0.7 * self._pace + 0.3 * seconds
         self._walltime = inf if walltime is None else max(0.0, walltime)
 
@@ -164,7 +174,12 @@ class Due:
 
     def is_last_chance(self, left: float | None) -> bool:
         """Whether another iteration and its commit may not fit before the end of the job."""
-        return left is not None and left < _CARE * (self._slowest + self._longest) + _RESERVE
+        needed = self._care * (self.slowest + self._longest) + _RESERVE
+        return self._commits_at_end and left is not None and left < needed
+
+    def is_over(self, left: float | None) -> bool:
+        """Whether they will not fit, even if they take no longer than before."""
+        return self._commits_at_end and left is not None and left < self.slowest + self._longest
 
 
 def _duration(found: Any) -> float:
@@ -177,13 +192,17 @@ def _in(seconds: float) -> str:
 
 
 class Ending:
-    """While this is open, SIGTERM does not end the process but is noted; ``close`` lets it happen. Where
-    signals cannot be caught (in threads), they do what they did."""
+    """While this is open, SIGTERM does not end the process but is noted; ``close`` lets it happen. A second
+    one ends it at once, but not within ``patience`` seconds of the first: a batch system may tell all
+    processes, and whoever started this one passes on what it was told. Where signals cannot be caught (in
+    threads), they do what they did."""
 
-    def __init__(self, end: float | None) -> None:
+    def __init__(self, end: float | None, patience: float = 0.0) -> None:
         #: by the system's clock, if it is known
         self.end = end
         self.is_told = False
+        self._patience = patience
+        self._told_at = -inf
         self._before: Any = None
         self._catches = False
 
@@ -211,10 +230,16 @@ class Ending:
             self.is_told = False
             os.kill(os.getpid(), signal.SIGTERM)
 
+    def ask(self) -> None:
+        """The program itself wants to end, as if it were told to."""
+        self.is_told = self._catches
+
     def _told(self, number: int, frame: FrameType | None) -> None:
-        if self.is_told:  # somebody insists
+        if self.is_told and monotonic() - self._told_at >= self._patience:  # somebody insists
             signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)
             os.kill(os.getpid(), signal.SIGTERM)
+        if not self.is_told:
+            self._told_at = monotonic()
         self.is_told = True
 
 

@@ -28,6 +28,7 @@ from dask.base import tokenize
 
 from dask_hpc import config
 from dask_hpc.checkpoint.client.loop import CommitStats, Due, Ending, Found, end_of_job, newest
+from dask_hpc.checkpoint.client.reserved import Reserved
 from dask_hpc.checkpoint.client.restore import active_client, read_key, store_settings
 from dask_hpc.checkpoint.scheduler.controller import ask
 from dask_hpc.checkpoint.store.files import Files
@@ -40,6 +41,7 @@ from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.on_resize import OnResize
 from dask_hpc.strategies.checkpoint.when import AUTO
 
+_TOLD_TWICE = 5.0  # seconds in which a job of a chain may be told to end by two
 #: references to a value that only ``Checkpoint`` has: its own, and that of the call that counts them
 _OURS = 2
 #: values that nobody can change
@@ -102,7 +104,8 @@ class Checkpoint:
     says which program and input this is (anything that ``dask.base.tokenize`` takes): versions of another are
     refused. ``keep`` versions stay in the store; ``key`` (``file:PATH`` or ``env:NAME``) encrypts them;
     ``unpickle`` allows to restore objects that had to be pickled. ``walltime`` is when this process is ended:
-    ``auto`` asks Slurm; SIGTERM is noticed in any case.
+    ``auto`` asks Slurm; SIGTERM is noticed in any case. In a job of ``dask-hpc submit`` its plan says whether
+    to commit before that, and the program ends when nothing more would be kept.
 
     What is not given comes from the configuration ``hpc.checkpoint``; without a store, versions are only in
     the memory of the cluster.
@@ -160,7 +163,7 @@ class Checkpoint:
         #: the loop; an error in its body leaves it open, and with it the handler of SIGTERM
         self._turns: Generator[Any, None, None] | None = None
         self._is_looping = self._has_looped = self._is_over = False
-        self._committed = -1
+        self._committed = self._stored = -1
         self._number = 0
         #: the statistics, when it is closed
         self._last: dict[str, Any] | None = None
@@ -169,6 +172,12 @@ class Checkpoint:
         #: what is remembered of this run of the loop, and when it began
         self._run: dict[str, Any] = {}
         self._began = monotonic()
+        #: the batch job of a chain that this runs in, if it does
+        self._reserved = Reserved.of_environment(self._warn)
+        if self._reserved is not None:
+            self.due.reserve(self._reserved.told)
+        #: whether no other commit may come before the end
+        self.is_last = False
         self._is_open = False
         if not self._is_asynchronous:
             self.call(self._open)
@@ -282,6 +291,8 @@ class Checkpoint:
         if self._found is not None and (left := sorted(self._found.values.keys() - self._rules.keys())):
             self._warn(f"what was stored as {', '.join(left)} was not added, and will not be in new versions")
         self._found = None
+        if self._reserved is not None:
+            self._reserved.loop_begins(self.name, self.step)
         self._turns = turns
         self._began = monotonic()
         self._is_looping = True
@@ -299,19 +310,24 @@ class Checkpoint:
         if not self._values:
             return
         begun = monotonic()
+        self._note_commit()
         try:
             if self._client is None:
                 if self._committed < self.step:
                     await asyncio.to_thread(self._save_here)
                 self.due.took(monotonic() - begun)
+                self._note_stored(self.step, monotonic() - begun)
             else:
                 if self._committed < self.step:
                     await self._commit_there()
                 stall = monotonic() - begun
                 if wait and self._number:
                     settled = self._client.scheduler.hpc_checkpoint_settled
-                    self._tell_of(await settled(name=self.name, number=self._number))
+                    version = await settled(name=self.name, number=self._number)
+                    self._tell_of(version)
                     self.due.took(monotonic() - begun)
+                    if STORE in version["levels"]:
+                        self._note_stored(self.step, monotonic() - begun)
                 begun = monotonic() - stall
         except InputError:
             raise
@@ -323,6 +339,31 @@ class Checkpoint:
                 self._run["saved_seconds"] = max(0.0, begun - self._began)
             self._stalls.append(cost)
             self.due.committed(self.step, monotonic(), cost)
+
+    @property
+    def patience(self) -> float:
+        """Seconds in which a second SIGTERM says no more than the first."""
+        return 0.0 if self._reserved is None else _TOLD_TWICE
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the store has this iteration, as far as the chain of batch jobs knows that this runs in."""
+        return self._reserved is not None and self._stored >= self.step
+
+    def _note_commit(self) -> None:
+        """The chain hears that this iteration is to be kept."""
+        if self._reserved is not None:
+            self._reserved.commits(self.name, self.step, self.due.slowest)
+            if self.is_last:
+                self._reserved.commits_at_end(is_safe=False)
+
+    def _note_stored(self, step: int, seconds: float | None = None) -> None:
+        """The chain hears that the store has that iteration."""
+        if self._reserved is not None:
+            self._stored = max(self._stored, step)
+            self._reserved.stored(self.name, step, seconds)
+            if self.is_last and step >= self.step:
+                self._reserved.commits_at_end(is_safe=True)
 
     @property
     def _is_asynchronous(self) -> bool:
@@ -339,6 +380,8 @@ class Checkpoint:
         if self._is_open:
             return
         self._is_open = True
+        if self._reserved is not None:
+            self._reserved.opened(has_store=self.store is not None)
         memory = None
         if self._client is not None:
             told = await ask(self._client, "hpc_checkpoint_open", name=self.name, client=self._client.id)
@@ -413,6 +456,8 @@ class Checkpoint:
             self.due.took(last["seconds"])
         if told["stats"]["problem"]:
             self._warn(f"the store cannot be used, commits stay in memory: {told['stats']['problem']}")
+        if (stored := told["stats"]["versions"].get(STORE)) is not None:
+            self._note_stored(stored)
         self._number = told["number"]
 
     def _save_here(self) -> None:
@@ -468,7 +513,8 @@ class Checkpoint:
                 close = self._client.scheduler.hpc_checkpoint_close
                 if self._is_looping:  # an error has left it open
                     self._note_run("killed")
-                run = self._run if "ended" in self._run else None
+                # Of a chain it is only a part, and the chain knows how long all of it took.
+                run = self._run if "ended" in self._run and self._reserved is None else None
                 self._last = await close(name=self.name, forget=self._is_over, run=run)
 
     def _warn(self, text: str) -> None:
@@ -515,7 +561,7 @@ class Loop:
         """Items, and between them what to do: commit and go on, or commit and wait until it is safe."""
         checkpoint, due, items = self._checkpoint, self._checkpoint.due, self._iterable
         is_over = False
-        with Ending(end_of_job(checkpoint.walltime)) as ending:
+        with Ending(end_of_job(checkpoint.walltime), checkpoint.patience) as ending:
             try:
                 due.begin(checkpoint.step, monotonic())
                 due.goes_over(items)
@@ -527,7 +573,10 @@ class Loop:
                     checkpoint.step += 1
                     due.iterated(now - begun, ending.left())
                     if ending.is_told or due.is_last_chance(ending.left()):
+                        checkpoint.is_last = True
                         yield None, True
+                        if checkpoint.is_safe and due.is_over(ending.left()):
+                            ending.ask()
                     elif checkpoint.is_asked or due.is_due(checkpoint.step, now):
                         yield None, False
                     if ending.is_told:

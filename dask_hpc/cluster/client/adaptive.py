@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 from secrets import token_hex
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from distributed import Client
 from distributed.deploy import Adaptive
@@ -26,6 +26,19 @@ from dask_hpc.policy import parameters_of
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 60.0  # seconds that units which are leaving have when we are told to let go
+
+
+class UnitTimes(Protocol):
+    """Says how long units are asked for: another time for each, perhaps."""
+
+    #: what is to be told: kind and words
+    news: list[tuple[str, str]]
+
+    def works(self) -> None:
+        """Somebody of the cluster works."""
+
+    def specified(self, spec: Mapping[Any, Mapping[str, Any]]) -> dict[Any, dict[str, Any]]:
+        """These new units, asked for now."""
 
 
 class Lossless:
@@ -57,6 +70,8 @@ class Lossless:
         self.drain: dict[Any, float] = {}
         #: how many units there are to be, if somebody said less and did not say which
         self.wanted: int | None = None
+        #: how long units are asked for, if not as the cluster object says
+        self.times: UnitTimes | None = None
         #: why the last units could not be started
         self.trouble = ""
         #: what happened, to be told on the scheduler: kind and words
@@ -117,13 +132,27 @@ class Lossless:
         cluster = self._cluster
         names: list[Any] = []
         while len(names) < count:
-            spec = cluster.new_worker_spec()
+            spec = self._timed(cluster.new_worker_spec())
             if not any(name in self.asked for name in spec):
                 cluster.worker_spec.update(spec)
                 names += spec
             compat.next_name(cluster)
         self._remember()
         return names
+
+    def _timed(self, spec: dict[Any, Any]) -> dict[Any, Any]:
+        if self.times is None:
+            return spec
+        self.look()
+        found = self.times.specified(spec)
+        self.news += self.times.news
+        self.times.news = []
+        return found
+
+    def look(self) -> None:
+        """Time goes by for those who are asked for a time of their own once somebody works."""
+        if self.times is not None and self._cluster.scheduler_info["workers"]:
+            self.times.works()
 
     def remove(self, names: Iterable[Any]) -> None:
         """These units are to go. They do when the cluster object next corrects itself."""
@@ -161,6 +190,8 @@ class Lossless:
             finally:
                 self.opened |= self.opening
                 self.opening = set()
+        if self.times is not None:
+            await self._tell(cluster)
         await self.finish()
 
     def _keep_all(self, cluster: Any) -> None:
@@ -246,6 +277,10 @@ class Lossless:
         for name, why in stayed.items():
             self._put_back(cluster, name, why)
         await asyncio.gather(*(self._close(name) for name in names if name not in stayed))
+        await self._tell(cluster)
+
+    async def _tell(self, cluster: Any) -> None:
+        """The story hears what happened here."""
         news, self.news = self.news, []
         if news:
             with suppress(OSError):
@@ -451,6 +486,7 @@ class HPCAdaptive(Adaptive):
 
     async def _facts(self) -> Facts:
         cluster, lossless = self.cluster, self._lossless
+        lossless.look()
         now = monotonic()
         everybody = (*cluster.worker_spec, *lossless.leaving)
         ages = {name: now - lossless.asked.get(name, now) for name in everybody}

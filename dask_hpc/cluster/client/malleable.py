@@ -9,16 +9,18 @@ from distributed.deploy import Adaptive
 from distributed.utils import NoOpAwaitable
 
 from dask_hpc import dask as compat
-from dask_hpc.cluster.client.adaptive import HPCAdaptive, Lossless
+from dask_hpc import services
+from dask_hpc.cluster.client.adaptive import HPCAdaptive, Lossless, UnitTimes
+from dask_hpc.cluster.client.batch_jobs import is_slurm
 from dask_hpc.cluster.client.manager import manage
 from dask_hpc.cluster.units import UnitLayout, is_closing, members
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, insist, shown
 from dask_hpc.policy import Policy
 
 _METHODS = ("scale", "scale_up", "adapt")
 
 
-def malleable(cluster: Any, policy: str | Path | Policy | None = None) -> Any:
+def malleable(cluster: Any, policy: str | Path | Policy | None = None, reservation: Any = None) -> Any:
     """Manage this cluster, and make every change of its size lossless. Gives the ``Manager`` that
     ``manage(cluster, policy)`` gives (an awaitable of one if the cluster is asynchronous); the cluster
     object stays the one to use, and is as before when the manager is closed.
@@ -32,30 +34,47 @@ def malleable(cluster: Any, policy: str | Path | Policy | None = None) -> Any:
     - ``cluster.adapt`` uses ``HPCAdaptive`` if no other class is named, keeps to ``minimum`` and
       ``maximum`` exactly whether counted in workers, jobs, cores or memory, uses the configured ones
       (``distributed.adaptive``) where none are given, and remembers nothing from earlier calls.
+
+    ``reservation`` is for the batch jobs of a ``SLURMCluster``: each asks for as long as a plan says, instead
+    of one constant walltime, and so do the successors of those whose time ends. It is what
+    ``plan_reservation`` gives; the name of a job, of which past runs are known; or "auto": past runs of this
+    script, as ``dask-hpc run`` has noted them.
     """
     if not compat.has_units(cluster):
         raise InputError(
             "malleable", f"found {shown(cluster)}", "a cluster object of Dask with a worker_spec"
         )
+    times = None if reservation is None else _unit_times(cluster, reservation)
     manager = manage(cluster, policy)
 
     async def wrapped() -> Any:
-        return Malleable(cluster).until_closed(await manager)
+        return Malleable(cluster, times).until_closed(await manager)
 
-    return wrapped() if cluster.asynchronous else Malleable(cluster).until_closed(manager)
+    return wrapped() if cluster.asynchronous else Malleable(cluster, times).until_closed(manager)
+
+
+def _unit_times(cluster: Any, reservation: Any) -> UnitTimes:
+    is_fine = is_slurm(compat.batch_job_of(cluster))
+    insist(is_fine, "reservation: cluster", type(cluster).__name__, "a SLURMCluster of dask-jobqueue")
+    room = services.reservations()
+    insist(room is not None, "reservation", reservation, "nothing: its package is not installed")
+    times: UnitTimes = room.unit_walltimes(reservation)
+    return times
 
 
 class Malleable:
     """The methods that a malleable cluster object has instead of its own."""
 
-    def __init__(self, cluster: Any) -> None:
+    def __init__(self, cluster: Any, times: UnitTimes | None = None) -> None:
         self._cluster = cluster
+        self._times = times
 
     def until_closed(self, manager: Any) -> Any:
         """Put them on the cluster object until the manager is closed. Gives the manager."""
         manager.before_close(self.end)
         self._lossless = Lossless.around(self._cluster)
         self._lossless.hold(self)
+        self._lossless.times = self._times
         for name, method in zip(_METHODS, (self.scale, self.scale, self.adapt), strict=True):
             compat.attach(self._cluster, name, method)
         return manager
@@ -73,6 +92,7 @@ class Malleable:
             adaptive.stop("the manager was closed")
         for name in _METHODS:
             compat.attach(self._cluster, name, None)
+        self._lossless.times = None
         self._lossless.let_go(self)
 
     def scale(self, n: Any = None, jobs: Any = None, memory: Any = None, cores: Any = None) -> Any:

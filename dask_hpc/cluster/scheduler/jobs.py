@@ -228,6 +228,10 @@ class LiveJob:
         self.model = model
         #: how its arrays lie on its nodes, if it has said so
         self.layout = layout
+        #: whether its walltime is to follow from past runs; what is to follow it if it takes longer, and why
+        self.wants_walltime = False
+        self.walltimes: tuple[float, ...] = ()
+        self.walltime_why = ""
         #: its place in the queue among equals; given back if it has to wait again
         self.arrival = arrival
         #: how far it goes ahead of the queue, if it was stopped

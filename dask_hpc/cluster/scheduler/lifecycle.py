@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.cluster.request import read_request
+from dask_hpc.cluster.request import AUTO, read_request
 from dask_hpc.cluster.scheduler.figures import Figures
 from dask_hpc.cluster.scheduler.gate import Gate
 from dask_hpc.cluster.scheduler.hand_over import HandOvers
@@ -14,6 +14,7 @@ from dask_hpc.cluster.scheduler.jobs import LiveJob, Work
 from dask_hpc.cluster.scheduler.service import Context, Service, Timer
 from dask_hpc.cluster.scheduler.window import AdaptationWindows
 from dask_hpc.model.errors import InputError
+from dask_hpc.model.snapshot import Running
 from dask_hpc.model.speedup import IoDemand
 from dask_hpc.model.story import Explanation
 from dask_hpc.model.units import count_nodes, show_duration
@@ -197,9 +198,25 @@ class Lifecycle:
     def push_ends(self) -> None:
         """Jobs that run longer than they should are expected to end later."""
         for late in self._context.indices.push_overdue():
+            job = self._context.jobs[late.job.id]
+            late = self._asks_for_more(job, late)
             limit = "its walltime" if late.job.walltime < inf else "its expected end"
             reason = f"still runs after {limit}; now expected to end at {show_duration(late.expected_end)}"
-            self._context.tell_of("overstay", self._context.jobs[late.job.id], late.nodes, reason)
+            self._context.tell_of("overstay", job, late.nodes, reason)
+
+    def _asks_for_more(self, job: LiveJob, late: Running) -> Running:
+        """A job whose walltime followed from past runs gets the next one that does."""
+        if not job.walltimes:
+            return late
+        indices = self._context.indices
+        scale = late.job.walltime_on(len(late.nodes)) / late.job.walltime
+        longer = [one for one in job.walltimes if late.started + scale * one > indices.now]
+        if not longer:
+            return late
+        job.walltimes = tuple(longer[1:])
+        self._context.learn_of(job, walltime=longer[0])
+        indices.expect_end(job.id, late.started + scale * longer[0])
+        return indices.running[job.id]
 
     def tell_late(self) -> None:
         """Jobs whose deadline is over: it is said, and no more."""
@@ -242,6 +259,7 @@ class Lifecycle:
                 self._context.tell("ignored", str(error))
                 return None
             job = jobs[model.id] = LiveJob(name, model, self._arrivals, request.get("layout", ""))
+            job.wants_walltime = request.get("walltime") == AUTO
             self._context.ask_about(job)
             self._arrivals += 1
             self.not_offered[job] = None

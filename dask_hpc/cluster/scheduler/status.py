@@ -126,6 +126,7 @@ class Status:
             "min_nodes": model.min_nodes,
             "max_nodes": model.max_nodes,
             "walltime": None if model.walltime == inf else model.walltime,
+            "walltime_why": job.walltime_why,
             "nodes": list(job.nodes),
             "gives_up": gives_up,
             "requested": self._context.indices.requests.get(job.id),

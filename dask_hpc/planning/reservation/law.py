@@ -205,10 +205,12 @@ class ContinuousLaw(Law):
         above = float(self._z.sf(self._at(self.above))) if isfinite(self.above) else 1.0
         return above, float(self._z.sf(self._at(self.below))) if isfinite(self.below) else 0.0
 
+    @np.errstate(over="ignore")  # far out, where all is 0
     def sf(self, t: Times) -> Any:
         above, below = self._cut
         return np.clip((self._z.sf(self._at(t)) - below) / (above - below), 0.0, 1.0)[()]
 
+    @np.errstate(over="ignore")  # far out, where all is 0
     def pdf(self, t: Times) -> Any:
         above, below = self._cut
         t = np.asarray(t, float)
@@ -227,6 +229,7 @@ class ContinuousLaw(Law):
         z = self._z.ppf(share) if above == 1.0 else self._z.isf(above - share)
         return np.clip(self.shift + self.scale * z, self.low, self.high)[()]
 
+    @np.errstate(over="ignore")  # far out, where all is 0
     def moment(self, power: int, after: Times) -> Any:
         low = np.maximum(np.asarray(after, float), self.above)
         start, end = self._at(low), self._at(self.below)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any
 
+import numpy as np
+
 from dask_hpc.model.errors import InputError, insist, shown
 from dask_hpc.model.units import show_duration
 from dask_hpc.planning.reservation.cost import Cost
@@ -137,6 +139,7 @@ def _or_none(value: float) -> float | None:
     return value if isfinite(value) else None
 
 
+@np.errstate(over="ignore")  # laws without an end reach far
 def chosen(
     question: Question,
     method: str = BEST,
