@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from itertools import pairwise
+from weakref import WeakValueDictionary
 
 import pytest
 from distributed.utils_test import gen_test
@@ -122,6 +123,7 @@ class Queue:
 @pytest.fixture
 def queue(monkeypatch):
     found = Queue()
+    monkeypatch.setattr(BatchDesk, "_all", WeakValueDictionary())  # whose clock is another one
     monkeypatch.setattr(batch_jobs, "monotonic", lambda: found.now)
     monkeypatch.setattr(batch_jobs, "time", lambda: found.now)
     monkeypatch.setattr(command, "hear", found.hear)
@@ -151,7 +153,7 @@ class Clusters:
             self.queue.now += 1
 
 
-@pytest.mark.parametrize("number", [1, 7, 40])
+@pytest.mark.parametrize("number", [1, 20])
 @gen_test()
 async def test_at_rest_one_question_in_two_minutes_for_all_clusters(queue, number):
     clusters = Clusters(queue, number)
@@ -161,8 +163,8 @@ async def test_at_rest_one_question_in_two_minutes_for_all_clusters(queue, numbe
         queue.rows[f"{cluster}1"] = line(f"{cluster}1", left="UNLIMITED")
         queue.rows[f"{cluster}2"] = line(f"{cluster}2", "PENDING")
         clusters.connected.add(f"{cluster}1")
-    await clusters.run(3600)
-    assert 22 <= len(queue.asked) <= 31  # 3600 / (120 to 150), and that they have just come
+    await clusters.run(1800)
+    assert 11 <= len(queue.asked) <= 16  # 1800 / (120 to 150), and that they have just come
     gaps = [after - before for before, after in pairwise(queue.asked)]
     assert min(gaps[1:]) >= 120 and gaps[0] >= 10 and len(set(gaps)) > 3
     clusters.units = [{} for _ in range(number)]
@@ -171,7 +173,7 @@ async def test_at_rest_one_question_in_two_minutes_for_all_clusters(queue, numbe
     assert not queue.asked, "there is no job, so there is no question"
 
 
-@pytest.mark.parametrize("number", [1, 7, 40])
+@pytest.mark.parametrize("number", [1, 20])
 @gen_test()
 async def test_while_something_is_due_one_question_in_ten_seconds_for_all_clusters(queue, number):
     clusters = Clusters(queue, number)
@@ -314,7 +316,9 @@ def test_clusters_on_other_threads_and_loops_share_a_desk(queue):
     async def look():
         jobs = BatchJobs(Manners())
         makers.wait()
-        for _ in range(20):
+        state = "queued"
+        while state == "queued":  # another one is asking
+            await asyncio.sleep(0.001)
             state = (await jobs.look({"a": SlurmUnit("7")}, LONG_AGO))["a"].job.state
         found.append((jobs, state))
 

@@ -5,13 +5,14 @@ import random
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
+from weakref import WeakValueDictionary
 
 import pytest
 from simulated_slurm import SimulatedSlurm
 
 from dask_hpc.batch import command
 from dask_hpc.cluster.client import batch_jobs
-from dask_hpc.cluster.client.batch_jobs import BatchJobs
+from dask_hpc.cluster.client.batch_jobs import BatchDesk, BatchJobs
 from dask_hpc.model.cluster_view import ClusterView, Unit
 from dask_hpc.planning.polling import Manners
 from dask_hpc.strategies.size.demand import Demand
@@ -343,8 +344,8 @@ class Site:
             self.units[name], self.asked[name] = self.Unit(job), self.now
 
     def count(self):
-        """Jobs that run or wait, but for those that hand over or whose end is announced: in the place of these
-        another one may have been asked for."""
+        """Jobs that run or wait, but for those that hand over or whose end is announced: in the place of
+        these another one may have been asked for."""
         there = [job for job in self.slurm.there() if job.id not in self.handed_over]
         states = [(job.state(self.now), job.end) for job in there]
         return sum(state == "PENDING" or (state == "RUNNING" and end == inf) for state, end in states)
@@ -359,6 +360,8 @@ class Site:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_hundred_preemptions_and_fifty_requeues_never_make_more_units_than_asked_for(seed, monkeypatch):
     site = Site(seed)
+    monkeypatch.setattr(BatchDesk, "_all", WeakValueDictionary())  # whose clock is another one
+    monkeypatch.setattr(batch_jobs, "random", site.random.random)
     monkeypatch.setattr(batch_jobs, "monotonic", lambda: site.now)
     monkeypatch.setattr(batch_jobs, "time", lambda: site.now)
     monkeypatch.setattr(command, "hear", site.slurm.hear)
