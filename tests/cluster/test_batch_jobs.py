@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from itertools import pairwise
+from math import inf
 from weakref import WeakValueDictionary
 
 import pytest
@@ -195,7 +196,7 @@ async def test_a_worker_that_connects_spares_questions(queue):
     clusters.connected.add("7")
     await clusters.run(9)
     assert not queue.asked
-    assert clusters.found["7"] == Known(JobState("running", "", 8.0))
+    assert clusters.found["7"] == Known(JobState("running", "", 8.0), inf)
     queue.rows["7"] = line(7, used="0:12", left="9:48")
     await clusters.run(2)
     assert len(queue.asked) == 1, "until when, only Slurm knows"

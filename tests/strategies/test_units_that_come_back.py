@@ -146,13 +146,45 @@ def test_who_was_put_back_before_it_ever_connected_is_judged_alike():
 
 
 def test_units_of_which_two_are_too_many_go_at_once_the_one_that_came_back_first():
-    """Another one was asked for in its place before anybody knew."""
+    """Another one was asked for in its place, as its walltime ended, but then it was put back."""
     other = Unit("b", state="queued", age=30.0, submission="accepted")
     looks = [view(0.0, up(left=20.0, running_for=600.0, is_busy=True), work=1e4, tasks=99)]
     assert plans_of(looks)[0].submit == 1
     unheard = view(1.0, Unit("a", state="running", left=19.0, asked_ago=9.0), other)
     plans = plans_of([*looks, unheard, view(2.0, back(), other)])
     assert [deeds(plan)["cancel"] for plan in plans] == [[], [], ["a"]]
+
+
+def busy(t, left, **more):
+    more = {"running_for": 1000.0 + t, "is_busy": True} | more
+    return up(left=left, **more)
+
+
+def test_nobody_is_asked_for_in_the_place_of_one_that_is_preempted_before_it_has_left():
+    """Its end comes nearer, so it hands over; then another one is asked for."""
+    looks = [view(0.0, busy(0, 5000.0), up("b"), wanted=2), view(1.0, busy(1, 60.0), up("b"), wanted=2)]
+    assert [deeds(plan) for plan in plans_of(looks)] == [NOTHING, NOTHING]
+    looks += [view(float(t), busy(t, 61.0 - t), up("b"), wanted=2) for t in range(2, 33)]
+    plans = plans_of(looks)
+    first = next(plan for plan in plans if plan.leave)
+    assert first.leave[0].reason == "it is preempted in 30 s; it hands over" and not first.submit
+    leaving = [view(33.0, busy(33, 28.0, is_leaving=True), up("b"), wanted=2)]
+    leaving += [view(34.0, back(state="running", is_leaving=True), up("b"), wanted=2)]
+    leaving += [view(37.0, back(state="running", is_leaving=True), up("b"), wanted=2)]  # it has cooled down
+    plans = plans_of([*looks, *leaving, view(38.0, up("b"), wanted=2)])
+    assert [plan.submit for plan in plans[-4:]] == [0, 0, 0, 1]
+
+
+def test_one_that_is_preempted_and_cannot_leave_comes_back():
+    looks = [view(0.0, busy(0, inf)), view(1.0, busy(1, 10.0)), view(2.0, busy(2, 9.0))]
+    looks += [view(float(t), back()) for t in range(12, 40)]
+    assert all(deeds(plan) == NOTHING for plan in plans_of(looks))
+
+
+def test_an_end_that_nobody_has_said_before_is_not_nearer():
+    """The unit has connected, and its batch system is asked only later."""
+    looks = [view(0.0, busy(0, inf, asked_ago=inf)), view(1.0, busy(1, 20.0, running_for=40.0))]
+    assert plans_of(looks)[-1].submit == 1, "its walltime ends: it has a successor"
 
 
 def test_a_replacement_is_asked_for_when_the_old_one_is_gone_from_the_queue():

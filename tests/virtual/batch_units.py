@@ -3,6 +3,7 @@ their workers are those of the virtual cluster."""
 
 import asyncio
 from contextlib import asynccontextmanager
+from math import inf
 
 from distributed import SpecCluster
 from distributed.deploy.spec import ProcessInterface
@@ -11,6 +12,7 @@ from simulated_slurm import SimulatedSlurm
 from dask_hpc.batch import command
 
 KILL_WAIT = 30.0  # seconds between SIGTERM and SIGKILL
+A_WHILE = 10.0
 LOOK = 0.5  # seconds between what happens on the nodes
 
 
@@ -53,6 +55,11 @@ class VirtualSite:
         return sum(
             state == "PENDING" or (state == "RUNNING" and end == float("inf")) for state, end in states
         )
+
+    def lasting(self):
+        """Jobs whose workers have been there for a while, and whose end is not in sight."""
+        lasting = [job for job in self.slurm.running() if job.end == inf]
+        return [job.id for job in lasting if self.slurm.now >= job.starts + job.boot + A_WHILE]
 
     def end(self, job):
         """Its worker gets SIGTERM, and SIGKILL if that is not enough."""

@@ -41,10 +41,9 @@ def preempted(virtual_cluster, monkeypatch, seed, preemptions, requeues):
             futures = client.map(effect, range(count), ran=Ran(RAN), pure=False)
             while events:
                 await asyncio.sleep(dice.uniform(1, 2 * EVERY))
-                running = [job for job in site.slurm.running() if job.end == float("inf")]
-                if len(running) < 2:
+                if len(lasting := site.lasting()) < 2:
                     continue  # somebody has to be there who takes the results
-                job, again = dice.choice(running).id, dice.choice([3.0, 30.0, 121.0])
+                job, again = dice.choice(lasting), dice.choice([3.0, 30.0, 121.0])
                 if events.pop() == "preempt":
                     site.slurm.preempt(job, dice.choice([0.0, 10.0, 60.0]), again)
                 else:
@@ -58,6 +57,7 @@ def preempted(virtual_cluster, monkeypatch, seed, preemptions, requeues):
             ]
             await manager.close()
             await client.close()
+            cluster.clients.clear()
         back = sum(job.restarts for job in site.slurm.jobs.values())
         return count, site.most, back, len(site.slurm.jobs), len(site.slurm.questions), cluster.time()
 

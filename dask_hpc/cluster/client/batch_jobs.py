@@ -153,7 +153,7 @@ class BatchJobs:
             if is_over or (said.state == "running" if watch.connected is not None else not desk.is_deaf):
                 return Known(said.later(now - at), now - at)
         if watch.connected is not None:
-            return Known(here)
+            return Known(here, inf)
         if desk.is_deaf:
             return Known(JobState("unknown", f"{desk.system.name} does not answer"))
         return Known(JobState("queued", "submitted"), now - watch.submitted)
