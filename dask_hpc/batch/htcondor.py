@@ -78,7 +78,7 @@ def _state(row: dict[str, Any], now: float) -> JobState | None:
         limits = (number_in(row.get(f"Allowed{what}Duration")) for what in ("Job", "Execute"))
         limit = min((one for one in limits if one is not None), default=inf)
         left = inf if running_for is None else limit - running_for
-        return JobState("running", "suspended" if status == 7 else "", running_for, left, None, restarts)
+        return JobState("running", "suspended" if status == 7 else "", running_for, left, restarts=restarts)
     if status == 5:
         reason = str(row.get("HoldReason", "held"))
         # What HTCondor holds by itself, for want of memory or of a file, waits for a person for ever.

@@ -18,6 +18,8 @@ class JobState:
     running_for: float | None = None
     #: seconds until its system ends it
     left: float = inf
+    #: whether that is because another job is to have its place, not because its time is over
+    is_preempted: bool = False
     #: seconds until its system expects to start it
     starts_in: float | None = None
     #: how often it was put back into the queue

@@ -12,6 +12,8 @@ FIELDS = {
     "JobID": 24, "State": 24, "TimeUsed": 24, "TimeLeft": 24, "EndTime": 24, "StartTime": 24,
     "RestartCnt": 12, "Reason": 120,
 }  # fmt: skip
+_UNLIMITED = 180 * 86400.0  # seconds until an end that Slurm takes for that of a job without a limit
+_SLACK = 5.0  # seconds by which times that Slurm has rounded may differ
 _QUEUED = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED"})
 _HELD = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 _RUNNING = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
@@ -46,7 +48,7 @@ class Slurm(BatchSystem):
 
 def read_squeue(text: str, now: float) -> dict[str, JobState]:
     """The answer of ``squeue`` at this time of the system's clock, by job id. Lines that make no sense are
-    left out. A job that is preempted ends sooner than its walltime says.
+    left out. A job that is preempted ends sooner than its walltime says, by which alone it can be told.
 
     A job that completes may be over, or go back into the queue: only the next answer tells.
     """
@@ -72,8 +74,15 @@ def read_squeue(text: str, now: float) -> dict[str, JobState]:
         elif state in _RUNNING:
             until_end = number_in(end)
             ends_in = inf if until_end is None else until_end - now
-            shorter = min(limit_in(left), ends_in)
-            found[job] = JobState("running", "", seconds_in(used) or 0.0, shorter, restarts=again)
+            until = limit_in(left)
+            found[job] = JobState(
+                "running",
+                "",
+                seconds_in(used) or 0.0,
+                min(until, ends_in),
+                is_preempted=ends_in < min(until, _UNLIMITED) - _SLACK,
+                restarts=again,
+            )
         elif state == "COMPLETING":
             found[job] = JobState("unknown", "Slurm says COMPLETING", restarts=again)
         else:

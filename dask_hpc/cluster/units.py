@@ -113,6 +113,7 @@ class UnitFacts:
     running_for: float | None = None
     left: float = inf
     starts_in: float | None = None
+    is_preempted: bool = False
     restarts: int = 0
     asked_ago: float = 0.0
     submission: Submission = ""
@@ -229,6 +230,7 @@ _UNIT: Mapping[str, Callable[[str, Any], Any]] = {
     "running_for": lambda where, given: None if given is None else _number(where, given),
     "left": partial(_number, low=-inf),
     "starts_in": lambda where, given: None if given is None else _number(where, given),
+    "is_preempted": lambda where, given: given is True,
     "restarts": _whole,
     "asked_ago": _number,
     "submission": lambda where, given: _one_of(where, given, _SUBMISSIONS),

@@ -35,6 +35,8 @@ class Unit:
     #: seconds until its walltime ends; until its system expects to start it, if it says so
     left: float = inf
     starts_in: float | None = None
+    #: whether it ends because another job is to have its place
+    is_preempted: bool = False
     #: how often its system has put it back into the queue, as far as it says
     restarts: int = 0
     #: seconds since its system was asked for this

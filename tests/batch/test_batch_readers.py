@@ -68,7 +68,7 @@ def said(system, out, error="", code=0, now=NOW):
         ),
         (  # it is preempted: its end has moved
             ("RUNNING", "1:05", "3:55", "1795000010", "1794999935", "0", "None"),
-            JobState("running", "", 65.0, 10.0, restarts=0),
+            JobState("running", "", 65.0, 10.0, True, restarts=0),
         ),
         (
             ("PENDING", "0:00", "5:00", "N/A", "N/A", "0", "JobHeldAdmin"),
@@ -128,20 +128,20 @@ def test_pbs():
         + qstat_f("15", "?", NOW)
     )
     assert said(PBS(), out) == {
-        "7": JobState("running", "", 600.0, 3000.0, None, 1),
+        "7": JobState("running", "", 600.0, 3000.0, restarts=1),
         "8": JobState("queued", "Not Running: ncpus", starts_in=300.0, restarts=0),
         "9": JobState("held", "Job held by somebody", restarts=0),
         "10": JobState("gone", "PBS holds it: job held, too many failed attempts to run", restarts=21),
         "11": JobState("queued", "Not Running: preempted", restarts=1),
         "12": JobState("unknown", "PBS says that it exits", restarts=0),
         "13": JobState("gone", "PBS says that it finished with exit status 271", restarts=1),
-        "14": JobState("running", "suspended", 600.0, inf, None, 0),
+        "14": JobState("running", "suspended", 600.0, inf, restarts=0),
     }
 
 
 def test_pbs_in_json():
     assert said(PBS(), qstat_json(NOW)) == {
-        "7": JobState("running", "", 600.0, 3000.0, None, 1),
+        "7": JobState("running", "", 600.0, 3000.0, restarts=1),
         "8": JobState("queued", "Not Running: Insufficient amount of resource: ncpus", starts_in=300.0),
     }
 
@@ -250,7 +250,7 @@ def test_htcondor():
         },
     ]  # fmt: skip
     assert said(HTCondor(), json.dumps(rows)) == {
-        "7.0": JobState("running", "", 600.0, inf, None, 1),
+        "7.0": JobState("running", "", 600.0, inf, restarts=1),
         "8.0": JobState("queued", "idle", restarts=0),
         "9.0": JobState("held", "via condor_hold"),
         "10.0": JobState("gone", "HTCondor holds it: memory exceeded"),
@@ -386,8 +386,8 @@ def test_what_a_system_cannot_say_is_told():
 
 
 def test_time_passes_since_an_answer():
-    state = JobState("running", "", 60.0, 100.0, 5.0)
-    assert state.later(10.0) == JobState("running", "", 70.0, 90.0, 0.0)
+    state = JobState("running", "", 60.0, 100.0, starts_in=5.0)
+    assert state.later(10.0) == JobState("running", "", 70.0, 90.0, starts_in=0.0)
     assert JobState().later(10.0) == JobState()
 
 

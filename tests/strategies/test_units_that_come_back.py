@@ -156,12 +156,12 @@ def test_units_of_which_two_are_too_many_go_at_once_the_one_that_came_back_first
 
 
 def busy(t, left, **more):
-    more = {"running_for": 1000.0 + t, "is_busy": True} | more
+    more = {"running_for": 1000.0 + t, "is_busy": True, "is_preempted": left < 100.0} | more
     return up(left=left, **more)
 
 
 def test_nobody_is_asked_for_in_the_place_of_one_that_is_preempted_before_it_has_left():
-    """Its end comes nearer, so it hands over; then another one is asked for."""
+    """It hands over; then another one is asked for."""
     looks = [view(0.0, busy(0, 5000.0), up("b"), wanted=2), view(1.0, busy(1, 60.0), up("b"), wanted=2)]
     assert [deeds(plan) for plan in plans_of(looks)] == [NOTHING, NOTHING]
     looks += [view(float(t), busy(t, 61.0 - t), up("b"), wanted=2) for t in range(2, 33)]
@@ -169,7 +169,7 @@ def test_nobody_is_asked_for_in_the_place_of_one_that_is_preempted_before_it_has
     first = next(plan for plan in plans if plan.leave)
     assert first.leave[0].reason == "it is preempted in 30 s; it hands over" and not first.submit
     leaving = [view(33.0, busy(33, 28.0, is_leaving=True), up("b"), wanted=2)]
-    leaving += [view(34.0, back(state="running", is_leaving=True), up("b"), wanted=2)]
+    leaving += [view(36.0, busy(36, 25.0, is_leaving=True), up("b"), wanted=2)]
     leaving += [view(37.0, back(state="running", is_leaving=True), up("b"), wanted=2)]  # it has cooled down
     plans = plans_of([*looks, *leaving, view(38.0, up("b"), wanted=2)])
     assert [plan.submit for plan in plans[-4:]] == [0, 0, 0, 1]
@@ -179,12 +179,6 @@ def test_one_that_is_preempted_and_cannot_leave_comes_back():
     looks = [view(0.0, busy(0, inf)), view(1.0, busy(1, 10.0)), view(2.0, busy(2, 9.0))]
     looks += [view(float(t), back()) for t in range(12, 40)]
     assert all(deeds(plan) == NOTHING for plan in plans_of(looks))
-
-
-def test_an_end_that_nobody_has_said_before_is_not_nearer():
-    """The unit has connected, and its batch system is asked only later."""
-    looks = [view(0.0, busy(0, inf, asked_ago=inf)), view(1.0, busy(1, 20.0, running_for=40.0))]
-    assert plans_of(looks)[-1].submit == 1, "its walltime ends: it has a successor"
 
 
 def test_a_replacement_is_asked_for_when_the_old_one_is_gone_from_the_queue():
@@ -326,7 +320,6 @@ class Site:
         self.jobs = BatchJobs(Manners())
         self.strategy, self.memory = Demand(), None
         self.units, self.asked, self.leaving = {}, {}, {}
-        self.handed_over = set()
         self.most, self.gone = 0, []
 
     class Unit:
@@ -352,6 +345,7 @@ class Site:
                 running_for=one.job.running_for,
                 left=one.job.left,
                 starts_in=one.job.starts_in,
+                is_preempted=one.job.is_preempted,
                 restarts=one.job.restarts or 0,
                 asked_ago=one.ago,
                 submission="accepted",
@@ -368,7 +362,6 @@ class Site:
             # To be cancelled takes a moment, to hand over some.
             hands_over = one in plan.leave
             self.leaving[one.unit] = self.now + self.random.choice([1.0, 5.0] if hands_over else [0.0, 1.0])
-        self.handed_over |= {self.units[one.unit].job_id for one in plan.leave}
         self.gone += [(one.unit, one.reason) for one in plan.dead]
         for _ in range(self.jobs.allow(plan.submit)):
             job = self.slurm.submit()
@@ -376,14 +369,12 @@ class Site:
             self.units[name], self.asked[name] = self.Unit(job), self.now
 
     def count(self):
-        """Jobs that run or wait, but for those that hand over or whose end is announced: in the place of
-        these another one may have been asked for."""
-        there = [job for job in self.slurm.there() if job.id not in self.handed_over]
-        states = [(job.state(self.now), job.end) for job in there]
-        return sum(state == "PENDING" or (state == "RUNNING" and end == inf) for state, end in states)
+        """Jobs that run or wait."""
+        return sum(job.state(self.now) in ("PENDING", "RUNNING") for job in self.slurm.there())
 
     async def step(self):
         self.slurm.tick()
+        self.most = max(self.most, self.count())
         await self.look()
         self.most = max(self.most, self.count())
         self.now += self.EVERY

@@ -50,11 +50,8 @@ class VirtualSite:
         self.most = 0
 
     def there(self):
-        """Jobs that wait, or run without an end in sight."""
-        states = [(job.state(self.slurm.now), job.end) for job in self.slurm.there()]
-        return sum(
-            state == "PENDING" or (state == "RUNNING" and end == float("inf")) for state, end in states
-        )
+        """How many jobs run or wait."""
+        return sum(job.state(self.slurm.now) in ("PENDING", "RUNNING") for job in self.slurm.there())
 
     def lasting(self):
         """Jobs whose workers have been there for a while, and whose end is not in sight."""

@@ -512,6 +512,7 @@ class HPCAdaptive(Adaptive):
             running_for=job.running_for,
             left=job.left,
             starts_in=job.starts_in,
+            is_preempted=job.is_preempted,
             restarts=job.restarts or 0,
             asked_ago=max(0.0, known.ago),
             **more,

@@ -14,7 +14,6 @@ from dask_hpc.strategies.strategy import SizeStrategy
 _LATE = 5.0  # seconds beyond a few intervals, after which we were away rather than slow
 _WAITS = 5  # so many queue waits are remembered
 _MOMENT = 1.0  # seconds by which clocks may differ
-_MOVED = 5.0  # seconds by which an end comes nearer if a unit is to be preempted, at least
 _PROVEN = 30.0  # seconds connected, after which a unit counts as healthy
 
 
@@ -27,16 +26,9 @@ class SeenUnits:
     #: no worker of it is connected any more; or some are missing
     absent_since: float | None = None
     short_since: float | None = None
-    #: when it ends, None as long as nobody has said; and whether that came nearer: it is to be preempted
-    ends: float | None = None
-    is_preempted: bool = False
-    #: whether its end was so near that others were asked for in its place
+    #: when it ends, and whether that was so near that others were asked for in its place
+    ends: float = inf
     has_successor: bool = False
-
-    @property
-    def end(self) -> float:
-        """When it ends, as far as it is known."""
-        return inf if self.ends is None else self.ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +108,12 @@ def observe(view: ClusterView, memory: UnitMemory | None) -> tuple[UnitMemory, b
         idle_since = seen.idle_since if is_idle else None
         if is_idle and (idle_since is None or (was_away and has_moved)):
             idle_since = now
-        ends = seen.ends if unit.asked_ago == inf or not unit.connected else now + unit.left
-        has_moved_up = seen.ends is not None and ends is not None and ends < seen.ends - _MOVED
         units[unit.name] = SeenUnits(
             since=seen.since,
             idle_since=idle_since,
             absent_since=None if unit.connected else _first(seen.absent_since, now),
             short_since=None if unit.connected >= unit.members else _first(seen.short_since, now),
-            ends=ends,
-            is_preempted=seen.is_preempted or has_moved_up,
+            ends=now + unit.left if unit.left < inf else seen.ends,
             has_successor=seen.has_successor,
         )
         if unit.connected and seen.since > memory.failed_at and now - seen.since >= _PROVEN:
@@ -170,7 +159,7 @@ def cause_of_death(
         return unit.why or "it ended before it was told to"
     if seen is not None and seen.absent_since is not None:
         away = now - seen.absent_since
-        if seen.has_successor and now >= seen.end - _MOMENT:
+        if seen.has_successor and now >= seen.ends - _MOMENT:
             return "its time is over"  # it must not come back: others were asked for
         if unit.asked_ago > away and unit.state != "unknown":
             return None
@@ -184,10 +173,10 @@ def _first(since: float | None, now: float) -> float:
     return now if since is None else since
 
 
-def _may_be_there(unit: Unit, is_preempted: bool) -> bool:
+def _may_be_there(unit: Unit) -> bool:
     """Whether a batch system may still have a unit that is to go and does nothing any more, or may put it
     back into the queue before it has gone."""
-    is_there = is_preempted or not unit.connected
+    is_there = unit.is_preempted or not unit.connected
     return is_there and unit.submission == "accepted" and unit.state != "gone"
 
 
@@ -241,7 +230,7 @@ class Demand(SizeStrategy):
        start sooner. A new one waits as long as the slowest of the newest units, and ``expected_wait`` at
        least; one that is back waits as long as its system says, or, if that says nothing, is given as much
        time as a new request takes. One that came back and is too many goes at once. So nothing is asked
-       for in the place of one that is to be preempted, of which the end has come nearer, before it has left.
+       for in the place of one that is to be preempted before it has left.
     7. A unit that somebody holds is waited for, and told: whoever holds it does not want one in its place.
     8. When a batch system refuses a submission, one unit is tried at a time, after ``refusal_delay``, then
        twice that, and so on, each time a little sooner or later; after ``refusals`` in a row nothing is
@@ -296,7 +285,7 @@ class Demand(SizeStrategy):
         dead, died, memory = self._dead(view, memory)
         dead, news = [*refused, *dead], [*news, *more, *died]
         standing = self._standing(view, memory, {parting.unit for parting in dead})
-        ending = {unit.name for unit in standing.ending if not memory.units[unit.name].is_preempted}
+        ending = {unit.name for unit in standing.ending if not unit.is_preempted}
         seen = {name: replace(one, has_successor=name in ending) for name, one in memory.units.items()}
         memory = replace(memory, units=seen)
         target, why = self._target(view, memory, standing)
@@ -307,7 +296,7 @@ class Demand(SizeStrategy):
         memory = replace(memory, surplus_since=surplus_since)
         submit = self._submit(view, memory, standing, target)
         cancel = self._cancel(view, memory, standing, target)
-        leave = [*self._hand_over(memory, standing, target), *self._leave(view, memory, standing, target)]
+        leave = [*self._hand_over(standing, target), *self._leave(view, memory, standing, target)]
         if submit:
             memory = replace(memory, grew_at=view.now)
         if cancel or leave:
@@ -399,7 +388,7 @@ class Demand(SizeStrategy):
             if why is None:
                 continue
             dead.append(Parting(unit.name, why))
-            if seen is None or view.now < seen.end - self.handover:  # else its time was over
+            if seen is None or view.now < seen.ends - self.handover:  # else its time was over
                 failed.append(dead[-1])
         if not failed:
             return dead, [], memory
@@ -415,14 +404,13 @@ class Demand(SizeStrategy):
     def _standing(self, view: ClusterView, memory: UnitMemory, dead: set[str]) -> Standing:
         """Count everybody. Who leaves, is gone or dead does not count."""
         closing = [unit for unit in view.units if unit.is_leaving or unit.name in dead]
-        preempted = {name for name, seen in memory.units.items() if seen.is_preempted}
         there = [unit for unit in view.units if unit.name not in dead and not unit.is_leaving]
         standing = Standing(
             [],
             [],
             [],
-            closing=sum(_may_be_there(unit, unit.name in preempted) for unit in closing),
-            preempted=sum(unit.name in preempted and unit.state != "gone" for unit in there),
+            closing=sum(map(_may_be_there, closing)),
+            preempted=sum(unit.is_preempted and unit.name in memory.units for unit in there),
         )
         lead = self.handover + max(
             self.expected_wait,
@@ -444,8 +432,13 @@ class Demand(SizeStrategy):
             is_needed_later = view.minimum > 0 or view.jobs or busy_for > unit.left - self.handover
             is_broken = seen.short_since is not None and view.now - seen.short_since >= self.connect_timeout
             is_over = seen.has_successor and not unit.connected
-            is_over |= unit.name in preempted
-            is_ending = is_over or is_broken or unit.left <= late or (unit.left <= early and is_needed_later)
+            is_ending = (
+                is_over
+                or unit.is_preempted
+                or is_broken
+                or unit.left <= late
+                or (unit.left <= early and is_needed_later)
+            )
             (standing.ending if is_ending else standing.stay).append(unit)
             standing.due[unit.name] = late
         return standing
@@ -526,7 +519,7 @@ class Demand(SizeStrategy):
     def _grace(self) -> float:
         return 0.0 if self.forbid_idling else self.idle_grace
 
-    def _hand_over(self, memory: UnitMemory, standing: Standing, target: int) -> list[Parting]:
+    def _hand_over(self, standing: Standing, target: int) -> list[Parting]:
         """Units at their end go when others have taken over, or when it is high time and there is one that
         can take their data: who is refused is not asked again in time. Then one more goes than has come, the
         others when half of that time is over."""
@@ -540,7 +533,7 @@ class Demand(SizeStrategy):
             if is_time and unit.refused_ago >= _ASK_AGAIN:
                 why = f"only {unit.connected} of its {unit.members} workers are left; it is replaced"
                 if unit.left < inf:
-                    what = "it is preempted" if memory.units[unit.name].is_preempted else "its walltime ends"
+                    what = "it is preempted" if unit.is_preempted else "its walltime ends"
                     why = f"{what} in {show_duration(unit.left)}; it hands over"
                 found.append(Parting(unit.name, why, unit.left))
         return found
