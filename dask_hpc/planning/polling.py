@@ -41,6 +41,8 @@ class JobWatch:
     started: float | None = None
     starts: float | None = None
     ends: float = inf
+    #: since when its system has said nothing clear: it ends, or goes back into the queue
+    unclear: float | None = None
     #: whether it was running at some time
     has_run: bool = False
     #: since when a worker of it is connected, or none is any more
@@ -61,6 +63,8 @@ def due_because(job: JobWatch, now: float, manners: Manners) -> str:
             return "its workers have gone"
     if job.state == "gone":
         return ""
+    if job.unclear is not None and now <= job.unclear + poll:
+        return "it ends, or goes back into the queue"
     if job.answered < job.submitted:
         return "it was submitted" if now >= job.submitted + due else ""
     if job.state == "running":

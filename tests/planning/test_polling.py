@@ -29,6 +29,8 @@ RUNS = JobWatch(0.0, answered=51.0, state="running", started=40.0, connected=50.
         (replace(QUEUED, state="running", started=5.0), 126.0, ""),
         (replace(QUEUED, state="running"), 5.0, ""),
         (replace(QUEUED, state="gone"), 5.0, ""),
+        (replace(QUEUED, state="unknown", unclear=1.0), 121.0, "it ends, or goes back"),
+        (replace(QUEUED, state="unknown", unclear=1.0), 122.0, ""),
         (RUNS, 500.0, ""),
         (replace(RUNS, answered=49.0), 59.0, ""),
         (replace(RUNS, answered=49.0), 60.0, "nobody has said until when"),
@@ -85,6 +87,7 @@ watches = st.builds(
     ends=times | st.just(inf),
     connected=maybe,
     vanished=maybe,
+    unclear=maybe,
 )
 
 

@@ -91,5 +91,5 @@ def test_nothing_is_lost_when_units_are_preempted_and_come_back(virtual_cluster,
     )
     print(f"{questions} questions in {seconds:.0f} s")
     what = f"of {count} tasks run twice, {preemptions} preemptions and {requeues} requeues"
-    report.add("S4", what, ours=twice, bound=0)
+    report.add("S4", what, plain="", ours=twice, bound=0)
     assert twice == 0 and most == UNITS and back

@@ -146,6 +146,7 @@ class BatchJobs:
                 started=None if said.running_for is None else at - said.running_for,
                 starts=None if said.starts_in is None else at + said.starts_in,
                 ends=at + said.left,
+                unclear=None if said.state != "unknown" else at if watch.unclear is None else watch.unclear,
                 has_run=watch.has_run or said.state == "running",
             )
             has_come_since = watch.connected is not None and at < watch.connected
