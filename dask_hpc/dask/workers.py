@@ -1,6 +1,9 @@
 """Workers: who they are, what state they are in, and how they are held and leave."""
 
 import logging
+import os
+import signal
+import threading
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from time import time
@@ -409,8 +412,35 @@ async def remove_worker_plugin(scheduler: Any, name: str) -> None:
         await scheduler.unregister_nanny_plugin(None, name)
 
 
+#: by which batch systems say beforehand that they will end, preempt or suspend a job, where a site or a user
+#: wants it (Slurm's --signal, Grid Engine's -notify, LSF, OAR's --checkpoint). Who has no handler is ended.
+NOTICES = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+
+
+def is_worker_command(handler: Any) -> bool:
+    """Whether this handler of SIGTERM is that of Dask's own command line: the process is a worker's or a
+    nanny's."""
+    return getattr(handler, "__module__", "") == "distributed._signals"
+
+
+def heed_notices(handler: Callable[[int, Any], None]) -> Callable[[], None]:
+    """Call this when a notice comes for which nobody else has a handler. Gives what undoes it."""
+    ours = [one for one in NOTICES if signal.getsignal(one) is signal.SIG_DFL]
+    for one in ours:
+        signal.signal(one, handler)
+
+    def undo() -> None:
+        for one in ours:
+            if signal.getsignal(one) == handler:
+                signal.signal(one, signal.SIG_DFL)
+
+    return undo
+
+
 class NannyPatience(NannyPlugin):
-    """A nanny that is to end its worker waits for so many seconds at least before it kills it."""
+    """A nanny that is to end its worker waits for so many seconds at least before it kills it. It ends it at
+    a notice as at SIGTERM.
+    """
 
     name = "dask-hpc-patience"
     _SHARE = 0.8  # of the time it is given it waits before it kills
@@ -426,12 +456,20 @@ class NannyPatience(NannyPlugin):
             await plain(timeout=max(timeout, least), reason=reason)
 
         self._put_back = [put(table, "kill", kill) for table in (vars(nanny), nanny.handlers)]
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and is_worker_command(signal.getsignal(signal.SIGTERM)):
+            self._put_back.append(heed_notices(_end_as_at_sigterm))
 
     def teardown(self, nanny: Any) -> None:
         """As before, unless it is about to end its worker: Dask removes plugins first."""
         if nanny.status.name != "closing":
             for put_back in self._put_back:
                 put_back()
+
+
+def _end_as_at_sigterm(signum: int, frame: Any) -> None:
+    signal.signal(signum, signal.SIG_IGN)  # once is enough
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def leaving_workers(scheduler: Any) -> set[str]:

@@ -57,7 +57,7 @@ def family(process):
         return []
 
 
-def terminate(process, everybody=False):
-    """SIGTERM, to the command alone or as a batch system does, to all its processes."""
+def terminate(process, everybody=False, by=signal.SIGTERM):
+    """A signal, to the command alone or as a batch system does, to all its processes."""
     for one in family(process) if everybody else family(process)[:1]:
-        one.send_signal(signal.SIGTERM)
+        one.send_signal(by)

@@ -1,5 +1,6 @@
 """S4: ten results on one worker, and SIGTERM, as at a walltime, a pre-emption or ``scancel``."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ def effect(i, log):
     return i
 
 
-def recomputed(loop, log, *options, ours, everybody=False):
+def recomputed(loop, log, *options, ours, everybody=False, by=signal.SIGTERM):
     """How many of ten results the worker held when it got the signal, and how many were computed again."""
     with (
         empty_cluster(loop=loop) as cluster,
@@ -33,7 +34,7 @@ def recomputed(loop, log, *options, ours, everybody=False):
         held = c.run_on_scheduler(
             lambda dask_scheduler: len(dask_scheduler.workers[dask_scheduler.aliases["a"]].has_what)
         )
-        terminate(a, everybody)
+        terminate(a, everybody, by)
         assert a.wait(15) is not None
         while len(c.nthreads()) > 1:
             pass  # the scheduler has not noticed yet
@@ -45,11 +46,11 @@ def recomputed(loop, log, *options, ours, everybody=False):
     return held, len(Path(log).read_text().splitlines()) - 10
 
 
-def check(loop, tmp_path, report, options, everybody):
-    held, lost = recomputed(loop, tmp_path / "plain", *options, ours=False, everybody=everybody)
-    _, ours = recomputed(loop, tmp_path / "ours", *options, ours=True, everybody=everybody)
+def check(loop, tmp_path, report, options, everybody, by=signal.SIGTERM):
+    held, lost = recomputed(loop, tmp_path / "plain", *options, ours=False, everybody=everybody, by=by)
+    _, ours = recomputed(loop, tmp_path / "ours", *options, ours=True, everybody=everybody, by=by)
     to = "all processes" if everybody else "the command"
-    report.add("S4", f"results lost, SIGTERM to {to}, {options[0]}", plain=lost, ours=ours, bound="0")
+    report.add("S4", f"results lost, {by.name} to {to}, {options[0]}", plain=lost, ours=ours, bound="0")
     assert lost == held > 0
     assert ours == 0
 
@@ -62,3 +63,16 @@ def test_results_survive_sigterm_without_a_nanny(loop, tmp_path, report):
 @pytest.mark.parametrize("options, everybody", [(("--nanny",), False), (("--nanny",), True)])
 def test_results_survive_sigterm_under_a_nanny(loop, tmp_path, report, options, everybody):
     check(loop, tmp_path, report, options, everybody)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "by, options, everybody",
+    [
+        (signal.SIGUSR1, ("--no-nanny",), False),
+        (signal.SIGUSR2, ("--nanny",), False),
+        (signal.SIGXCPU, ("--nanny",), True),
+    ],
+)
+def test_results_survive_a_notice_of_preemption(loop, tmp_path, report, by, options, everybody):
+    check(loop, tmp_path, report, options, everybody, by)

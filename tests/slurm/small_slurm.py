@@ -23,8 +23,12 @@ How Slurm 22.05.8 ends the batch job of a Dask worker (measured with dask-jobque
   nobody is killed: this is how a test here gets what cgroups do. So does ``#SBATCH --signal=B:TERM@90``, 90 s
   before the walltime; without ``B:`` it is sent to job steps only, which dask-jobqueue's jobs do not have.
 - A job that is preempted (by partition ``urgent`` here) is told nothing when its ``GraceTime`` begins, as it
-  has no steps. Its end moves, which ``squeue -o %e`` shows (not ``%L``, nor ``SLURM_JOB_END_TIME``). Some
-  seconds after its grace time it is put back into the queue, with SIGTERM and ``KillWait`` as above.
+  has no steps. Its end moves, which ``squeue -o %e`` shows (not ``%L``, nor ``SLURM_JOB_END_TIME``):
+  so it can be told from the end of a walltime. Some seconds after its grace time it is put back into the
+  queue, with SIGTERM and ``KillWait`` as above.
+- A job that is put back is COMPLETING for a second or so, then PENDING for BeginTime, and is to start in two
+  minutes (``cred_expire``), as ``StartTime`` says; ``scontrol update StartTime=now`` lets it start at once.
+  ``RestartCnt`` counts it. ``scontrol requeuehold`` gives the reason "job requeued in held state".
 - A node that fails or is set down: Slurm puts its batch jobs back into the queue (``JobRequeue=1``, the
   default), with the same id and the same worker name.
 

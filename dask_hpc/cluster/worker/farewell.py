@@ -10,8 +10,10 @@ When Dask's ``teardown`` comes, much is too late already:
    runs there, which then runs a second time elsewhere.
 
 So in a process that is a worker's own, SIGTERM first starts the farewell; then happens what would have
-happened. A second SIGTERM is not waited with. And a worker that is to close says farewell before it begins
-to, in the time that it is given for closing if that is less. Its nanny is as patient as both need.
+happened. A second SIGTERM is not waited with. Signals that announce an end or a preemption
+(``compat.NOTICES``) do the same; nobody else has handlers for them, and they would end the process at once.
+And a worker that is to close says farewell before it begins to, in the time that it is given for closing if
+that is less. Its nanny is as patient as both need.
 """
 
 import asyncio
@@ -59,6 +61,7 @@ class FarewellPlugin(WorkerPlugin):
         self._farewell: asyncio.Task[None] | None = None
         self._saying: asyncio.Task[None] | None = None
         self._chained: Any = None
+        self._heed_no_notices: Callable[[], None] = lambda: None
 
     async def setup(self, worker: Any) -> None:
         """Tasks of this worker start when this is over, so nothing here waits."""
@@ -67,12 +70,13 @@ class FarewellPlugin(WorkerPlugin):
         self._closing = compat.Closing(worker, self._say_farewell)
         before = signal.getsignal(signal.SIGTERM)
         # Dask's own command line has a handler for SIGTERM; a nanny's child has none.
-        is_command = getattr(before, "__module__", "") == "distributed._signals"
+        is_command = compat.is_worker_command(before)
         is_child = bool(worker.nanny) and before is signal.SIG_DFL
         is_alone = threading.current_thread() is threading.main_thread() and (is_command or is_child)
         if is_alone:
             self._chained = before
             signal.signal(signal.SIGTERM, self._on_signal)
+            self._heed_no_notices = compat.heed_notices(self._on_notice)
         lived = time() - psutil.Process().create_time() if is_alone else 0.0
         self._saying = asyncio.ensure_future(self._say_when_it_ends(lived))
 
@@ -85,12 +89,17 @@ class FarewellPlugin(WorkerPlugin):
             await self._say_farewell("", self._seconds)
         if self._chained is not None and signal.getsignal(signal.SIGTERM) == self._on_signal:
             signal.signal(signal.SIGTERM, self._chained)
+            self._heed_no_notices()
 
     # SIGTERM
 
     def _on_signal(self, signum: int, frame: Any) -> None:
         # Nothing is logged or awaited in a signal's handler. The next signal finds the old handler.
         signal.signal(signum, self._chained)
+        self._loop.call_soon_threadsafe(self._start_leaving, signum)
+
+    def _on_notice(self, signum: int, frame: Any) -> None:
+        signal.signal(signum, signal.SIG_IGN)  # once is enough, and SIGTERM may follow
         self._loop.call_soon_threadsafe(self._start_leaving, signum)
 
     def _start_leaving(self, signum: int) -> None:
@@ -106,7 +115,7 @@ class FarewellPlugin(WorkerPlugin):
         try:
             await self._say_farewell(reason, patience(self._seconds))
         finally:
-            self._chained(signum, None)
+            self._chained(signal.SIGTERM, None)
 
     # the farewell
 
