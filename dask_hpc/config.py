@@ -10,6 +10,7 @@ import yaml
 
 from dask_hpc.model.errors import insist, is_number, within
 from dask_hpc.model.units import parse_quantity
+from dask_hpc.planning.polling import Manners
 
 FILE = Path(__file__).with_name("hpc.yaml")
 NODE_MODES = ("auto", "host", "worker")
@@ -130,6 +131,13 @@ def _history(value: Any) -> Any:
     return word if word in (None, "default") else str(Path(word).expanduser())
 
 
+def _batch(value: Any) -> Any:
+    defaults = DEFAULTS["hpc"]["batch"]
+    _if(isinstance(value, Mapping) and set(value) <= set(defaults), value, "some of " + ", ".join(defaults))
+    given = defaults | dict(value)
+    return {key: _read(_BATCH, key, given[key], key) for key in _BATCH}
+
+
 def _checkpoint(value: Any) -> Any:
     known = set(_CHECKPOINT)
     _if(isinstance(value, Mapping) and set(value) <= known, value, "some of " + ", ".join(_CHECKPOINT))
@@ -143,6 +151,9 @@ def _read(readers: Mapping[str, Reader], key: str, value: object, where: str) ->
 
 
 _rate = _quantity("B/s", lambda rate: rate > 0, "more than 0 B/s, or null")
+_some_time = _quantity("s", lambda seconds: 0.1 <= seconds <= 86400, "100 ms to 1 day")
+#: of every key under ``hpc.batch``
+_BATCH: Mapping[str, Reader] = {"poll": _some_time, "due": _some_time, "per-minute": _count}
 #: of every key under ``hpc.checkpoint``
 _CHECKPOINT: Mapping[str, Reader] = {
     "store": lambda value: None if value is None else _word(value, "a directory or a URL, or null"),
@@ -182,6 +193,7 @@ _READERS: Mapping[str, Reader] = {
     "power-model": _model,
     "power-history": _history,
     "history": _history,
+    "batch": _batch,
     "checkpoint": _checkpoint,
 }
 #: the keys that can also be changed while a cluster is managed, by ``Manager.set``
@@ -196,13 +208,23 @@ def policy() -> str:
 
 def settings() -> dict[str, Any]:
     """Everything else under ``hpc``, checked: what the scheduler is told when control starts."""
-    return {key: _configured(key) for key in _READERS if key not in ("policy", "checkpoint")}
+    return {key: _configured(key) for key in _READERS if key not in ("policy", "batch", "checkpoint")}
 
 
 def checkpoint() -> dict[str, Any]:
     """``hpc.checkpoint``, checked: what checkpoints do if nothing else is said."""
     found: dict[str, Any] = _configured("checkpoint")
     return found
+
+
+def manners(poll: object = None) -> Manners:
+    """``hpc.batch``, checked: how often a batch system is asked, and how much is submitted. Who says how
+    often to ask at most means it, also while something is due."""
+    found = _configured("batch")
+    if poll is not None:
+        often = _read(_BATCH, "poll", poll, "adapt: poll")
+        found |= {"poll": often, "due": min(found["due"], often)}
+    return Manners(found["poll"], min(found["due"], found["poll"]), found["per-minute"])
 
 
 def live_setting(key: object, value: object) -> Any:

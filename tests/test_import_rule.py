@@ -21,12 +21,15 @@ ROOMS = {
     "strategies": {"model", "planning"},
     "planning": {"model"},
     "policy": {"model", "strategies"},
-    "config": {"model"},
+    "config": {"model", "planning.polling"},
     "display": set(),
     "data_file": {"model"},
     "dask": {"model"},
     "services": set(),
-    "cluster": {"model", "planning", "policy", "config", "display", "dask", "services", "view.course"},
+    "batch": {"model"},
+    "cluster": {
+        "model", "planning", "policy", "config", "display", "dask", "services", "batch", "view.course",
+    },
     "power": {"model", "planning", "policy", "config", "dask", "cluster", "data_file"},
     "history": {"model", "config", "dask", "cluster", "data_file"},
     # a restore in a layout has it held as redistribute has

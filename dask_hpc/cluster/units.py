@@ -10,7 +10,7 @@ import dask.config
 from dask.utils import parse_bytes
 
 from dask_hpc import dask as compat
-from dask_hpc.model.cluster_view import UnitState
+from dask_hpc.model.cluster_view import Submission, UnitState
 from dask_hpc.model.errors import InputError, insist, is_number, shown
 
 
@@ -98,6 +98,7 @@ class UnitLayout:
 _LONGEST = 300  # characters of a name or a reason
 _MOST = 1_000_000
 _STATES = get_args(UnitState)
+_SUBMISSIONS = get_args(Submission)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,10 @@ class UnitFacts:
     age: float = 0.0
     running_for: float | None = None
     left: float = inf
+    starts_in: float | None = None
+    restarts: int = 0
+    asked_ago: float = 0.0
+    submission: Submission = ""
     is_leaving: bool = False
     refused_ago: float = inf
 
@@ -129,6 +134,8 @@ class Facts:
     members: int = 1
     threads: int = 1
     memory: float = 0.0
+    #: units that may be submitted now
+    may_submit: float = inf
     #: of the size strategy, as ``adapt`` was given them
     parameters: Mapping[str, Any] = field(default_factory=dict)
     #: what happened to the last decision: kind and words
@@ -203,10 +210,9 @@ def _whole(where: str, given: Any, low: int = 0) -> int:
     return int(given)
 
 
-def _state(where: str, given: Any) -> UnitState:
-    insist(given in _STATES, where, given, ", ".join(_STATES))
-    found: UnitState = given
-    return found
+def _one_of(where: str, given: Any, words: tuple[Any, ...]) -> Any:
+    insist(given in words, where, given, ", ".join(filter(None, words)))
+    return given
 
 
 def _units(where: str, given: object) -> tuple[UnitFacts, ...]:
@@ -217,11 +223,15 @@ def _units(where: str, given: object) -> tuple[UnitFacts, ...]:
 _UNIT: Mapping[str, Callable[[str, Any], Any]] = {
     "name": _text,
     "members": _texts,
-    "state": _state,
+    "state": lambda where, given: _one_of(where, given, _STATES),
     "why": _text,
     "age": _number,
     "running_for": lambda where, given: None if given is None else _number(where, given),
     "left": partial(_number, low=-inf),
+    "starts_in": lambda where, given: None if given is None else _number(where, given),
+    "restarts": _whole,
+    "asked_ago": _number,
+    "submission": lambda where, given: _one_of(where, given, _SUBMISSIONS),
     "is_leaving": lambda where, given: given is True,
     "refused_ago": _number,
 }
@@ -234,6 +244,7 @@ _FACTS: Mapping[str, Callable[[str, Any], Any]] = {
     "members": partial(_whole, low=1),
     "threads": partial(_whole, low=1),
     "memory": _number,
+    "may_submit": _number,
     "parameters": _mapping,
     "news": read_news,
 }

@@ -11,8 +11,11 @@ from typing import Literal
 
 from dask_hpc.model.story import Word
 
-#: what its own system (Slurm, the operating system) says of a unit; "unknown" if it could not be asked
-UnitState = Literal["queued", "running", "gone", "unknown"]
+#: what its own system (Slurm, the operating system) says of a unit: "held" is queued, and somebody keeps it
+#: from starting; "unknown" if it could not be asked
+UnitState = Literal["queued", "held", "running", "gone", "unknown"]
+#: what became of its submission to a batch system; "" if there is none, or nobody knows yet
+Submission = Literal["", "accepted", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +32,14 @@ class Unit:
     #: seconds since it was asked for, and since its system started it (if that is known)
     age: float = 0.0
     running_for: float | None = None
-    #: seconds until its walltime ends
+    #: seconds until its walltime ends; until its system expects to start it, if it says so
     left: float = inf
+    starts_in: float | None = None
+    #: how often its system has put it back into the queue, as far as it says
+    restarts: int = 0
+    #: seconds since its system was asked for this
+    asked_ago: float = 0.0
+    submission: Submission = ""
     #: whether its workers do something, or a running job holds them
     is_busy: bool = False
     #: bytes of results on it
@@ -62,6 +71,10 @@ class ClusterView:
     units: tuple[Unit, ...]
     minimum: int
     maximum: float
+    #: units that may be submitted now, by the manners of the place; and a number from 0 to 1 that differs
+    #: between those who ask
+    may_submit: float = inf
+    chance: float = 0.0
     #: what one unit brings
     threads: int = 1
     memory: float = inf

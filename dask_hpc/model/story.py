@@ -77,6 +77,7 @@ class Word(StrEnum):
     UNIT_DEAD = "unit-dead", "!"
     STAYS = "stays", "!"
     JOB_SCRIPT = "job-script"
+    BATCH_SYSTEM = "batch-system"
     GIVE_BACK = "give-back", "○"
     BRIDGE = "bridge"
     HOLD = "hold", "‖", "", "hold"

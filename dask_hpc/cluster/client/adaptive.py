@@ -16,10 +16,15 @@ from typing import Any
 from distributed import Client
 from distributed.deploy import Adaptive
 
+from dask_hpc import config
 from dask_hpc import dask as compat
-from dask_hpc.cluster.client.batch_jobs import TOLD, BatchJobs, JobState, exec_workers, of_process
+from dask_hpc.batch.job_state import JobState
+from dask_hpc.batch.system import refusal_in
+from dask_hpc.batch.systems import system_of
+from dask_hpc.cluster.client.batch_jobs import TOLD, BatchJobs, Known, exec_workers, of_process
 from dask_hpc.cluster.client.manager import manage
 from dask_hpc.cluster.units import Facts, UnitFacts, UnitLayout, is_closing, members
+from dask_hpc.model.cluster_view import Submission
 from dask_hpc.model.errors import InputError, insist
 from dask_hpc.policy import parameters_of
 
@@ -156,7 +161,7 @@ class Lossless:
                 cause: BaseException = error
                 while cause.__cause__ is not None:
                     cause = cause.__cause__
-                self.trouble = f"{type(cause).__name__}: {cause}".splitlines()[0]
+                self.trouble = refusal_in(f"{type(cause).__name__}: {cause}")
                 raise
             finally:
                 self.opened |= self.opening
@@ -264,9 +269,9 @@ class Lossless:
             names=named, close_workers=False, remove=True, **how
         )
         gone = {str(info["name"]) for info in found.values()}
-        if not self._connected(cluster.scheduler_info).isdisjoint(set(everybody) - gone):
+        if not self.connected(cluster.scheduler_info).isdisjoint(set(everybody) - gone):
             # what the cluster object knows may be old
-            there = self._connected(await cluster.scheduler_comm.identity(n_workers=-1))
+            there = self.connected(await cluster.scheduler_comm.identity(n_workers=-1))
         else:
             there = set()
         why = "its data or tasks have no other place"
@@ -276,7 +281,7 @@ class Lossless:
     def _unclear(self, cluster: Any, workers: dict[Any, list[str]], gone: set[str]) -> dict[Any, str]:
         """Units that run, but whose workers may go by names that we do not know."""
         known = {member for name, spec in self.specs.items() for member in members(name, spec)}
-        strangers = self._connected(cluster.scheduler_info) - known
+        strangers = self.connected(cluster.scheduler_info) - known
         if not strangers:
             return {}
         why = f"it is not clear which workers are its: {', '.join(sorted(strangers)[:3])}"
@@ -322,7 +327,8 @@ class Lossless:
         return names
 
     @staticmethod
-    def _connected(info: Any) -> set[str]:
+    def connected(info: Any) -> set[str]:
+        """Names of the workers that are there."""
         return {str(worker["name"]) for worker in info["workers"].values()}
 
 
@@ -333,8 +339,9 @@ class HPCAdaptive(Adaptive):
     a whole. ``limits`` are the two in units, and win. A maximum of 0 would close everything, so it
     needs ``allow_empty=True``. Any parameter of the size strategy may be given here and then wins over the
     policy's (``target_duration="10s"``, ``idle_grace="1 min"``, ``forbid_idling=True``). ``poll`` is how
-    often, in seconds, the batch system is asked about our jobs at most. ``wait_count`` and ``worker_key``
-    are accepted and do nothing: ``idle_grace`` and units are in their place.
+    often, in seconds, the batch system is asked about our jobs at most; without it holds what the
+    configuration says (``hpc.batch``: 2 min, and 10 s while something is due). ``wait_count`` and
+    ``worker_key`` are accepted and do nothing: ``idle_grace`` and units are in their place.
 
     A cluster that is not managed is put under the configured policy, which leaves tasks outside of jobs
     alone. While this adapts a cluster, none of its units is closed before its data and tasks are elsewhere.
@@ -356,7 +363,7 @@ class HPCAdaptive(Adaptive):
         *,
         allow_empty: bool = False,
         limits: tuple[int, float] | None = None,
-        poll: float = 5.0,
+        poll: float | None = None,
         **parameters: Any,
     ) -> None:
         self.state = "inactive"  # for stop(), if what follows fails
@@ -374,7 +381,8 @@ class HPCAdaptive(Adaptive):
         }
         self._is_managed = False
         self._asker = token_hex(4)
-        self._jobs = BatchJobs(poll)
+        self._jobs = BatchJobs(config.manners(poll))
+        self._jobs.submits(compat.batch_job_of(cluster))
         self._tasks: set[asyncio.Task[Any]] = set()
         self._layout = UnitLayout.of(cluster)
         if limits is None:
@@ -399,6 +407,7 @@ class HPCAdaptive(Adaptive):
             self.state = "stopped"
             compat.forget_adaptive_options(self.cluster)
         if hasattr(self, "_lossless"):
+            self._jobs.leave()
             self._lossless.let_go(self)
 
     async def adapt(self) -> None:
@@ -437,7 +446,7 @@ class HPCAdaptive(Adaptive):
         self._lossless.drain.update(
             {names[text]: time for text, time in plan["drain"].items() if text in names}
         )
-        self._lossless.add(plan["submit"])
+        self._lossless.add(self._jobs.allow(plan["submit"]))
         task = asyncio.ensure_future(self._correct())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -454,20 +463,28 @@ class HPCAdaptive(Adaptive):
         now = monotonic()
         everybody = (*cluster.worker_spec, *lossless.leaving)
         ages = {name: now - lossless.asked.get(name, now) for name in everybody}
-        states = await self._jobs.look(dict(cluster.workers), ages)
+        here = Lossless.connected(cluster.scheduler_info)
+        there = {name for name in everybody if not here.isdisjoint(members(name, lossless.specs[name]))}
+        states = await self._jobs.look({**lossless.leaving, **cluster.workers}, ages, there)
         layout = self._layout
         units = []
         for name, spec in list(cluster.worker_spec.items()):
-            found, unit = states.get(name, JobState("queued")), cluster.workers.get(name)
+            known, unit = states.get(name, Known(JobState("queued"))), cluster.workers.get(name)
+            submission = _submission(unit)
             if name not in states and name in lossless.opened and unit is None:
-                found = JobState("gone", "Dask gave it up")
+                known = Known(JobState("gone", "Dask gave it up"))
             elif name in states and unit is not None and unit.status.name in ("created", "failed"):
-                found = JobState("gone", f"could not be started: {lossless.trouble}")
+                known = Known(JobState("gone", f"could not be started: {lossless.trouble}"))
             refused_ago = now - lossless.refused.get(name, -inf)
-            known = asdict(found)
-            units.append(self._unit(name, spec, ages.get(name, 0.0), refused_ago=refused_ago, **known))
-        for name in list(lossless.leaving):
-            units.append(self._unit(name, lossless.specs[name], ages.get(name, 0.0), is_leaving=True))
+            more = {"refused_ago": refused_ago, "submission": submission}
+            units.append(self._unit(name, spec, ages.get(name, 0.0), known, **more))
+        for name, unit in list(lossless.leaving.items()):
+            # Of a process nobody has to know: it is closed anyway.
+            known = states.get(name, Known(JobState())) if _submission(unit) else Known(JobState())
+            more = {"submission": _submission(unit), "is_leaving": True}
+            units.append(self._unit(name, lossless.specs[name], ages.get(name, 0.0), known, **more))
+        lossless.news += [("batch-system", words) for words in self._jobs.news]
+        self._jobs.news.clear()
         news, lossless.news = lossless.news, []
         return Facts(
             asker=self._asker,
@@ -478,10 +495,33 @@ class HPCAdaptive(Adaptive):
             members=layout.workers,
             threads=layout.cores or 1,
             memory=float(layout.memory or 0),
+            may_submit=self._jobs.left(),
             parameters=self._parameters,
             news=tuple(news),
         )
 
     @staticmethod
-    def _unit(name: Any, spec: Any, age: float, **known: Any) -> UnitFacts:
-        return UnitFacts(name=str(name), members=tuple(members(name, spec)), age=age, **known)
+    def _unit(name: Any, spec: Any, age: float, known: Known, **more: Any) -> UnitFacts:
+        job = known.job
+        return UnitFacts(
+            name=str(name),
+            members=tuple(members(name, spec)),
+            age=age,
+            state=job.state,
+            why=job.why,
+            running_for=job.running_for,
+            left=job.left,
+            starts_in=job.starts_in,
+            restarts=job.restarts or 0,
+            asked_ago=max(0.0, known.ago),
+            **more,
+        )
+
+
+def _submission(unit: Any) -> Submission:
+    """What became of the submission of a unit, if it is a batch job whose system we know."""
+    if unit is None or system_of(unit) is None:
+        return ""
+    if getattr(unit, "job_id", None):
+        return "accepted"
+    return "refused" if unit.status.name in ("created", "failed") else ""

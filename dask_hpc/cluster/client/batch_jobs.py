@@ -1,26 +1,30 @@
-"""What the batch system, or the operating system, says of a cluster's units: queued, running, gone."""
+"""What the batch system, or the operating system, says of a cluster's units: queued, running, gone.
 
-import asyncio
+All clusters of a process share one ``BatchDesk`` for each batch system: it alone asks, for all of them, and
+no more often than is polite (``planning/polling.py``).
+"""
+
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from math import inf
+from random import random
 from time import monotonic, time
 from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from dask_hpc import dask as compat
-from dask_hpc.model.cluster_view import UnitState
-from dask_hpc.model.errors import InputError
-from dask_hpc.model.units import parse_duration
+from dask_hpc.batch import command
+from dask_hpc.batch.job_state import UNKNOWN, JobState
+from dask_hpc.batch.system import BatchSystem
+from dask_hpc.batch.systems import is_slurm, system_of
+from dask_hpc.planning.polling import JobWatch, Manners, next_question, submissions_left
 
 TOLD = "new batch jobs exec their workers, so that these learn when Slurm ends the job"
-
-
-def is_slurm(job: Any) -> bool:
-    """Whether a job of dask-jobqueue is one of Slurm's."""
-    command = str(getattr(job, "submit_command", None) or "")
-    return "sbatch" in command.split("/")[-1].split()
+_GIVEN_UP = 2 * command.PATIENCE  # seconds after which a question was asked by an event loop that is no more
+_BEFORE_IT_IS_TOLD = 3  # questions in a row without an answer
 
 
 def exec_workers(cluster: Any) -> Callable[[], None] | None:
@@ -40,81 +44,227 @@ def exec_workers(cluster: Any) -> Callable[[], None] | None:
     return lambda: options.update(python=before)
 
 
-_TIMEOUT = 20.0  # seconds for one answer of the batch system
-_FORMAT = "%A|%T|%M|%L|%e|%r"  # id, state, time used, time left, end, reason
-_QUEUED = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"})
-_RUNNING = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
-
-
 @dataclass(frozen=True, slots=True)
-class JobState:
-    """One unit, as its own system sees it."""
+class Known:
+    """One unit: what its system said of it, and how many seconds ago it was asked."""
 
-    state: UnitState = "unknown"
-    why: str = ""
-    running_for: float | None = None
-    left: float = inf
-
-    def later(self, seconds: float) -> "JobState":
-        """The same, as it must be some time after it was asked for."""
-        running_for = None if self.running_for is None else self.running_for + seconds
-        return JobState(self.state, self.why, running_for, self.left - seconds)
-
-
-UNKNOWN = JobState()
+    job: JobState
+    ago: float = 0.0
 
 
 class BatchJobs:
-    """Asks about all units in one call, and no more often than ``poll`` seconds.
+    """The units of one cluster object.
 
-    Slurm's jobs are looked up with ``squeue``; a process of this machine is asked itself. Whoever cannot be
-    asked is unknown: never gone.
+    Batch jobs are looked up at the desk of their system; a process of this machine is asked itself. Whoever
+    cannot be asked is unknown: never gone.
     """
 
-    def __init__(self, poll: float = 5.0) -> None:
-        self._poll = poll
-        self._asked_at = -inf
-        self._slurm: dict[str, JobState] = {}
-        self._known: set[str] = set()
-        self._ran: set[str] = set()
+    def __init__(self, manners: Manners) -> None:
+        self._manners = manners
+        self._desks: dict[tuple[str, ...], BatchDesk] = {}
+        self._jobs: dict[str, JobWatch] = {}
+        self._told: set[str] = set()
+        #: what people should know of the batch systems: to be taken away
+        self.news: list[str] = []
 
-    async def look(self, units: Mapping[Any, Any], ages: Mapping[Any, float]) -> dict[Any, JobState]:
-        """The state of each of these units (objects of the cluster's worker class) now."""
-        ids = {
-            name: str(unit.job_id)
-            for name, unit in units.items()
-            if is_slurm(unit) and getattr(unit, "job_id", None)
-        }
+    async def look(
+        self, units: Mapping[Any, Any], ages: Mapping[Any, float], connected: Collection[Any] = ()
+    ) -> dict[Any, Known]:
+        """What is known of each of these units (objects of the cluster's worker class) now. Of those that
+        are connected some worker is."""
         now = monotonic()
-        if ids and (now - self._asked_at >= self._poll or not self._known.issuperset(ids.values())):
-            self._slurm = await self._ask_slurm(set(ids.values()))
-            self._known = set(ids.values())
-            self._asked_at = now = monotonic()
-        since = now - self._asked_at
-        found = {}
+        found: dict[Any, Known] = {}
+        watches: dict[str, JobWatch] = {}
+        at_desks: dict[BatchDesk, dict[Any, str]] = {}
         for name, unit in units.items():
-            if name in ids:
-                found[name] = self._slurm.get(ids[name], UNKNOWN).later(since)
+            system, job = system_of(unit), getattr(unit, "job_id", None)
+            if system is not None and job is not None:
+                desk = self._desk(system, unit.submit_command)
+                at_desks.setdefault(desk, {})[name] = job
+                watches[job] = self._seen(job, ages.get(name, 0.0), name in connected, now)
             else:
-                found[name] = of_process(unit, ages.get(name, 0.0))
+                found[name] = Known(of_process(unit, ages.get(name, 0.0)))
+                if found[name].job is UNKNOWN and job is not None:
+                    self._tell(f"nobody asks what becomes of the batch jobs of {type(unit).__name__}")
+        self._jobs = watches
+        for desk, names in at_desks.items():
+            if desk.system.silent:
+                self._tell(f"{desk.system.name} does not say {desk.system.silent}")
+            answers = await desk.look(self, {job: watches[job] for job in names.values()}, self._manners)
+            if desk.trouble:
+                self._tell(desk.trouble)
+            for name, job in names.items():
+                found[name] = self._known(desk, job, answers.get(job))
+                if now_id := found[name].job.now_id:
+                    units[name].job_id = now_id  # or it could not be taken back
         return found
 
-    async def _ask_slurm(self, ids: set[str]) -> dict[str, JobState]:
-        # All jobs of this user: asking for a single id that Slurm has forgotten is an error.
-        text = await _output("squeue", "-h", "--me", "-t", "all", "-o", _FORMAT)
-        found = read_squeue(text or "", time())
-        if text is None or (text.strip() and not found):
-            return {}
-        self._ran = {one for one in ids & set(found) if one in self._ran or found[one].state == "running"}
-        return {one: self._judge(one, found.get(one)) for one in ids}
+    def leave(self) -> None:
+        """This cluster object is not adapted any more: nobody asks for it."""
+        for desk in self._desks.values():
+            desk.forget(self)
 
-    def _judge(self, one: str, found: JobState | None) -> JobState:
-        if found is None:
-            return JobState("gone", "Slurm does not know it any more")
-        if found.state == "queued" and one in self._ran:
-            # After a node's failure it waits there for two minutes and more, before it is even considered.
-            return JobState("gone", f"Slurm has put it back into the queue ({found.why})")
-        return found
+    def submits(self, job: Any) -> None:
+        """New units will be such jobs of dask-jobqueue, or none."""
+        if (system := system_of(job)) is not None:
+            self._desk(system, job.submit_command)
+
+    def left(self) -> float:
+        """How many batch jobs may be submitted now."""
+        return min((desk.left(self._manners) for desk in self._desks.values()), default=inf)
+
+    def allow(self, number: int) -> int:
+        """How many of so many batch jobs may be submitted now; they count as submitted."""
+        return min((desk.allow(number, self._manners) for desk in self._desks.values()), default=number)
+
+    def _desk(self, system: BatchSystem, submit: str) -> "BatchDesk":
+        words = submit.split()
+        key = (system.name, os.path.dirname(words[0]), *system.options(words))
+        if key not in self._desks:
+            self._desks[key] = BatchDesk.of(system, key)
+        return self._desks[key]
+
+    def _seen(self, job: str, age: float, is_connected: bool, now: float) -> JobWatch:
+        before = self._jobs.get(job) or JobWatch(submitted=now - age)
+        if is_connected:
+            since = now if before.connected is None else before.connected
+            return replace(before, connected=since, vanished=None, has_run=True)
+        return before if before.connected is None else replace(before, connected=None, vanished=now)
+
+    def _known(self, desk: "BatchDesk", job: str, answer: tuple[JobState, float] | None) -> Known:
+        """What follows from an answer and from what was seen since."""
+        watch, now = self._jobs[job], monotonic()
+        here = JobState("running", "", None if watch.connected is None else now - watch.connected)
+        if answer is not None:
+            said, at = answer
+            if watch.has_run and said.state in ("queued", "held"):
+                said = replace(said, restarts=max(1, said.restarts or 0))
+            self._jobs[job] = replace(
+                watch,
+                answered=at,
+                state=said.state,
+                started=None if said.running_for is None else at - said.running_for,
+                starts=None if said.starts_in is None else at + said.starts_in,
+                ends=at + said.left,
+                has_run=watch.has_run or said.state == "running",
+            )
+            has_come_since = watch.connected is not None and at < watch.connected
+            is_over = said.state == "gone" and not has_come_since
+            if is_over or (said.state == "running" if watch.connected is not None else not desk.is_deaf):
+                return Known(said.later(now - at), now - at)
+        if watch.connected is not None:
+            return Known(here)
+        if desk.is_deaf:
+            return Known(JobState("unknown", f"{desk.system.name} does not answer"))
+        return Known(JobState("queued", "submitted"), now - watch.submitted)
+
+    def _tell(self, words: str) -> None:
+        if words not in self._told:
+            self._told.add(words)
+            self.news.append(words)
+
+
+class BatchDesk:
+    """Asks one batch system about the jobs of all clusters of this process, whichever event loops they live
+    on. Who comes when it is time asks for all; whoever comes meanwhile gets what is known."""
+
+    _all: "WeakValueDictionary[tuple[str, ...], BatchDesk]" = WeakValueDictionary()
+    _making = threading.Lock()
+
+    def __init__(self, system: BatchSystem, directory: str, options: tuple[str, ...]) -> None:
+        self.system = system
+        #: why nothing is known, if it is so for a while
+        self.trouble = ""
+        self._directory = directory
+        self._options = options
+        self._lock = threading.Lock()
+        self._watches: WeakKeyDictionary[BatchJobs, tuple[dict[str, JobWatch], Manners]] = WeakKeyDictionary()
+        #: what was said of each job, and when that was asked
+        self._answers: dict[str, tuple[JobState, float]] = {}
+        self._asked = -inf
+        self._asking_since = -inf
+        self._unanswered = 0
+        self._chance = random()
+        self._submissions: deque[float] = deque(maxlen=10_000)
+
+    @classmethod
+    def of(cls, system: BatchSystem, key: tuple[str, ...]) -> "BatchDesk":
+        """The one of all who ask this batch system in this way."""
+        with cls._making:
+            desk = cls._all.get(key)
+            if desk is None:
+                desk = cls._all[key] = cls(system, key[1], key[2:])
+            return desk
+
+    @property
+    def is_deaf(self) -> bool:
+        """Whether the last question was not answered."""
+        return self._unanswered > 0
+
+    async def look(
+        self, who: BatchJobs, jobs: dict[str, JobWatch], manners: Manners
+    ) -> dict[str, tuple[JobState, float]]:
+        """What was said of these jobs, and when that was asked. Nothing of those nobody has asked about."""
+        if self._begins(who, jobs, manners):
+            try:
+                await self._ask()
+            finally:
+                self._asking_since = -inf
+        with self._lock:
+            return {job: self._answers[job] for job in jobs if job in self._answers}
+
+    def forget(self, who: BatchJobs) -> None:
+        """Nobody asks for this one any more."""
+        with self._lock:
+            self._watches.pop(who, None)
+
+    def left(self, manners: Manners) -> int:
+        """How many jobs may be submitted now."""
+        with self._lock:
+            return submissions_left(self._submissions, monotonic(), manners)
+
+    def allow(self, number: int, manners: Manners) -> int:
+        """How many of so many jobs may be submitted now; they count as submitted."""
+        now = monotonic()
+        with self._lock:
+            allowed = min(number, submissions_left(self._submissions, now, manners))
+            self._submissions.extend([now] * allowed)
+            return allowed
+
+    def _begins(self, who: BatchJobs, jobs: dict[str, JobWatch], manners: Manners) -> bool:
+        """Note who is interested in what; and whether it is time to ask, and nobody does."""
+        now = monotonic()
+        with self._lock:
+            self._watches[who] = (jobs, manners)
+            if now - self._asking_since < _GIVEN_UP:
+                return False
+            of_all = [job for watches, _ in self._watches.values() for job in watches.values()]
+            told = [manners for _, manners in self._watches.values()]
+            often = Manners(min(one.poll for one in told), min(one.due for one in told))
+            if now < next_question(of_all, self._asked, self._unanswered, now, often, self._chance):
+                return False
+            self._asking_since = self._asked = now
+            self._chance = random()
+            return True
+
+    async def _ask(self) -> None:
+        """All jobs that anybody is interested in, in one question."""
+        at = self._asked
+        with self._lock:
+            ids = sorted({job for watches, _ in self._watches.values() for job in watches})
+        program, *words = self.system.question(ids)
+        heard = await command.hear((program, *self._options, *words), self._directory)
+        found = None if heard is None else self.system.read(heard, time())
+        gone = JobState("gone", f"{self.system.name} does not know it any more")
+        with self._lock:
+            if found is None:
+                self._unanswered += 1
+            else:
+                self._unanswered = 0
+                self._answers = {job: (found.get(job, gone), at) for job in ids}
+            is_long = self._unanswered >= _BEFORE_IT_IS_TOLD
+            silence = f"{program} gives no answer: nobody knows what becomes of batch jobs"
+            self.trouble = silence if is_long else ""
 
 
 def of_process(unit: Any, age: float) -> JobState:
@@ -131,56 +281,3 @@ def of_process(unit: Any, age: float) -> JobState:
     if hasattr(unit, "job_id"):  # of a batch system that nobody taught us to ask
         return UNKNOWN
     return JobState("running" if status == "running" else "unknown", "", age if status == "running" else None)
-
-
-def read_squeue(text: str, now: float) -> dict[str, JobState]:
-    """The answer of ``squeue`` at this time of the system's clock, by job id. Lines that make no sense are
-    left out. A job that is preempted ends sooner than its walltime says."""
-    found = {}
-    for line in text.splitlines():
-        parts = line.strip().split("|", 5)
-        if len(parts) != 6:
-            continue
-        job, state, used, left, end, reason = parts
-        # A job that could not be launched is held, and would wait for ever.
-        is_held = "held" in reason.lower() and "launch" in reason.lower()
-        if state in _QUEUED and not is_held:
-            found[job] = JobState("queued", f"{state.lower()}: {reason}")
-        elif state in _RUNNING:
-            until_end = float(end) - now if end.isdecimal() else inf
-            found[job] = JobState("running", "", _seconds(used, 0.0), min(_seconds(left, inf), until_end))
-        else:
-            found[job] = JobState(
-                "gone", f"Slurm says {state}" + (f" ({reason})" if reason != "None" else "")
-            )
-    return found
-
-
-def _seconds(text: str, otherwise: float) -> float:
-    try:
-        return parse_duration(text)
-    except InputError:  # UNLIMITED, NOT_SET, INVALID
-        return otherwise
-
-
-async def _output(*command: str) -> str | None:
-    """What a command prints, or None if it fails or takes too long."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env={**os.environ, "SLURM_TIME_FORMAT": "%s"},  # seconds: local times can be ambiguous
-        )
-    except OSError:
-        return None
-    try:
-        out, _ = await asyncio.wait_for(process.communicate(), _TIMEOUT)
-    except BaseException as error:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        if isinstance(error, TimeoutError):
-            return None
-        raise
-    return out.decode(errors="replace") if process.returncode == 0 else None

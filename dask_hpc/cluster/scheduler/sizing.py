@@ -4,6 +4,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import asdict, replace
 from math import floor, inf
 from typing import Any
+from zlib import crc32
 
 from distributed.comm import get_address_host
 
@@ -127,6 +128,8 @@ class Sizing:
             units=tuple(units),
             minimum=facts.minimum,
             maximum=self._most_units(facts, units, nodes_per_unit),
+            may_submit=facts.may_submit,
+            chance=crc32(facts.asker.encode()) / 2**32,
             threads=max(1, round(threads * per_unit) or facts.threads),
             memory=memory * per_unit or facts.memory or inf,
             nodes_per_unit=nodes_per_unit,

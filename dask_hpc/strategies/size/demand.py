@@ -30,6 +30,23 @@ class SeenUnits:
 
 
 @dataclass(frozen=True, slots=True)
+class BackUnits:
+    """A unit that its batch system has put back into the queue, or has started from there anew: since when,
+    and since when it waits there and nobody holds it."""
+
+    since: float
+    waits_since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """Submissions that a batch system did not accept: so many in a row, and when the last was."""
+
+    count: int = 0
+    at: float = -inf
+
+
+@dataclass(frozen=True, slots=True)
 class UnitMemory:
     """All a size strategy remembers."""
 
@@ -38,6 +55,10 @@ class UnitMemory:
     #: when tasks were last seen to move
     active_at: float = -inf
     units: Mapping[str, SeenUnits] = field(default_factory=dict)
+    #: units that are not connected any more, or not yet, and were put back into the queue
+    back: Mapping[str, BackUnits] = field(default_factory=dict)
+    #: since when units are held by somebody
+    held: Mapping[str, float] = field(default_factory=dict)
     #: since when more units are there than are needed
     surplus_since: float | None = None
     grew_at: float = -inf
@@ -47,6 +68,7 @@ class UnitMemory:
     #: deaths in a row, and the last of them
     failures: int = 0
     failed_at: float = -inf
+    refusals: Refusals = Refusals()
 
 
 def observe(view: ClusterView, memory: UnitMemory | None) -> tuple[UnitMemory, bool]:
@@ -61,15 +83,25 @@ def observe(view: ClusterView, memory: UnitMemory | None) -> tuple[UnitMemory, b
     was_away = now - memory.looked > 3 * view.interval + _LATE
     has_moved = view.steps != memory.steps
     units: dict[str, SeenUnits] = {}
+    back: dict[str, BackUnits] = {}
     waits = memory.waits
     failures = memory.failures
     for unit in view.units:
         seen = memory.units.get(unit.name)
+        if seen is not None and _is_back(unit, seen, now):
+            back[unit.name] = BackUnits(now, now)  # as if it had been asked for now
+            continue
+        if seen is None and not unit.connected:
+            was = memory.back.get(unit.name)
+            if was is not None:
+                back[unit.name] = replace(was, waits_since=now) if unit.state == "held" else was
+            elif unit.restarts and unit.state in ("queued", "held"):
+                back[unit.name] = BackUnits(now, now)
+            continue
         if seen is None:
-            if not unit.connected:
-                continue
             seen = SeenUnits(now)
-            waits = (*waits, unit.age)[-_WAITS:]
+            if unit.name not in memory.back:  # that was no queue wait of a new request
+                waits = (*waits, unit.age)[-_WAITS:]
         is_idle = unit.connected and not unit.is_busy
         idle_since = seen.idle_since if is_idle else None
         if is_idle and (idle_since is None or (was_away and has_moved)):
@@ -89,10 +121,25 @@ def observe(view: ClusterView, memory: UnitMemory | None) -> tuple[UnitMemory, b
         steps=view.steps,
         active_at=now if has_moved else memory.active_at,
         units=units,
+        back=back,
+        held={u.name: memory.held.get(u.name, now) for u in view.units if u.state == "held"},
         waits=waits,
         failures=failures,
     )
+    if any(unit.submission == "accepted" and now - unit.age >= memory.refusals.at for unit in view.units):
+        memory = replace(memory, refusals=Refusals())
     return memory, was_away
+
+
+def _is_back(unit: Unit, seen: SeenUnits, now: float) -> bool:
+    """Whether a unit whose workers are gone waits in the queue again, or has been started from there anew:
+    its batch system says so, and was asked since they went."""
+    if unit.connected or unit.is_leaving or seen.absent_since is None:
+        return False
+    away = now - seen.absent_since
+    if unit.asked_ago > away:
+        return False
+    return unit.state in ("queued", "held") or (unit.state == "running" and (unit.running_for or inf) < away)
 
 
 def cause_of_death(
@@ -100,7 +147,8 @@ def cause_of_death(
 ) -> str | None:
     """Why a unit will never (again) do anything, or None.
 
-    Not knowing is no reason: a unit whose system could not be asked is waited for.
+    Not knowing is no reason: a unit whose system could not be asked is waited for. Where that could be asked,
+    it is before a unit is given up whose workers have gone: it may have put it back into its queue.
     """
     if unit.connected or unit.is_leaving:
         return None
@@ -108,6 +156,8 @@ def cause_of_death(
         return unit.why or "it ended before it was told to"
     if seen is not None and seen.absent_since is not None:
         away = now - seen.absent_since
+        if unit.asked_ago > away and unit.state != "unknown":
+            return None
         return f"its workers have been gone for {show_duration(away)}" if away >= rejoin else None
     if seen is None and unit.running_for is not None and unit.running_for >= connect_timeout:
         return f"it started {show_duration(unit.running_for)} ago and no worker of it has connected"
@@ -118,8 +168,15 @@ def _first(since: float | None, now: float) -> float:
     return now if since is None else since
 
 
+def _may_be_there(unit: Unit) -> bool:
+    """Whether a batch system may still have a unit that is to go and does nothing any more."""
+    return not unit.connected and unit.submission == "accepted" and unit.state != "gone"
+
+
 _TOLD = 3  # units that stay, told when others leave
 _ASK_AGAIN = 60.0  # seconds before a unit that refused to go is asked again
+_JITTER = 0.5  # of a pause, between the shortest and the longest
+_GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, lie evenly between 0 and 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +189,8 @@ class Standing:
     pending: list[Unit]
     #: how long before their end units have to go, whoever has come in their place
     due: dict[str, float] = field(default_factory=dict)
+    #: units that have been given up or are being closed, and that their batch system may still have
+    closing: int = 0
 
     @property
     def have(self) -> int:
@@ -155,7 +214,17 @@ class Demand(SizeStrategy):
        on until all successors are there or it is high time. They may overlap, and then the cluster is above
        its maximum by what is about to end.
     5. A dead unit is replaced at once, the next only after ``retry_delay``, then twice that, and so on;
-       after ``retries`` replacements that died as well, none is asked for until one proves healthy.
+       after ``retries`` replacements that died as well, none is asked for until one proves healthy. If its
+       batch system may still have it, it is taken back there first.
+    6. A unit that its batch system has put back into the queue (it was preempted, or its node failed, or
+       somebody requeued it) comes back: it is pending again and not replaced, unless a new request would
+       start sooner. A new one waits as long as the slowest of the newest units, and ``expected_wait`` at
+       least; one that is back waits as long as its system says, or, if that says nothing, is given as much
+       time as a new request takes. One that came back and is too many goes at once.
+    7. A unit that somebody holds is waited for, and told: whoever holds it does not want one in its place.
+    8. When a batch system refuses a submission, one unit is tried at a time, after ``refusal_delay``, then
+       twice that, and so on, each time a little sooner or later; after ``refusals`` in a row nothing is
+       submitted for ``refusal_pause``.
     """
 
     name: ClassVar[str] = "demand"
@@ -188,13 +257,23 @@ class Demand(SizeStrategy):
     retry_delay: Annotated[
         float, Parameter("pause before the second replacement in a row", unit="s", low=0.0)
     ] = 10.0
+    refusals: Annotated[int, Parameter("submissions refused in a row, before a pause", low=1, high=1000)] = 10
+    refusal_delay: Annotated[
+        float, Parameter("pause after the first submission that is refused", unit="s", low=0.0)
+    ] = 10.0
+    refusal_pause: Annotated[
+        float, Parameter("pause after many submissions that were refused", unit="s", low=0.0)
+    ] = 1800.0
 
     def decide(self, view: ClusterView, memory: UnitMemory | None) -> tuple[SizePlan, UnitMemory]:
         """What to do now, and what to remember."""
         memory, was_away = observe(view, memory)
         if was_away:
             return SizePlan(target=len(view.units)), memory
-        dead, news, memory = self._dead(view, memory)
+        news = self._held(view, memory)
+        refused, more, memory = self._refused(view, memory)
+        dead, died, memory = self._dead(view, memory)
+        dead, news = [*refused, *dead], [*news, *more, *died]
         standing = self._standing(view, memory, {parting.unit for parting in dead})
         target, why = self._target(view, memory, standing)
         have = standing.have
@@ -216,24 +295,79 @@ class Demand(SizeStrategy):
             **{name: len(units) for name, units in found.items()},
         }
         inputs |= {"minimum": view.minimum, "maximum": view.maximum, "target": target}
-        rejected = self._not_done(standing, target, submit, {parting.unit for parting in leave})
+        rejected = self._not_done(view, standing, target, submit, {parting.unit for parting in leave})
         partings = (tuple(cancel), tuple(leave), tuple(dead))
         return SizePlan(target, submit, why, *partings, tuple(news), inputs, tuple(rejected)), memory
 
-    def _not_done(self, standing: Standing, target: int, submit: int, going: set[str]) -> Iterator[str]:
+    def _not_done(
+        self, view: ClusterView, standing: Standing, target: int, submit: int, going: set[str]
+    ) -> Iterator[str]:
         """What could have been done instead, and why it was not."""
         missing = target - standing.have - submit
-        if submit and missing > 0:
+        if submit and missing > 0 and view.may_submit <= submit:
+            yield f"{missing} more: so many were submitted in the last minute (hpc.batch.per-minute)"
+        elif submit and missing > 0:
             yield f"{missing} more: only {counted(self.max_pending, 'unit')} may be pending"
         others = (unit for unit in standing.stay if unit.name not in going)
         for unit in islice(others, _TOLD if going else 0):
             why = unit.pinned or ("it works" if unit.is_busy else f"it holds {unit.held / 1e6:.3g} MB")
             yield f"{unit.name} leaves instead: {why}"
 
+    def _held(self, view: ClusterView, memory: UnitMemory) -> list[str]:
+        """What to tell of units that somebody has just begun to hold."""
+        return [
+            f"{unit.name} is held ({unit.why}): it is waited for until somebody releases it"
+            for unit in view.units
+            if memory.held.get(unit.name) == view.now and not unit.is_leaving
+        ]
+
+    def _refused(self, view: ClusterView, memory: UnitMemory) -> tuple[list[Parting], list[str], UnitMemory]:
+        """Units that the batch system did not accept, what to tell of it, and the memory with it."""
+        gone = [unit for unit in view.units if unit.submission == "refused" and not unit.is_leaving]
+        if not gone:
+            return [], [], memory
+        count = memory.refusals.count + 1
+        memory = replace(memory, refusals=Refusals(count, view.now))
+        dead = [Parting(unit.name, unit.why) for unit in gone]
+        if count < self.refusals:
+            return dead, [], memory
+        words = f"{count} submissions in a row were refused, the last one: {gone[-1].why}"
+        return dead, [f"{words}; none is made for {show_duration(self._pause(view, memory))}"], memory
+
+    def _pause(self, view: ClusterView, memory: UnitMemory) -> float:
+        """How long to wait after so many refusals in a row: each cluster a little longer or shorter."""
+        count = memory.refusals.count
+        pause = self.refusal_delay * 2.0 ** min(count - 1, 60)
+        if count >= self.refusals:
+            pause = self.refusal_pause
+        return min(pause, self.refusal_pause) * (1 + _JITTER * ((view.chance + count * _GOLDEN) % 1 - 0.5))
+
+    def _new_wait(self, memory: UnitMemory) -> float:
+        """How long a new request would wait in the queue."""
+        return max(self.expected_wait, *memory.waits, 0.0)
+
+    def _too_late(self, unit: Unit, view: ClusterView, memory: UnitMemory) -> str | None:
+        """Why a unit that is back in the queue is given up: a new request would start sooner."""
+        back_unit = memory.back.get(unit.name)
+        if back_unit is None or unit.connected or unit.is_leaving or unit.state != "queued":
+            return None
+        waited, wait = view.now - back_unit.waits_since, self._new_wait(memory)
+        back = f"it is back in the queue ({unit.why})"
+        if unit.starts_in is not None:
+            starts = f"would start in {show_duration(unit.starts_in)}, a new one in {show_duration(wait)}"
+            return f"{back} and {starts}" if unit.starts_in > wait else None
+        is_late = waited > wait
+        return f"{back} for {show_duration(waited)}, longer than a new one would wait" if is_late else None
+
     def _dead(self, view: ClusterView, memory: UnitMemory) -> tuple[list[Parting], list[str], UnitMemory]:
         """Units that died, what to tell of it, and the memory with it."""
         dead, failed = [], []
         for unit in view.units:
+            if unit.submission == "refused":
+                continue
+            if (late := self._too_late(unit, view, memory)) is not None:
+                dead.append(Parting(unit.name, late))
+                continue
             seen = memory.units.get(unit.name)
             # Its workers may be there under other names.
             patience = inf if view.strangers else self.connect_timeout
@@ -256,7 +390,8 @@ class Demand(SizeStrategy):
 
     def _standing(self, view: ClusterView, memory: UnitMemory, dead: set[str]) -> Standing:
         """Count everybody. Who leaves, is gone or dead does not count."""
-        standing = Standing([], [], [])
+        closing = [unit for unit in view.units if unit.is_leaving or unit.name in dead]
+        standing = Standing([], [], [], closing=sum(map(_may_be_there, closing)))
         there = [unit for unit in view.units if unit.name not in dead and not unit.is_leaving]
         lead = self.handover + max(
             self.expected_wait,
@@ -312,16 +447,23 @@ class Demand(SizeStrategy):
         return wanted, f"{counted(wanted, 'unit')} wanted: {why}"
 
     def _submit(self, view: ClusterView, memory: UnitMemory, standing: Standing, target: int) -> int:
-        missing = target - standing.have
+        missing = target - standing.have - standing.closing
         if missing <= 0 or memory.failures > self.retries:
             return 0
+        if memory.refusals.count:
+            if view.now < memory.refusals.at + self._pause(view, memory):
+                return 0
+            is_tried = any(
+                not unit.submission and view.now - unit.age >= memory.refusals.at for unit in standing.pending
+            )
+            missing = 0 if is_tried else 1
         # how long to wait after so many deaths in a row
         pause = 0.0 if memory.failures < 2 else self.retry_delay * 2.0 ** min(memory.failures - 2, 60)
         if memory.failures and view.now < memory.failed_at + pause:
             return 0
         if standing.stay and view.now < memory.shrank_at + self.cool_down:
             return 0
-        return max(0, min(missing, self.max_pending - len(standing.pending)))
+        return max(0, int(min(missing, self.max_pending - len(standing.pending), view.may_submit)))
 
     def _cancel(
         self, view: ClusterView, memory: UnitMemory, standing: Standing, target: int
@@ -331,13 +473,19 @@ class Demand(SizeStrategy):
             return []
         since = view.now if memory.surplus_since is None else memory.surplus_since
         if view.now - since < self._grace or view.now < memory.grew_at + self.cool_down:
-            # it has not been too much for long enough
-            surplus = max(0, standing.have - int(min(view.maximum, standing.have)))
+            # it has not been too much for long enough, but for who came back when others had been asked for
+            came_back = sum(unit.name in memory.back for unit in standing.pending)
+            too_many = standing.have - int(min(view.maximum, standing.have))
+            is_now = any(back.since == view.now for back in memory.back.values())
+            surplus = max(0, too_many, min(surplus, came_back) if is_now else 0)
         # Who has waited longest is next in the queue; who has started already is nearly here.
         # What runs may have workers that go by other names.
         sure = [unit for unit in standing.pending if not view.strangers or unit.state != "running"]
         newest_first = reversed(sure)
-        order = sorted(newest_first, key=lambda unit: (unit.state == "running", unit.age))
+        waited = {name: view.now - back.since for name, back in memory.back.items()}
+        order = sorted(
+            newest_first, key=lambda unit: (unit.state == "running", waited.get(unit.name, unit.age))
+        )
         why = f"not needed any more: {_enough(target)}"
         return [Parting(unit.name, why) for unit in order[:surplus]]
 

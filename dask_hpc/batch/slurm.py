@@ -1,0 +1,82 @@
+"""Slurm, through ``squeue``."""
+
+from collections.abc import Sequence
+from math import inf
+
+from dask_hpc.batch.job_state import Heard, JobState, count_in, limit_in, number_in, seconds_in
+from dask_hpc.batch.system import BatchSystem, Command
+
+SEPARATOR = "|"
+#: what is asked of each job, and the room for it: without a width, squeue cuts after 20 characters
+FIELDS = {
+    "JobID": 24, "State": 24, "TimeUsed": 24, "TimeLeft": 24, "EndTime": 24, "StartTime": 24,
+    "RestartCnt": 12, "Reason": 120,
+}  # fmt: skip
+_QUEUED = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED"})
+_HELD = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+_RUNNING = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
+
+
+class Slurm(BatchSystem):
+    """All jobs of this user: asking for a single id that Slurm has forgotten is an error."""
+
+    name = "Slurm"
+    submits = ("sbatch",)
+
+    def question(self, ids: Sequence[str]) -> Command:
+        fields = ",".join(f"{field}:{width}{SEPARATOR}" for field, width in FIELDS.items())
+        return ("squeue", "-h", "--me", "-t", "all", "-O", fields)
+
+    def read(self, heard: Heard, now: float) -> dict[str, JobState] | None:
+        found = read_squeue(heard.out, now)
+        return None if heard.code or (heard.out.strip() and not found) else found
+
+    def cancel(self, ids: Sequence[str]) -> Command:
+        return ("scancel", *ids)
+
+    def requeue(self, ids: Sequence[str]) -> Command:
+        return ("scontrol", "requeue", ",".join(ids))
+
+    def hold(self, ids: Sequence[str]) -> Command:
+        return ("scontrol", "hold", ",".join(ids))
+
+    def release(self, ids: Sequence[str]) -> Command:
+        return ("scontrol", "release", ",".join(ids))
+
+
+def read_squeue(text: str, now: float) -> dict[str, JobState]:
+    """The answer of ``squeue`` at this time of the system's clock, by job id. Lines that make no sense are
+    left out. A job that is preempted ends sooner than its walltime says.
+
+    A job that completes may be over, or go back into the queue: only the next answer tells.
+    """
+    found = {}
+    for line in text.splitlines():
+        parts = [part.strip() for part in line.split(SEPARATOR, len(FIELDS) - 1)]
+        if len(parts) != len(FIELDS) or not parts[0].isdecimal():
+            continue
+        job, state, used, left, end, start, restarts, reason = parts
+        reason = reason.rstrip(f" {SEPARATOR}")
+        is_held = state in _HELD or "held" in reason.lower()
+        # A job that could not be launched is held, and would wait for ever.
+        is_lost = is_held and "launch" in reason.lower()
+        again = count_in(restarts)
+        if (state in _QUEUED or state in _HELD) and not is_lost:
+            at = number_in(start)
+            found[job] = JobState(
+                "held" if is_held else "queued",
+                f"{state.lower()}: {reason}",
+                starts_in=None if at is None or is_held else max(0.0, at - now),
+                restarts=again,
+            )
+        elif state in _RUNNING:
+            until_end = number_in(end)
+            ends_in = inf if until_end is None else until_end - now
+            shorter = min(limit_in(left), ends_in)
+            found[job] = JobState("running", "", seconds_in(used) or 0.0, shorter, restarts=again)
+        elif state == "COMPLETING":
+            found[job] = JobState("unknown", "Slurm says COMPLETING", restarts=again)
+        else:
+            why = f"Slurm says {state}" + (f" ({reason})" if reason not in ("None", "") else "")
+            found[job] = JobState("gone", why, restarts=again)
+    return found
