@@ -26,7 +26,7 @@ ROOMS = {
     "data_file": {"model"},
     "dask": {"model"},
     "services": set(),
-    "batch": {"model"},
+    "batch": {"model", "planning.asks"},
     "cluster": {
         "model", "planning", "policy", "config", "display", "dask", "services", "batch", "view.course",
     },

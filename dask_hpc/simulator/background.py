@@ -2,10 +2,10 @@
 
 Sizes and run times follow the model of Lublin and Feitelson (2003), as published: a quarter of the jobs is
 serial, of the others three quarters have a power of two of nodes, log-sizes are two-stage uniform, and the
-logarithm of the run time is one of two gamma laws, the longer one for the larger jobs less often. Ours are the
-arrivals (a Poisson process, so that a few hours look like a few hours of anybody's day), the walltimes that
-people ask for (run times over a share that they use, rounded up to what people write), and the cut: run times
-are cut at the longest walltime.
+logarithm of the run time is one of two gamma laws, the longer one for the larger jobs less often. Ours are
+the arrivals (a Poisson process, so that a few hours look like a few hours of anybody's day), the walltimes
+that people ask for (run times over a share that they use, rounded up to what people write), and the cut: run
+times are cut at the longest walltime.
 """
 
 import math

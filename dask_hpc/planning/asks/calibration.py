@@ -1,10 +1,11 @@
 """How well predicted starts hold, learned from everybody's jobs, and intervals that keep their promise.
 
-A replay knows how differently jobs can end. It does not know what a site's scheduler does otherwise, nor all who
-come. But every job that anybody submits is a prediction that can be checked: predicted when it is first seen,
-known when it starts. Misses are measured in half-widths of the predicted interval, on each side of the median and
-in logarithms of the wait, and intervals are stretched (or tightened) so that a tenth of those misses lies
-beyond either bound. To begin with the interval is taken as it is, with the weight of a dozen jobs.
+A replay knows how differently jobs can end. It does not know what a site's scheduler does otherwise, nor all
+who come. But every job that anybody submits is a prediction that can be checked: predicted when it is first
+seen, known when it starts. Misses are measured in half-widths of the predicted interval, on each side of the
+median and in logarithms of the wait, and intervals are stretched (or tightened) so that a tenth of those
+misses lies beyond either bound. To begin with the interval is taken as it is, with the weight of a dozen
+jobs.
 """
 
 from collections import deque

@@ -144,7 +144,7 @@ class PieceMap:
         allowed = [view.partitions[name] for name in ask.partitions if name in view.partitions]
         most = max((view.nodes[name].cores for part in allowed for name in part.nodes[:1]), default=1)
         whole = _room(most, inf, self.cores, 0.0)
-        if not ask.cores or any(part.is_exclusive for part in allowed):
+        if not ask.cores or ask.is_exclusive or any(part.is_exclusive for part in allowed):
             return ask.nodes * max(1, whole)
         if not self.cores:
             # jobs of few cores share a node that is wanted whole

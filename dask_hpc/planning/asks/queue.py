@@ -29,6 +29,8 @@ class QueuePartition:
     tier: int = 1
     is_up: bool = True
     is_default: bool = False
+    #: whether we may submit there, as far as we know
+    is_open: bool = True
     #: nodes are given as a whole
     is_exclusive: bool = False
     #: jobs of partitions of a higher tier may take the nodes of its running jobs
@@ -85,6 +87,9 @@ class PendingAsk:
     not_before: float = -inf
     user: str = ""
     qos: str = ""
+    #: when the batch system itself expects it to start, if it says so
+    expected: float | None = None
+    is_exclusive: bool = False
     #: somebody or something other than a lack of nodes keeps it from starting
     is_held: bool = False
 

@@ -181,7 +181,7 @@ def shapes_of(
 def _named(view: QueueView, partitions: Sequence[str]) -> list[QueuePartition]:
     if partitions:
         return [view.partitions[name] for name in partitions if name in view.partitions]
-    return [part for part in view.partitions.values() if part.is_up]
+    return [part for part in view.partitions.values() if part.is_up and part.is_open]
 
 
 def units_needed(work: WantedWork, shape: AskShape, quality: QueueQos | None = None) -> int:

@@ -1,15 +1,14 @@
 """Which share of the walltime that they asked for batch jobs use: people ask for more than they need.
 
-Nobody tells, but whoever looks at the queue now and then sees jobs come and go. Those that were seen when they had
-run for a while already say nothing about shorter ones, and those that still run only that they are longer: the
-estimate is the one of Kaplan and Meier with late entries.
+Nobody tells, but whoever looks at the queue now and then sees jobs come and go. Those that were seen when
+they had run for a while already say nothing about shorter ones, and those that still run only that they are
+longer: the estimate is the one of Kaplan and Meier with late entries.
 """
 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache
 from math import inf, log2
 
 from dask_hpc.planning.asks.queue import QueueView
@@ -33,19 +32,19 @@ class UsedShare:
     is_over: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class UsedShares:
     """The law of used over requested time, from jobs seen and a guess that counts as a dozen of them."""
 
     seen: tuple[UsedShare, ...] = ()
+    _laws: "dict[int | None, ShareLaw]" = field(default_factory=dict, compare=False, repr=False)
 
     def given(self, after: float, limit: float = inf) -> "ShareLaw":
         """Of jobs of about this walltime that have used more than that share already."""
-        law = self._laws(round(log2(limit)) if 0 < limit < inf else None)
-        return law.given(after)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_laws", cache(self._law))
+        size = round(log2(limit)) if 0 < limit < inf else None
+        if size not in self._laws:
+            self._laws[size] = self._law(size)
+        return self._laws[size].given(after)
 
     def _law(self, size: int | None) -> "ShareLaw":
         alike = [one for one in self.seen if size is not None and abs(log2(one.limit) - size) <= _ALIKE]
@@ -56,8 +55,8 @@ class UsedShares:
 
 @dataclass(frozen=True, slots=True)
 class ShareLaw:
-    """A law of shares: up to ``shares[i]`` with probability ``levels[i]``, in proportion between them; the rest
-    use all that they asked for."""
+    """A law of shares: up to ``shares[i]`` with probability ``levels[i]``, in proportion between them; the
+    rest use all that they asked for."""
 
     shares: tuple[float, ...]
     levels: tuple[float, ...]
