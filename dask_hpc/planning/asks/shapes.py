@@ -25,6 +25,7 @@ from dask_hpc.planning.asks.replay import Family, Replay, Starts
 LADDER = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 60, 90, 120, 180, 240, 360, 480, 720, 1440, 2880, 4320)
 _KEPT = 10  # shapes that are played in all courses; the others lose in the first
 _HOLES = 4  # holes of a partition that a walltime is cut for
+_SPARE = 1.25  # a walltime is so much longer than the work that is known
 _FEW = 40  # units that are played; more start as the last of them
 
 
@@ -74,10 +75,13 @@ class FoundShape:
     now: float
     done: float
 
+    #: jobs that it takes in all, successors too
+    jobs: int = 1
+
     @property
     def node_seconds(self) -> float:
-        """Asked for by all its jobs."""
-        return self.count * self.shape.nodes * self.shape.walltime
+        """Asked for by all its jobs, successors too."""
+        return self.jobs * self.shape.nodes * self.shape.walltime
 
     def wait(self, level: float = 0.5) -> float:
         """Until its first job starts."""
@@ -142,9 +146,64 @@ def best_shape(
     least = min(one.done for one in good)
     close = [one for one in good if one.done <= least * (1 + tie) + 1.0]
     order = {name: place for place, name in enumerate(qos)}
-    best = min(close, key=lambda one: (order.get(one.shape.qos, 0), one.node_seconds, one.count, one.done))
+    best = min(close, key=lambda one: (order.get(one.shape.qos, 0), one.node_seconds, one.jobs, one.done))
     others = tuple(sorted((one for one in good if one is not best), key=lambda one: one.done))
     return ShapeChoice(best, next((one for one in judged if one.shape == usual), None), others)
+
+
+def fillers(
+    replay: Replay,
+    work: WantedWork,
+    *,
+    partitions: Sequence[str] = (),
+    qos: Sequence[str] = (),
+    resolution: float = 60.0,
+) -> list[AskShape]:
+    """Units that start now where nobody waits for the nodes, each as long as it may be there, and no longer
+    than the work needs: first those that may stay longest. None that would spend more than a quarter on
+    ``overhead``."""
+    view = replay.view
+    profile, _ = replay.plan()
+    least = max(work.least, 4 * work.overhead, resolution)
+    found: list[AskShape] = []
+    left, budget = work.seconds, work.budget
+    room = [(part, profile.free_for(replay.pieces.in_partition(part))) for part in _named(view, partitions)]
+    ends = [
+        (min(end - view.now, part.max_time), part, name)
+        for part, holes in room
+        if part.min_nodes <= 1
+        for name in _qualities(part, qos)
+        for at, (end, count) in enumerate(holes)
+        for _ in range(count - (holes[at + 1][1] if at + 1 < len(holes) else 0))
+    ]
+    order = {name: place for place, name in enumerate(qos)}
+    ends.sort(key=lambda one: (-one[0], order.get(one[2], 0)))
+    taken: dict[str, int] = {}
+    usable = min(work.most, max((holes[0][1] for _, holes in room if holes), default=0))
+    for longest, part, name in ends:
+        if left <= 0 or len(found) >= work.most or longest < least:
+            break
+        quality = view.qos.get(name, QueueQos(name))
+        if taken.get(part.name, 0) >= next(holes[0][1] for other, holes in room if other is part):
+            continue
+        if sum(one.qos == name for one in found) >= min(quality.user_jobs, quality.user_nodes):
+            continue
+        enough = work.overhead + _SPARE * max(left / max(1, usable - len(found)), least)
+        step = floor(min(longest, quality.max_time, max(enough, least)) / resolution) * resolution
+        if step < least or step > budget:
+            continue
+        for other, holes in room:
+            if holes and not set(other.nodes).isdisjoint(part.nodes):
+                taken[other.name] = taken.get(other.name, 0) + 1
+        found.append(AskShape(step, part.name, name))
+        left -= step - work.overhead
+        budget -= step
+    return found
+
+
+def _qualities(part: QueuePartition, qos: Sequence[str]) -> list[str]:
+    """Those of the named ones that may be named there."""
+    return [name for name in qos or ("",) if not (part.qos and name and name not in part.qos)]
 
 
 def shapes_of(
@@ -162,10 +221,8 @@ def shapes_of(
     for part in _named(view, partitions):
         holes = profile.free_for(replay.pieces.in_partition(part))[-_HOLES - 1 :]
         cut = [floor((end - view.now) / resolution) * resolution for end, _ in holes if end < inf]
-        for name in qos or ("",):
+        for name in _qualities(part, qos):
             quality = view.qos.get(name, QueueQos(name))
-            if part.qos and name and name not in part.qos:
-                continue
             longest = min(part.max_time, quality.max_time)
             steps = {minutes * resolution for minutes in LADDER} | set(cut)
             if longest < inf:
@@ -213,7 +270,9 @@ def _judged(
         if count:
             ours = starts[str(at)]
             ends = [_done(course, shape, count, work, view.now) for course in ours.courses]
-            found.append(FoundShape(shape, count, ours, view.now, fmean(ends)))
+            useful = (shape.walltime - work.overhead) * shape.nodes
+            jobs = max(count, ceil(work.seconds / useful))
+            found.append(FoundShape(shape, count, ours, view.now, fmean(ends), jobs))
     return found
 
 
@@ -248,7 +307,8 @@ def done_after(starts: Sequence[float], shape: AskShape, work: WantedWork) -> fl
         begin, end = start + work.overhead, start + shape.walltime
         spans.append((begin, end))
         left -= useful * shape.nodes
-        heapreplace(waiting, (start + max(shape.walltime, waited), waited))
+        # its successor is asked for as long before the end as it waited, but not before half of its life
+        heapreplace(waiting, (end + max(0.0, waited - shape.walltime / 2), waited))
     # there is enough now; units that start later might still help before the last of these is done
     last = max(end for _, end in spans)
     spans += [(start + work.overhead, start + shape.walltime) for start, _ in waiting if start < last]

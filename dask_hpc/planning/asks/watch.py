@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from statistics import fmean
+from typing import Any
 
 from dask_hpc.model.units import counted, show_duration
 from dask_hpc.planning.asks.calibration import PredictedWait, StartRecord
@@ -16,9 +17,11 @@ from dask_hpc.planning.asks.replay import Newcomers, Replay, Starts
 from dask_hpc.planning.asks.shapes import (
     AskShape,
     FoundShape,
+    ShapeChoice,
     WantedWork,
     best_shape,
     done_after,
+    fillers,
     show_wait,
 )
 from dask_hpc.planning.asks.used import ShareWatch, UsedShares
@@ -81,31 +84,36 @@ class AskWatch:
             self._record.predicted(job, view.now, found)
         starts = {job: starts[job] for job in mine if job in starts}
         expected = {mine[job].unit: self._wait(found, view) for job, found in starts.items()}
-        count = submit + len(waiting)
-        if not count or (not submit and not starts):
+        not_needed = _surplus(starts, mine, work)
+        room = submit + len(waiting)
+        if not room or not (submit or starts):
             return AskPlan(expected=expected)
-        choice = best_shape(
-            replace(replay, view=view.without(mine)),
-            replace(work, most=count),
-            usual=self.usual,
-            partitions=self.partitions,
-            qos=self.qos,
-            resolution=self.resolution,
-        )
-        if choice is None:
-            words = "no shape is known that would start" if work.budget == inf else "the budget is used up"
-            return AskPlan(why=words, expected=expected)
-        best = choice.best
-        withdraw = self._overtaken(best, starts, mine, work, view)
-        again = len(withdraw)
-        new = min(submit + again, max(best.count - (len(waiting) - again), again))
-        last = len(best.starts.courses[0]) - 1
+        how: Any = {"partitions": self.partitions, "qos": self.qos, "resolution": self.resolution}
+        now = fillers(replay, replace(work, most=submit), **how) if submit else []
+        left = work.seconds - sum(shape.walltime - work.overhead for shape in now)
+        rest = submit - len(now)
+        choice = None
+        withdraw = dict.fromkeys(not_needed, "not needed any more: the work is done without it")
+        new, waits = list(now), [PredictedWait(0.0, 0.0, self._record.grain)] * len(now)
+        if left > 0 and (rest or starts):
+            filled = _with_asks(view.without(mine), now, self)
+            budget = work.budget - sum(shape.walltime for shape in now)
+            todo = replace(work, seconds=left, most=max(1, rest + len(waiting)), budget=budget)
+            choice = best_shape(replace(replay, view=filled), todo, usual=self.usual, **how)
+        if choice is not None:
+            best = choice.best
+            withdraw |= self._overtaken(best, starts, mine, todo, view)
+            again = len(withdraw) - len(not_needed)
+            count = max(0, min(rest + again, max(best.count - (len(waiting) - again), again)))
+            last = len(best.starts.courses[0]) - 1
+            new += [best.shape] * count
+            waits += [self._wait(best.starts, view, min(at, last)) for at in range(count)]
         return AskPlan(
-            new=(best.shape,) * max(0, new),
-            why=choice.why,
+            new=tuple(new),
+            why=_why(now, choice, work),
             withdraw=withdraw,
             expected={unit: wait for unit, wait in expected.items() if unit not in withdraw},
-            expected_new=tuple(self._wait(best.starts, view, min(at, last)) for at in range(new)),
+            expected_new=tuple(waits),
         )
 
     def _learn(self, view: QueueView) -> UsedShares:
@@ -145,35 +153,66 @@ class AskWatch:
         return found
 
 
+def _surplus(starts: Mapping[str, Starts], mine: Mapping[str, WaitingAsk], work: WantedWork) -> list[str]:
+    """Units that wait, the last first, without which the others do all the work."""
+    left = work.seconds - sum(ask.shape.walltime - work.overhead for ask in mine.values())
+    found = []
+    for job in sorted(starts, key=lambda job: -starts[job].at(0.5)):
+        left += mine[job].shape.walltime - work.overhead
+        if left > 0:
+            break
+        found.append(mine[job].unit)
+    return found
+
+
+def _why(now: Sequence[AskShape], choice: ShapeChoice | None, work: WantedWork) -> str:
+    """In one line."""
+    kinds = dict.fromkeys(now)
+    words = ", ".join(f"{sum(one == kind for one in now)} x {kind}" for kind in kinds)
+    if choice is None:
+        if words:
+            return f"{words} starts now"
+        return "no shape is known that would start" if work.budget == inf else "the budget is used up"
+    return f"{words} starts now; {choice.why}" if words else choice.why
+
+
 def newcomers(view: QueueView, pieces: PieceMap) -> Newcomers:
     """Those who will come, as those who came lately: how many, how large, and who of them is put ahead."""
     share = share_ahead(view)
     horizon = 3600.0
     since = view.now - horizon
-    times = [one.submitted for one in (*view.running, *view.pending) if one.submitted > since]
-    if share <= 0 or not times:
+    count = sum(job.submitted > since for job in view.running)
+    count += sum(ask.submitted > since for ask in view.pending)
+    if share <= 0 or not count:
         return Newcomers()
     sizes = tuple((pieces.needed_by(ask, view), ask.limit) for ask in view.pending if not ask.is_held)[:100]
-    return Newcomers(len(times) / horizon, sizes, share)
+    return Newcomers(count / horizon, sizes, share)
 
 
 def _with_mine(view: QueueView, waiting: Sequence[WaitingAsk], watch: AskWatch) -> QueueView:
     """The queue with those of our asks that it does not show yet, at its end."""
     shown = {ask.id for ask in view.pending} | {job.id for job in view.running}
     missing = [ask for ask in waiting if (ask.job or ask.unit) not in shown]
+    return _with_asks(view, [ask.shape for ask in missing], watch, [ask.job or ask.unit for ask in missing])
+
+
+def _with_asks(
+    view: QueueView, shapes: Sequence[AskShape], watch: AskWatch, names: Sequence[str] = ()
+) -> QueueView:
+    """The queue with these asks at its end."""
     default = next((part.name for part in view.partitions.values() if part.is_default), "")
     asks = tuple(
         PendingAsk(
-            ask.job or ask.unit,
-            (ask.shape.partition or default,),
-            ask.shape.nodes,
-            ask.shape.walltime,
-            cores=watch.cores * ask.shape.nodes,
+            names[at] if names else f"ask {at}",
+            (shape.partition or default,),
+            shape.nodes,
+            shape.walltime,
+            cores=watch.cores * shape.nodes,
             memory=watch.memory,
             submitted=view.now,
             user=view.me,
         )
-        for ask in missing
+        for at, shape in enumerate(shapes)
     )
     return replace(view, pending=(*view.pending, *asks)) if asks else view
 
@@ -182,8 +221,8 @@ def told_plan(plan: AskPlan) -> str:
     """For the story: what is asked for, and why."""
     if not plan.new:
         return plan.why
-    words = f"{counted(len(plan.new), 'job')} of {plan.new[0]}: {plan.why}"
-    if plan.expected_new and plan.expected_new[0].high < inf:
-        first = plan.expected_new[0]
-        words += f"; 4 in 5 within {show_duration(first.low)} to {show_duration(first.high)}"
+    words = f"{counted(len(plan.new), 'job')}: {plan.why}"
+    last = plan.expected_new[-1] if plan.expected_new else None
+    if last is not None and last.median >= 1 and last.high < inf:
+        words += f"; the last one most likely in {show_duration(last.low)} to {show_duration(last.high)}"
     return words
