@@ -25,6 +25,7 @@ from dask_hpc.planning.asks.replay import Family, Replay, Starts
 LADDER = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 60, 90, 120, 180, 240, 360, 480, 720, 1440, 2880, 4320)
 _KEPT = 10  # shapes that are played in all courses; the others lose in the first
 _HOLES = 4  # holes of a partition that a walltime is cut for
+_ALIKE, _ENOUGH = 3.0, 5  # walltimes up to that factor; so many of them
 _SPARE = 1.25  # a walltime is so much longer than the work that is known
 _FEW = 40  # units that are played; more start as the last of them
 
@@ -57,11 +58,20 @@ class WantedWork:
     least: float = 60.0
     #: node-seconds that may be asked for
     budget: float = inf
+    #: how long jobs lately waited: their walltimes, and the waits
+    waits: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         insist(is_number(self.seconds, 0, 1e15), "work", self.seconds, "seconds, 0 or more")
         insist(type(self.most) is int and self.most >= 1, "most nodes", self.most, "a whole number >= 1")
         insist(is_number(self.overhead, 0, 1e9), "overhead", self.overhead, "seconds, 0 or more")
+
+    def wait_again(self, walltime: float) -> float:
+        """What a successor has to reckon with, who finds no hole that is there today: the mean wait of those
+        who asked for about as much lately."""
+        alike = [wait for limit, wait in self.waits if walltime / _ALIKE <= limit <= walltime * _ALIKE]
+        found = alike if len(alike) >= _ENOUGH else [wait for _, wait in self.waits]
+        return fmean(found) if found else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +308,8 @@ def done_after(starts: Sequence[float], shape: AskShape, work: WantedWork) -> fl
         return inf
     left = work.seconds
     spans: list[tuple[float, float]] = []  # (begins to work, ends)
-    waiting = [(start, start) for start in starts if start < inf]  # (start, how long it waited)
+    again = work.wait_again(shape.walltime)
+    waiting = [(start, max(start, again)) for start in starts if start < inf]  # (start, wait of the next)
     if not waiting:
         return inf
     heapify(waiting)
@@ -307,7 +318,7 @@ def done_after(starts: Sequence[float], shape: AskShape, work: WantedWork) -> fl
         begin, end = start + work.overhead, start + shape.walltime
         spans.append((begin, end))
         left -= useful * shape.nodes
-        # its successor is asked for as long before the end as it waited, but not before half of its life
+        # its successor is asked for as long before the end as jobs wait, but not before half of its life
         heapreplace(waiting, (end + max(0.0, waited - shape.walltime / 2), waited))
     # there is enough now; units that start later might still help before the last of these is done
     last = max(end for _, end in spans)

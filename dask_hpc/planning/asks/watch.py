@@ -26,6 +26,7 @@ from dask_hpc.planning.asks.shapes import (
 )
 from dask_hpc.planning.asks.used import ShareWatch, UsedShares
 
+_REMEMBERED = 100  # jobs that started lately
 _CHECKED = 3  # jobs of others whose starts are predicted at a look, to learn from
 
 
@@ -68,12 +69,14 @@ class AskWatch:
     _shares: ShareWatch = field(default_factory=ShareWatch)
     _record: StartRecord = field(default_factory=StartRecord)
     _looked: float = -inf
+    _waited: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def decide(
         self, view: QueueView, waiting: Sequence[WaitingAsk], submit: int, work: WantedWork
     ) -> AskPlan:
         """What to do about so many units that are wanted beside those that wait, for this work."""
         used = self._learn(view)
+        work = replace(work, waits=tuple(self._waited.values()))
         view = _with_mine(view, waiting, self)
         pieces = PieceMap.of(view, self.cores, self.memory)
         replay = Replay(view, pieces, used, newcomers(view, pieces), self.latency)
@@ -120,6 +123,11 @@ class AskWatch:
         if view.now > self._looked:
             self._looked = view.now
             self._record.look(view)
+        for job in view.running:
+            if job.submitted > -inf and job.id not in self._waited:
+                self._waited[job.id] = (job.limit, max(0.0, job.started - job.submitted))
+        while len(self._waited) > _REMEMBERED:
+            del self._waited[next(iter(self._waited))]
         return self._shares.look(view)
 
     def _wait(self, starts: Starts, view: QueueView, unit: int = 0) -> PredictedWait:
