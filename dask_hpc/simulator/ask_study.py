@@ -118,9 +118,7 @@ class _Player:
         asked = sum(ask.shape.walltime - self._work.overhead for ask in waiting)
         room = self._work.most - len(lasting) - len(waiting)
         submit = room if missing > asked else 0
-        wanted = WantedWork(
-            max(missing, 0.0), self._work.most, self._work.overhead, 2 * self._work.overhead
-        )
+        wanted = WantedWork(max(missing, 0.0), self._work.most, self._work.overhead, 2 * self._work.overhead)
         if not submit and not waiting:
             return
         plan = self._watch.decide(self._queue.view(), waiting, submit, wanted)
@@ -138,6 +136,7 @@ class _Player:
             self._budget -= shape.walltime
             if expected:
                 self._expected[name] = expected[place]
+                self._watch.asked(name, self._queue.now, expected[place])
 
     def _alive(self) -> list[str]:
         return [name for name in self._asks if self._queue.ended.get(name, inf) > self._queue.now]

@@ -20,6 +20,10 @@ _MOST = 300  # checked predictions remembered, the newest
 _OPEN = 500  # predictions that wait to be checked
 _GUESSES = 12
 _FLOOR = 0.15  # in logarithms of the wait: no half-width counts as less
+_WIDEST = 4.0  # half-widths that a bound is moved at most
+_OTHERS = 30  # misses of others that count for asks of ours
+#: who takes the best of many predictions takes one that is too good: by so many half-widths, and less sure
+_CURSE, _DOUBT = 0.5, 1.4
 _TENTH = NormalDist().inv_cdf(0.9)
 
 
@@ -30,6 +34,8 @@ class PredictedWait:
     median: float
     low: float
     high: float
+    #: the same as the replay had it
+    raw: "PredictedWait | None" = None
 
     def miss(self, waited: float, grain: float) -> float:
         """By how many half-widths a wait lies beyond the median; negative where it is shorter."""
@@ -46,6 +52,9 @@ class StartRecord:
     #: by job: when it was predicted, and what
     _open: dict[str, tuple[float, PredictedWait]] = field(default_factory=dict)
     _misses: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST))
+    #: the same of asks that were chosen for what was predicted of them
+    _chosen: dict[str, tuple[float, PredictedWait]] = field(default_factory=dict)
+    _chosen_misses: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST))
 
     def new(self, view: QueueView) -> list[str]:
         """Waiting jobs that no prediction was made for yet: those to predict now."""
@@ -57,37 +66,48 @@ class StartRecord:
         if job not in self._open and raw.median < inf and len(self._open) < _OPEN:
             self._open[job] = (now, raw)
 
+    def chosen(self, job: str, now: float, wait: PredictedWait) -> None:
+        """A job was asked for because this was predicted of it."""
+        if wait.raw is not None and wait.raw.median < inf:
+            self._chosen[job] = (now, wait.raw)
+
     def look(self, view: QueueView) -> None:
         """Check the predictions for jobs that have started; forget those that are gone."""
         started = {job.id: job.started for job in view.running}
         waiting = {ask.id for ask in view.pending}
-        for job, (made, wait) in list(self._open.items()):
-            if job in started:
-                if wait.high > self.grain:  # what starts at once is no test
-                    self._misses.append(wait.miss(max(0.0, started[job] - made), self.grain))
-                del self._open[job]
-            elif job not in waiting:
-                del self._open[job]
+        for made, misses in ((self._open, self._misses), (self._chosen, self._chosen_misses)):
+            for job, (when, wait) in list(made.items()):
+                if job in started and wait.high > self.grain:  # what starts at once is no test
+                    misses.append(wait.miss(max(0.0, started[job] - when), self.grain))
+                if job in started or (job not in waiting and view.now > when + self.grain):
+                    del made[job]
 
     @property
     def checked(self) -> int:
         """How many predictions came true or did not."""
-        return len(self._misses)
+        return len(self._misses) + len(self._chosen_misses)
 
-    def wait(self, starts: Starts, now: float, unit: int = 0) -> PredictedWait:
-        """A prediction whose bounds are as wide as they had to be lately."""
+    def wait(self, starts: Starts, now: float, unit: int = 0, is_chosen: bool = False) -> PredictedWait:
+        """A prediction whose bounds are as wide as they had to be lately: for a job that waits, or for one
+        that is chosen among many for what is predicted of it."""
         raw = _raw(starts, now, unit)
         if raw.high <= 0 or raw.median == inf:
-            return PredictedWait(raw.median, raw.low, max(raw.high, self.grain))
+            return PredictedWait(raw.median, raw.low, max(raw.high, self.grain), raw)
         guess = [NormalDist().inv_cdf((at + 0.5) / _GUESSES) / _TENTH for at in range(_GUESSES)]
-        misses = sorted((*self._misses, *guess))
+        misses = [*self._misses, *guess]
+        if is_chosen:
+            others = list(self._misses)[-_OTHERS:]
+            doubted = [_CURSE + _DOUBT * miss for miss in (*others, *guess)]
+            misses = [*self._chosen_misses, *doubted]
+        misses.sort()
         middle = log(raw.median + self.grain)
         bounds = []
         for level, bound in ((0.1, raw.low), (0.9, raw.high)):
             width = max(abs(log(bound + self.grain) - middle), _FLOOR) if bound < inf else inf
-            bounds.append(exp(middle + _quantile(misses, level) * width) - self.grain if width < inf else inf)
+            moved = min(max(_quantile(misses, level), -_WIDEST), _WIDEST)
+            bounds.append(exp(middle + moved * width) - self.grain if width < inf else inf)
         low, high = max(0.0, bounds[0]), max(bounds[1], 0.0)
-        return PredictedWait(min(max(raw.median, low), high), low, high)
+        return PredictedWait(min(max(raw.median, low), high), low, high, raw)
 
 
 def _raw(starts: Starts, now: float, unit: int = 0) -> PredictedWait:

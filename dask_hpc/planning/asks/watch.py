@@ -110,7 +110,9 @@ class AskWatch:
             count = max(0, min(rest + again, max(best.count - (len(waiting) - again), again)))
             last = len(best.starts.courses[0]) - 1
             new += [best.shape] * count
-            waits += [self._wait(best.starts, view, min(at, last)) for at in range(count)]
+            waits += [
+                self._record.wait(best.starts, view.now, min(at, last), is_chosen=True) for at in range(count)
+            ]
         return AskPlan(
             new=tuple(new),
             why=_why(now, choice, work),
@@ -118,6 +120,11 @@ class AskWatch:
             expected={unit: wait for unit, wait in expected.items() if unit not in withdraw},
             expected_new=tuple(waits),
         )
+
+    def asked(self, job: str, now: float, wait: PredictedWait) -> None:
+        """A unit of a plan was asked for under that id of the batch system: its prediction will be
+        checked."""
+        self._record.chosen(job, now, wait)
 
     def _learn(self, view: QueueView) -> UsedShares:
         if view.now > self._looked:
