@@ -118,14 +118,7 @@ def test_pbs():
     estimate = f"    estimated.start_time = {int(NOW + 300)}"
     out = (
         qstat_f("7", "R", NOW, started=NOW - 600, runs=2)
-        + qstat_f(
-            "8",
-            "Q",
-            NOW,
-            f"    estimated.start_time = {int(NOW + 300)}",
-            comment="Not Running: ncpus",
-            runs=0,
-        )
+        + qstat_f("8", "Q", NOW, estimate, comment="Not Running: ncpus", runs=0)
         + qstat_f("9", "H", NOW, hold="u", comment="Job held by somebody", runs=0)
         + qstat_f("10", "H", NOW, hold="s", comment="job held, too many failed attempts to run", runs=21)
         + qstat_f("11", "Q", NOW, comment="Not Running: preempted", runs=1)
@@ -435,12 +428,13 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
     max_leaves=8,
 )
-keys = st.sampled_from(
-    ["ClusterId", "ProcId", "JobStatus", "JobCurrentStartDate", "NumJobStarts", "HoldReasonCode",
-     "HoldReason", "AllowedJobDuration", "JOBID", "STAT", "RUN_TIME", "TIME_LEFT", "ESTIMATED_START_TIME", "state",
-     "startTime", "scheduledStart", "walltime", "message", "resubmit_job_id", "job_state", "stime", "run_count",
-     "estimated", "Resource_List", "resources_used", "comment", "Hold_Types", "Exit_status"]
-)  # fmt: skip
+KEYS = """
+    ClusterId ProcId JobStatus JobCurrentStartDate NumJobStarts HoldReasonCode HoldReason AllowedJobDuration
+    JOBID STAT RUN_TIME TIME_LEFT ESTIMATED_START_TIME state startTime scheduledStart walltime message
+    resubmit_job_id job_state stime run_count estimated Resource_List resources_used comment Hold_Types
+    Exit_status
+"""
+keys = st.sampled_from(KEYS.split())
 likely = anything | st.sampled_from(
     [
         "R",

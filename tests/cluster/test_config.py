@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from dask_hpc import InputError, config
+from dask_hpc.planning.polling import Manners
 
 SCHEMA = yaml.safe_load(config.FILE.with_name("hpc-schema.yaml").read_text())
 
@@ -83,10 +84,30 @@ def test_bad_values_name_the_key(key, bad):
 
 
 def test_settings_are_everything_but_the_policy():
-    plain = {k: v for k, v in config.DEFAULTS["hpc"].items() if k not in ("policy", "checkpoint")}
+    plain = {k: v for k, v in config.DEFAULTS["hpc"].items() if k not in ("policy", "batch", "checkpoint")}
     plain |= {"drain": 10.0, "farewell": 25.0, "power-interval": 1.0, "history": None}  # see conftest.py
     assert config.settings() == plain
     assert set(config.LIVE) <= set(config.settings())
+
+
+def test_manners():
+    assert config.manners() == Manners(120.0, 10.0, 30)
+    assert config.manners("1 min") == Manners(60.0, 10.0, 30)
+    assert config.manners(0.5) == Manners(0.5, 0.5, 30)
+    with dask.config.set({"hpc.batch": {"poll": "5 min"}}):
+        assert config.manners() == Manners(300.0, 10.0, 30)
+    with dask.config.set({"hpc.batch": {"poll": "5s", "per-minute": 2}}):
+        assert config.manners() == Manners(5.0, 5.0, 2)
+
+
+@pytest.mark.parametrize(
+    "bad", [5, {"poll": 0}, {"poll": "2 days"}, {"due": "soon"}, {"per-minute": 0}, {"every": "1 s"}]
+)
+def test_bad_manners_name_the_key(bad):
+    with dask.config.set({"hpc.batch": bad}), pytest.raises(InputError, match=r"hpc\.batch"):
+        config.manners()
+    with pytest.raises(InputError, match=r"adapt: poll.*100 ms to 1 day"):
+        config.manners(0)
 
 
 def test_power_in_human_units():

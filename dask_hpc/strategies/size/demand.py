@@ -13,6 +13,7 @@ from dask_hpc.strategies.strategy import SizeStrategy
 
 _LATE = 5.0  # seconds beyond a few intervals, after which we were away rather than slow
 _WAITS = 5  # so many queue waits are remembered
+_MOMENT = 1.0  # seconds by which clocks may differ
 _PROVEN = 30.0  # seconds connected, after which a unit counts as healthy
 
 
@@ -25,8 +26,9 @@ class SeenUnits:
     #: no worker of it is connected any more; or some are missing
     absent_since: float | None = None
     short_since: float | None = None
-    #: when its walltime ends
+    #: when its walltime ends, and whether it was so near that others were asked for in its place
     ends: float = inf
+    has_successor: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ def observe(view: ClusterView, memory: UnitMemory | None) -> tuple[UnitMemory, b
             absent_since=None if unit.connected else _first(seen.absent_since, now),
             short_since=None if unit.connected >= unit.members else _first(seen.short_since, now),
             ends=now + unit.left if unit.left < inf else seen.ends,
+            has_successor=seen.has_successor,
         )
         if unit.connected and seen.since > memory.failed_at and now - seen.since >= _PROVEN:
             failures = 0
@@ -134,9 +137,9 @@ def observe(view: ClusterView, memory: UnitMemory | None) -> tuple[UnitMemory, b
 def _is_back(unit: Unit, seen: SeenUnits, now: float) -> bool:
     """Whether a unit whose workers are gone waits in the queue again, or has been started from there anew:
     its batch system says so, and was asked since they went."""
-    if unit.connected or unit.is_leaving or seen.absent_since is None:
+    if unit.connected or unit.is_leaving:
         return False
-    away = now - seen.absent_since
+    away = now - _first(seen.absent_since, now)
     if unit.asked_ago > away:
         return False
     return unit.state in ("queued", "held") or (unit.state == "running" and (unit.running_for or inf) < away)
@@ -156,6 +159,8 @@ def cause_of_death(
         return unit.why or "it ended before it was told to"
     if seen is not None and seen.absent_since is not None:
         away = now - seen.absent_since
+        if seen.has_successor and now >= seen.ends - _MOMENT:
+            return "its time is over"  # it must not come back: others were asked for
         if unit.asked_ago > away and unit.state != "unknown":
             return None
         return f"its workers have been gone for {show_duration(away)}" if away >= rejoin else None
@@ -275,6 +280,9 @@ class Demand(SizeStrategy):
         dead, died, memory = self._dead(view, memory)
         dead, news = [*refused, *dead], [*news, *more, *died]
         standing = self._standing(view, memory, {parting.unit for parting in dead})
+        ending = {unit.name for unit in standing.ending}
+        seen = {name: replace(one, has_successor=name in ending) for name, one in memory.units.items()}
+        memory = replace(memory, units=seen)
         target, why = self._target(view, memory, standing)
         have = standing.have
         surplus_since = None
@@ -412,7 +420,8 @@ class Demand(SizeStrategy):
             early, late = (min(lead, life / 2), min(self.handover, life / 4)) if life < inf else (0.0, 0.0)
             is_needed_later = view.minimum > 0 or view.jobs or busy_for > unit.left - self.handover
             is_broken = seen.short_since is not None and view.now - seen.short_since >= self.connect_timeout
-            is_ending = is_broken or unit.left <= late or (unit.left <= early and is_needed_later)
+            is_over = seen.has_successor and not unit.connected
+            is_ending = is_over or is_broken or unit.left <= late or (unit.left <= early and is_needed_later)
             (standing.ending if is_ending else standing.stay).append(unit)
             standing.due[unit.name] = late
         return standing
