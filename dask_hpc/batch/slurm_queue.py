@@ -161,7 +161,7 @@ def read_jobs(text: str) -> tuple[list[RunningAsk], list[PendingAsk]]:
                 size,
                 seconds,
                 cores=_count(cores) or 0,
-                memory=_bytes(memory),
+                memory=read_bytes(memory),
                 priority=_number(priority),
                 submitted=_moment(submitted, -inf) or -inf,
                 not_before=since if reason == "BeginTime" and since is not None else -inf,
@@ -268,7 +268,13 @@ def _moment(text: str | None, otherwise: float | None = None) -> float | None:
     return otherwise if found is None else found
 
 
-def _bytes(text: str) -> float:
+def read_limit(text: str | None) -> float:
+    """Seconds of a walltime as it is asked for; infinity if there is none."""
+    return _seconds(text, inf)
+
+
+def read_bytes(text: str) -> float:
+    """Bytes of an amount of memory such as 4000M; 0 if it makes no sense."""
     match = re.fullmatch(r"(\d{1,12}(?:\.\d+)?)([KMGT]?)[nc]?", text, re.ASCII)
     return float(match[1]) * _SCALES.get(match[2] or "M", 2**20) if match else 0.0
 
@@ -316,9 +322,8 @@ def view_of(
 
 @dataclass
 class SlurmQueue:
-    """Asks Slurm for its whole queue, no more often than every ``poll`` seconds, whoever wants to know."""
+    """Asks Slurm for its whole queue, for all who want to know: no more often than the most eager of them."""
 
-    poll: float = 120.0
     account: str = ""
     #: rounds of questions so far
     asked: int = 0
@@ -328,10 +333,16 @@ class SlurmQueue:
     _qos_at: float = -inf
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def look(self) -> QueueView | None:
-        """The queue, as it was a while ago at most; None if Slurm does not answer."""
+    @classmethod
+    def of_process(cls, account: str = "") -> "SlurmQueue":
+        """The one that all clusters of this process share which pay from that account on this Slurm."""
+        key = (account, os.environ.get("SLURM_CONF", ""), id(asyncio.get_running_loop()))
+        return _OF_PROCESS.setdefault(key, cls(account=account))
+
+    async def look(self, age: float) -> QueueView | None:
+        """The queue, as it was so many seconds ago at most; None if Slurm does not answer."""
         async with self._turn:
-            if monotonic() - self._asked_at >= self.poll:
+            if monotonic() - self._asked_at >= age:
                 self._asked_at = monotonic()
                 self.asked += 1
                 self._view = await self._ask()
@@ -354,6 +365,9 @@ class SlurmQueue:
             groups=_groups(),
             account=self.account,
         )
+
+
+_OF_PROCESS: dict[tuple[str, str, int], SlurmQueue] = {}
 
 
 async def _said(command: Iterable[str]) -> str | None:

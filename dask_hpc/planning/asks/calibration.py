@@ -112,7 +112,7 @@ class StartRecord:
 
 def _raw(starts: Starts, now: float, unit: int = 0) -> PredictedWait:
     low, high = starts.interval(unit)
-    return PredictedWait(*(max(0.0, time - now) for time in (starts.at(0.5, unit), low, high)))
+    return PredictedWait(max(0.0, starts.at(0.5, unit) - now), max(0.0, low - now), max(0.0, high - now))
 
 
 def _quantile(ordered: list[float], level: float) -> float:
