@@ -41,7 +41,7 @@ def holes_of(
 
 
 def _until(view: QueueView, planned: dict[str, float], end: float, longest: float) -> Iterator[str]:
-    if end - view.now >= longest:
+    if longest < inf and end - view.now >= longest:
         yield "the limit of the partition"
     yield from (f"job {job} starts" for job, time in planned.items() if time == end)
     yield from (f"{one.name} begins" for one in view.reserved if one.start == end)

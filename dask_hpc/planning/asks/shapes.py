@@ -198,7 +198,7 @@ def fillers(
             continue
         if sum(one.qos == name for one in found) >= min(quality.user_jobs, quality.user_nodes):
             continue
-        enough = work.overhead + _SPARE * max(left / max(1, usable - len(found)), least)
+        enough = work.overhead + _SPARE * left / max(1, usable - len(found))
         step = floor(min(longest, quality.max_time, max(enough, least)) / resolution) * resolution
         if step < least or step > budget:
             continue
