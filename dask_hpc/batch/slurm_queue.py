@@ -86,8 +86,8 @@ def _of_brackets(part: str) -> Iterator[str]:
 def read_words(line: str) -> dict[str, str]:
     """The ``Key=value`` words of one line of ``scontrol -o``. A value may have blanks in it."""
     found = list(_WORD.finditer(line))
-    ends = [one.start() for one in found[1:]] + [len(line)]
-    return {one[1]: line[one.end() : end].strip() for one, end in zip(found, ends, strict=True)}
+    ends = [*(one.start() for one in found[1:]), len(line)]
+    return {one[1]: line[one.end() : end].strip() for one, end in zip(found, ends, strict=False)}
 
 
 def read_nodes(text: str) -> dict[str, QueueNode]:
@@ -101,7 +101,7 @@ def read_nodes(text: str) -> dict[str, QueueNode]:
         memory = _count(words.get("RealMemory"))
         has = inf if not memory else memory * 2.0**20
         free = has - (_count(words.get("AllocMem")) or 0) * 2.0**20
-        is_up = _DOWN.search(words.get("State", "UNKNOWN").upper()) is None
+        is_up = _DOWN.search((words.get("State") or "UNKNOWN").upper()) is None
         spare = max(0, cores - (_count(words.get("CPUAlloc")) or 0))
         nodes[name] = QueueNode(name, cores, has, spare, max(free, 0.0), is_up)
     return nodes

@@ -15,7 +15,7 @@ MINUTE, HOUR = 60.0, 3600.0
 
 
 def queue(running=(), pending=(), reserved=(), nodes=4, cores=1, partitions=None, now=0.0, qos=None, me="me"):
-    """A view of nodes n0, n1 ...: ``running`` has (id, nodes, seconds left), ``pending`` (id, nodes, walltime)."""
+    """Nodes n0, n1 ...: ``running`` has (id, nodes, seconds left), ``pending`` (id, nodes, walltime)."""
     names = tuple(f"n{at}" for at in range(nodes))
     held = {f"n{at}" for _, where, _ in running for at in where}
     return QueueView(
