@@ -68,9 +68,7 @@ def test_on_an_empty_machine_nobody_waits(how):
     # at the least all of it and the overhead of each; at most what a look comes late
     least = (work.seconds + len(outcome.units) * work.overhead) / HOUR
     assert least <= outcome.node_seconds / HOUR <= least + 4 * 600.0 / HOUR + 0.01
-    assert (
-        outcome.done == pytest.approx(2.2 * HOUR if how == "fit" else 4.1 * HOUR, rel=0.1)
-    )
+    assert outcome.done == pytest.approx(2.2 * HOUR if how == "fit" else 4.1 * HOUR, rel=0.1)
 
 
 def test_holes_are_used_that_fixed_requests_do_not_fit_into():
