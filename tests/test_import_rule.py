@@ -21,7 +21,7 @@ ROOMS = {
     "strategies": {"model", "planning"},
     "planning": {"model"},
     "policy": {"model", "strategies"},
-    "config": {"model", "planning.polling"},
+    "config": {"model", "planning.polling", "planning.asks"},
     "display": set(),
     "data_file": {"model"},
     "dask": {"model"},

@@ -1,4 +1,4 @@
-"""A real Slurm on this machine: one slurmctld, and four slurmd, or as many as are asked for, that it takes for
+"""A real Slurm on this machine: one slurmctld, and four slurmd (or as many as one asks for) that it takes for
 the nodes n1 to n4.
 
 Made from Debian's packages, in a directory of its own: its own munged with its own key, free ports, no

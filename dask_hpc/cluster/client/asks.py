@@ -50,7 +50,7 @@ class FitAsker:
             raise InputError("adapt: ask", found, "a cluster of dask-jobqueue's SLURMCluster")
         header = header_of(job)
         self._cluster, self._settings, self._manners = cluster, settings, manners
-        self._queue = SlurmQueue.of_process(header.get("--account", ""))
+        self._account = header.get("--account", "")
         walltime, memory = read_limit(header.get("--time")), read_bytes(header.get("--mem", ""))
         usual = AskShape(walltime, header.get("--partition", ""), header.get("--qos", ""))
         named = settings.partitions or ((usual.partition,) if usual.partition else ())
@@ -93,7 +93,8 @@ class FitAsker:
         is_due = monotonic() - self._decided_at >= self._manners.poll
         if not plan["submit"] and not (waiting and is_due):
             return plan
-        view = await self._queue.look(self._manners.due if plan["submit"] else self._manners.poll)
+        queue = SlurmQueue.of_process(self._account)
+        view = await queue.look(self._manners.due if plan["submit"] else self._manners.poll)
         work = self._work(plan, facts, waiting)
         self._decided_at, self._decided_for, self._is_settled = monotonic(), plan["work"], True
         if view is None:
