@@ -99,7 +99,10 @@ class FitAsker:
         self._decided_at, self._decided_for, self._is_settled = monotonic(), plan["work"], True
         if view is None:
             self._tell("Slurm does not show its queue: units are asked for as configured")
-            return plan
+            usual, left = self._watch.usual, work.budget / self._watch.usual.walltime
+            count = plan["submit"] if work.budget == inf else min(plan["submit"], int(left))
+            self._next = [(usual, None, "as configured")] * count
+            return {**plan, "submit": count}
         for words in view.unknown:
             logger.info("dask-hpc: not known of the queue: %s", words)
         self._budget.share = self._share(view)
@@ -231,9 +234,11 @@ def _clocks(wait: PredictedWait | None, since: float) -> dict[str, float | None]
 
 def _shaped(options: Mapping[str, Any], shape: AskShape) -> dict[str, Any]:
     """Options of a job of dask-jobqueue that asks for this."""
-    minutes = max(1, int(shape.walltime // 60))
     extra = [one for one in options.get("job_extra_directives") or () if not one.startswith(("--qos", "-q "))]
-    given: dict[str, Any] = {"walltime": f"{minutes // 60:02d}:{minutes % 60:02d}:00"}
+    given: dict[str, Any] = {}
+    if shape.walltime < inf:
+        minutes = max(1, int(shape.walltime // 60))
+        given["walltime"] = f"{minutes // 60:02d}:{minutes % 60:02d}:00"
     if shape.partition:
         given["queue"] = shape.partition
     if shape.qos:
