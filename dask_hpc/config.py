@@ -10,6 +10,7 @@ import yaml
 
 from dask_hpc.model.errors import insist, is_number, within
 from dask_hpc.model.units import parse_quantity
+from dask_hpc.planning.asks.budget import AskSettings, parse_node_hours
 from dask_hpc.planning.polling import Manners
 
 FILE = Path(__file__).with_name("hpc.yaml")
@@ -138,6 +139,21 @@ def _batch(value: Any) -> Any:
     return {key: _read(_BATCH, key, given[key], key) for key in _BATCH}
 
 
+def _names(value: Any) -> tuple[str, ...]:
+    """Names from a list, or a single one."""
+    names = [value] if isinstance(value, str) else value
+    fine = isinstance(names, list | tuple) and all(isinstance(one, str) and one for one in names)
+    fine = fine and all(one.isprintable() and not set(one) & set(" ,=") for one in names)
+    return tuple(_if(fine, names if fine else value, "a list of names"))
+
+
+def _ask(value: Any) -> Any:
+    known = DEFAULTS["hpc"]["ask"]
+    _if(isinstance(value, Mapping) and set(value) <= set(known), value, "some of " + ", ".join(known))
+    given = known | dict(value)
+    return {key: _read(_ASK, key, given[key], key) for key in _ASK}
+
+
 def _checkpoint(value: Any) -> Any:
     known = set(_CHECKPOINT)
     _if(isinstance(value, Mapping) and set(value) <= known, value, "some of " + ", ".join(_CHECKPOINT))
@@ -154,6 +170,17 @@ _rate = _quantity("B/s", lambda rate: rate > 0, "more than 0 B/s, or null")
 _some_time = _quantity("s", lambda seconds: 0.1 <= seconds <= 86400, "100 ms to 1 day")
 #: of every key under ``hpc.batch``
 _BATCH: Mapping[str, Reader] = {"poll": _some_time, "due": _some_time, "per-minute": _count}
+_span = _quantity("s", lambda seconds: 0 <= seconds <= 86400, "0 s to 1 day")
+#: of every key under ``hpc.ask``
+_ASK: Mapping[str, Reader] = {
+    "budget": parse_node_hours,
+    "qos": _names,
+    "partitions": _names,
+    "overhead": _span,
+    "least": _quantity("s", lambda seconds: 60 <= seconds <= 86400, "1 min to 1 day"),
+    "margin": lambda value: _if(is_number(value, 0, 0.9), value, "0 to 0.9"),
+    "gain": _span,
+}
 #: of every key under ``hpc.checkpoint``
 _CHECKPOINT: Mapping[str, Reader] = {
     "store": lambda value: None if value is None else _word(value, "a directory or a URL, or null"),
@@ -194,6 +221,7 @@ _READERS: Mapping[str, Reader] = {
     "power-history": _history,
     "history": _history,
     "batch": _batch,
+    "ask": _ask,
     "checkpoint": _checkpoint,
 }
 #: the keys that can also be changed while a cluster is managed, by ``Manager.set``
@@ -208,7 +236,7 @@ def policy() -> str:
 
 def settings() -> dict[str, Any]:
     """Everything else under ``hpc``, checked: what the scheduler is told when control starts."""
-    return {key: _configured(key) for key in _READERS if key not in ("policy", "batch", "checkpoint")}
+    return {key: _configured(key) for key in _READERS if key not in ("policy", "batch", "ask", "checkpoint")}
 
 
 def checkpoint() -> dict[str, Any]:
@@ -225,6 +253,15 @@ def manners(poll: object = None) -> Manners:
         often = _read(_BATCH, "poll", poll, "adapt: poll")
         found |= {"poll": often, "due": min(found["due"], often)}
     return Manners(found["poll"], min(found["due"], found["poll"]), found["per-minute"])
+
+
+def ask_settings(changes: Mapping[str, object] | None = None) -> AskSettings:
+    """``hpc.ask``, checked, with these changes: how a cluster asks for what fits."""
+    found = _configured("ask")
+    for key, value in (changes or {}).items():
+        insist(key in _ASK, "adapt: ask", key, ", ".join(_ASK))
+        found[key] = _read(_ASK, key, value, f"adapt: ask: {key}")
+    return AskSettings(**found)
 
 
 def live_setting(key: object, value: object) -> Any:

@@ -17,6 +17,7 @@ COMMANDS = {
     "checkpoint": "List, show, verify and prune checkpoints in a store.",
     "demo": "Show on a small live cluster what a policy does.",
     "history": "List, show and forget runs of past jobs.",
+    "holes": "Show what would start now in the queue of Slurm: how many nodes for how long, and where.",
     "lab": "Open JupyterLab on a notebook with a cluster and the control room ready.",
     "learn": "Learn from the jobs that Slurm remembers: how long they took, asked for and waited.",
     "plan": "Plan sizes within a power corridor, analyses in situ or in transit, commits of checkpoints.",

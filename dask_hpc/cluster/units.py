@@ -158,6 +158,16 @@ def read_news(where: str, given: object) -> tuple[tuple[str, str], ...]:
     return tuple((_text(where, kind), _text(where, words)) for kind, words in pairs)
 
 
+def read_asks(given: object) -> list[dict[str, Any]]:
+    """Rows of what a cluster object has asked a batch system for. Raises ``InputError``."""
+    rows = []
+    for one in _list("asks", given):
+        row = _mapping("asks", one)
+        insist(set(row) == set(_ASK), "asks", [*row], ", ".join(_ASK))
+        rows.append({name: read(f"asks: {name}", row[name]) for name, read in _ASK.items()})
+    return rows
+
+
 def read_units(given: object) -> dict[str, list[str]]:
     """Names of units, and for each those of its workers. Raises ``InputError``."""
     return {name: list(_texts("units", found)) for name, found in _mapping("units", given).items()}
@@ -249,4 +259,23 @@ _FACTS: Mapping[str, Callable[[str, Any], Any]] = {
     "may_submit": _number,
     "parameters": _mapping,
     "news": read_news,
+}
+
+
+def _perhaps(where: str, given: Any) -> float | None:
+    return None if given is None else _number(where, given)
+
+
+_ASK: Mapping[str, Callable[[str, Any], Any]] = {
+    "unit": _text,
+    "job": _text,
+    "walltime": _number,
+    "partition": _text,
+    "qos": _text,
+    "nodes": partial(_whole, low=1),
+    "asked_ago": _number,
+    "starts_in": _perhaps,
+    "low": _perhaps,
+    "high": _perhaps,
+    "why": _text,
 }

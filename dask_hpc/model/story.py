@@ -72,6 +72,7 @@ class Word(StrEnum):
     SPREAD_WAITS = "spread-waits"
     MORE_NODES = "more-nodes", "●"
     SUBMIT_UNITS = "submit-units", "+"
+    ASK = "ask", "?"
     CANCEL_UNIT = "cancel-unit", "✕"
     UNIT_LEAVES = "unit-leaves", "○"
     UNIT_DEAD = "unit-dead", "!"

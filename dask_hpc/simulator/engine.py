@@ -190,6 +190,12 @@ class Engine:
             self._live[arrival.job.id] = Life(arrival, row, place)
         self._push(indices.now, _TICKS, self._tick)  # decide at once
 
+    def withdraw(self, job_id: str) -> None:
+        """Its owner does not want a job any more. Nothing happens if it is over."""
+        if job_id in self._live:
+            self._cancel(self._live[job_id], self.indices.now)
+            self.decide_soon()
+
     def step_at(self, time: float, life: Life) -> None:
         """Let a job go on then."""
         self._push(time, _STEPS, self._proceed, life, life.version)

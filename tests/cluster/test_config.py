@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from math import inf
 
 import dask
 import jsonschema
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from dask_hpc import InputError, config
+from dask_hpc.planning.asks.budget import AskSettings
 from dask_hpc.planning.polling import Manners
 
 SCHEMA = yaml.safe_load(config.FILE.with_name("hpc-schema.yaml").read_text())
@@ -84,7 +86,9 @@ def test_bad_values_name_the_key(key, bad):
 
 
 def test_settings_are_everything_but_the_policy():
-    plain = {k: v for k, v in config.DEFAULTS["hpc"].items() if k not in ("policy", "batch", "checkpoint")}
+    plain = {
+        k: v for k, v in config.DEFAULTS["hpc"].items() if k not in ("policy", "batch", "ask", "checkpoint")
+    }
     plain |= {"drain": 10.0, "farewell": 25.0, "power-interval": 1.0, "history": None}  # see conftest.py
     assert config.settings() == plain
     assert set(config.LIVE) <= set(config.settings())
@@ -108,6 +112,45 @@ def test_bad_manners_name_the_key(bad):
         config.manners()
     with pytest.raises(InputError, match=r"adapt: poll.*100 ms to 1 day"):
         config.manners(0)
+
+
+def test_how_units_are_asked_for():
+    assert config.ask_settings() == AskSettings()
+    given = {
+        "budget": "500 node-hours",
+        "qos": ["preempt", "regular"],
+        "partitions": "short",
+        "least": "5 min",
+    }
+    with dask.config.set({"hpc.ask": given}):
+        found = config.ask_settings({"overhead": "30s", "margin": 0.5})
+        assert found == AskSettings(1.8e6, ("preempt", "regular"), ("short",), 30.0, 300.0, 0.5)
+        assert config.ask_settings({"budget": None}).budget == inf
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        5,
+        {"budget": "500 hours"},
+        {"budget": 500},
+        {"qos": [3]},
+        {"qos": "a,b"},
+        {"partitions": [""]},
+        {"partitions": ["a b"]},
+        {"overhead": "-1s"},
+        {"least": "30s"},
+        {"margin": 1},
+        {"gain": "long"},
+        {"shape": "fit"},
+    ],
+)
+def test_a_bad_way_of_asking_names_the_key(bad):
+    with dask.config.set({"hpc.ask": bad}), pytest.raises(InputError, match=r"hpc\.ask"):
+        config.ask_settings()
+    if isinstance(bad, dict):
+        with pytest.raises(InputError, match=r"adapt: ask.*allowed"):
+            config.ask_settings(bad)
 
 
 def test_power_in_human_units():

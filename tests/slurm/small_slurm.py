@@ -1,4 +1,5 @@
-"""A real Slurm on this machine: one slurmctld, and four slurmd that it takes for the nodes n1 to n4.
+"""A real Slurm on this machine: one slurmctld, and four slurmd (or as many as one asks for) that it takes for
+the nodes n1 to n4.
 
 Made from Debian's packages, in a directory of its own: its own munged with its own key, free ports, no
 systemd. Several can run at once, also beside a Slurm or a munged of the machine.
@@ -74,9 +75,10 @@ def why_not() -> str | None:
 
 
 class SmallSlurm:
-    """Four nodes of three cores. A context manager: whatever happens inside, no process stays behind."""
+    """Nodes of three cores each. A context manager: whatever happens inside, no process stays behind."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, nodes: int = len(NODES)) -> None:
+        self.nodes = tuple(f"n{number + 1}" for number in range(nodes))
         self.directory = directory
         self.conf = directory / "slurm.conf"
         self.environment = {**os.environ, "PATH": _PATH, "SLURM_CONF": str(self.conf)}
@@ -177,12 +179,12 @@ class SmallSlurm:
 
     def clear(self) -> None:
         """As after the start: no jobs, all nodes idle."""
-        for node in NODES:
+        for node in self.nodes:
             if node not in self._daemons:
                 self.boot(node)
         self._cancel_all()
         self.wait_until_empty()
-        for node in NODES:
+        for node in self.nodes:
             self.set_up(node)
         self._wait_until_idle()
 
@@ -200,10 +202,10 @@ class SmallSlurm:
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
         host = socket.gethostname().partition(".")[0]
-        ports = _free_ports(1 + len(NODES))
+        ports = _free_ports(1 + len(self.nodes))
         nodes = "".join(
             f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=3 RealMemory=2000\n"
-            for node, port in zip(NODES, ports[1:], strict=True)
+            for node, port in zip(self.nodes, ports[1:], strict=True)
         )
         self.conf.write_text(
             _CONF.format(host=host, port=ports[0], directory=self.directory, nodes=nodes), encoding="utf-8"
@@ -232,7 +234,7 @@ class SmallSlurm:
         )
         _wait((self.directory / "munge.socket").exists, "munged")
         self._start_daemon("slurmctld", "slurmctld", "-D", "-f", str(self.conf))
-        for node in NODES:
+        for node in self.nodes:
             self.boot(node)
         self._wait_until_idle()
 
@@ -257,10 +259,10 @@ class SmallSlurm:
                     said = (self.directory / f"{name}.out").read_text(errors="replace")
                     raise RuntimeError(f"{name} ended with {daemon.returncode}: {said[-2000:]}")
             with suppress(RuntimeError):  # slurmctld does not listen yet
-                return self.node_states() == dict.fromkeys(NODES, "idle")
+                return self.node_states() == dict.fromkeys(self.nodes, "idle")
             return False
 
-        _wait(all_idle, "four idle nodes")
+        _wait(all_idle, f"{len(self.nodes)} idle nodes")
 
     def _stop(self) -> None:
         with suppress(Exception):

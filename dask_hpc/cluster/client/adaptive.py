@@ -5,7 +5,7 @@ import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import partial
 from math import inf
@@ -21,6 +21,7 @@ from dask_hpc import dask as compat
 from dask_hpc.batch.job_state import JobState
 from dask_hpc.batch.system import refusal_in
 from dask_hpc.batch.systems import system_of
+from dask_hpc.cluster.client.asks import FitAsker
 from dask_hpc.cluster.client.batch_jobs import TOLD, BatchJobs, Known, exec_workers, of_process
 from dask_hpc.cluster.client.manager import manage
 from dask_hpc.cluster.units import Facts, UnitFacts, UnitLayout, is_closing, members
@@ -375,8 +376,10 @@ class HPCAdaptive(Adaptive):
     needs ``allow_empty=True``. Any parameter of the size strategy may be given here and then wins over the
     policy's (``target_duration="10s"``, ``idle_grace="1 min"``, ``forbid_idling=True``). ``poll`` is how
     often, in seconds, the batch system is asked about our jobs at most; without it holds what the
-    configuration says (``hpc.batch``: 2 min, and 10 s while something is due). ``wait_count`` and
-    ``worker_key`` are accepted and do nothing: ``idle_grace`` and units are in their place.
+    configuration says (``hpc.batch``: 2 min, and 10 s while something is due). ``ask="fit"`` asks Slurm for
+    units in the shape that fits its queue (``hpc.ask``; a mapping in its place says some of these settings
+    otherwise). ``wait_count`` and ``worker_key`` are accepted and do nothing: ``idle_grace`` and units are in
+    their place.
 
     A cluster that is not managed is put under the configured policy, which leaves tasks outside of jobs
     alone. While this adapts a cluster, none of its units is closed before its data and tasks are elsewhere.
@@ -399,6 +402,7 @@ class HPCAdaptive(Adaptive):
         allow_empty: bool = False,
         limits: tuple[int, float] | None = None,
         poll: float | None = None,
+        ask: str | Mapping[str, Any] | None = None,
         **parameters: Any,
     ) -> None:
         self.state = "inactive"  # for stop(), if what follows fails
@@ -418,6 +422,12 @@ class HPCAdaptive(Adaptive):
         self._asker = token_hex(4)
         self._jobs = BatchJobs(config.manners(poll))
         self._jobs.submits(compat.batch_job_of(cluster))
+        self._ask: FitAsker | None = None
+        if ask is not None:
+            insist(ask == "fit" or isinstance(ask, Mapping), "adapt: ask", ask, "fit, or settings of hpc.ask")
+            changes = ask if isinstance(ask, Mapping) else None
+            self._ask = FitAsker(cluster, config.ask_settings(changes), config.manners(poll))
+        self._asks: list[dict[str, Any]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._layout = UnitLayout.of(cluster)
         if limits is None:
@@ -463,6 +473,8 @@ class HPCAdaptive(Adaptive):
             facts = await self._facts()
             plan = await self.scheduler.hpc_size(facts=asdict(facts))
             self._is_managed = plan is not None  # else a manager was closed: the next look begins again
+            if self._is_managed and self._ask is not None:
+                plan = await self._fitted(self._ask, plan, facts)
             if self._is_managed and self.state == "running" and not is_closing(self.cluster):
                 self._act(plan)
         except InputError:
@@ -470,6 +482,17 @@ class HPCAdaptive(Adaptive):
             raise
         finally:
             self._adapting = False
+
+    async def _fitted(self, asker: FitAsker, plan: dict[str, Any], facts: Facts) -> dict[str, Any]:
+        """The decision in the shapes that fit the queue; what is asked for is told."""
+        plan = await asker.plan(plan, facts)
+        self._lossless.news += asker.news
+        asker.news = []
+        rows = asker.rows(facts)
+        if rows or self._asks:
+            await self.scheduler.hpc_asks(asker=self._asker, asks=rows)
+        self._asks = rows
+        return plan
 
     def _act(self, plan: dict[str, Any]) -> None:
         names = {str(name): name for name in self.cluster.worker_spec}
@@ -481,7 +504,9 @@ class HPCAdaptive(Adaptive):
         self._lossless.drain.update(
             {names[text]: time for text, time in plan["drain"].items() if text in names}
         )
-        self._lossless.add(self._jobs.allow(plan["submit"]))
+        added = self._lossless.add(self._jobs.allow(plan["submit"]))
+        if self._ask is not None:
+            self._ask.dress(added)
         task = asyncio.ensure_future(self._correct())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -522,7 +547,7 @@ class HPCAdaptive(Adaptive):
         lossless.news += [("batch-system", words) for words in self._jobs.news]
         self._jobs.news.clear()
         news, lossless.news = lossless.news, []
-        return Facts(
+        facts = Facts(
             asker=self._asker,
             interval=self.interval or 1.0,
             units=tuple(units),
@@ -535,6 +560,7 @@ class HPCAdaptive(Adaptive):
             parameters=self._parameters,
             news=tuple(news),
         )
+        return facts if self._ask is None else replace(facts, may_submit=self._ask.may_submit(facts))
 
     @staticmethod
     def _unit(name: Any, spec: Any, age: float, known: Known, **more: Any) -> UnitFacts:

@@ -125,6 +125,14 @@ class Manager:
         """What was decided and what happened, oldest first: a list of plain dicts."""
         return self._sync(self._ask, "hpc_story")
 
+    def asks(self) -> Any:
+        """The units that a batch system was asked for and that wait in its queue: the shape of each
+        (``walltime``, ``partition``, ``qos``, ``nodes``), in how many seconds it is expected to start
+        (``starts_in``, and ``low`` and ``high``, which hold in four cases of five; None where nothing is
+        known), and ``why`` it was asked for so. Of clusters that ask for what fits
+        (``cluster.adapt(ask="fit")``)."""
+        return self._sync(self._ask, "hpc_asks")
+
     def feed(self, story: int = 0, power: int = 0, jobs: float | None = None, parts: Any = ()) -> Any:
         """What is new since so many rows of the story and samples of power were read, for somebody who looks
         several times a second. ``jobs``: with the jobs that have changed since that time (-1: all).

@@ -18,7 +18,7 @@ from dask_hpc.cluster.scheduler.jobs import LiveJob
 from dask_hpc.cluster.scheduler.management import Management
 from dask_hpc.cluster.scheduler.sizing import NO_CHANGE
 from dask_hpc.cluster.scheduler.status import Status, told
-from dask_hpc.cluster.units import read_news, read_units
+from dask_hpc.cluster.units import read_asks, read_news, read_units
 from dask_hpc.model.errors import InputError, insist, shown
 from dask_hpc.model.units import count_nodes
 
@@ -39,7 +39,8 @@ class Calls:
         ours: tuple[Callable[..., Any], ...] = (
             self.story, self.story_since, self.snapshot, self.script, self.preview, self.replay, self.set,
             self.hold, self.release, self.give_back, self.job, self.results, self.keep_back, self.request,
-            self.cancel, self.listen, self.adapted, self.size, self.rank, self.told, self.close,
+            self.cancel, self.listen, self.adapted, self.size, self.rank, self.told, self.asks,
+            self.close,
         )  # fmt: skip
         calls = {f"hpc_{call.__name__}": call for call in ours} | dict(of_others)
         calls |= {"hpc_status": self._status.whole, "hpc_feed": self.feed}
@@ -233,6 +234,15 @@ class Calls:
         for decision, reason in read_news("news", news):
             self._context.tell(decision, reason)
         return "OK"
+
+    def asks(self, asker: Any = None, asks: Any = None) -> list[dict[str, Any]]:
+        """What cluster objects have asked a batch system for and not got yet. With an asker: this is now what
+        it waits for."""
+        management = self._management
+        if asker is not None:
+            check_word("asks: asker", asker, may_be_empty=False)
+            management.control.sizing.note_asks(asker, read_asks(asks), self._context.clock())
+        return management.control.sizing.asks(self._context.clock()) if management.is_on else []
 
     async def close(self) -> str:
         """End the management."""

@@ -26,8 +26,19 @@ _MOST = 10**9  # units; more than that is no bound
 _LOOK = 2000  # tasks in no-worker that are looked through for those outside of jobs
 
 
+#: what goes by with time in what is said of an ask
+_CLOCKS = {"asked_ago": 1, "starts_in": -1, "low": -1, "high": -1}
+
 #: what a cluster object is to do if nothing is to be decided
-NO_CHANGE: dict[str, Any] = {"target": 0, "submit": 0, "cancel": [], "leave": [], "dead": [], "drain": {}}
+NO_CHANGE: dict[str, Any] = {
+    "target": 0,
+    "work": 0.0,
+    "submit": 0,
+    "cancel": [],
+    "leave": [],
+    "dead": [],
+    "drain": {},
+}
 
 
 class Sizing:
@@ -39,6 +50,25 @@ class Sizing:
         #: what the strategy wants to remember, by asker
         self._memories: dict[str, Any] = {}
         self._strategy: type | None = None
+        #: what each cluster object has asked a batch system for and not got yet, and when it said so
+        self._asks: dict[str, tuple[float, list[dict[str, Any]]]] = {}
+
+    def note_asks(self, asker: str, asks: list[dict[str, Any]], now: float) -> None:
+        """A cluster object says what it waits for. What it says counts until it says something else."""
+        self._asks.pop(asker, None)
+        if asks:
+            self._asks[asker] = (now, asks)
+        while len(self._asks) > _ASKERS:
+            del self._asks[next(iter(self._asks))]
+
+    def asks(self, now: float) -> list[dict[str, Any]]:
+        """Of all cluster objects, with times as of now."""
+        return [
+            ask
+            | {key: ask[key] + sign * (now - said) for key, sign in _CLOCKS.items() if ask[key] is not None}
+            for said, asks in self._asks.values()
+            for ask in asks
+        ]
 
     def decide(self, given: object, now: float) -> dict[str, Any]:
         """What a cluster object is to do, from what it says about itself. Raises ``InputError``."""
@@ -63,6 +93,8 @@ class Sizing:
         drain = self._context.drain
         return {
             "target": plan.target,
+            # seconds of a unit
+            "work": (question.work + sum(need.work for need in question.jobs)) / question.threads,
             "submit": plan.submit,
             # What runs at the end of a walltime was started because it fits, with the drain budget to spare.
             "drain": {one.unit: max(drain, one.left - drain) for one in plan.leave if one.left < inf},
