@@ -101,7 +101,7 @@ class BatchJobs:
 
     async def _ask_slurm(self, ids: set[str]) -> dict[str, JobState]:
         # All jobs of this user: asking for a single id that Slurm has forgotten is an error.
-        text = await _output("squeue", "-h", "--me", "-t", "all", "-o", _FORMAT)
+        text = await output_of("squeue", "-h", "--me", "-t", "all", "-o", _FORMAT)
         found = read_squeue(text or "", time())
         if text is None or (text.strip() and not found):
             return {}
@@ -118,7 +118,11 @@ class BatchJobs:
 
 
 def of_process(unit: Any, age: float) -> JobState:
-    """The state of a unit that is, or knows, a process of this machine."""
+    """The state of a unit that says it itself, or that is, or knows, a process of this machine."""
+    tell = getattr(unit, "state_now", None)
+    if tell is not None:
+        found: JobState = tell()
+        return found
     process = getattr(getattr(unit, "process", None), "proc", None)  # of dask-jobqueue's local backend
     if process is not None:
         if (code := process.poll()) is None:
@@ -163,7 +167,7 @@ def _seconds(text: str, otherwise: float) -> float:
         return otherwise
 
 
-async def _output(*command: str) -> str | None:
+async def output_of(*command: str) -> str | None:
     """What a command prints, or None if it fails or takes too long."""
     try:
         process = await asyncio.create_subprocess_exec(
