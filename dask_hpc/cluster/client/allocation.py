@@ -6,10 +6,10 @@ Failure conditions:
 1. A step dies, or its workers do: its unit is gone, and another one is asked for, by whoever adapts the
    cluster, else by the cluster itself; on another node if there is one, as one where units die young rests,
    each time longer, and after four in a row is not used again.
-2. A node is lost: Slurm says so when a unit there has died, and it is not used again. (Slurm itself ends the
-   whole job when it loses a node, unless this was submitted with ``--no-kill``.)
-3. A unit that is to leave for the sake of the other program cannot: its node stays with Dask, ``lend`` answers
-   with fewer nodes, and the story says why.
+2. A node is lost: Slurm says so when a unit there has died, and it is not used again. (Slurm itself ends
+   the whole job when it loses a node, unless this was submitted with ``--no-kill``.)
+3. A unit that is to leave for the sake of the other program cannot: its node stays with Dask, ``lend``
+   answers with fewer nodes, and the story says why.
 4. The script ends, whichever way: what it started has a pipe to it as standard input, and ends with that.
 """
 
@@ -176,8 +176,9 @@ class AllocationCluster(SpecCluster):
         ``DASK_SCHEDULER_ADDRESS``, for ``dask_hpc.Bridge``. ``how`` is for ``subprocess.Popen``.
 
         ``wishes`` is a directory that all nodes see, for a program that lives on while it gets and gives
-        nodes: ``DASK_HPC_WISH`` names the file into which it writes how many it wants, at an iteration's border,
-        when it has left the last ones of its list; ``DASK_HPC_NODES_FILE`` the one in which it finds its list.
+        nodes: ``DASK_HPC_WISH`` names the file into which it writes how many it wants, at the border of an
+        iteration, when it has left the last ones of its list; ``DASK_HPC_NODES_FILE`` the one in which it
+        finds its list.
         """
         kept = self.kept
         number = len(kept) if nodes is None else nodes
@@ -248,9 +249,9 @@ class AllocationCluster(SpecCluster):
         return self.sync(self._lend, nodes)
 
     def take_back(self, nodes: int = 1) -> Any:
-        """Give so many of the kept nodes to Dask, the last ones, which the program beside must have left. Their
-        names. Units start there: those that wait, then as many more as have a place, unless somebody adapts
-        the size."""
+        """Give so many of the kept nodes to Dask, the last ones, which the program beside must have left.
+        Their names. Units start there: those that wait, then as many more as have a place, unless somebody
+        adapts the size."""
         kept = self.kept
         insist(
             type(nodes) is int and 0 <= nodes <= len(kept), "take_back", nodes, f"0 to {len(kept)} kept nodes"
@@ -267,23 +268,16 @@ class AllocationCluster(SpecCluster):
             chosen = (await self._order())[:nodes]
             for name in chosen:
                 places.hold(name)
-            going = {
-                name: [unit for unit in places.units(name) if unit in self.worker_spec] for name in chosen
-            }
+            spec = self.worker_spec
+            going = {name: [unit for unit in places.units(name) if unit in spec] for name in chosen}
             for unit in (unit for units in going.values() for unit in units):
-                del self.worker_spec[unit]
+                del spec[unit]
             with suppress(Exception):  # of other units, which could not be started
                 await compat.correct_soon(self)
             free = [name for name in chosen if places.settle(name)]
             self._desk.changed()
             # a unit that had left when another one of its node could not
-            lost = [
-                unit
-                for name in chosen
-                if name not in free
-                for unit in going[name]
-                if unit not in self.worker_spec
-            ]
+            lost = [unit for name in chosen if name not in free for unit in going[name] if unit not in spec]
             if lost and not is_closing(self):
                 self._add_units(len(lost))
             return free
@@ -316,7 +310,7 @@ class AllocationCluster(SpecCluster):
             ranked = await self.scheduler_comm.hpc_rank(units=busy)
         order = {name: number for number, name in enumerate(ranked or ())}
         # The script's own node, the first one, is the last to go if nothing else tells them apart.
-        return sorted(reversed(names), key=lambda name: (bool(there[name]), order.get(name, 0)))
+        return sorted(names[::-1], key=lambda name: (bool(there[name]), order.get(name, 0)))
 
     # the end
 

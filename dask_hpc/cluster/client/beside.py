@@ -1,4 +1,4 @@
-"""A program that runs beside Dask on nodes of the same allocation, and how it says that it wants more or fewer.
+"""A program that runs beside Dask on nodes of the same allocation, and how it says that it wants more.
 
 The program is started anew for each chunk of its iterations, on the nodes that it has then; or it lives on,
 and tells by two files in a directory that all nodes share: it writes how many nodes it wants to ``wish`` (at

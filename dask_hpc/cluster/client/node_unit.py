@@ -1,5 +1,4 @@
-"""One unit of an ``AllocationCluster``: workers on a node, or on a part of one, and their way from asked for to
-gone.
+"""One unit of an ``AllocationCluster``: workers on a node, or on a part of one.
 
 It is there at once, waits until a place is free, starts its workers there, and is gone when they end. Then it
 stays gone: the cluster object, or whoever adapts it, asks for another one.
@@ -13,7 +12,6 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from time import monotonic, time
-from typing import Any
 
 from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface
@@ -133,6 +131,7 @@ class NodeUnit(ProcessInterface):
         self.name = name
         self._scheduler = scheduler
         self._desk = desk
+        self.status: Status = Status.created
         self._life: asyncio.Task[None] | None = None
         self._began: float | None = None
         self.place: Place | None = None

@@ -61,7 +61,7 @@ class Steps(Protocol):
 class SlurmSteps:
     """On the nodes of a Slurm job."""
 
-    host = None
+    host: str | None = None
 
     def __init__(self, allocation: Allocation) -> None:
         self.allocation = allocation
@@ -93,7 +93,7 @@ class SlurmSteps:
 class LocalSteps:
     """Processes of this machine, which is taken for several nodes."""
 
-    host = "127.0.0.1"
+    host: str | None = "127.0.0.1"
 
     def __init__(self, allocation: Allocation) -> None:
         self.allocation = allocation
