@@ -310,7 +310,8 @@ class AllocationCluster(SpecCluster):
             ranked = await self.scheduler_comm.hpc_rank(units=busy)
         order = {name: number for number, name in enumerate(ranked or ())}
         # The script's own node, the first one, is the last to go if nothing else tells them apart.
-        return sorted(names[::-1], key=lambda name: (bool(there[name]), order.get(name, 0)))
+        place = {name: number for number, name in enumerate(names)}
+        return sorted(names, key=lambda name: (bool(there[name]), order.get(name, 0), -place[name]))
 
     # the end
 
