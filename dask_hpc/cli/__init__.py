@@ -16,6 +16,7 @@ COMMANDS = {
     "bench": "Run the benchmark notebooks, at a small scale or in full.",
     "checkpoint": "List, show, verify and prune checkpoints in a store.",
     "demo": "Show on a small live cluster what a policy does.",
+    "doctor": "Say what this site offers and lacks, and what to do.",
     "history": "List, show, forget and import runs of past jobs.",
     "lab": "Open JupyterLab on a notebook with a cluster and the control room ready.",
     "plan": "Plan sizes within a power corridor, analyses in situ or in transit, commits of checkpoints.",
