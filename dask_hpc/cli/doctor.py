@@ -4,10 +4,10 @@ from dataclasses import asdict
 
 import click
 
-from dask_hpc.cli.terminal import print_json, print_table
+from dask_hpc.cli.terminal import print_json
 from dask_hpc.doctor.batch import judge
 from dask_hpc.doctor.gather import gather
-from dask_hpc.model.errors import InputError, shown
+from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.units import parse_duration
 
 
@@ -40,6 +40,9 @@ def doctor(as_json: bool, lacking: bool, patience: str) -> None:
     if as_json:
         print_json({"findings": [asdict(one) for one in found], "facts": asdict(facts)})
         return
-    print_table(("what", "is", "found", "what to do"), [(f.area, f.state, f.found, f.advice) for f in found])
+    for one in found:
+        click.echo(f"{one.state:7}  {one.area}: {one_line(one.found)}")
+        if one.advice:
+            click.echo(f"{'':9}-> {one_line(one.advice)}")
     counts = {state: sum(one.state == state for one in found) for state in ("ok", "lacking", "unknown")}
     click.echo("\n" + ", ".join(f"{count} {state}" for state, count in counts.items()))

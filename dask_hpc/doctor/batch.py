@@ -66,7 +66,7 @@ def read_config(text: str) -> dict[str, str]:
 
 def judge_slurm(facts: SiteFacts) -> Iterator[Finding]:
     """What Slurm's configuration means for us."""
-    if "Slurm" not in facts.systems:
+    if "Slurm" not in facts.systems or facts.systems["Slurm"].problem:
         return
     if facts.slurm_config.problem:
         yield Finding(

@@ -26,6 +26,9 @@ class Answer:
     problem: str = ""
 
 
+NOT_ASKED = Answer(problem="not asked")
+
+
 @dataclass(frozen=True, slots=True)
 class DirectoryFacts:
     """A directory that jobs may want to use together."""
@@ -48,7 +51,7 @@ class NodeFacts:
     """One node of this allocation, asked from here."""
 
     name: str
-    #: seconds by which its clock is ahead of ours, and how exactly that is known; None if it could not connect
+    #: seconds by which its clock is ahead of ours, and how exactly that is known; None if nobody knows
     ahead: float | None = None
     within: float = 0.0
     #: why it could not connect to us
@@ -94,9 +97,9 @@ class SiteFacts:
     #: by name of a batch system that has a program here: what that says of its version
     systems: Mapping[str, Answer] = field(default_factory=dict)
     #: of Slurm: ``scontrol show config``; ``sinfo``; ``sacctmgr show assoc`` of this user
-    slurm_config: Answer = Answer(problem="not asked")
-    partitions: Answer = Answer(problem="not asked")
-    own_limits: Answer = Answer(problem="not asked")
+    slurm_config: Answer = NOT_ASKED
+    partitions: Answer = NOT_ASKED
+    own_limits: Answer = NOT_ASKED
     #: the job that we are in, and what its nodes say
     job: str = ""
     nodes: tuple[NodeFacts, ...] = ()

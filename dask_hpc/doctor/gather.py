@@ -20,6 +20,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from time import monotonic, sleep, time
@@ -32,7 +33,15 @@ from packaging.requirements import Requirement
 
 from dask_hpc import config
 from dask_hpc.doctor import probe
-from dask_hpc.doctor.facts import Answer, DirectoryFacts, Interface, NodeFacts, PowerFacts, SiteFacts
+from dask_hpc.doctor.facts import (
+    NOT_ASKED,
+    Answer,
+    DirectoryFacts,
+    Interface,
+    NodeFacts,
+    PowerFacts,
+    SiteFacts,
+)
 from dask_hpc.model.errors import InputError, one_line
 from dask_hpc.planning.allocation import step_environment
 from dask_hpc.power.worker.caps import PackageCaps
@@ -76,10 +85,7 @@ def _gather(pool: ThreadPoolExecutor, patience: float) -> SiteFacts:
     address, problem = _address()
     job = os.environ.get("SLURM_JOB_ID", "")
     nodes, seen, nodes_problem = _nodes(where, address) if job else ((), {}, "")
-    directories = (
-        DirectoryFacts(**(vars_of(one.result()) | {"seen": seen.get(name, {})}))
-        for name, one in tried.items()
-    )
+    directories = (replace(one.result(), seen=seen.get(name, {})) for name, one in tried.items())
     requirements, packages = _packages()
     settings, config_problem = _settings()
     return SiteFacts(
@@ -89,7 +95,9 @@ def _gather(pool: ThreadPoolExecutor, patience: float) -> SiteFacts:
         packages=packages,
         requirements=requirements,
         systems={name: one.result() for name, one in systems.items()},
-        **{name: one.result() for name, one in answers.items()},
+        slurm_config=answers["config"].result() if answers else NOT_ASKED,
+        partitions=answers["partitions"].result() if answers else NOT_ASKED,
+        own_limits=answers["limits"].result() if answers else NOT_ASKED,
         job=job,
         nodes=nodes,
         nodes_problem=nodes_problem,
@@ -143,15 +151,10 @@ def _slurm_questions() -> dict[str, list[str]]:
         user = str(os.getuid())
     fields = "account,partition,qos,maxjobs,maxsubmitjobs,maxwall"
     return {
-        "slurm_config": ["scontrol", "show", "config"],
+        "config": ["scontrol", "show", "config"],
         "partitions": ["sinfo", "-h", "-o", "%P|%l|%D|%a"],
-        "own_limits": ["sacctmgr", "-nP", "show", "assoc", "where", f"user={user}", f"format={fields}"],
+        "limits": ["sacctmgr", "-nP", "show", "assoc", "where", f"user={user}", f"format={fields}"],
     }
-
-
-def vars_of(one: DirectoryFacts) -> dict[str, Any]:
-    """Its fields."""
-    return {name: getattr(one, name) for name in one.__dataclass_fields__}
 
 
 # packages and configuration

@@ -1,7 +1,8 @@
 """What is looked at in a process of its own, here or on another node; alone, with Python's library only.
 
 ``probe.py directory PATH``: do locks and atomic renames work there?
-``probe.py node HOST PORT FILE ...``: can this node connect to the doctor, what time is it, which files are seen?
+``probe.py node HOST PORT FILE ...``: can this node connect to the doctor, what time is it there, which of these
+files does it see?
 Each prints one line of JSON.
 """
 
@@ -13,6 +14,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 
 _PATIENCE = 5.0
 
@@ -92,4 +94,5 @@ def _words(error: OSError) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"directory": directory, "node": node}[sys.argv[1]](*sys.argv[2:])))
+    looks: dict[str, Callable[..., object]] = {"directory": directory, "node": node}
+    print(json.dumps(looks[sys.argv[1]](*sys.argv[2:])))

@@ -119,7 +119,7 @@ class LocalSteps:
 
 
 def steps_here(nodes: int | None = None) -> Steps:
-    """The steps of the Slurm job that this runs in; of this machine without one, or if ``nodes`` are named."""
+    """Steps of the Slurm job that this runs in; of this machine without one, or if ``nodes`` are given."""
     fine = nodes is None or (type(nodes) is int and 1 <= nodes <= 1000)
     insist(fine, "AllocationCluster: nodes", nodes, "a number of nodes that this machine is taken for")
     if nodes is None and os.environ.get("SLURM_JOB_ID"):
