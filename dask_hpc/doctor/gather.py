@@ -139,7 +139,7 @@ def run(command: Sequence[str], patience: float, environment: Mapping[str, str] 
             process.communicate(timeout=0.5)
         return Answer(problem=f"{command[0]} did not answer in {patience:g} s")
     if process.returncode:
-        last = one_line((complaint.strip().splitlines() or [""])[-1])
+        last = one_line((complaint.strip().splitlines() or [""])[-1]).removeprefix(f"{command[0]}: ")
         return Answer(problem=f"{command[0]}: {last or f'exit code {process.returncode}'}")
     return Answer(out if out.strip() else complaint)
 
@@ -208,7 +208,14 @@ def _jobqueue() -> dict[str, dict[str, object]]:
 
 def _directories() -> dict[str, str]:
     """Those that matter, each path once."""
-    found = {"working directory": os.getcwd(), "home": str(Path.home()), "temporary": tempfile.gettempdir()}
+    found = {}
+    for name, look in (
+        ("working directory", os.getcwd),
+        ("home", Path.home),
+        ("temporary", tempfile.gettempdir),
+    ):
+        with suppress(OSError, RuntimeError):  # it was removed; nobody knows this user
+            found[name] = str(look())
     with suppress(InputError):
         store = config.checkpoint()["store"]
         if store and "://" not in store:
@@ -216,12 +223,12 @@ def _directories() -> dict[str, str]:
     local = dask.config.get("temporary-directory", default=None)
     if local:
         found["Dask's temporary"] = str(local)
-    seen: set[str] = set()
-    return {name: path for name, path in found.items() if not (path in seen or seen.add(path))}  # type: ignore[func-returns-value]
+    names = {path: name for name, path in reversed(found.items())}  # the first name of each path
+    return {name: path for name, path in found.items() if names[path] == name}
 
 
 def _directory(name: str, path: str, patience: float) -> DirectoryFacts:
-    kind = file_system(path, _mounts())
+    kind = file_system(os.path.realpath(path), _mounts())
     answer = run([sys.executable, "-I", probe.__file__, "directory", path], patience)
     if answer.problem:
         return DirectoryFacts(

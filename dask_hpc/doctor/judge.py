@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion
+from packaging.version import InvalidVersion, Version
 
 from dask_hpc.doctor.facts import DirectoryFacts, Finding, SiteFacts, State
 from dask_hpc.model.units import counted, show_duration
@@ -48,7 +48,7 @@ def judge_python(facts: SiteFacts) -> Iterator[Finding]:
 
 def _fits(version: str, needs: str) -> bool:
     try:
-        return SpecifierSet(needs).contains(version, prereleases=True)
+        return SpecifierSet(needs).contains(Version(version), prereleases=True)
     except (InvalidSpecifier, InvalidVersion):
         return True
 

@@ -1,8 +1,8 @@
 """What is looked at in a process of its own, here or on another node; alone, with Python's library only.
 
 ``probe.py directory PATH``: do locks and atomic renames work there?
-``probe.py node HOST PORT FILE ...``: can this node connect to the doctor, what time is it there, which of these
-files does it see?
+``probe.py node HOST PORT FILE ...``: can this node connect to the doctor, what time is it there, which of
+these files does it see?
 Each prints one line of JSON.
 """
 
