@@ -96,10 +96,8 @@ def _ends(config: Mapping[str, str], farewell: float) -> Iterator[Finding]:
         found = "cgroups: scancel and walltimes tell a batch job's first process alone"
         yield Finding("slurm", "ok", found, advice)
     elif kind == "pgid":
-        found = (
-            "process groups: all of a job's processes are told its end, but what leaves its group lives on"
-        )
-        yield Finding("slurm", "ok", found, "")
+        found = "process groups: all processes of a job are told its end"
+        yield Finding("slurm", "ok", found, "what leaves its process group outlives the job")
     elif kind:
         yield Finding("slurm", "ok", f"{kind}: all processes of a job are told its end", "")
     wait = _SECONDS.match(config.get("killwait", ""))

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dask_hpc.cluster.client.places import Places
+from dask_hpc.cluster.client.places import UnitPlaces
 from dask_hpc.model.errors import InputError
 from dask_hpc.planning.allocation import AllocatedNode
 
@@ -19,7 +19,7 @@ def names_of(places, *units, now=0.0):
 
 
 def test_units_spread_and_the_last_nodes_are_kept():
-    places = Places(NODES, parts=2, keep=2)
+    places = UnitPlaces(NODES, parts=2, keep=2)
     assert places.names("dask") == ["n1", "n2"] and places.names("beside") == ["n3", "n4"]
     assert places.size == 4
     assert names_of(places, *"abcde") == ["n1", "n2", "n1", "n2", None]
@@ -28,11 +28,11 @@ def test_units_spread_and_the_last_nodes_are_kept():
     places.give("a")
     place = places.take("e", 0.0)
     assert (place.node.name, place.part) == ("n1", 0)
-    assert Places(NODES).names("beside") == []
+    assert UnitPlaces(NODES).names("beside") == []
 
 
 def test_a_node_is_lent_when_it_is_empty():
-    places = Places(NODES[:2])
+    places = UnitPlaces(NODES[:2])
     names_of(places, "a", "b")
     places.hold("n2")
     assert places.names("leaving") == ["n2"] and places.size == 1
@@ -48,14 +48,14 @@ def test_a_node_is_lent_when_it_is_empty():
 
 
 def test_all_nodes_lent():
-    places = Places(NODES[:1])
+    places = UnitPlaces(NODES[:1])
     places.hold("n1")
     places.settle("n1")
     assert places.take("a", 0.0) is None and places.why_none(0.0) == "all nodes are lent"
 
 
 def test_a_node_where_units_die_young_rests_ever_longer_then_is_given_up():
-    places = Places(NODES[:2])
+    places = UnitPlaces(NODES[:2])
     now = 0.0
     for rest in (2.0, 4.0, 8.0):
         assert names_of(places, "a", now=now) == ["n1" if rest == 2.0 else "n2"]
@@ -78,7 +78,7 @@ def test_a_node_where_units_die_young_rests_ever_longer_then_is_given_up():
 
 
 def test_a_unit_that_lived_long_says_nothing_against_its_node():
-    places = Places(NODES[:1])
+    places = UnitPlaces(NODES[:1])
     for _ in range(3):
         places.ended("n1", 1.0, 0.0, "")
     assert places.ended("n1", 30.0, 0.0, "") == ""
@@ -86,7 +86,7 @@ def test_a_unit_that_lived_long_says_nothing_against_its_node():
 
 
 def test_a_node_that_is_lost_while_it_is_to_be_lent_stays_lost():
-    places = Places(NODES[:2])
+    places = UnitPlaces(NODES[:2])
     places.hold("n1")
     places.lose("n1", "down")
     places.settle("n1")
@@ -95,7 +95,7 @@ def test_a_node_that_is_lost_while_it_is_to_be_lent_stays_lost():
 
 
 def test_more_nodes():
-    places = Places(NODES[:1])
+    places = UnitPlaces(NODES[:1])
     assert places.add(NODES[:2]) == ["n2"] and places.size == 2
     assert places.node("n2") == NODES[1]
 
@@ -105,7 +105,7 @@ class Account(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.places = Places(NODES, parts=2, keep=1)
+        self.places = UnitPlaces(NODES, parts=2, keep=1)
         self.there = {}
         self.now = 0.0
         self.number = 0

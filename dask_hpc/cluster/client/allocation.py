@@ -31,8 +31,8 @@ from distributed.deploy import SpecCluster
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.client.beside import Beside, WishFiles
-from dask_hpc.cluster.client.node_unit import NodeDesk, NodeUnit, WorkerWords
-from dask_hpc.cluster.client.places import Places
+from dask_hpc.cluster.client.node_unit import NodeUnit, UnitDesk, WorkerWords
+from dask_hpc.cluster.client.places import UnitPlaces
 from dask_hpc.cluster.client.steps import steps_here
 from dask_hpc.cluster.units import is_closing, members
 from dask_hpc.model.errors import InputError, insist
@@ -85,7 +85,7 @@ class AllocationCluster(SpecCluster):
         steps = steps_here(nodes)
         given = steps.allocation.nodes
         _check(units, keep, parts, processes, nanny, len(given))
-        self._places = Places(given, parts, keep)
+        self._places = UnitPlaces(given, parts, keep)
         host = None if interface else steps.host
         extra = tuple(map(str, worker_extra_args))
         words = WorkerWords(processes, parts, nanny, host, interface, local_directory, python, extra)
@@ -93,7 +93,7 @@ class AllocationCluster(SpecCluster):
         logs = Path(tempfile.mkdtemp(prefix="dask-hpc-") if log_directory is None else log_directory)
         logs.mkdir(parents=True, exist_ok=True)
         variables = _configuration(security)
-        self._desk = NodeDesk(steps, self._places, words, variables, logs, self._unit_is_gone)
+        self._desk = UnitDesk(steps, self._places, words, variables, logs, self._unit_is_gone)
         self._numbers = count()
         self._programs: list[Beside] = []
         self._watching: set[asyncio.Task[None]] = set()

@@ -17,8 +17,8 @@ from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface
 
 from dask_hpc.cluster.client.batch_jobs import JobState
-from dask_hpc.cluster.client.places import Place, Places
-from dask_hpc.cluster.client.steps import Step, Steps
+from dask_hpc.cluster.client.places import UnitPlace, UnitPlaces
+from dask_hpc.cluster.client.steps import Step, StepMaker
 from dask_hpc.cluster.worker import until_stdin_ends
 from dask_hpc.planning.allocation import AllocatedNode
 
@@ -67,11 +67,11 @@ class WorkerWords:
 
 
 @dataclass
-class NodeDesk:
+class UnitDesk:
     """What the units of one cluster object share: the account of places, how workers are started."""
 
-    steps: Steps
-    places: Places
+    steps: StepMaker
+    places: UnitPlaces
     words: WorkerWords
     #: variables that workers get beyond those of this program
     variables: dict[str, str]
@@ -85,7 +85,7 @@ class NodeDesk:
         before, self._changed = self._changed, asyncio.Event()
         before.set()
 
-    async def place(self, who: str) -> Place:
+    async def place(self, who: str) -> UnitPlace:
         """A place for this unit, as soon as there is one."""
         while (place := self.places.take(who, monotonic())) is None:
             changed = asyncio.ensure_future(self._changed.wait())
@@ -93,7 +93,7 @@ class NodeDesk:
             changed.cancel()
         return place
 
-    async def start(self, scheduler: str, who: str, place: Place) -> Step:
+    async def start(self, scheduler: str, who: str, place: UnitPlace) -> Step:
         """Start the workers of a unit."""
         command = self.words.command(scheduler, who, place.node)
         words: Sequence[str] = self.steps.words(place.node, command)
@@ -104,7 +104,7 @@ class NodeDesk:
         self.places.give(who)
         self.changed()
 
-    async def ended(self, place: Place, lived: float, why: str) -> None:
+    async def ended(self, place: UnitPlace, lived: float, why: str) -> None:
         """A unit ended unasked: what of its node?"""
         name = place.node.name
         if lost := await self.steps.why_lost(place.node):
@@ -123,7 +123,7 @@ class NodeUnit(ProcessInterface):
         self,
         scheduler: str,
         name: str,
-        desk: NodeDesk,
+        desk: UnitDesk,
         nthreads: int = 1,
         memory_limit: int | None = None,
     ) -> None:
@@ -134,7 +134,7 @@ class NodeUnit(ProcessInterface):
         self.status: Status = Status.created
         self._life: asyncio.Task[None] | None = None
         self._began: float | None = None
-        self.place: Place | None = None
+        self.place: UnitPlace | None = None
         self.step: Step | None = None
         #: why it is gone, if it went by itself
         self.why = ""

@@ -17,7 +17,7 @@ _FIRST_REST, _LONGEST_REST = 2.0, 600.0  # seconds that a node is left alone aft
 _HOPELESS = 4  # failures in a row after which it is not used again
 
 
-class Place(NamedTuple):
+class UnitPlace(NamedTuple):
     """A part of a node."""
 
     node: AllocatedNode
@@ -34,7 +34,7 @@ class _Node:
     why: str = ""
 
 
-class Places:
+class UnitPlaces:
     """The nodes of an allocation, each of so many ``parts``; a unit takes one part. The last ``keep`` nodes
     are for a program that runs beside. Times are of any clock that only goes forward."""
 
@@ -75,7 +75,7 @@ class Places:
 
     # units
 
-    def take(self, who: Any, now: float) -> Place | None:
+    def take(self, who: Any, now: float) -> UnitPlace | None:
         """A place for this unit, on the node of Dask's with the fewest units; None if all are taken."""
         fit = [
             one
@@ -87,7 +87,7 @@ class Places:
         one = min(fit, key=lambda one: (one.failures > 0, len(one.taken)))
         part = next(part for part in range(self._parts) if part not in one.taken)
         one.taken[part] = who
-        return Place(one.node, part)
+        return UnitPlace(one.node, part)
 
     def give(self, who: Any) -> None:
         """This unit has left its place."""

@@ -38,7 +38,7 @@ _MOST_HERE = 4  # nodes of one machine when nobody says how many
 _LOST = ("DOWN", "FAIL", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "REBOOT")
 
 
-class Steps(Protocol):
+class StepMaker(Protocol):
     """Starts commands on nodes."""
 
     allocation: Allocation
@@ -118,8 +118,8 @@ class LocalSteps:
         return ""
 
 
-def steps_here(nodes: int | None = None) -> Steps:
-    """Steps of the Slurm job that this runs in; of this machine without one, or if ``nodes`` are given."""
+def steps_here(nodes: int | None = None) -> StepMaker:
+    """StepMaker of the Slurm job that this runs in; of this machine without one, or if ``nodes`` are given."""
     fine = nodes is None or (type(nodes) is int and 1 <= nodes <= 1000)
     insist(fine, "AllocationCluster: nodes", nodes, "a number of nodes that this machine is taken for")
     if nodes is None and os.environ.get("SLURM_JOB_ID"):
