@@ -15,6 +15,7 @@ from dask_hpc.doctor.judge import (
 )
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import counted, parse_duration, show_duration
+from dask_hpc.planning.allocation import permits_expansion
 
 _LINE = re.compile(r"^(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
 _SECONDS = re.compile(r"(\d+)\s*sec")
@@ -75,7 +76,7 @@ def judge_slurm(facts: SiteFacts) -> Iterator[Finding]:
     else:
         config = read_config(facts.slurm_config.text)
         yield from _ends(config, facts.farewell)
-        yield from _expansion(config)
+        yield from _expansion(facts.slurm_config.text)
         yield from _preemption(config)
         kind = config.get("accountingstoragetype", "")
         if kind.endswith(("none", "(null)")) or not kind:
@@ -113,13 +114,8 @@ def _ends(config: Mapping[str, str], farewell: float) -> Iterator[Finding]:
         yield Finding("slurm", "ok", found)
 
 
-def permits_expansion(config: Mapping[str, str]) -> bool:
-    """Whether a job may be given the nodes of another one."""
-    return "permit_job_expansion" in config.get("schedulerparameters", "").split(",")
-
-
-def _expansion(config: Mapping[str, str]) -> Iterator[Finding]:
-    if permits_expansion(config):
+def _expansion(text: str) -> Iterator[Finding]:
+    if permits_expansion(text):
         yield Finding("slurm", "ok", "jobs may grow in place", "AllocationCluster.expand does it")
     else:
         found = "jobs cannot grow in place (no permit_job_expansion)"

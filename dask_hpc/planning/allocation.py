@@ -142,6 +142,12 @@ def beside_command(
     return ["srun", f"--jobid={job}", *where, f"--ntasks-per-node={tasks_per_node}", *words]
 
 
+def permits_expansion(config: str) -> bool:
+    """Whether a job may be given the nodes of another one, by what ``scontrol show config`` prints."""
+    found = re.search(r"^SchedulerParameters\s*=\s*(\S*)", config, re.MULTILINE)
+    return found is not None and "permit_job_expansion" in found[1].split(",")
+
+
 def join(allocation: Allocation, more: Allocation) -> Allocation:
     """One that has grown: nodes that are there already are not there twice."""
     there = {node.name for node in allocation.nodes}

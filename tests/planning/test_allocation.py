@@ -15,6 +15,7 @@ from dask_hpc.planning.allocation import (
     beside_environment,
     counts,
     join,
+    permits_expansion,
     read_slurm_job,
     step_environment,
     write_counts,
@@ -133,6 +134,19 @@ def test_how_a_program_is_started_beside(command, expected):
 def test_no_command(command):
     with pytest.raises(InputError, match="a list of words"):
         beside_command(command, NODES, "17")
+
+
+@pytest.mark.parametrize(
+    "text, permitted",
+    [
+        ("SchedulerParameters     = bf_interval=2,permit_job_expansion\n", True),
+        ("SchedulerParameters     = permit_job_expansion_of_others\n", False),
+        ("SchedulerParameters     = \nOther = permit_job_expansion\n", False),
+        ("", False),
+    ],
+)
+def test_whether_jobs_may_grow(text, permitted):
+    assert permits_expansion(f"A = 1\n{text}B = 2\n") is permitted
 
 
 def test_an_allocation_that_has_grown():

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from time import time
 from typing import Any
 
 import dask.config
@@ -31,12 +32,14 @@ from distributed.deploy import SpecCluster
 
 from dask_hpc import dask as compat
 from dask_hpc.cluster.client.beside import Beside, WishFiles
-from dask_hpc.cluster.client.node_unit import NodeUnit, UnitDesk, WorkerWords
+from dask_hpc.cluster.client.node_unit import AllocationDesk, NodeUnit, WorkerWords
 from dask_hpc.cluster.client.places import UnitPlaces
+from dask_hpc.cluster.client.satellites import Extension, Satellite, grow_in_place
 from dask_hpc.cluster.client.steps import steps_here
 from dask_hpc.cluster.units import is_closing, members
 from dask_hpc.model.errors import InputError, insist
-from dask_hpc.planning.allocation import Allocation, beside_command, beside_environment
+from dask_hpc.model.units import count_nodes, parse_duration
+from dask_hpc.planning.allocation import AllocatedNode, Allocation, beside_command, beside_environment
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +96,7 @@ class AllocationCluster(SpecCluster):
         logs = Path(tempfile.mkdtemp(prefix="dask-hpc-") if log_directory is None else log_directory)
         logs.mkdir(parents=True, exist_ok=True)
         variables = _configuration(security)
-        self._desk = UnitDesk(steps, self._places, words, variables, logs, self._unit_is_gone)
+        self._desk = AllocationDesk(steps, self._places, words, variables, logs, self._unit_is_gone)
         self._numbers = count()
         self._programs: list[Beside] = []
         self._watching: set[asyncio.Task[None]] = set()
@@ -312,6 +315,47 @@ class AllocationCluster(SpecCluster):
         # The script's own node, the first one, is the last to go if nothing else tells them apart.
         place = {name: number for number, name in enumerate(names)}
         return sorted(names, key=lambda name: (bool(there[name]), order.get(name, 0), -place[name]))
+
+    # more nodes than were given
+
+    def expand(self, nodes: int = 1, *, walltime: Any = None, options: Iterable[str] = ()) -> Any:
+        """Ask Slurm for so many nodes more, like ours: in place where the site permits that a job grows, else
+        as a satellite, a batch job whose workers join when it starts. Says which, in words. Until ours ends,
+        if no ``walltime`` is given; ``options`` are for ``sbatch`` ("--partition=long")."""
+        insist(type(nodes) is int and 1 <= nodes <= 100_000, "expand: nodes", nodes, "a number of nodes")
+        allocation = self.allocation
+        insist(bool(allocation.job), "expand", "a cluster on this machine alone", "one inside of a Slurm job")
+        end = allocation.end if walltime is None else time() + parse_duration(walltime)
+        like = min(allocation.nodes, key=lambda node: node.cores)
+        return self.sync(self._expand, Extension(nodes, like, end, tuple(map(str, options))))
+
+    async def _expand(self, extension: Extension) -> str:
+        desk = self._desk
+        environment = desk.steps.environment() | desk.variables
+        job = self.allocation.job
+        new, why = await asyncio.to_thread(grow_in_place, job, extension, environment, desk.logs)
+        if new:
+            like = extension.like
+            self._places.add(AllocatedNode(name, like.cores, like.memory) for name in new)
+            desk.changed()
+            if compat.adaptive_of(self) is None:
+                self._add_units(max(0, self._places.size - len(self.worker_spec)))
+            return f"in place: {', '.join(new)}"
+        (name,) = self.new_worker_spec()
+        options = {"extension": extension, "words": desk.words, "environment": environment, "logs": desk.logs}
+        each = [f"-{n}" for n in range(desk.words.processes)] if desk.words.processes > 1 else [""]
+        group = [f"-{node}{part}" for node in range(extension.nodes) for part in each]
+        self.worker_spec[name] = {"cls": Satellite, "options": options, "group": group}
+        try:
+            await compat.correct_soon(self)
+        except Exception as error:
+            self.workers.pop(name, None)
+            self.worker_spec.pop(name, None)
+            raise RuntimeError(f"expand: {error}; in place: {why}") from None
+        found = self.workers[name]
+        words = f"satellite {name}: job {found.job_id} of {count_nodes(extension.nodes)}; in place: {why}"
+        logger.info("dask-hpc: %s", words)
+        return words
 
     # the end
 

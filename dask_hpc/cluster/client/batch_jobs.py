@@ -101,7 +101,7 @@ class BatchJobs:
 
     async def _ask_slurm(self, ids: set[str]) -> dict[str, JobState]:
         # All jobs of this user: asking for a single id that Slurm has forgotten is an error.
-        text = await output_of("squeue", "-h", "--me", "-t", "all", "-o", _FORMAT)
+        text = await _output("squeue", "-h", "--me", "-t", "all", "-o", _FORMAT)
         found = read_squeue(text or "", time())
         if text is None or (text.strip() and not found):
             return {}
@@ -167,7 +167,7 @@ def _seconds(text: str, otherwise: float) -> float:
         return otherwise
 
 
-async def output_of(*command: str) -> str | None:
+async def _output(*command: str) -> str | None:
     """What a command prints, or None if it fails or takes too long."""
     try:
         process = await asyncio.create_subprocess_exec(

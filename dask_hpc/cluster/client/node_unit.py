@@ -52,14 +52,18 @@ class WorkerWords:
             return None
         return int(_FOR_WORKERS * node.memory / (self.parts * self.processes))
 
-    def command(self, scheduler: str, name: str, node: AllocatedNode) -> list[str]:
-        """For this node."""
+    def tied(self, scheduler: str, name: str, node: AllocatedNode) -> list[str]:
+        """For this node, of workers that end when their standard input does."""
+        preload = ["--preload-nanny" if self.nanny else "--preload", until_stdin_ends.__name__]
+        return [*self.command(scheduler, node), "--name", name, *preload]
+
+    def command(self, scheduler: str, node: AllocatedNode) -> list[str]:
+        """For a node like this one, but for the name."""
         memory = self.memory(node)
-        preload = "--preload-nanny" if self.nanny else "--preload"
-        words = [self.python, "-m", "distributed.cli.dask_worker", scheduler, "--name", name]
+        words = [self.python, "-m", "distributed.cli.dask_worker", scheduler]
         words += ["--nthreads", str(self.threads(node)), "--nworkers", str(self.processes)]
         words += ["--memory-limit", "auto" if memory is None else str(memory), "--death-timeout", "60"]
-        words += ["--nanny" if self.nanny else "--no-nanny", preload, until_stdin_ends.__name__]
+        words += ["--nanny" if self.nanny else "--no-nanny"]
         words += ["--host", self.host] if self.host else []
         words += ["--interface", self.interface] if self.interface else []
         words += ["--local-directory", self.local_directory] if self.local_directory else []
@@ -67,7 +71,7 @@ class WorkerWords:
 
 
 @dataclass
-class UnitDesk:
+class AllocationDesk:
     """What the units of one cluster object share: the account of places, how workers are started."""
 
     steps: StepMaker
@@ -95,7 +99,7 @@ class UnitDesk:
 
     async def start(self, scheduler: str, who: str, place: UnitPlace) -> Step:
         """Start the workers of a unit."""
-        command = self.words.command(scheduler, who, place.node)
+        command = self.words.tied(scheduler, who, place.node)
         words: Sequence[str] = self.steps.words(place.node, command)
         return await Step.start(words, self.steps.environment() | self.variables, self.logs / f"{who}.log")
 
@@ -123,7 +127,7 @@ class NodeUnit(ProcessInterface):
         self,
         scheduler: str,
         name: str,
-        desk: UnitDesk,
+        desk: AllocationDesk,
         nthreads: int = 1,
         memory_limit: int | None = None,
     ) -> None:

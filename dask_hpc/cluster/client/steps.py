@@ -19,7 +19,6 @@ from typing import Protocol
 from dask.system import CPU_COUNT
 from distributed.system import MEMORY_LIMIT
 
-from dask_hpc.cluster.client.batch_jobs import output_of
 from dask_hpc.cluster.worker.farewell import end_of_slurm_job
 from dask_hpc.model.errors import InputError, insist, one_line
 from dask_hpc.planning.allocation import (
@@ -86,8 +85,8 @@ class SlurmSteps:
 
     async def why_lost(self, node: AllocatedNode) -> str:
         """What Slurm says of it."""
-        text = await output_of("sinfo", "-h", "-N", "-n", node.name, "-o", "%T")
-        return lost_by_state(text or "")
+        command = ("sinfo", "-h", "-N", "-n", node.name, "-o", "%T")
+        return lost_by_state(await asyncio.to_thread(answer, *command))
 
 
 class LocalSteps:
@@ -119,7 +118,7 @@ class LocalSteps:
 
 
 def steps_here(nodes: int | None = None) -> StepMaker:
-    """StepMaker of the Slurm job that this runs in; of this machine without one, or if ``nodes`` are given."""
+    """For the Slurm job that this runs in; for this machine without one, or if ``nodes`` are given."""
     fine = nodes is None or (type(nodes) is int and 1 <= nodes <= 1000)
     insist(fine, "AllocationCluster: nodes", nodes, "a number of nodes that this machine is taken for")
     if nodes is None and os.environ.get("SLURM_JOB_ID"):
@@ -142,12 +141,16 @@ def lost_by_state(text: str) -> str:
 
 def _hostnames(text: str) -> list[str]:
     """As Slurm expands them; none if it cannot be asked, or says anything strange."""
-    command = ["scontrol", "show", "hostnames", text]
+    return answer("scontrol", "show", "hostnames", text).split()
+
+
+def answer(*command: str) -> str:
+    """What a program of Slurm prints; nothing if it is not there, fails, or takes too long."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK)
     except (OSError, subprocess.SubprocessError):
-        return []
-    return done.stdout.split() if done.returncode == 0 else []
+        return ""
+    return done.stdout if done.returncode == 0 else ""
 
 
 class Step:
