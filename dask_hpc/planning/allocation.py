@@ -7,7 +7,7 @@ Of Slurm: ``SLURM_JOB_NODELIST`` (what ``scontrol show hostnames`` says of it, i
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import repeat
 from math import inf
 
 from dask_hpc.model.errors import InputError, insist, shown, within
@@ -146,10 +146,3 @@ def permits_expansion(config: str) -> bool:
     """Whether a job may be given the nodes of another one, by what ``scontrol show config`` prints."""
     found = re.search(r"^SchedulerParameters\s*=\s*(\S*)", config, re.MULTILINE)
     return found is not None and "permit_job_expansion" in found[1].split(",")
-
-
-def join(allocation: Allocation, more: Allocation) -> Allocation:
-    """One that has grown: nodes that are there already are not there twice."""
-    there = {node.name for node in allocation.nodes}
-    new = (node for node in more.nodes if node.name not in there)
-    return Allocation(tuple(chain(allocation.nodes, new)), allocation.job, more.end)

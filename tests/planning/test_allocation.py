@@ -14,7 +14,6 @@ from dask_hpc.planning.allocation import (
     beside_command,
     beside_environment,
     counts,
-    join,
     permits_expansion,
     read_slurm_job,
     step_environment,
@@ -147,8 +146,3 @@ def test_no_command(command):
 )
 def test_whether_jobs_may_grow(text, permitted):
     assert permits_expansion(f"A = 1\n{text}B = 2\n") is permitted
-
-
-def test_an_allocation_that_has_grown():
-    grown = join(Allocation(NODES, "17", 5.0), Allocation((*NODES, AllocatedNode("n9", 1)), "18", 9.0))
-    assert grown == Allocation((*NODES, AllocatedNode("n9", 1)), "17", 9.0)

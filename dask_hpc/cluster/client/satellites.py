@@ -1,9 +1,9 @@
 """More nodes for a cluster inside of an allocation: in place where the site permits it, else by satellites.
 
-Slurm gives a job the nodes of another one if its administrators have set ``permit_job_expansion``: a job that
-is submitted to expand ours, gives up its nodes, and ours takes them. Rarely does a site permit it. A satellite
-is a batch job of its own, whose workers join the cluster: one unit, which comes and goes as a whole, and is
-looked up as dask-jobqueue's jobs are. When the cluster is gone, its workers end by themselves.
+Slurm gives a job the nodes of another one if its administrators have set ``permit_job_expansion``, which is
+rare: a job is submitted to expand ours, gives up its nodes, and ours takes them. A satellite is a batch job of
+its own, whose workers join the cluster: one unit, which comes and goes as a whole, and is looked up as
+dask-jobqueue's jobs are. When the cluster is gone, its workers end by themselves.
 """
 
 import asyncio
@@ -90,7 +90,11 @@ class Satellite(ProcessInterface):
         """Submit it."""
         command = ["sbatch", "--parsable", "--job-name=dask-hpc", f"--output={self._log}"]
         command += self._extension.words()
-        self.job_id = await asyncio.to_thread(_submit, command, self.script(), self._environment)
+        try:
+            self.job_id = await asyncio.to_thread(_submit, command, self.script(), self._environment)
+        except BaseException:
+            self.status = Status.failed
+            raise
         await super().start()
 
     async def close(self) -> None:
