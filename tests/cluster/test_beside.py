@@ -74,15 +74,16 @@ def test_it_leaves_nobody_behind():
         gone(psutil.Process(int(done.stdout)))
 
 
-def program(*words, over=None, **how):
-    return Beside(words, dict(os.environ), ["n2", "n3"], (over or []).append, **how)
+def program(*words, over=(), **how):
+    over = [] if over == () else over
+    return Beside(words, dict(os.environ), ["n2", "n3"], over.append, **how)
 
 
 def test_a_program_that_ends_well_or_not():
     over = []
     with program("sh", "-c", "exit 0", over=over) as found:
         pass
-    assert found.is_over and over == [found] and found.wait() == 0
+    assert found.is_over and over == [found] and found.process.returncode == 0
     assert program("sh", "-c", "exit 5").wait() == 5
 
 

@@ -1,8 +1,8 @@
 """More nodes for a cluster inside of an allocation: in place where the site permits it, else by satellites.
 
 Slurm gives a job the nodes of another one if its administrators have set ``permit_job_expansion``, which is
-rare: a job is submitted to expand ours, gives up its nodes, and ours takes them. A satellite is a batch job of
-its own, whose workers join the cluster: one unit, which comes and goes as a whole, and is looked up as
+rare: a job is submitted to expand ours, gives up its nodes, and ours takes them. A satellite is a batch job
+of its own, whose workers join the cluster: one unit, which comes and goes as a whole, and is looked up as
 dask-jobqueue's jobs are. When the cluster is gone, its workers end by themselves.
 """
 
