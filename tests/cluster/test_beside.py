@@ -30,11 +30,20 @@ def gone(process, timeout=20):
     return True
 
 
+def told(*command):
+    """Its exit code and what it said, while its input stays open."""
+    with subprocess.Popen(
+        [*TIED, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        out, complaint = process.stdout.read(), process.stderr.read()
+        return process.wait(20), out, complaint
+
+
 def test_the_exit_code_is_passed_on():
-    assert subprocess.run([*TIED, "sh", "-c", "exit 3"], stdin=subprocess.PIPE).returncode == 3
-    done = subprocess.run([*TIED, "no-such-program"], stdin=subprocess.PIPE, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (127, "dask-hpc: no-such-program: No such file or directory\n")
-    assert subprocess.run([*TIED, "sh", "-c", "kill -9 $$"], stdin=subprocess.PIPE).returncode == 128 + 9
+    assert told("sh", "-c", "exit 3") == (3, "", "")
+    complaint = "dask-hpc: no-such-program: No such file or directory\n"
+    assert told("no-such-program") == (127, "", complaint)
+    assert told("sh", "-c", "kill -9 $$")[0] == 128 + signal.SIGKILL
 
 
 def test_it_ends_with_what_it_has_started_when_its_input_does():
@@ -66,12 +75,10 @@ def test_what_does_not_hear_is_killed(tmp_path):
 
 
 def test_it_leaves_nobody_behind():
-    done = subprocess.run(
-        [*TIED, "sh", "-c", "sleep 300 >/dev/null & echo $!"], stdin=subprocess.PIPE, capture_output=True
-    )
-    assert done.returncode == 0
+    code, child, _ = told("sh", "-c", "sleep 300 >/dev/null 2>&1 & echo $!")
+    assert code == 0
     with suppress(psutil.NoSuchProcess):
-        gone(psutil.Process(int(done.stdout)))
+        gone(psutil.Process(int(child)))
 
 
 def program(*words, over=(), **how):
