@@ -1,4 +1,4 @@
-"""``AllocationCluster`` inside of Slurm jobs: its units are steps, nodes change hands, and nothing is left."""
+"""``AllocationCluster`` inside of Slurm jobs: its units are steps, nodes change hands, nothing is left."""
 
 import os
 import re
@@ -57,7 +57,8 @@ if __name__ == "__main__":
             client.gather(results)
             lent = cluster.lend(1)
             print("lent", lent, hosts(client), sorted(steps()), flush=True)
-            with cluster.beside(["sh", "-c", "echo beside $SLURMD_NODENAME $SLURM_NTASKS"], tasks_per_node=2) as model:
+            model = ["sh", "-c", "echo beside $SLURMD_NODENAME $SLURM_NTASKS"]
+            with cluster.beside(model, tasks_per_node=2) as model:
                 pass
             print("code", model.process.returncode, flush=True)
             with cluster.beside(["srun", "--ntasks=1", "sh", "-c", "echo srun $SLURMD_NODENAME"]):
