@@ -17,7 +17,7 @@ _OWN = re.compile(r"ext[234]|xfs|btrfs|zfs|tmpfs|ramfs|overlay|squashfs|f2fs|jfs
 _SKEW = 1.0  # seconds between clocks that walltimes and stories still bear
 _FILES = 4096  # open files: a scheduler has a few for each worker and client
 _PROCESSES = 1024
-_FAST = re.compile(r"ib\d|ibp|hsn|opa|bond|enp|ens")
+_FAST = re.compile(r"ib\d|ibp|ibs|hsn|opa")
 _NONE = re.compile(r"lo$|docker|veth|virbr|br-|cni|flannel|tun|tap|ifb|dummy")
 
 

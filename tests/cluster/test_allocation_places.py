@@ -77,6 +77,12 @@ def test_a_node_where_units_die_young_rests_ever_longer_then_is_given_up():
     assert places.table()[1] == ("n2", "not used", "Slurm says it is down")
 
 
+def test_a_node_that_failed_is_taken_last():
+    places = UnitPlaces(NODES[:2], parts=2)
+    places.ended("n1", 1.0, 0.0, "")
+    assert names_of(places, "a", "b", "c", now=5.0) == ["n2", "n2", "n1"]
+
+
 def test_a_unit_that_lived_long_says_nothing_against_its_node():
     places = UnitPlaces(NODES[:1])
     for _ in range(3):

@@ -98,6 +98,11 @@ def test_the_network():
     rows = found(judge_network, address="10.1.0.5", interfaces=(LO, ETH, IB), nodes=clocks(0.0, 0.0))
     assert rows[0] == ("ok", "2 nodes can connect to 10.1.0.5 -> ")
     assert rows[1][1].endswith("-> Dask takes the first")
+    silent = Interface("ib1", "10.3.0.5")  # nobody says how fast it is
+    rows = found(
+        judge_network, address="10.0.0.5", interfaces=(Interface("enp3s0", "10.9.0.5", speed=1), ETH, silent)
+    )
+    assert 'interface="ib1"' in rows[1][1] and rows[1][1].index("eth0") < rows[1][1].index("enp3s0")
     deaf = (*clocks(0.0), NodeFacts("n2", problem="Connection refused"))
     rows = found(judge_network, address="10.0.0.5", interfaces=(ETH,), nodes=deaf)
     assert rows[0][0] == "lacking" and "n2: Connection refused" in rows[0][1]
@@ -224,7 +229,7 @@ def test_no_batch_system_and_inside_of_a_job():
 def test_dask_jobqueue():
     assert the(judge_jobqueue, **SLURM)[0] == "lacking"
     there = {**SLURM, "packages": {"dask-jobqueue": "0.9"}, "config_directory": "/home/me/.config/dask"}
-    state, words = the(judge_jobqueue, **there, jobqueue={"slurm": {"cores": 4}})
+    state, words = the(judge_jobqueue, **there, jobqueue={"slurm": {"cores": 4, "memory": None}})
     assert state == "lacking" and words.startswith("no memory under jobqueue.slurm")
     assert "/home/me/.config/dask/jobqueue.yaml" in words
     job = {"slurm": {"cores": 4, "memory": "8 GB", "walltime": "1:00:00"}}
