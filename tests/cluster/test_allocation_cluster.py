@@ -33,8 +33,9 @@ def until(holds, what, timeout=60):
     return found
 
 
-def produce(number):
-    return bytes([number]) * 1000
+def producing():
+    """A task. Made here, so that it travels as code: the workers cannot import this file."""
+    return lambda number: bytes([number]) * 1000
 
 
 def users(cluster):
@@ -52,19 +53,20 @@ def test_a_node_changes_hands_and_back_and_no_result_is_lost():
         assert users(cluster) == {"node-0": "Dask", "node-1": "Dask"} and cluster.kept == []
         client.wait_for_workers(2, timeout=60)
         with dask_hpc.malleable(cluster):
-            results = client.map(produce, range(40))
+            results = client.map(producing(), range(40))
             client.gather(results)
             pids = list(client.run(os.getpid).values())
             (lent,) = cluster.lend(1)
             assert cluster.kept == [lent] and users(cluster)[lent] == "beside"
             assert len(client.run(os.getpid)) == 1 and losses(client) == 0
-            assert client.gather(results) == [produce(number) for number in range(40)]
+            assert client.gather(results) == list(map(producing(), range(40)))
             with cluster.beside(
                 ["sh", "-c", 'echo "$DASK_HPC_NODES $DASK_SCHEDULER_ADDRESS"; read end; exit 7'],
                 stdout=subprocess.PIPE,
                 text=True,
             ) as program:
-                said = program.process.stdout.read()
+                with program.process.stdout as stdout:
+                    said = stdout.read()
                 assert said == f"{lent} {cluster.scheduler_address}\n"
             assert program.process.returncode == 7
             assert cluster.take_back(1) == [lent] and cluster.kept == []

@@ -88,8 +88,8 @@ def test_a_node_asks_what_time_it_is(tmp_path):
     assert probe.node("127.0.0.1", str(port))["problem"] == "Connection refused"
 
 
-MOUNTS = """22 27 0:21 / / rw,relatime - ext4 /dev/sda rw
-24 27 0:6 / /home rw - nfs4 server:/home rw
+MOUNTS = """24 27 0:6 / /home rw - nfs4 server:/home rw
+22 27 0:21 / / rw,relatime - ext4 /dev/sda rw
 25 24 0:23 / /home/a\\040b rw,relatime shared:1 - lustre x rw
 """
 

@@ -116,8 +116,7 @@ class AllocationCluster(SpecCluster):
                 scheduler={"cls": Scheduler, "options": scheduler | dict(scheduler_options or {})},
                 worker=worker,
                 security=security,
-                name=more.pop("name", _WHERE),
-                **more,
+                **{"name": _WHERE, "silence_logs": logging.WARNING} | more,
             )
         except BaseException:
             self._clean()
