@@ -200,11 +200,13 @@ class Step:
                     os.killpg(process.pid, number)
 
     def last_words(self) -> str:
-        """The last line that it has said."""
+        """The last line that it has said, but for what it says when all is well."""
         try:
             with open(self._log, "rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
                 lines = file.read().decode(errors="replace").splitlines()
         except OSError:
             return ""
-        return one_line(next((line for line in reversed(lines) if line.strip()), ""))[:200]
+        return one_line(
+            next((line for line in reversed(lines) if line.strip() and " - INFO - " not in line), "")
+        )[:200]
