@@ -68,6 +68,11 @@ def test_a_directory_where_nothing_can_be_written(tmp_path):
     assert probe.directory(str(tmp_path / "missing"))["problem"] == "No such file or directory"
 
 
+def test_a_file_system_that_gives_a_lock_to_everybody(tmp_path, monkeypatch):
+    monkeypatch.setattr(probe.fcntl, "flock", lambda *how: None)
+    assert probe.directory(str(tmp_path))["lock"] == "two have the same one"
+
+
 def test_a_node_asks_what_time_it_is(tmp_path):
     mark = tmp_path / "mark"
     mark.touch()

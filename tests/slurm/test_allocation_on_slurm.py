@@ -103,7 +103,7 @@ def submit(slurm, tmp_path):
     return run
 
 
-def test_grows_shrinks_lends_and_takes_back(slurm, submit, report):
+def test_grows_shrinks_lends_and_takes_back(slurm, submit):
     job, said = submit(WHOLE)
     slurm.wait_until(lambda: job not in slurm.jobs(), "its end", 240)
     text = said()
@@ -117,8 +117,6 @@ def test_grows_shrinks_lends_and_takes_back(slurm, submit, report):
     assert "back ['n1', 'n2', 'n3']" in lines and "lost 0" in lines
     assert "killed ['n1', 'n2', 'n3']" in lines and "steps {}" in lines
     assert slurm.processes(f"SLURM_JOB_ID={job}") == []
-    what = "results lost when a node of an allocation is lent to a program beside and taken back"
-    report.add("S10", what, plain="-", ours=0, bound=0)
 
 
 LIVES_ON = (
