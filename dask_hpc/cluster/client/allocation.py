@@ -311,9 +311,11 @@ class AllocationCluster(SpecCluster):
             busy = {name: workers for name, workers in there.items() if workers}
             ranked = await self.scheduler_comm.hpc_rank(units=busy)
         order = {name: number for number, name in enumerate(ranked or ())}
-        # The script's own node, the first one, is the last to go if nothing else tells them apart.
+        own = os.environ.get("SLURMD_NODENAME", "")  # where script and scheduler are goes last
         place = {name: number for number, name in enumerate(names)}
-        return sorted(names, key=lambda name: (bool(there[name]), order.get(name, 0), -place[name]))
+        return sorted(
+            names, key=lambda name: (name == own, bool(there[name]), order.get(name, 0), -place[name])
+        )
 
     # more nodes than were given
 
