@@ -143,14 +143,14 @@ from distributed import Client
 if __name__ == "__main__":
     options = {"dashboard_address": ":0"}
     cluster = dask_hpc.AllocationCluster(nodes=2, keep=1, scheduler_options=options)
-    with Client(cluster) as client:
-        client.wait_for_workers(1)
-        program = cluster.beside(["sleep", "300"])
-        found = [*client.run(os.getpid).values(), *client.run(os.getpid, nanny=True).values()]
-        print(*found, program.process.pid, flush=True)
-        if sys.argv[1] == "raise":
-            raise SystemExit(5)
-        sleep(300)
+    client = Client(cluster)  # which is not closed either
+    client.wait_for_workers(1)
+    program = cluster.beside(["sleep", "300"])
+    found = [*client.run(os.getpid).values(), *client.run(os.getpid, nanny=True).values()]
+    print(*found, program.process.pid, flush=True)
+    if sys.argv[1] == "raise":
+        raise SystemExit(5)
+    sleep(300)
 """
 
 
@@ -159,12 +159,16 @@ if __name__ == "__main__":
 def test_however_the_script_ends_nothing_is_left(tmp_path, number):
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, str(tmp_path / "script.py"), "raise" if number is None else "wait"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         processes = [psutil.Process(int(pid)) for pid in process.stdout.readline().split()]
         assert len(processes) == 3
         if number is not None:
             process.send_signal(number)
-        process.wait(60)
+        try:
+            _, complaints = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert "Error" not in complaints, complaints
     _, alive = psutil.wait_procs(processes, 60)
     assert alive == []
 

@@ -128,8 +128,9 @@ if __name__ == "__main__":
     cluster = dask_hpc.AllocationCluster(keep=1, **OPTIONS)
     client = Client(cluster)
     client.wait_for_workers(1, timeout=60)
-    program = cluster.beside(["sleep", "300"])
-    until(lambda: len(steps()) == 1, "a step")
+    program = cluster.beside(["sh", "-c", "echo begun; exec sleep 300"], stdout=subprocess.PIPE, text=True)
+    assert program.process.stdout.readline() == "begun\\n"
+    assert len(steps()) == 1
     print("ready", flush=True)
     time.sleep(300)
 """
@@ -154,7 +155,10 @@ def test_a_script_that_ends_before_its_allocation_leaves_no_step(slurm, tmp_path
         assert process.stdout.readline() == "ready\n"
         assert len(slurm.run("squeue", "-h", "-s", "-j", job).splitlines()) >= 2
         process.send_signal(number)
-        process.wait(60)
+        try:
+            process.wait(60)
+        finally:
+            process.kill()
     slurm.wait_until(lambda: not slurm.run("squeue", "-h", "-s", "-j", job, "-o", "%i").strip(), "no step")
     slurm.wait_until(lambda: not slurm.processes(f"SLURM_JOB_ID={job}"), "no process")
     assert slurm.jobs()[job] == "RUNNING", "the allocation is there"

@@ -364,7 +364,7 @@ class AllocationCluster(SpecCluster):
         for task in list(self._watching):
             task.cancel()
         for program in list(self._programs):
-            await asyncio.to_thread(program.stop)
+            await program.end()
         await super()._close()
         self._clean()
 

@@ -6,6 +6,7 @@ the border of an iteration, when it has left those that it can miss: the last of
 ``nodes`` which it has, one per line.
 """
 
+import asyncio
 import logging
 import os
 import shutil
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from dask_hpc.cluster.client import tied
@@ -22,6 +24,7 @@ from dask_hpc.model.errors import one_line
 logger = logging.getLogger(__name__)
 
 _STOP = 15.0  # seconds that a program has to end before it is killed
+_LOOK = 0.05  # seconds between looks at whether it has
 
 
 class WishFiles:
@@ -90,17 +93,26 @@ class Beside:
         self._close()
         return code
 
-    def stop(self) -> int:
+    def stop(self, patience: float = _STOP) -> int:
         """End it: SIGTERM, and some seconds later SIGKILL. Its exit code."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
-            code = self.process.wait(_STOP)
+            code = self.process.wait(patience)
         except subprocess.TimeoutExpired:
             self.process.kill()
             code = self.process.wait()
         self._close()
         return code
+
+    async def end(self) -> None:
+        """The same on an event loop. Without a thread: a script that ends has none left."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        until = monotonic() + _STOP
+        while self.process.poll() is None and monotonic() < until:
+            await asyncio.sleep(_LOOK)
+        self.stop(0.0)
 
     def _close(self) -> None:
         if self.process.stdin is not None:

@@ -21,7 +21,7 @@ from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface
 
 from dask_hpc.cluster.client.node_unit import WorkerWords
-from dask_hpc.cluster.client.steps import answer
+from dask_hpc.cluster.client.steps import answer, ask
 from dask_hpc.model.errors import one_line
 from dask_hpc.planning.allocation import AllocatedNode, permits_expansion
 from dask_hpc.planning.topology import hosts
@@ -101,7 +101,7 @@ class Satellite(ProcessInterface):
         """Take it back, wherever it is."""
         if self.status == Status.running:
             self.status = Status.closing
-            await asyncio.to_thread(answer, "scancel", str(self.job_id))
+            await ask("scancel", str(self.job_id))
         await super().close()
 
 

@@ -86,7 +86,7 @@ class SlurmSteps:
     async def why_lost(self, node: AllocatedNode) -> str:
         """What Slurm says of it."""
         command = ("sinfo", "-h", "-N", "-n", node.name, "-o", "%T")
-        return lost_by_state(await asyncio.to_thread(answer, *command))
+        return lost_by_state(await ask(*command))
 
 
 class LocalSteps:
@@ -142,6 +142,14 @@ def lost_by_state(text: str) -> str:
 def _hostnames(text: str) -> list[str]:
     """As Slurm expands them; none if it cannot be asked, or says anything strange."""
     return answer("scontrol", "show", "hostnames", text).split()
+
+
+async def ask(*command: str) -> str:
+    """As ``answer``, beside the event loop; but when a script ends there are no threads to be had."""
+    try:
+        return await asyncio.to_thread(answer, *command)
+    except RuntimeError:
+        return answer(*command)
 
 
 def answer(*command: str) -> str:
