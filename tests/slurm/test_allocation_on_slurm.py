@@ -152,10 +152,10 @@ def test_a_script_that_ends_before_its_allocation_leaves_no_step(slurm, tmp_path
     environment |= {"SLURM_MEM_PER_NODE": "900", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, str(tmp_path / "program.py")]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "ready\n"
-        assert len(slurm.run("squeue", "-h", "-s", "-j", job).splitlines()) >= 2
-        process.send_signal(number)
         try:
+            assert process.stdout.readline() == "ready\n"
+            assert len(slurm.run("squeue", "-h", "-s", "-j", job).splitlines()) >= 2
+            process.send_signal(number)
             process.wait(60)
         finally:
             process.kill()
