@@ -12,6 +12,7 @@ _WHERE = {
     "simulate": "dask_hpc.simulator",
     "manage": "dask_hpc.cluster.client.manager",
     "job": "dask_hpc.cluster.client.job",
+    "AllocationCluster": "dask_hpc.cluster.client.allocation",
     "malleable": "dask_hpc.cluster.client.malleable",
     "HPCAdaptive": "dask_hpc.cluster.client.adaptive",
     "InSituPipeline": "dask_hpc.in_situ.client.pipeline",

@@ -50,6 +50,7 @@ ROOMS = {
     "reproduce": {
         "model", "planning", "policy", "simulator", "strategies.checkpoint", "strategies.malleability",
     },
+    "doctor": {"model", "planning", "config", "power"},
     "preload": {"model", "cluster"},
     "examples": {"model", "planning", "policy", "simulator", "cluster", "in_situ", "checkpoint"},
 }  # fmt: skip

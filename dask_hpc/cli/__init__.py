@@ -16,6 +16,7 @@ COMMANDS = {
     "bench": "Run the benchmark notebooks, at a small scale or in full.",
     "checkpoint": "List, show, verify and prune checkpoints in a store.",
     "demo": "Show on a small live cluster what a policy does.",
+    "doctor": "Say what this site offers and lacks, and what to do.",
     "history": "List, show and forget runs of past jobs.",
     "holes": "Show what would start now in the queue of Slurm: how many nodes for how long, and where.",
     "lab": "Open JupyterLab on a notebook with a cluster and the control room ready.",

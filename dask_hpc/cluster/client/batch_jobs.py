@@ -269,7 +269,11 @@ class BatchDesk:
 
 
 def of_process(unit: Any, age: float) -> JobState:
-    """The state of a unit that is, or knows, a process of this machine."""
+    """The state of a unit that says it itself, or that is, or knows, a process of this machine."""
+    tell = getattr(unit, "state_now", None)
+    if tell is not None:
+        found: JobState = tell()
+        return found
     process = getattr(getattr(unit, "process", None), "proc", None)  # of dask-jobqueue's local backend
     if process is not None:
         if (code := process.poll()) is None:

@@ -1,0 +1,1 @@
+"""What a site offers and lacks: ``dask-hpc doctor``."""
