@@ -10,8 +10,8 @@ from distributed.utils import NoOpAwaitable
 
 from dask_hpc import dask as compat
 from dask_hpc import services
+from dask_hpc.batch.systems import is_slurm
 from dask_hpc.cluster.client.adaptive import HPCAdaptive, Lossless, UnitTimes
-from dask_hpc.cluster.client.batch_jobs import is_slurm
 from dask_hpc.cluster.client.manager import manage
 from dask_hpc.cluster.units import UnitLayout, is_closing, members
 from dask_hpc.model.errors import InputError, insist, shown

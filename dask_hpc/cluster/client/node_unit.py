@@ -16,7 +16,7 @@ from time import monotonic, time
 from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface
 
-from dask_hpc.cluster.client.batch_jobs import JobState
+from dask_hpc.batch.job_state import JobState
 from dask_hpc.cluster.client.places import UnitPlace, UnitPlaces
 from dask_hpc.cluster.client.steps import Step, StepMaker
 from dask_hpc.cluster.worker import until_stdin_ends
