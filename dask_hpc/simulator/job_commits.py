@@ -28,7 +28,7 @@ from dask_hpc.simulator.service import Companion, Life, MachineService, Site
 from dask_hpc.simulator.workload import DeclaredCheckpoint, LevelName
 from dask_hpc.strategies.checkpoint.agent_rule import served
 from dask_hpc.strategies.checkpoint.agents import AgentNode, ItemAgents
-from dask_hpc.strategies.checkpoint.when import Cost, When, commits_left, until_end, when
+from dask_hpc.strategies.checkpoint.when import LevelCost, When, commits_left, until_end, when
 
 _MOST = 10_000  # commits to one level before one to the next
 _CHEAPEST = 0.01  # seconds of a commit that is planned with
@@ -75,14 +75,14 @@ def pattern_for(
 
 
 @lru_cache(4096)
-def _endless(rule: str, costs: tuple[Cost, ...], nodes: int) -> When:
+def _endless(rule: str, costs: tuple[LevelCost, ...], nodes: int) -> When:
     """What the live service would plan."""
     return when(rule, costs, nodes)
 
 
 def _costs(
     checkpoint: DeclaredCheckpoint, platform: Platform, nodes: int, partner: float | None, rate: float
-) -> tuple[Cost, ...]:
+) -> tuple[LevelCost, ...]:
     """None if nothing ever fails."""
     if not rate:
         return ()
@@ -99,7 +99,8 @@ def _costs(
         needs.append(rate * min(_COMMONEST, max(_RAREST, both)))
         needs[0] -= needs[1]
     return tuple(
-        Cost(level, one, need) for level, one, need in zip(checkpoint.levels, seconds, needs, strict=True)
+        LevelCost(level, one, need)
+        for level, one, need in zip(checkpoint.levels, seconds, needs, strict=True)
     )
 
 

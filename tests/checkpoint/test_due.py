@@ -14,7 +14,7 @@ import dask_hpc
 from dask_hpc.checkpoint.client.loop import Due, Ending, end_of_job
 from dask_hpc.cluster.worker import farewell
 from dask_hpc.model.errors import InputError
-from dask_hpc.strategies.checkpoint.when import Cost, when
+from dask_hpc.strategies.checkpoint.when import LevelCost, when
 
 
 def test_iterations_are_counted_from_the_last_commit():
@@ -39,7 +39,7 @@ def test_auto_commits_once_to_learn_what_it_costs():
     due.begin(0, 0.0)
     assert due.is_due(1, 0.0)
     due.committed(1, 0.0, 2.0)
-    assert due.seconds == when("auto", [Cost("store", 2.0, 1e-3)], 1).every["store"] and due.why
+    assert due.seconds == when("auto", [LevelCost("store", 2.0, 1e-3)], 1).every["store"] and due.why
     assert not due.is_due(2, due.seconds - 1) and due.is_due(2, due.seconds)
 
 

@@ -25,7 +25,7 @@ from dask_hpc.checkpoint.version import LEVELS, STORE, read_seconds
 from dask_hpc.cluster.worker.farewell import end_of_slurm_job
 from dask_hpc.model.errors import InputError, shown
 from dask_hpc.model.units import show_duration, show_large
-from dask_hpc.strategies.checkpoint.when import AUTO, DALY, YOUNG, Cost, Every, commits_left, when
+from dask_hpc.strategies.checkpoint.when import AUTO, DALY, YOUNG, Every, LevelCost, commits_left, when
 
 #: failures per second of which nobody has told anything better: one a day
 _RATE = 1 / 86400
@@ -132,7 +132,7 @@ class Due:
         self._left_then = self.seconds_left(step)
         self._cost = cost if self._cost is None else 0.7 * self._cost + 0.3 * cost
         if self.rule is not None and not self._is_told:
-            found = when(self.rule, [Cost(STORE, self._cost, self.rate)], 1, self._left_then)
+            found = when(self.rule, [LevelCost(STORE, self._cost, self.rate)], 1, self._left_then)
             self.planned, self.why = found.every, found.reason
 
     def took(self, seconds: float) -> None:

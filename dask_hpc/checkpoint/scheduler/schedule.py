@@ -7,8 +7,8 @@ from time import monotonic
 
 from dask_hpc.checkpoint.version import DISK, PARTNER, STORE
 from dask_hpc.strategies.checkpoint.when import (
-    Cost,
     Every,
+    LevelCost,
     When,
     failure_rate,
     has_drifted,
@@ -65,7 +65,7 @@ class Schedule:
         #: seconds of a commit to each level, a moving average
         self.costs = {level: _PER_COMMIT[level] + nbytes * _PER_BYTE[level] for level in levels}
         #: what the plan was made from, and how it would be if there were no end
-        self._basis: tuple[tuple[Cost, ...], int] | None = None
+        self._basis: tuple[tuple[LevelCost, ...], int] | None = None
         self._endless: When | None = None
         self._last: dict[str, float] = {}
         self._begun = monotonic()
@@ -78,7 +78,7 @@ class Schedule:
     async def plan(self, nodes: int) -> When | None:
         """A new plan if what the last one was made from has changed, or the end comes near."""
         rate = self.failures.rate
-        costs = tuple(Cost(level, self.costs[level], rate(level)) for level in self.levels)
+        costs = tuple(LevelCost(level, self.costs[level], rate(level)) for level in self.levels)
         if self._basis is None or has_drifted(*self._basis, costs, nodes):
             self._basis = (costs, nodes)
             self._endless = await asyncio.to_thread(when, self.every, costs, nodes)

@@ -71,30 +71,30 @@ class Question:
         """A sequence that goes on until every job has ended, and what it costs for this law."""
         if not milestones:
             return Solution((), inf)
-        whole = (*milestones, *self._tail(milestones[-1].work))
+        negligible = _NEGLIGIBLE * self.law.mean
         if isfinite(self.setting.longest) and not isfinite(self.law.high):
-            whole = self._limited(milestones)
+            whole = self._limited(milestones, negligible)
+        else:
+            whole = (*milestones, *self._tail(milestones[-1].work, negligible))
         return Solution(whole, expected_cost(whole, self.law, self.setting))
 
-    def _tail(self, work: float) -> Iterator[Milestone]:
+    def _tail(self, work: float, negligible: float) -> Iterator[Milestone]:
         """Of a law without an end: each request twice as long."""
-        while not self._is_over(work):
+        while float(self.law.sf(work)) * work > negligible:
             work *= 2
             yield Milestone(work)
 
-    def _limited(self, milestones: Sequence[Milestone]) -> tuple[Milestone, ...]:
+    def _limited(self, milestones: Sequence[Milestone], negligible: float) -> tuple[Milestone, ...]:
         """Of a law without an end, where requests are limited: as long as they may be, each with a commit."""
         if not self.setting.stride > 0:
             return tuple(milestones)
         *whole, (work, _) = milestones
         kept = max((one.work for one in whole if one.commit), default=self.setting.saved)
         whole = [*whole, Milestone(min(work, kept + self.setting.stride), True)]
-        while not self._is_over(whole[-1].work) and len(whole) < _MOST_STRIDES:
-            whole.append(Milestone(whole[-1].work + self.setting.stride, True))
-        return tuple(whole)
-
-    def _is_over(self, work: float) -> bool:
-        return float(self.law.sf(work)) * work <= _NEGLIGIBLE * self.law.mean
+        strides = whole[-1].work + self.setting.stride * np.arange(_MOST_STRIDES)
+        left = np.asarray(self.law.sf(strides)) * strides
+        needed = int(np.count_nonzero(left > negligible)) + 1
+        return (*whole, *(Milestone(float(work), True) for work in strides[1:needed]))
 
 
 _MOST_STRIDES = 20_000

@@ -156,7 +156,7 @@ def chosen(
     for one, step in zip(answer.milestones, steps(answer.milestones, setting), strict=True):
         if requests and law.sf(before) <= _RARE:
             break
-        requests.append(Request(step.length, one.work, one.commit, memory))
+        requests.append(Request(min(step.length, setting.longest), one.work, one.commit, memory))
         before = one.work
     omniscient = setting.cost.omniscient(law.mean - setting.saved)
     return ReservationPlan(

@@ -110,7 +110,7 @@ class _Costs:
         restart = setting.restart if last else setting.first_restart
         start = times[last]
         base = alpha * (restart - start) + beta * restart + setting.cost.gamma
-        reach = start + setting.longest - restart
+        reach = start + setting.most - restart
         if not self._is_limited and choices is None:
             self._learn(last)
         costs = [inf] * (self.count + 1)
@@ -157,7 +157,7 @@ def no_checkpoint(grid: Grid, setting: Setting, request: RequestCost | None = No
     work, longer = grid.times - setting.saved, grid.longer
     lengths = restart + work
     prices = np.asarray((request or setting.cost.request)(lengths), float) + beta * restart
-    prices = np.where(lengths > setting.longest, inf, prices)
+    prices = np.where(lengths > setting.most, inf, prices)
     count = len(work) - 1
     costs = np.full(count + 1, inf)
     costs[-1] = beta * float(grid.weights @ work[1:])
@@ -192,7 +192,7 @@ def all_checkpoint(
         lengths = restart + work[after] - work[tried] + takes[after]
         each = (cost.request(lengths) + cost.beta * restart) * longer[tried]
         found = costs[after] + cost.beta * takes[after] * longer[after] + each
-        found = np.where(lengths > setting.longest, inf, found)
+        found = np.where(lengths > setting.most, inf, found)
         best = int(np.argmin(found))
         choices[tried], costs[tried] = tried + 1 + best, found[best]
     return _followed(grid, choices, costs[0], commits=True)

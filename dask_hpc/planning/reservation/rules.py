@@ -3,6 +3,7 @@ and 3.10). A rule says until where each request goes; a law with an end cuts it 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
+from math import ceil, log
 
 import numpy as np
 
@@ -12,8 +13,9 @@ from dask_hpc.planning.reservation.sequence import Milestone, Setting
 _GROWTH = 1.5  # of the next request, where a run has taken longer than the one before it
 _LAST = 5  # runs that one remembers
 #: requests of a rule for a law without an end; a tail follows them
-_MOST = 1000
+_MOST = 200
 _NEGLIGIBLE = 1e-12
+_NOTHING = 1e-16
 
 #: where requests end, given the law (of what the job takes in all) and past runs
 Rule = Callable[[Law, Sequence[float]], Iterator[float]]
@@ -27,19 +29,27 @@ def _mean_by_mean(law: Law, runs: Sequence[float]) -> Iterator[float]:
 
 
 def _mean_stdev(law: Law, runs: Sequence[float]) -> Iterator[float]:
-    return (law.mean + n * law.std for n in count())
+    mean, std = law.mean, law.std
+    return (mean + n * std for n in count())
 
 
 def _mean_doubling(law: Law, runs: Sequence[float]) -> Iterator[float]:
-    return (law.mean * 2**n for n in count())
+    mean = law.mean
+    return (mean * 2**n for n in count())
+
+
+def _tails(law: Law, share: float) -> Iterator[float]:
+    """Until a share of the jobs is left, then that share of them, and so on."""
+    number = ceil(log(_NOTHING) / log(share))
+    yield from np.asarray(law.isf(share ** np.arange(1.0, number + 1))).tolist()
 
 
 def _median_by_median(law: Law, runs: Sequence[float]) -> Iterator[float]:
-    return (float(law.isf(0.5**n)) for n in count(1))
+    return _tails(law, 0.5)
 
 
 def _p99(law: Law, runs: Sequence[float]) -> Iterator[float]:
-    return (float(law.isf(0.01**n)) for n in count(1))
+    return _tails(law, 0.01)
 
 
 def _growing(first: float) -> Iterator[float]:
@@ -78,6 +88,7 @@ def by_rule(name: str, law: Law, runs: Sequence[float], setting: Setting) -> tup
         return ()
     commits = name in FROM_RUNS and setting.can_commit
     found: list[Milestone] = []
+    mean = law.mean
     for work in RULES[name](law, runs):
         reached = min(work, law.high)
         if found and reached <= found[-1].work:
@@ -86,7 +97,7 @@ def by_rule(name: str, law: Law, runs: Sequence[float], setting: Setting) -> tup
         if reached > law.low or law.low == law.high:
             found.append(Milestone(reached, commits and reached < law.high))
         left = float(law.sf(reached))
-        if reached >= law.high or left * reached <= _NEGLIGIBLE * law.mean or len(found) == _MOST:
+        if reached >= law.high or left * reached <= _NEGLIGIBLE * mean or len(found) == _MOST:
             break
     if found and law.high < np.inf and found[-1].work < law.high:
         found.append(Milestone(law.high))
@@ -125,7 +136,7 @@ def periodic_costs(
         length = restart + until - setting.saved
         in_vain = begin - setting.saved
     each = (cost.request(length) + cost.beta * (restart + in_vain)) * made
-    each = np.where(length > setting.longest, np.inf, each)
+    each = np.where(length > setting.most, np.inf, each)
     starts = np.concatenate([[0], np.cumsum(many)[:-1]])
     used = cost.beta * (float(law.until(end).mean) - setting.saved)
     return np.add.reduceat(each, starts) + used

@@ -36,6 +36,11 @@ class Setting:
     longest: float = inf
 
     @property
+    def most(self) -> float:
+        """Of the length of a request: what is a little longer is so by rounding."""
+        return self.longest * (1 + _ROUNDING)
+
+    @property
     def can_commit(self) -> bool:
         return isfinite(self.checkpoint) and isfinite(self.restart)
 
@@ -84,7 +89,7 @@ def expected_cost(milestones: Sequence[Milestone], law: Law, setting: Setting) -
     if not milestones or law.sf(milestones[-1].work) > _ENDED:
         return inf
     cost, found = setting.cost, steps(milestones, setting)
-    if max(one.length for one in found) > setting.longest * (1 + _ROUNDING):
+    if max(one.length for one in found) > setting.most:
         return inf
     total = cost.beta * (law.mean - setting.saved)
     # a request is made if the job has not ended by the milestone before it

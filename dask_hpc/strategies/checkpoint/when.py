@@ -39,7 +39,7 @@ Every = str | Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class LevelCost:
     """Of one level: seconds of a commit, and failures per second of one node that need this level."""
 
     level: str
@@ -62,7 +62,9 @@ def failure_rate(mtbf: float, failures: float, node_seconds: float) -> float:
     return (WEIGHT + failures) / (WEIGHT * mtbf + node_seconds)
 
 
-def has_drifted(before: Sequence[Cost], nodes_before: int, costs: Sequence[Cost], nodes: int) -> bool:
+def has_drifted(
+    before: Sequence[LevelCost], nodes_before: int, costs: Sequence[LevelCost], nodes: int
+) -> bool:
     """Whether a plan that was made before is to be made again."""
     if nodes != nodes_before or [one.level for one in before] != [one.level for one in costs]:
         return True
@@ -78,7 +80,7 @@ def commits_left(left: float, every: float) -> float:
     return left if left in (0.0, inf) else max(1.0, ceil(left / every - _ROUNDING))
 
 
-def until_end(planned: When, costs: Sequence[Cost], nodes: int, left: float) -> When:
+def until_end(planned: When, costs: Sequence[LevelCost], nodes: int, left: float) -> When:
     """The same for a run that has so many seconds left: no commits to the store if they cost more than they
     save. What the user said stays as it is."""
     if planned.efficiency is None or planned.every.get(_STORE, inf) == inf:
@@ -90,13 +92,13 @@ def until_end(planned: When, costs: Sequence[Cost], nodes: int, left: float) -> 
     return replace(planned, every={**planned.every, _STORE: inf}, reason=why)
 
 
-def when(every: Every, costs: Sequence[Cost], nodes: int, left: float = inf) -> When:
+def when(every: Every, costs: Sequence[LevelCost], nodes: int, left: float = inf) -> When:
     """How often to commit to each level; the cheapest one comes first. ``left`` are seconds until the end of
     the run, if that is known."""
     return until_end(_endless(every, costs, nodes), costs, nodes, left)
 
 
-def _endless(every: Every, costs: Sequence[Cost], nodes: int) -> When:
+def _endless(every: Every, costs: Sequence[LevelCost], nodes: int) -> When:
     if not isinstance(every, str):
         chosen = {one.level: max(SHORTEST, every.get(one.level, inf)) for one in costs}
         return When(chosen, None, f"commits {_said(chosen)}, as was said")

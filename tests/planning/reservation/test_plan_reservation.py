@@ -144,8 +144,8 @@ def test_after_with_a_law_that_goes_on():
 def test_a_job_that_takes_longer_than_all_that_is_known():
     plan = planned([3600.0] * 10, "1min")
     assert [one.work_until for one in plan.requests] == pytest.approx([3960.0])
-    then = plan.after(0, 3960.0)
-    assert then.requests[0].work_until > 3960 and "takes longer than empirical allows" in then.reason
+    then = plan.after(0, plan.requests[-1].work_until)
+    assert then.requests[0].work_until > 3961 and "takes longer than empirical allows" in then.reason
     assert plan.after(0, 1e6).requests[0].work_until > 1e6
     bounded = planned("uniform min=1h max=2h").after(0, 2 * H)
     assert bounded.requests[0].work_until > 2 * H
@@ -160,7 +160,7 @@ def test_json_and_back():
         text = json.dumps(plan.as_plain(), allow_nan=False)
         back = ReservationPlan.of(json.loads(text))
         assert back == plan
-        assert back.after(H).requests == plan.after(H).requests
+        assert back.after(0, H).requests == plan.after(0, H).requests
     changed = [plan.as_plain() | one for one in ({"law": 3}, {"cost": [0, 0, 0]}, {"more": 1})]
     for wrong in (None, {}, {"requests": []}, [1], *changed):
         with pytest.raises(InputError):
@@ -290,11 +290,9 @@ def test_an_accuracy_that_is_asked_for_is_reached():
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_makes_a_plan(method):
     runs = [3600 * n for n in (1, 1.5, 2, 2.2, 3, 5, 6)]
-    plan = planned(runs, "6min", cost="cloud", method=method, number=60)
+    plan = planned(runs, "6min", cost="cloud", method=method, number=60, compare=False)
     assert plan.method == method and plan.expected >= plan.law.mean and plan.requests
     assert plan.after(H).method == method
-    if method in plan.others:
-        raise AssertionError("compared with itself")
 
 
 def test_a_number_for_a_method():
