@@ -1,6 +1,6 @@
 """How long to ask a batch system for, in human units (``dask-hpc plan reservation``)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -31,13 +31,23 @@ def plan_reservation(
     """Which requests to make for a job, one after the other, until it has ended, and which of them end with a
     commit.
 
+    ``law`` is how long such jobs take, in words ("lognormal mean=21h std=20h max=80h"), or past runs: numbers
+    of seconds or times, ">2h" for one that was cut off then. ``checkpoint`` is what a commit takes, without
+    which nothing can be kept, ``restart`` what going on from it takes (as long, unless said otherwise).
+    ``cost`` is "wait" (in a queue, where one waits longer for longer requests), "cloud", "core-hours*64" or
+    (alpha, beta, gamma): a request for W that is used for U costs ``alpha W + beta U + gamma``. No request is
+    longer than ``max_walltime``. A ``method`` other than the best is for comparison.
+
     ``memory`` is what every request asks for, or the job as a chain of tasks, each with a law and a peak:
     then each asks for what is likely needed in it. ``compare=False`` leaves out what other ways cost.
     """
     if isinstance(law, str | Law):
         fitted = FittedLaw(read_law(law), "")
+    elif isinstance(law, FittedLaw):
+        fitted = law
     else:
-        fitted = law if isinstance(law, FittedLaw) else fit_law(*read_runs(law))
+        insist(isinstance(law, Iterable), "law", law, "words, a law, or past runs")
+        fitted = fit_law(*read_runs(law))
     setting = Setting(
         read_cost(cost),
         inf if checkpoint is None else _seconds("checkpoint", checkpoint),

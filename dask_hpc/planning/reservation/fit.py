@@ -5,9 +5,9 @@ Weibull one, so the answer is not one candidate but all that may be right, weigh
 planned is good for each of them. Few runs say little; what cannot be said is said.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, isfinite, log, sqrt
+from math import exp, isfinite, log, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ import numpy as np
 from dask_hpc.model.errors import InputError, is_number, shown
 from dask_hpc.model.units import counted, show_duration
 from dask_hpc.planning.reservation.law import (
-    FAMILIES,
     ContinuousLaw,
     EmpiricalLaw,
     Law,
@@ -57,7 +56,7 @@ def read_runs(found: Iterable[Any], where: str = "runs") -> tuple[list[float], l
             seconds = float(value)
         except (TypeError, ValueError):
             seconds = read_time(value, f"{where}: {number}")
-        if not (is_number(seconds, 0, _LONGEST) and seconds > 0):
+        if isinstance(one, bool) or not (is_number(seconds, 0, _LONGEST) and seconds > 0):
             raise InputError(f"{where}: {number}", f"found {shown(one)}", "seconds, more than 0")
         (cut if is_cut else done).append(seconds)
     return done, cut
@@ -70,10 +69,11 @@ def fit_law(done: Sequence[float], cut: Sequence[float] = ()) -> FittedLaw:
         runs = f"found {counted(len(longer), 'run')}, all cut off" if longer else "found none"
         raise InputError("runs", runs, "at least one run that was done")
     runs = counted(len(ended), "run") + (f" and {len(longer)} that were cut off" if longer else "")
-    if np.std(ended) <= _ALIKE * np.mean(ended) and max(ended) >= max(longer, default=0.0):
+    alike = float(np.std(ended)) <= _ALIKE * float(np.mean(ended))
+    if alike and max(ended) >= max(longer, default=0.0):
         law: Law = EmpiricalLaw.of([max(ended) * (1 + _MORE)])
         reason = f"{'all of ' if len(ended) > 1 else ''}{runs} took {show_duration(max(ended))}"
-    elif len(ended) < _FEW:
+    elif alike or len(ended) < _FEW:
         law, reason = _of_few(ended, longer), f"lognormal, from {runs}"
     else:
         sample = _Sample(np.asarray(ended), np.asarray(longer))
@@ -105,6 +105,58 @@ class _Candidate:
     aic: float
 
 
+def _of_lognormal(z: np.ndarray, sigma: float) -> Any:
+    return -np.log(z * sigma) - np.log(z) ** 2 / (2 * sigma * sigma) - log(2 * pi) / 2
+
+
+def _beyond_lognormal(z: np.ndarray, sigma: float) -> Any:
+    from scipy.special import log_ndtr
+
+    return log_ndtr(-np.log(z) / sigma)
+
+
+def _of_gamma(z: np.ndarray, shape: float) -> Any:
+    from scipy.special import gammaln
+
+    return (shape - 1) * np.log(z) - z - gammaln(shape)
+
+
+def _beyond_gamma(z: np.ndarray, shape: float) -> Any:
+    from scipy.special import gammaincc
+
+    return np.log(gammaincc(shape, z))
+
+
+def _of_weibull(z: np.ndarray, shape: float) -> Any:
+    return log(shape) + (shape - 1) * np.log(z) - z**shape
+
+
+def _beyond_weibull(z: np.ndarray, shape: float) -> Any:
+    return -(z**shape)
+
+
+#: logarithms of a family's density, and of the probability of more
+_LOGARITHMS: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "lognormal": (_of_lognormal, _beyond_lognormal),
+    "gamma": (_of_gamma, _beyond_gamma),
+    "weibull": (_of_weibull, _beyond_weibull),
+}
+
+
+def _least(surprise: Callable[[np.ndarray], float], start: Any) -> Any:
+    """Where a function of two numbers is least."""
+    from scipy.optimize import minimize
+
+    with np.errstate(all="ignore"):
+        return minimize(surprise, start, method="Nelder-Mead", options={"xatol": 1e-5, "fatol": 1e-6}).x
+
+
+#: of times that are alike, the spread of their logarithms
+_LEAST_LOG = 1e-3
+#: parameters, in units of the mean, that are out of this world
+_LEAST_NUMBER = 1e-7
+#: a law whose mean is so many times the longest run is made of nothing
+_FAR = 10.0
 _FITTED = ("exponential", "lognormal", "gamma", "weibull")
 #: a normal law whose mean lies further below 0, in its standard deviations, is an exponential one
 _DEEPEST = -3.0
@@ -149,44 +201,49 @@ class _Sample:
 
     def _fitted(self, family: str, begin: float) -> _Candidate | None:
         """By maximum likelihood, from ``begin`` on."""
-        from scipy import stats
-
-        unit = float(np.mean(self.done))
+        unit = float(np.mean(self.done)) - begin
         # of a run that was cut off before that, nothing is known
-        cut = self.cut[self.cut > begin]
-        data: Any = np.concatenate([self.done, cut]) / unit
-        if len(cut):
-            data = stats.CensoredData.right_censored(data, np.arange(len(data)) >= len(self.done))
-        try:
-            with np.errstate(all="ignore"):
-                *shapes, _, scale = getattr(stats, FAMILIES[family].scipy).fit(data, floc=begin / unit)
-        except (ArithmeticError, ValueError, stats.FitError):
+        done, cut = (self.done - begin) / unit, (self.cut[self.cut > begin] - begin) / unit
+        shapes: tuple[float, ...] = ()
+        if family == "exponential":
+            scale = float(np.sum(done) + np.sum(cut)) / len(done)
+        else:
+            density, longer = _LOGARITHMS[family]
+            spread = max(float(np.std(np.log(done))), _LEAST_LOG)
+            shape = spread if family == "lognormal" else 1 / spread**2 if family == "gamma" else 1 / spread
+            start = (shape, 1 / shape if family == "gamma" else 1.0)
+
+            def surprise(of: np.ndarray) -> float:
+                shape, scale = np.exp(of)
+                seen = np.sum(density(done / scale, shape)) - len(done) * of[1]
+                return -float(seen + np.sum(longer(cut / scale, shape)))
+
+            shape, scale = map(float, np.exp(_least(surprise, np.log(start))))
+            shapes = (shape,)
+        if not all(_LEAST_NUMBER < one < 1 / _LEAST_NUMBER for one in (*shapes, scale)):
             return None
-        numbers = [float(one) for one in (*shapes, scale)]
-        if not all(isfinite(one) and one > 0 for one in numbers):
+        law = ContinuousLaw(family, shapes, scale * unit, begin)
+        longest = max(float(np.max(self.done)), float(np.max(self.cut, initial=0.0)))
+        if shapes and law.mean > _FAR * longest:
             return None
-        law = ContinuousLaw(family, tuple(numbers[:-1]), numbers[-1] * unit, begin)
-        return self._judged(law, len(numbers) + bool(begin))
+        return self._judged(law, len(shapes) + 1 + bool(begin))
 
     def _truncnormal(self) -> _Candidate | None:
-        from scipy.optimize import minimize
         from scipy.special import log_ndtr
 
         unit = float(np.mean(self.done))
         done, cut = self.done / unit, self.cut / unit
 
         def surprise(of: np.ndarray) -> float:
-            mean, std = of[0], exp(of[1])
+            mean, std = of[0], np.exp(of[1])
             inside = log_ndtr(mean / std)
             seen = np.sum(((done - mean) / std) ** 2) / 2 + len(done) * (of[1] + inside)
             return float(seen - np.sum(log_ndtr((mean - cut) / std) - inside))
 
-        with np.errstate(all="ignore"):
-            found = minimize(surprise, [1.0, log(float(np.std(done)))], method="Nelder-Mead").x
-        mean, std = float(found[0]), exp(float(found[1]))
-        if not mean > _DEEPEST * std:
+        mean, logarithm = map(float, _least(surprise, [1.0, log(float(np.std(done)))]))
+        if not (mean > _DEEPEST * exp(logarithm) and abs(logarithm) < -log(_LEAST_NUMBER)):
             return None
-        return self._judged(ContinuousLaw("normal", (), std * unit, mean * unit).given(0.0), 2)
+        return self._judged(ContinuousLaw("normal", (), exp(logarithm) * unit, mean * unit).given(0.0), 2)
 
     def _uniform(self) -> _Candidate | None:
         """Uniform up to the longest run; that one more run takes longer than n others has a probability of

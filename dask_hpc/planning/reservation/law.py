@@ -286,7 +286,7 @@ class EmpiricalLaw(Law):
         found = np.asarray(list(times), float)
         share = np.ones(len(found)) if weights is None else np.asarray(list(weights), float)
         values, where = np.unique(found[share > 0], return_inverse=True)
-        sums = np.bincount(where, share[share > 0])
+        sums: np.ndarray = np.bincount(where, share[share > 0])
         total = float(sums.sum())
         # what sums up to 1 but for rounding stays as it is, to the last digit
         sums = sums if abs(total - 1) < 1e-12 else sums / total
@@ -382,7 +382,7 @@ class MixtureLaw(Law):
         return zip(self.parts, self.weights, strict=True)
 
     def sf(self, t: Times) -> Any:
-        return self._mean_of(lambda part: part.sf(t))
+        return np.clip(self._mean_of(lambda part: part.sf(t)), 0.0, 1.0)[()]
 
     def pdf(self, t: Times) -> Any:
         return self._mean_of(lambda part: part.pdf(t))

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf, isfinite, nan
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -216,6 +215,10 @@ def choose(question: Question, method: str = BEST, *, compare: bool = True) -> A
     """The sequence by a method: a name, perhaps with a number of its own ("dyn-prog-count 0.5"). The best is
     the exact program's on all grids, or what is better still."""
     name, number = read_method(method)
+    if not isfinite(question.law.mean):
+        raise InputError("law", f"{question.law.name} with a mean of inf", "one with a mean")
+    if question.law.low < 0:
+        raise InputError("law", f"{question.law.name} with times below 0", "truncnormal, or min=0 as well")
     own = EXACT if name == BEST else name
     found = {own: METHODS[own](question, number)}
     if name == BEST:
@@ -231,7 +234,7 @@ def choose(question: Question, method: str = BEST, *, compare: bool = True) -> A
     if not chosen.milestones or not isfinite(chosen.expected):
         raise _cannot(question, method)
     others = {one: answer.expected for one, answer in found.items() if one != by and answer.milestones}
-    return Answer(chosen.milestones, chosen.expected, by, MappingProxyType(others))
+    return Answer(chosen.milestones, chosen.expected, by, others)
 
 
 #: two costs that differ by less, as a share, differ by rounding
@@ -278,8 +281,6 @@ def _float(text: str) -> float:
 def _cannot(question: Question, method: str) -> InputError:
     """Why there is no sequence."""
     law, setting = question.law, question.setting
-    if not isfinite(law.mean):
-        return InputError("law", f"{law.name} with a mean of inf", "one with a mean")
     if isfinite(setting.longest):
         longest = f"found {show_duration(setting.longest)}"
         if not setting.can_commit:

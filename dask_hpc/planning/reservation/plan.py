@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf, isfinite
-from types import MappingProxyType
 from typing import Any
 
 from dask_hpc.model.errors import InputError, insist, shown
@@ -47,7 +46,7 @@ class ReservationPlan:
     #: the same over what somebody pays who knows how long the job takes
     over_omniscient: float
     #: mean cost of other ways
-    others: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    others: Mapping[str, float] = field(default_factory=dict)
     method: str = BEST
     reason: str = ""
     #: what to be wary of
@@ -74,13 +73,10 @@ class ReservationPlan:
         tried = saved if tried is None else max(saved, tried)
         for name, value in (("saved", saved), ("tried", tried)):
             insist(0 <= value < inf, name, value, "seconds, 0 or more")
-        setting = Setting(
-            self.cost,
-            self.checkpoint if checkpoint is None else checkpoint,
-            self.restart if restart is None else restart,
-            saved,
-            self.max_walltime,
-        )
+        checkpoint = self.checkpoint if checkpoint is None else checkpoint
+        restart = self.restart if restart is None else restart
+        insist(saved == 0 or isfinite(restart), "saved", saved, "0, as nothing can be restarted")
+        setting = Setting(self.cost, checkpoint, restart, saved, self.max_walltime)
         law, why = self.law, f"needs more than {show_duration(tried)}"
         if tried > 0:
             try:
