@@ -45,7 +45,7 @@ def test_a_longer_commit_leaves_fewer_of_them(tmp_path):
         page.keyboard.press("Home")
         note.get_by_text("1.27 times").first.wait_for()
         view.get_by_label("law").select_option("exponential")
-        note.get_by_text("1.1").first.wait_for()
+        note.get_by_text("1.29 times").first.wait_for()
         assert view.locator("table tr").first.inner_text().endswith("100 % of jobs")
         page.screenshot(path=pictures / "reservation-explorer-exponential.png")
         assert page.complaints == []
