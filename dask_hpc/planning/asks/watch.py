@@ -26,6 +26,7 @@ from dask_hpc.planning.asks.shapes import (
 )
 from dask_hpc.planning.asks.used import ShareWatch, UsedShares
 
+_MORE = 1.25  # of the work that is known: so much is worth waiting for
 _REMEMBERED = 100  # jobs that started lately
 _CHECKED = 3  # jobs of others whose starts are predicted at a look, to learn from
 
@@ -87,7 +88,8 @@ class AskWatch:
             self._record.predicted(job, view.now, found)
         starts = {job: starts[job] for job in mine if job in starts}
         expected = {mine[job].unit: self._wait(found, view) for job, found in starts.items()}
-        not_needed = _surplus(starts, mine, work)
+        old = {job: ask for job, ask in mine.items() if view.now - ask.asked >= self.gain}
+        not_needed = _surplus(starts, mine, work, old)
         room = submit + len(waiting)
         if not room or not (submit or starts):
             return AskPlan(expected=expected)
@@ -105,7 +107,9 @@ class AskWatch:
             choice = best_shape(replace(replay, view=filled), todo, usual=self.usual, **how)
         if choice is not None:
             best = choice.best
-            withdraw |= self._overtaken(best, starts, mine, todo, view)
+            withdraw |= self._overtaken(
+                best, {job: starts[job] for job in old if job in starts}, mine, todo, view
+            )
             again = len(withdraw) - len(not_needed)
             count = max(0, min(rest + again, max(best.count - (len(waiting) - again), again)))
             last = len(best.starts.courses[0]) - 1
@@ -168,13 +172,19 @@ class AskWatch:
         return found
 
 
-def _surplus(starts: Mapping[str, Starts], mine: Mapping[str, WaitingAsk], work: WantedWork) -> list[str]:
-    """Units that wait, the last first, without which the others do all the work."""
-    left = work.seconds - sum(ask.shape.walltime - work.overhead for ask in mine.values())
+def _surplus(
+    starts: Mapping[str, Starts],
+    mine: Mapping[str, WaitingAsk],
+    work: WantedWork,
+    old: Mapping[str, WaitingAsk],
+) -> list[str]:
+    """Units that have waited for a while, the last first, without which the others do all the work, and
+    more."""
+    left = _MORE * work.seconds - sum(ask.shape.walltime - work.overhead for ask in mine.values())
     found = []
     for job in sorted(starts, key=lambda job: -starts[job].at(0.5)):
         left += mine[job].shape.walltime - work.overhead
-        if left > 0:
+        if left > 0 or job not in old:
             break
         found.append(mine[job].unit)
     return found

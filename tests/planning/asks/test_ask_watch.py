@@ -46,14 +46,16 @@ def test_a_hole_is_filled_and_the_rest_is_asked_for_behind_it():
 def test_who_is_overtaken_is_taken_back():
     # both nodes are free now; ours was asked for with a walltime that does not fit before a
     view = queue([("r", (0, 1, 2), 2 * HOUR)], [("a", 4, 24 * HOUR), ("me", 1, 8 * HOUR)])
-    waiting = [WaitingAsk("unit", LONG, 0.0, "me")]
+    waiting = [WaitingAsk("unit", LONG, -HOUR, "me")]
     watch = AskWatch(LONG)
     plan = watch.decide(view, waiting, 0, WantedWork(90 * MINUTE, 1, 5 * MINUTE))
     assert list(plan.withdraw) == ["unit"]
     assert plan.withdraw["unit"].startswith("overtaken: ")
     assert len(plan.new) == 1 and plan.new[0].walltime <= 2 * HOUR
-    # not if it is hardly better, nor one that is expected soon
-    assert AskWatch(LONG, gain=100 * HOUR).decide(view, waiting, 0, WORK).withdraw == {}
+    # not if it was asked for just now, nor if the other is hardly better, nor if it is expected soon
+    new = [replace(waiting[0], asked=-60.0)]
+    assert AskWatch(LONG).decide(view, new, 0, WantedWork(90 * MINUTE, 1, 5 * MINUTE)).withdraw == {}
+    assert AskWatch(LONG, margin=0.9, gain=0.0).decide(view, waiting, 0, WORK).withdraw == {}
     soon = queue([("r", (0, 1, 2, 3), 5 * MINUTE)], [("me", 1, 8 * HOUR)])
     plan = AskWatch(LONG).decide(soon, waiting, 0, replace(WORK, seconds=5 * HOUR))
     assert plan.withdraw == {} and plan.expected["unit"].high <= 20 * MINUTE
@@ -61,8 +63,10 @@ def test_who_is_overtaken_is_taken_back():
 
 def test_who_is_not_needed_any_more_is_taken_back_the_last_first():
     view = queue([("r", (0, 1, 2, 3), 9 * HOUR)], [("one", 2, 8 * HOUR), ("two", 3, 8 * HOUR)])
-    waiting = [WaitingAsk("1", LONG, 0.0, "one"), WaitingAsk("2", LONG, 0.0, "two")]
-    plan = AskWatch(LONG, gain=inf).decide(view, waiting, 0, replace(WORK, seconds=5 * HOUR))
+    waiting = [WaitingAsk("1", LONG, -HOUR, "one"), WaitingAsk("2", LONG, -HOUR, "two")]
+    watch = AskWatch(LONG, margin=0.9)
+    assert watch.decide(view, waiting, 0, replace(WORK, seconds=7 * HOUR)).withdraw == {}
+    plan = watch.decide(view, waiting, 0, replace(WORK, seconds=5 * HOUR))
     assert list(plan.withdraw) == ["2"]
     assert plan.new == ()
     assert set(plan.expected) == {"1"}
