@@ -17,7 +17,7 @@ from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import counted, parse_duration, show_duration
 from dask_hpc.planning.allocation import permits_expansion
 
-_LINE = re.compile(r"^(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
+_LINE = re.compile(r"^(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _SECONDS = re.compile(r"(\d+)\s*sec")
 _MOST_PARTITIONS = 8  # that are told
 #: the class of dask-jobqueue, and the key of its configuration

@@ -144,5 +144,5 @@ def beside_command(
 
 def permits_expansion(config: str) -> bool:
     """Whether a job may be given the nodes of another one, by what ``scontrol show config`` prints."""
-    found = re.search(r"^SchedulerParameters\s*=\s*(\S*)", config, re.MULTILINE)
+    found = re.search(r"^SchedulerParameters[ \t]*=[ \t]*(\S*)", config, re.MULTILINE)
     return found is not None and "permit_job_expansion" in found[1].split(",")

@@ -141,6 +141,7 @@ def test_the_dashboard():
 CONFIG = """Configuration data as of 2026-11-26T10:00:00
 AccountingStorageType   = accounting_storage/slurmdbd
 KillWait                = 30 sec
+PowerPlugin             =
 PreemptMode             = OFF
 PreemptType             = preempt/none
 ProctrackType           = proctrack/cgroup
@@ -247,4 +248,5 @@ def test_all_of_it_in_one_list():
 
 
 def test_the_configuration_is_read():
-    assert read_config(CONFIG)["killwait"] == "30 sec"
+    config = read_config(CONFIG)
+    assert (config["killwait"], config["powerplugin"], config["preemptmode"]) == ("30 sec", "", "OFF")

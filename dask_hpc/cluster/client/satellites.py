@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from time import time
+from time import sleep, time
 
 from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 _SUBMIT = 60.0  # seconds that sbatch may take
 _AT_ONCE = 10  # seconds within which a job that expands ours has to start
+_TRIES, _PAUSE = 10, 1.0  # to change the size of a job; seconds in between
 _JOB = re.compile(r"(\d+)")
 
 
@@ -134,7 +135,11 @@ def grow_in_place(
         ["scontrol", "update", f"JobId={more}", "NumNodes=0"],
         ["scontrol", "update", f"JobId={job}", "NumNodes=ALL"],
     ):
-        done = _run(command, environment, where)
+        for _ in range(_TRIES):
+            done = _run(command, environment, where)
+            if "try again" not in done.stderr:  # while it waits for its accounting
+                break
+            sleep(_PAUSE)
         if done.returncode:
             answer("scancel", more)
             return [], f"scontrol: {one_line(done.stderr)}"
