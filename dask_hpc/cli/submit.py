@@ -24,7 +24,7 @@ from dask_hpc.planning.reservation.cost import Cost, fit_wait, read_cost
 from dask_hpc.planning.reservation.plan import ReservationPlan
 from dask_hpc.reservations.chain import AskFor, JobAsked, JobChain, first_link, minutes
 from dask_hpc.reservations.report import report
-from dask_hpc.reservations.slurm import Slurm, SlurmTrouble, check_options
+from dask_hpc.reservations.slurm import SlurmDesk, SlurmTrouble, check_options
 from dask_hpc.reservations.state import ChainFile, all_chains, new_id
 from dask_hpc.reservations.step import ChainKeeper
 
@@ -109,7 +109,7 @@ def submit(
 
 
 def _begin(file: ChainFile, chain: JobChain, as_json: bool) -> None:
-    now, slurm = time(), Slurm()
+    now, slurm = time(), SlurmDesk()
     chain, (ask,) = first_link(chain, now)
     assert isinstance(ask, AskFor)
     try:
@@ -141,7 +141,7 @@ def _told(plan: ReservationPlan) -> str:
 def _longest(given: str | None, partition: str | None) -> float | None:
     """Seconds that a job may ask for: as said, else as Slurm says; None if there is no limit."""
     if given is None:
-        return Slurm().longest(partition)
+        return SlurmDesk().longest(partition)
     found = parse_duration(given)
     insist(found >= 60, "--max-walltime", given, "1 min or more")
     return found if found < inf else None
@@ -233,7 +233,7 @@ def _seconds(where: str, text: str | None, known: float | None) -> float | None:
 
 def _queue() -> dict[str, Any] | None:
     try:
-        return {job.id: job for job in Slurm().queue()}
+        return {job.id: job for job in SlurmDesk().queue()}
     except SlurmTrouble as error:
         _say(f"Slurm cannot be asked: {error}")
         return None
@@ -282,7 +282,7 @@ def _clock(when: float) -> str:
 
 def _cancel(file: ChainFile, as_json: bool) -> None:
     chain = _read(file, "--cancel")
-    keeper = ChainKeeper(file, chain.id, Slurm(), _say, None)
+    keeper = ChainKeeper(file, chain.id, SlurmDesk(), _say, None)
     try:
         count = keeper.cancel()
     except SlurmTrouble as error:

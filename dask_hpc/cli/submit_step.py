@@ -8,7 +8,7 @@ import click
 from dask_hpc import config
 from dask_hpc.cli.run_child import Child
 from dask_hpc.history.runs import path_of
-from dask_hpc.reservations.slurm import Slurm
+from dask_hpc.reservations.slurm import SlurmDesk
 from dask_hpc.reservations.state import ChainFile
 from dask_hpc.reservations.step import ChainStep
 
@@ -23,7 +23,7 @@ def submit_step(state: str, chain_id: str, number: int, command: tuple[str, ...]
     child = Child(command)
     with child.signals():
         history = path_of(config.settings()["history"])
-        code = ChainStep(ChainFile(Path(state)), chain_id, number, Slurm(), _say, history).run(child)
+        code = ChainStep(ChainFile(Path(state)), chain_id, number, SlurmDesk(), _say, history).run(child)
     sys.exit(code)
 
 

@@ -19,14 +19,14 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandAnswer:
     """What a program printed, or why there is nothing."""
 
     text: str = ""
     problem: str = ""
 
 
-NOT_ASKED = Answer(problem="not asked")
+NOT_ASKED = CommandAnswer(problem="not asked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,11 @@ class SiteFacts:
     #: what we need of them
     requirements: Mapping[str, str] = field(default_factory=dict)
     #: by name of a batch system that has a program here: what that says of its version
-    systems: Mapping[str, Answer] = field(default_factory=dict)
+    systems: Mapping[str, CommandAnswer] = field(default_factory=dict)
     #: of Slurm: ``scontrol show config``; ``sinfo``; ``sacctmgr show assoc`` of this user
-    slurm_config: Answer = NOT_ASKED
-    partitions: Answer = NOT_ASKED
-    own_limits: Answer = NOT_ASKED
+    slurm_config: CommandAnswer = NOT_ASKED
+    partitions: CommandAnswer = NOT_ASKED
+    own_limits: CommandAnswer = NOT_ASKED
     #: the job that we are in, and what its nodes say
     job: str = ""
     nodes: tuple[NodeFacts, ...] = ()

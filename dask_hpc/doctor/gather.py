@@ -35,7 +35,7 @@ from dask_hpc import config
 from dask_hpc.doctor import probe
 from dask_hpc.doctor.facts import (
     NOT_ASKED,
-    Answer,
+    CommandAnswer,
     DirectoryFacts,
     Interface,
     NodeFacts,
@@ -115,7 +115,9 @@ def _gather(pool: ThreadPoolExecutor, patience: float) -> SiteFacts:
     )
 
 
-def run(command: Sequence[str], patience: float, environment: Mapping[str, str] | None = None) -> Answer:
+def run(
+    command: Sequence[str], patience: float, environment: Mapping[str, str] | None = None
+) -> CommandAnswer:
     """What a command prints, or why there is nothing."""
     try:
         process = subprocess.Popen(
@@ -129,7 +131,7 @@ def run(command: Sequence[str], patience: float, environment: Mapping[str, str] 
             start_new_session=True,
         )
     except OSError as error:
-        return Answer(problem=f"{command[0]}: {error.strerror}")
+        return CommandAnswer(problem=f"{command[0]}: {error.strerror}")
     try:
         out, complaint = process.communicate(timeout=patience)
     except subprocess.TimeoutExpired:
@@ -137,11 +139,11 @@ def run(command: Sequence[str], patience: float, environment: Mapping[str, str] 
             os.killpg(process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):  # one that waits for a dead file system cannot be killed
             process.communicate(timeout=0.5)
-        return Answer(problem=f"{command[0]} did not answer in {patience:g} s")
+        return CommandAnswer(problem=f"{command[0]} did not answer in {patience:g} s")
     if process.returncode:
         last = one_line((complaint.strip().splitlines() or [""])[-1]).removeprefix(f"{command[0]}: ")
-        return Answer(problem=f"{command[0]}: {last or f'exit code {process.returncode}'}")
-    return Answer(out if out.strip() else complaint)
+        return CommandAnswer(problem=f"{command[0]}: {last or f'exit code {process.returncode}'}")
+    return CommandAnswer(out if out.strip() else complaint)
 
 
 def _slurm_questions() -> dict[str, list[str]]:

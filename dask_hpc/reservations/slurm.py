@@ -97,7 +97,7 @@ def sbatch_words(chain: JobChain, ask: AskFor) -> list[str]:
     return [*words, *chain.options]
 
 
-class Slurm:
+class SlurmDesk:
     """Its commands. All may block for a minute, and raise ``SlurmTrouble``."""
 
     def ask_for(self, chain: JobChain, ask: AskFor, state: Path, again: bool = False) -> str:

@@ -29,7 +29,7 @@ from dask_hpc.reservations.chain import (
     ProgramRuns,
     RunProgram,
 )
-from dask_hpc.reservations.slurm import Slurm, SlurmTrouble, comment_of
+from dask_hpc.reservations.slurm import SlurmDesk, SlurmTrouble, comment_of
 from dask_hpc.reservations.state import ChainFile
 
 _FIRST, _LONGEST = 2.0, 60.0  # seconds between tries: the first pause, doubled up to the longest
@@ -49,7 +49,12 @@ class ChainKeeper:
     """Tells a chain what happens, and carries out what follows."""
 
     def __init__(
-        self, file: ChainFile, chain_id: str, slurm: Slurm, say: Callable[[str], None], history: Path | None
+        self,
+        file: ChainFile,
+        chain_id: str,
+        slurm: SlurmDesk,
+        say: Callable[[str], None],
+        history: Path | None,
     ) -> None:
         self._file = file
         self._id = chain_id
@@ -136,7 +141,7 @@ class ChainStep:
         file: ChainFile,
         chain_id: str,
         number: int,
-        slurm: Slurm,
+        slurm: SlurmDesk,
         say: Callable[[str], None],
         history: Path | None,
     ) -> None:

@@ -14,7 +14,7 @@ from distributed import Client
 import dask_hpc
 from dask_hpc import AllocationCluster, InputError
 from dask_hpc.cluster.client.node_unit import WorkerWords
-from dask_hpc.cluster.client.steps import Step, lost_by_state, steps_here
+from dask_hpc.cluster.client.steps import StepProcess, lost_by_state, steps_here
 from dask_hpc.cluster.units import UnitLayout
 from dask_hpc.planning.allocation import AllocatedNode
 
@@ -244,7 +244,7 @@ def test_what_a_unit_is_made_of():
 
 
 async def _step(tmp_path, text):
-    return await Step.start(["sh", "-c", text], {"PATH": os.environ["PATH"]}, tmp_path / "log")
+    return await StepProcess.start(["sh", "-c", text], {"PATH": os.environ["PATH"]}, tmp_path / "log")
 
 
 def test_a_step_ends_by_its_input_or_is_made_to(tmp_path):

@@ -8,23 +8,23 @@ from time import monotonic
 import pytest
 
 from dask_hpc.doctor import probe
-from dask_hpc.doctor.facts import Answer
+from dask_hpc.doctor.facts import CommandAnswer
 from dask_hpc.doctor.gather import _clock, file_system, gather, run
 
 
 def test_what_a_program_says_or_why_it_does_not():
-    assert run(["echo", "hello"], 5.0) == Answer("hello\n")
+    assert run(["echo", "hello"], 5.0) == CommandAnswer("hello\n")
     assert run(["no-such-program"], 5.0).problem == "no-such-program: No such file or directory"
-    assert run(["sh", "-c", "echo x; echo why >&2; exit 3"], 5.0) == Answer(problem="sh: why")
-    assert run(["false"], 5.0) == Answer(problem="false: exit code 1")
-    assert run(["sh", "-c", "echo 1.2 >&2"], 5.0) == Answer("1.2\n"), "some tell their version there"
+    assert run(["sh", "-c", "echo x; echo why >&2; exit 3"], 5.0) == CommandAnswer(problem="sh: why")
+    assert run(["false"], 5.0) == CommandAnswer(problem="false: exit code 1")
+    assert run(["sh", "-c", "echo 1.2 >&2"], 5.0) == CommandAnswer("1.2\n"), "some tell their version there"
 
 
 def test_what_hangs_is_not_waited_for(tmp_path):
     mark = tmp_path / "mark"
     began = monotonic()
     found = run(["sh", "-c", f"sleep 60; touch {mark}"], 0.2)
-    assert found == Answer(problem="sh did not answer in 0.2 s") and monotonic() - began < 10
+    assert found == CommandAnswer(problem="sh did not answer in 0.2 s") and monotonic() - began < 10
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dask_hpc.doctor.batch import judge, judge_jobqueue, judge_slurm, judge_systems, read_config
-from dask_hpc.doctor.facts import Answer, DirectoryFacts, Interface, NodeFacts, PowerFacts, SiteFacts
+from dask_hpc.doctor.facts import CommandAnswer, DirectoryFacts, Interface, NodeFacts, PowerFacts, SiteFacts
 from dask_hpc.doctor.judge import (
     judge_clocks,
     judge_dashboard,
@@ -149,10 +149,10 @@ SchedulerParameters     = bf_interval=2,permit_job_expansion
 SlurmctldParameters     = (null)
 """
 SLURM = {
-    "systems": {"Slurm": Answer("slurm 22.05.8\n")},
-    "slurm_config": Answer(CONFIG),
-    "partitions": Answer("debug*|30:00|4|up\nlong|7-00:00:00|100|up\nold|infinite|1|down\n"),
-    "own_limits": Answer("hpc||normal|10|50|1-00:00:00\n"),
+    "systems": {"Slurm": CommandAnswer("slurm 22.05.8\n")},
+    "slurm_config": CommandAnswer(CONFIG),
+    "partitions": CommandAnswer("debug*|30:00|4|up\nlong|7-00:00:00|100|up\nold|infinite|1|down\n"),
+    "own_limits": CommandAnswer("hpc||normal|10|50|1-00:00:00\n"),
 }
 
 
@@ -198,26 +198,28 @@ def test_a_site_with_slurm():
 )
 def test_a_configuration_of_slurm(before, after, state, words):
     assert before in CONFIG
-    rows = found(judge_slurm, **SLURM | {"slurm_config": Answer(CONFIG.replace(before, after))})
+    rows = found(judge_slurm, **SLURM | {"slurm_config": CommandAnswer(CONFIG.replace(before, after))})
     assert [one for one, told in rows if words in told] == [state]
 
 
 def test_a_signal_before_preemption():
     text = CONFIG.replace("OFF", "REQUEUE").replace("preempt/none", "preempt/qos")
     text = text.replace("(null)", "preempt_send_user_signal")
-    rows = found(judge_slurm, **SLURM | {"slurm_config": Answer(text)})
+    rows = found(judge_slurm, **SLURM | {"slurm_config": CommandAnswer(text)})
     assert ("ok", "jobs may be preempted (requeue) -> ") in rows
 
 
 def test_slurm_that_does_not_answer_is_asked_for_nothing_more():
-    silent = Answer(problem="sinfo did not answer in 5 s")
+    silent = CommandAnswer(problem="sinfo did not answer in 5 s")
     assert the(judge_systems, systems={"Slurm": silent})[0] == "unknown"
     assert found(judge_slurm, **SLURM | {"systems": {"Slurm": silent}}) == []
     rows = found(
         judge_slurm, systems=SLURM["systems"], slurm_config=silent, partitions=silent, own_limits=silent
     )
     assert [state for state, _ in rows] == ["unknown"] * 3
-    rows = found(judge_slurm, **SLURM | {"partitions": Answer("x|1:00|1|down"), "own_limits": Answer("")})
+    rows = found(
+        judge_slurm, **SLURM | {"partitions": CommandAnswer("x|1:00|1|down"), "own_limits": CommandAnswer("")}
+    )
     assert [state for state, _ in rows[-2:]] == ["lacking", "unknown"]
 
 

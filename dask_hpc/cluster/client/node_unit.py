@@ -18,7 +18,7 @@ from distributed.deploy.spec import ProcessInterface
 
 from dask_hpc.batch.job_state import JobState
 from dask_hpc.cluster.client.places import UnitPlace, UnitPlaces
-from dask_hpc.cluster.client.steps import Step, StepMaker
+from dask_hpc.cluster.client.steps import StepMaker, StepProcess
 from dask_hpc.cluster.worker import until_stdin_ends
 from dask_hpc.planning.allocation import AllocatedNode
 
@@ -97,11 +97,13 @@ class AllocationDesk:
             changed.cancel()
         return place
 
-    async def start(self, scheduler: str, who: str, place: UnitPlace) -> Step:
+    async def start(self, scheduler: str, who: str, place: UnitPlace) -> StepProcess:
         """Start the workers of a unit."""
         command = self.words.tied(scheduler, who, place.node)
         words: Sequence[str] = self.steps.words(place.node, command)
-        return await Step.start(words, self.steps.environment() | self.variables, self.logs / f"{who}.log")
+        return await StepProcess.start(
+            words, self.steps.environment() | self.variables, self.logs / f"{who}.log"
+        )
 
     def give(self, who: str) -> None:
         """This unit has left its place."""
@@ -139,7 +141,7 @@ class NodeUnit(ProcessInterface):
         self._life: asyncio.Task[None] | None = None
         self._began: float | None = None
         self.place: UnitPlace | None = None
-        self.step: Step | None = None
+        self.step: StepProcess | None = None
         #: why it is gone, if it went by itself
         self.why = ""
 

@@ -161,7 +161,7 @@ def answer(*command: str) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-class Step:
+class StepProcess:
     """One command that runs on a node."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
@@ -169,7 +169,7 @@ class Step:
         self._log = log
 
     @classmethod
-    async def start(cls, words: Sequence[str], environment: Mapping[str, str], log: Path) -> "Step":
+    async def start(cls, words: Sequence[str], environment: Mapping[str, str], log: Path) -> "StepProcess":
         """Start it; what it says goes to that file. Ctrl-C on our terminal is not for it."""
         with open(log, "ab") as out:
             process = await asyncio.create_subprocess_exec(

@@ -31,7 +31,7 @@ _ARRIVALS = 50  # of those who come later and are put ahead, in one course
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class AskFamily:
     """Equal units that somebody thinks of asking for: ``count`` jobs of so many pieces each, for ``limit``
     seconds on any of ``allowed``. ``tier`` is that of their partition."""
 
@@ -90,7 +90,7 @@ class Replay:
     courses: int = COURSES
 
     def starts(
-        self, families: Sequence[Family] = (), waiting: Container[str] = ()
+        self, families: Sequence[AskFamily] = (), waiting: Container[str] = ()
     ) -> tuple[dict[str, Starts], dict[str, Starts]]:
         """Of each of the families, and of those waiting jobs."""
         ours: dict[str, list[tuple[float, ...]]] = {family.key: [] for family in families}
@@ -146,7 +146,7 @@ class _Course:
 
     replay: Replay
     number: int
-    families: Sequence[Family]
+    families: Sequence[AskFamily]
     asked_about: Container[str]
     now: float = 0.0
     free: int = 0
@@ -292,7 +292,7 @@ class _Course:
         self._ask_about(profile, open_ones)
         return profile
 
-    def _ask_about(self, profile: NodeProfile, families: Sequence[Family]) -> None:
+    def _ask_about(self, profile: NodeProfile, families: Sequence[AskFamily]) -> None:
         for family in families:
             begun, held = self.begun[family.key], self.held[family.key]
             allowed = family.allowed

@@ -19,7 +19,7 @@ from statistics import fmean
 from dask_hpc.model.errors import insist, is_number
 from dask_hpc.model.units import counted, show_duration
 from dask_hpc.planning.asks.queue import QueuePartition, QueueQos, QueueView
-from dask_hpc.planning.asks.replay import Family, Replay, Starts
+from dask_hpc.planning.asks.replay import AskFamily, Replay, Starts
 
 #: minutes; between two neighbours there is no use in asking
 LADDER = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 60, 90, 120, 180, 240, 360, 480, 720, 1440, 2880, 4320)
@@ -270,7 +270,7 @@ def _judged(
     view = replay.view
     counts = {shape: units_needed(work, shape, view.qos.get(shape.qos)) for shape in shapes}
     families = [
-        Family(str(at), min(count, _FEW), shape.nodes, shape.walltime, *_place(replay, shape))
+        AskFamily(str(at), min(count, _FEW), shape.nodes, shape.walltime, *_place(replay, shape))
         for at, (shape, count) in enumerate(counts.items())
         if count
     ]

@@ -10,7 +10,7 @@ from queues import HOUR, part, queue
 from dask_hpc.planning.asks.holes import QueueHole, holes_of
 from dask_hpc.planning.asks.node_sets import PieceMap
 from dask_hpc.planning.asks.queue import PendingAsk, in_order, share_ahead
-from dask_hpc.planning.asks.replay import COURSES, Family, Newcomers, Replay, level
+from dask_hpc.planning.asks.replay import COURSES, AskFamily, Newcomers, Replay, level
 from dask_hpc.planning.asks.used import UsedShare, UsedShares
 
 ALL_OF_IT = UsedShares(tuple([UsedShare(60.0 * 4**k, 0.0, 1.0) for k in range(9) for _ in range(20)]))
@@ -21,7 +21,7 @@ def starts(view, *families, used=ALL_OF_IT, waiting=(), **more):
 
 
 def family(view, nodes, hours, count=1, key="x", tier=1):
-    return Family(key, count, nodes, hours * HOUR, PieceMap.of(view).all, tier)
+    return AskFamily(key, count, nodes, hours * HOUR, PieceMap.of(view).all, tier)
 
 
 def test_by_hand():
