@@ -166,6 +166,10 @@ def _frozen(family: str, shapes: tuple[float, ...]) -> Any:
     return getattr(stats, FAMILIES[family].scipy)(*shapes)
 
 
+#: a probability with too few digits left to divide by
+_NEARLY_NONE = 1e-200
+
+
 @dataclass(frozen=True, slots=True)
 class ContinuousLaw(Law):
     """``shift + scale Z`` with Z of a family, given that it lies above ``above`` and not above ``below``."""
@@ -255,7 +259,10 @@ class ContinuousLaw(Law):
         return self if longest >= self.high else replace(self, below=float(longest))
 
     def _insist_on(self, above: float, below: float) -> None:
-        if not (self.sf(above) > 0 and self.sf(below) < 1):
+        start, end = (
+            float(self._z.sf(self._at(t))) for t in (max(above, self.above), min(below, self.below))
+        )
+        if not start - end > _NEARLY_NONE:
             raise InputError("law", f"{self} leaves nothing from {above:g} s to {below:g} s", "another cut")
 
     def __str__(self) -> str:
