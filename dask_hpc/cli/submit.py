@@ -22,7 +22,7 @@ from dask_hpc.model.units import counted, parse_duration, show_duration
 from dask_hpc.planning.plan_reservation import plan_reservation
 from dask_hpc.planning.reservation.cost import Cost, fit_wait, read_cost
 from dask_hpc.planning.reservation.plan import ReservationPlan
-from dask_hpc.reservations.chain import AskFor, JobAsked, JobChain, first_link, minutes
+from dask_hpc.reservations.chain import AskFor, JobAsked, JobChain, first_link, minutes, shortened
 from dask_hpc.reservations.report import report
 from dask_hpc.reservations.slurm import SlurmDesk, SlurmTrouble, check_options
 from dask_hpc.reservations.state import ChainFile, all_chains, new_id
@@ -177,9 +177,10 @@ def _plan(
         _cost(cost or "wait", history),
         method or "best",
         longest if is_kept else None,
+        compare=False,
     )
     insist(bool(plan.requests), "--max-walltime", longest, "more than a restart and a commit take")
-    return plan
+    return shortened(plan)
 
 
 def _read_plan(path: Path) -> ReservationPlan:
@@ -191,7 +192,7 @@ def _read_plan(path: Path) -> ReservationPlan:
     except ValueError:
         raise InputError("", "found no JSON", "what plan reservation -o writes", file=file) from None
     try:
-        return ReservationPlan.of(plain)
+        return shortened(ReservationPlan.of(plain))
     except InputError as error:
         raise error.in_file(file) from None
 

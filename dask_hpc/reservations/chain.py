@@ -44,6 +44,7 @@ _LEAST = 0.01  # share of its length that a link must bring
 _CARE, _MOST_CARE = 1.5, 24.0  # times that a commit may take longer than it did
 _NEARLY = 30.0  # seconds before a limit at which it counts as reached
 _SPARE = 5.0  # seconds that are left over beside
+_REQUESTS = 50  # of a plan that are kept
 _ROWS = 500  # of the story that are kept, the newest
 
 
@@ -622,7 +623,12 @@ def _planned_anew(chain: JobChain, now: float) -> JobChain:
         insist(bool(plan.requests), "plan", plan.requests, "requests; the longest walltime allows none")
     except InputError as error:
         return chain.end(now, "stuck", f"{error}; the chain stops")[0]
-    return replace(chain, plan=plan)
+    return replace(chain, plan=shortened(plan))
+
+
+def shortened(plan: ReservationPlan) -> ReservationPlan:
+    """Without requests that are hardly ever made: the file of a chain is read and written often."""
+    return replace(plan, requests=plan.requests[:_REQUESTS])
 
 
 def _replanned(

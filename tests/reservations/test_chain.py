@@ -16,6 +16,7 @@ from dask_hpc.reservations.chain import (
     Link,
     follow,
     minutes,
+    shortened,
 )
 
 
@@ -316,7 +317,7 @@ def test_the_longest_that_a_job_may_ask_for():
 
 
 def test_no_limit_keeps_a_program_with_checkpoints_from_its_end():
-    w = World(new_chain(longest=700.0, max_walltime=700.0), 5000.0)
+    w = World(new_chain(longest=700.0, max_walltime=700.0), 2000.0)
     w.begin()
     for _ in range(30):
         if w.chain.over:
@@ -326,12 +327,19 @@ def test_no_limit_keeps_a_program_with_checkpoints_from_its_end():
         w.look_ahead()
         assert w.jobs[name].limit <= 660.0
         job = w.jobs[name]
-        if w.work_for(job.limit - (40 if job.program.commits else 10)) >= 5000.0:
+        if w.work_for(job.limit - (40 if job.program.commits else 10)) >= 2000.0:
             w.end(0)
         else:
             w.commit(is_final=True)
             w.end(143, is_told=True)
     assert w.chain.state == "done", said(w)
+
+
+def test_the_file_has_the_first_requests_of_a_plan():
+    chain = new_chain()
+    (one, *_) = chain.plan.requests
+    many = replace(chain.plan, requests=tuple(replace(one, work_until=float(n)) for n in range(1, 500)))
+    assert shortened(many).requests == many.requests[:50] and shortened(chain.plan) == chain.plan
 
 
 def test_the_file_reads_back_and_no_other_does():

@@ -270,12 +270,12 @@ def test_past_runs_say_how_long_to_ask_for(at):
     ]
     history.add({f"{USER}/fmri": runs})
     history.write()
-    said("--name", "fmri", "--cost", "cloud", "a.py")
+    said("--name", "fmri", "--cost", "cloud", "--method", "all-checkpoint", "a.py")
     assert chain().planned == (7.0, 3.0) and "9 runs" in chain().story[0][1]
-    said("--name", "other", "--runs", "fmri", "--checkpoint", "none", "a.py")
+    said("--name", "other", "--runs", "fmri", "--checkpoint", "none", "--method", "p99", "a.py")
     assert chain("other").planned is None and chain("other").plan.requests[0].length > 600
     (at.parent / "seconds").write_text("600, 700\n>800\n")
-    said("--name", "third", "--runs", "seconds", "a.py")
+    said("--name", "third", "--runs", "seconds", "--method", "mean-doubling", "a.py")
 
 
 def test_a_plan_from_a_file(at):
