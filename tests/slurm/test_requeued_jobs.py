@@ -1,6 +1,5 @@
 """Slurm puts batch jobs back into its queue, or holds them: they come back under their names."""
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -44,6 +43,11 @@ class TwoUnits:
             return holds()
 
         return self.slurm.wait_until(looked, what, timeout)
+
+    def is_asked(self):
+        """Whether Slurm has said until when both run: then it is at rest."""
+        watches = self.cluster._adaptive._jobs._jobs.values()
+        return all(job.connected is not None and job.answered > job.connected for job in watches)
 
     def told(self, kind):
         return [row["reason"] for row in self.manager.story() if row["decision"] == kind]
@@ -98,6 +102,7 @@ def comes_back(slurm, name, log, deeds, **more):
     with two_units(slurm, name, log, expected_wait="10 min", **more) as units:
         jobs, names = units.there(), units.names()
         assert len(jobs) == len(names) == 2
+        units.wait(units.is_asked, "a first answer")
         for job, deed in zip(sorted(jobs), deeds, strict=False):
             deed(slurm, job)
             units.wait(lambda: len(units.client.nthreads()) == 1, "one worker less")
@@ -114,23 +119,11 @@ def comes_back(slurm, name, log, deeds, **more):
         units.check(jobs)
 
 
-AGAIN = [by_requeue, by_requeue_and_hold]
+def test_a_preempted_unit_comes_back_if_nobody_asked_during_its_grace_time(slurm, tmp_path, report):
+    comes_back(slurm, "preempted", tmp_path / "log", [by_preemption], poll=60)
+    report.add("S4", "a job is preempted and comes back under its id", plain="", ours="yes", bound="yes")
 
 
-def test_units_come_back_that_slurm_has_put_back_into_its_queue(slurm, tmp_path, report):
-    """One is preempted, and nobody asks during its grace time; one is requeued, and one held as well."""
-    with ThreadPoolExecutor(2) as pool:
-        done = [
-            pool.submit(comes_back, slurm, "preempted", tmp_path / "preempted", [by_preemption], poll=60),
-            pool.submit(
-                comes_back,
-                slurm,
-                "requeued",
-                tmp_path / "requeued",
-                [by_requeue, by_requeue_and_hold],
-                poll=1,
-            ),
-        ]
-        for one in done:
-            one.result()
-    report.add("S4", "jobs that Slurm requeues come back under their ids", plain="", ours="3 of 3", bound="")
+def test_units_come_back_that_were_requeued_and_held(slurm, tmp_path, report):
+    comes_back(slurm, "requeued", tmp_path / "log", [by_requeue, by_requeue_and_hold], poll=1)
+    report.add("S4", "one is requeued, one held as well: come back", plain="", ours="2 of 2", bound="2 of 2")

@@ -148,11 +148,12 @@ def test_who_was_put_back_before_it_ever_connected_is_judged_alike():
 def test_units_of_which_two_are_too_many_go_at_once_the_one_that_came_back_first():
     """Another one was asked for in its place, as its walltime ended, but then it was put back."""
     other = Unit("b", state="queued", age=30.0, submission="accepted")
-    looks = [view(0.0, up(left=20.0, running_for=600.0, is_busy=True), work=1e4, tasks=99)]
+    looks = [view(0.0, up(left=20.0, running_for=600.0, is_busy=True))]
     assert plans_of(looks)[0].submit == 1
-    unheard = view(1.0, Unit("a", state="running", left=19.0, asked_ago=9.0), other)
-    plans = plans_of([*looks, unheard, view(2.0, back(), other)])
-    assert [deeds(plan)["cancel"] for plan in plans] == [[], [], ["a"]]
+    looks += [view(1.0, Unit("a", state="running", left=19.0, asked_ago=9.0), other)]
+    looks += [view(2.0, back(), other), view(3.0, back(is_leaving=True), other)]
+    plans = plans_of([replace(look, maximum=9) for look in looks])
+    assert [deeds(plan)["cancel"] for plan in plans] == [[], [], ["a"], []]
 
 
 def busy(t, left, **more):
@@ -169,9 +170,10 @@ def test_nobody_is_asked_for_in_the_place_of_one_that_is_preempted_before_it_has
     first = next(plan for plan in plans if plan.leave)
     assert first.leave[0].reason == "it is preempted in 30 s; it hands over" and not first.submit
     leaving = [view(33.0, busy(33, 28.0, is_leaving=True), up("b"), wanted=2)]
-    leaving += [view(36.0, busy(36, 25.0, is_leaving=True), up("b"), wanted=2)]
-    leaving += [view(37.0, back(state="running", is_leaving=True), up("b"), wanted=2)]  # it has cooled down
-    plans = plans_of([*looks, *leaving, view(38.0, up("b"), wanted=2)])
+    leaving += [view(t, busy(t, 61.0 - t, is_leaving=True), up("b"), wanted=2) for t in (34.0, 35.0, 36.0)]
+    leaving += [view(40.0, busy(40, 21.0, is_leaving=True), up("b"), wanted=2)]  # it has cooled down
+    leaving += [view(41.0, back(state="running", is_leaving=True), up("b"), wanted=2)]
+    plans = plans_of([*looks, *leaving, view(42.0, up("b"), wanted=2)])
     assert [plan.submit for plan in plans[-4:]] == [0, 0, 0, 1]
 
 
@@ -203,6 +205,14 @@ def test_a_unit_that_is_held_is_waited_for_and_told_once():
     assert all(deeds(plan) == NOTHING for plan in plans)
     told = [word for plan in plans for word in plan.news]
     assert told == ["a is held (pending: BeginTime): it is waited for until somebody releases it"]
+
+
+def test_a_return_is_no_queue_wait_of_a_new_one():
+    """Who comes back has an age that says nothing of the queue."""
+    looks = [view(0.0, up()), *(view(float(t), back()) for t in range(1, 40)), view(40.0, up(age=5000.0))]
+    looks += [view(float(t), back()) for t in range(41, 104)]
+    plans = plans_of(looks)
+    assert not any(plan.dead for plan in plans[:100]) and any(plan.dead for plan in plans[100:])
 
 
 def test_its_wait_begins_when_it_is_released():
@@ -288,6 +298,25 @@ def test_one_that_is_accepted_ends_it():
     assert len(queue.units) == 5 and queue.memory.refusals.count == 0
     last = sorted(queue.submissions)[-5:]
     assert 100 <= last[0] < last[1] == last[4] <= last[0] + 2
+
+
+def test_one_that_was_accepted_before_ends_nothing():
+    """Some of those that were asked for together were accepted, the others were not."""
+    old = Unit("old", state="queued", submission="accepted", age=50.0)
+    looks = [view(50.0, old, refused(age=1.0), wanted=5)]
+    looks += [view(51.0 + t, replace(old, age=51.0 + t), wanted=5) for t in range(6)]
+    plans = plans_of(looks)
+    assert [plan.submit for plan in plans] == [0] * 7
+    assert sum(plan.submit for plan in plans_of([*looks, view(65.0, old, wanted=5)])) == 0, "was away"
+    later = [view(57.0 + t, replace(old, age=57.0 + t), wanted=5) for t in range(10)]
+    assert [plan.submit for plan in plans_of([*looks, *later])].count(1) >= 1
+
+
+def test_while_one_is_tried_no_other_is():
+    looks = [view(0.0, refused(), wanted=5), *(view(float(t), wanted=5) for t in range(1, 14))]
+    tried = [view(14.0 + t, Unit("t", state="queued", age=float(t)), wanted=5) for t in range(9)]
+    plans = plans_of([*looks, *tried])
+    assert sum(plan.submit for plan in plans[:14]) >= 1 and not any(plan.submit for plan in plans[14:])
 
 
 def test_refusals_are_no_deaths():
