@@ -139,7 +139,9 @@ def test_holes_are_filled_with_the_longest_first():
     found = fillers(replay(view), WantedWork(100 * HOUR, 9, MINUTE))
     assert [shape.walltime / HOUR for shape in found][1:] == [3, 1]  # and n3, for as long as is needed
     found = fillers(replay(view), WantedWork(100 * HOUR, 2, MINUTE, budget=5 * HOUR))
-    assert sum(shape.walltime for shape in found) <= 5 * HOUR
+    assert [shape.walltime / HOUR for shape in found] == [2.5, 2.5]  # a budget is shared out
+    found = fillers(replay(view), WantedWork(100 * HOUR, 9, MINUTE, budget=10 * MINUTE))
+    assert sum(shape.walltime for shape in found) <= 10 * MINUTE and len(found) >= 2
     assert fillers(replay(view), WantedWork(2 * HOUR, 9, overhead=HOUR)) == [AskShape(4 * HOUR, "batch")]
 
 
