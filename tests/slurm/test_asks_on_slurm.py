@@ -71,7 +71,7 @@ def test_a_budget_is_kept(slurm):
     ):
         settings = {"least": "1 min", "overhead": "0s", "budget": "10 node-minutes"}
         futures = client.map(slowinc, range(10_000), delay=1.0, pure=False)
-        cluster.adapt(maximum_jobs=4, ask=settings, poll=1.0, interval="300ms")
+        cluster.adapt(maximum_jobs=6, ask=settings, poll=1.0, interval="300ms")
 
         def told():
             return [row["reason"] for row in manager.story() if row["decision"] == "ask"]

@@ -199,8 +199,9 @@ def fillers(
         if sum(one.qos == name for one in found) >= min(quality.user_jobs, quality.user_nodes):
             continue
         enough = work.overhead + _SPARE * left / max(1, usable - len(found))
-        step = floor(min(longest, quality.max_time, max(enough, least)) / resolution) * resolution
-        if step < least or step > budget:
+        share = max(budget / max(1, usable - len(found)), min(least, budget))
+        step = floor(min(longest, quality.max_time, max(enough, least), share) / resolution) * resolution
+        if step < least:
             continue
         for other, holes in room:
             if holes and not set(other.nodes).isdisjoint(part.nodes):

@@ -73,6 +73,12 @@ def test_what_is_not_used_of_walltimes_makes_others_start_earlier():
     assert ours["x"].interval() == pytest.approx((10 * HOUR, 10 * HOUR))
 
 
+def test_each_unit_has_its_own_nodes():
+    view = queue([("r", (0, 1), HOUR)])
+    ours, _ = starts(view, family(view, 1, 5, count=4))
+    assert ours["x"].courses[0] == (0.0, 0.0, HOUR, HOUR)
+
+
 def test_a_higher_tier_goes_first():
     view = queue([("r", (0, 1, 2), HOUR)], [("a", 2, 5 * HOUR), ("b", 4, HOUR)])
     ours, _ = starts(view, family(view, 4, 1, key="low"), family(view, 4, 1, key="high", tier=2))

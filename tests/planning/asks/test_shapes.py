@@ -116,6 +116,11 @@ def test_of_equal_shapes_the_first_quality_is_taken():
     for order in (("cheap", "dear"), ("dear", "cheap")):
         choice = best_shape(replay(queue(qos=qos)), WantedWork(HOUR, 2, MINUTE), qos=order)
         assert choice.best.shape.qos == order[0]
+    # also if that costs a little more
+    qos["cheap"] = QueueQos("cheap", max_time=2 * HOUR)
+    work = WantedWork(8 * HOUR, 2, MINUTE)
+    assert best_shape(replay(queue(qos=qos)), work, qos=("cheap", "dear")).best.shape.qos == "cheap"
+    assert best_shape(replay(queue(qos=qos)), work, qos=("dear", "cheap")).best.shape.walltime > 2 * HOUR
 
 
 def test_a_smaller_part_of_the_machine_that_is_free_wins():
@@ -139,12 +144,14 @@ def test_holes_are_filled_with_the_longest_first():
     found = fillers(replay(view), WantedWork(100 * HOUR, 9, MINUTE))
     assert [shape.walltime / HOUR for shape in found][1:] == [3, 1]  # and n3, for as long as is needed
     found = fillers(replay(view), WantedWork(100 * HOUR, 2, MINUTE, budget=5 * HOUR))
-    assert sum(shape.walltime for shape in found) <= 5 * HOUR
+    assert [shape.walltime / HOUR for shape in found] == [2.5, 2.5]  # a budget is shared out
+    found = fillers(replay(view), WantedWork(100 * HOUR, 9, MINUTE, budget=10 * MINUTE))
+    assert sum(shape.walltime for shape in found) <= 10 * MINUTE and len(found) >= 2
     assert fillers(replay(view), WantedWork(2 * HOUR, 9, overhead=HOUR)) == [AskShape(4 * HOUR, "batch")]
 
 
 def test_no_hole_is_filled_twice_by_partitions_that_share_it():
-    parts = {"a": part("a", [0, 1]), "b": part("b", [1, 0])}
+    parts = {"a": part("a", [0, 1], max_time=HOUR), "b": part("b", [1, 0], max_time=2 * HOUR)}
     found = fillers(replay(queue(nodes=2, partitions=parts)), WantedWork(100 * HOUR, 9, MINUTE))
     assert len(found) == 2
 
