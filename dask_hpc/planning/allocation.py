@@ -144,8 +144,8 @@ def beside_command(
 
 
 def why_no_growth(config: str) -> str:
-    """Why a job cannot be given the nodes of another one, by what ``scontrol show config`` prints; empty if it
-    can."""
+    """Why a job cannot be given the nodes of another one, by what ``scontrol show config`` prints; empty if
+    it can."""
     found = {key.lower(): value for key, value in _SETTING.findall(config)}
     if "permit_job_expansion" not in found.get("schedulerparameters", "").split(","):
         return "this site does not permit it (permit_job_expansion)"
