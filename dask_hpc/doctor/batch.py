@@ -15,7 +15,7 @@ from dask_hpc.doctor.judge import (
 )
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import counted, parse_duration, show_duration
-from dask_hpc.planning.allocation import permits_expansion
+from dask_hpc.planning.allocation import why_no_growth
 
 _LINE = re.compile(r"^(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _SECONDS = re.compile(r"(\d+)\s*sec")
@@ -115,11 +115,11 @@ def _ends(config: Mapping[str, str], farewell: float) -> Iterator[Finding]:
 
 
 def _expansion(text: str) -> Iterator[Finding]:
-    if permits_expansion(text):
-        yield Finding("slurm", "ok", "jobs may grow in place", "AllocationCluster.expand does it")
-    else:
-        found = "jobs cannot grow in place (no permit_job_expansion)"
+    if why := why_no_growth(text):
+        found = f"jobs cannot grow in place: {why}"
         yield Finding("slurm", "lacking", found, "AllocationCluster.expand submits satellites instead")
+    else:
+        yield Finding("slurm", "ok", "jobs may grow in place", "AllocationCluster.expand does it")
 
 
 def _preemption(config: Mapping[str, str]) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from dask_hpc.model.errors import InputError, insist, shown, within
 from dask_hpc.planning.topology import hosts
 
 _COUNT = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,7})\))?")
+_SETTING = re.compile(r"^(\w+)[ \t]*=[ \t]*(\S*)", re.MULTILINE)
 _MB = 2.0**20
 #: a variable that each of these sets inside of a job, other than Slurm
 OTHERS = {"PBS_NODEFILE": "PBS", "LSB_HOSTS": "LSF", "OAR_NODEFILE": "OAR", "PE_HOSTFILE": "SGE"}
@@ -142,7 +143,12 @@ def beside_command(
     return ["srun", f"--jobid={job}", *where, f"--ntasks-per-node={tasks_per_node}", *words]
 
 
-def permits_expansion(config: str) -> bool:
-    """Whether a job may be given the nodes of another one, by what ``scontrol show config`` prints."""
-    found = re.search(r"^SchedulerParameters[ \t]*=[ \t]*(\S*)", config, re.MULTILINE)
-    return found is not None and "permit_job_expansion" in found[1].split(",")
+def why_no_growth(config: str) -> str:
+    """Why a job cannot be given the nodes of another one, by what ``scontrol show config`` prints; empty if
+    it can."""
+    found = {key.lower(): value for key, value in _SETTING.findall(config)}
+    if "permit_job_expansion" not in found.get("schedulerparameters", "").split(","):
+        return "this site does not permit it (permit_job_expansion)"
+    if not found.get("accountingstoragetype", "").endswith("slurmdbd"):
+        return "Slurm here has no slurmdbd, without which it starts no steps on new nodes"
+    return ""

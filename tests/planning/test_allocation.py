@@ -14,9 +14,9 @@ from dask_hpc.planning.allocation import (
     beside_command,
     beside_environment,
     counts,
-    permits_expansion,
     read_slurm_job,
     step_environment,
+    why_no_growth,
     write_counts,
 )
 
@@ -136,13 +136,15 @@ def test_no_command(command):
 
 
 @pytest.mark.parametrize(
-    "text, permitted",
+    "text, why",
     [
-        ("SchedulerParameters     = bf_interval=2,permit_job_expansion\n", True),
-        ("SchedulerParameters     = permit_job_expansion_of_others\n", False),
-        ("SchedulerParameters     = \nOther = permit_job_expansion\n", False),
-        ("", False),
+        ("SchedulerParameters     = bf_interval=2,permit_job_expansion\n", ""),
+        ("SchedulerParameters     = permit_job_expansion_of_others\n", "does not permit it"),
+        ("SchedulerParameters     = \nOther = permit_job_expansion\n", "does not permit it"),
+        ("SchedulerParameters=permit_job_expansion\nAccountingStorageType=x/none\n", "no slurmdbd"),
+        ("", "does not permit it"),
     ],
 )
-def test_whether_jobs_may_grow(text, permitted):
-    assert permits_expansion(f"A = 1\n{text}B = 2\n") is permitted
+def test_whether_jobs_may_grow(text, why):
+    found = why_no_growth(f"AccountingStorageType   = accounting_storage/slurmdbd\n{text}B = 2\n")
+    assert why in found and bool(found) == bool(why)

@@ -234,14 +234,15 @@ def test_a_satellite_joins_and_goes(slurm, submit):
     slurm.wait_until_empty()
 
 
-def test_a_site_that_permits_growth_in_place(slurm, submit):
+def test_a_site_that_permits_growth_in_place_but_cannot_do_it(slurm, submit):
+    """Slurm needs slurmdbd for it, which this one does not have."""
     before = slurm.conf.read_text()
     slurm.conf.write_text(before.replace("sched_interval=2", "sched_interval=2,permit_job_expansion"))
     try:
         slurm.run("scontrol", "reconfigure")
         job, said = submit(MORE.replace("{after}", "pass"), nodes=1)
         slurm.wait_until(lambda: job not in slurm.jobs(), "its end", 180)
-        assert "told in place: n2" in said() and "more ['n1', 'n2']" in said(), said()
+        assert "in place: Slurm here has no slurmdbd" in said() and "more ['n1', 'n2']" in said(), said()
     finally:
         slurm.conf.write_text(before)
         slurm.run("scontrol", "reconfigure")
@@ -261,7 +262,7 @@ def test_the_doctor_asks_all_nodes_of_a_job(slurm, submit, tmp_path):
         f"ok       batch system: this runs inside of job {job}",
         "ok       slurm: linuxproc: all processes of a job are told its end",
         "ok       slurm: KillWait: 30 s between SIGTERM and SIGKILL",
-        "lacking  slurm: jobs cannot grow in place",
+        "lacking  slurm: jobs cannot grow in place: this site does not permit it",
         "ok       slurm: jobs may be preempted (requeue)",
         "lacking  slurm: no accounting",
         "all 2 nodes see it",

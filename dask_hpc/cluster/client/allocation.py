@@ -39,7 +39,7 @@ from dask_hpc.cluster.client.steps import steps_here
 from dask_hpc.cluster.units import is_closing, members
 from dask_hpc.model.errors import InputError, insist
 from dask_hpc.model.units import count_nodes, parse_duration
-from dask_hpc.planning.allocation import AllocatedNode, Allocation, beside_command, beside_environment
+from dask_hpc.planning.allocation import Allocation, beside_command, beside_environment
 
 logger = logging.getLogger(__name__)
 
@@ -334,14 +334,13 @@ class AllocationCluster(SpecCluster):
         desk = self._desk
         environment = desk.steps.environment() | desk.variables
         job = self.allocation.job
-        new, why = await asyncio.to_thread(grow_in_place, job, extension, environment, desk.logs)
+        new, why = await asyncio.to_thread(grow_in_place, job, extension, environment)
         if new:
-            like = extension.like
-            self._places.add(AllocatedNode(name, like.cores, like.memory) for name in new)
+            names = self._places.add(new)
             desk.changed()
             if compat.adaptive_of(self) is None:
                 self._add_units(max(0, self._places.size - len(self.worker_spec)))
-            return f"in place: {', '.join(new)}"
+            return f"in place: {', '.join(names)}"
         (name,) = self.new_worker_spec()
         options = {"extension": extension, "words": desk.words, "environment": environment, "logs": desk.logs}
         each = [f"-{n}" for n in range(desk.words.processes)] if desk.words.processes > 1 else [""]

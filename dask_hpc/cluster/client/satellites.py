@@ -1,7 +1,9 @@
 """More nodes for a cluster inside of an allocation: in place where the site permits it, else by satellites.
 
 Slurm gives a job the nodes of another one if its administrators have set ``permit_job_expansion``, which is
-rare: a job is submitted to expand ours, gives up its nodes, and ours takes them. A satellite is a batch job
+rare: a job is submitted to expand ours, and gives up its nodes, which are ours then. Slurm 22.05.8 without
+slurmdbd does that as well, but starts no step on these nodes, and changes the job no more: it waits for ever
+for the job's number in the accounting. So we do not ask there. A satellite is a batch job
 of its own, whose workers join the cluster: one unit, which comes and goes as a whole, and is looked up as
 dask-jobqueue's jobs are. When the cluster is gone, its workers end by themselves.
 """
@@ -15,22 +17,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from time import sleep, time
+from time import time
 
 from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface
 
 from dask_hpc.cluster.client.node_unit import WorkerWords
-from dask_hpc.cluster.client.steps import answer, ask
+from dask_hpc.cluster.client.steps import SlurmSteps, answer, ask
 from dask_hpc.model.errors import one_line
-from dask_hpc.planning.allocation import AllocatedNode, permits_expansion
+from dask_hpc.planning.allocation import AllocatedNode, Allocation, why_no_growth
 from dask_hpc.planning.topology import hosts
 
 logger = logging.getLogger(__name__)
 
 _SUBMIT = 60.0  # seconds that sbatch may take
 _AT_ONCE = 10  # seconds within which a job that expands ours has to start
-_TRIES, _PAUSE = 10, 1.0  # to change the size of a job; seconds in between
 _JOB = re.compile(r"(\d+)")
 
 
@@ -118,46 +119,40 @@ def _submit(command: Sequence[str], script: str, environment: Mapping[str, str])
 
 
 def grow_in_place(
-    job: str, extension: Extension, environment: Mapping[str, str], where: Path
-) -> tuple[list[str], str]:
-    """Names of the nodes that the job has got in addition, and why these are none. Blocks for some seconds.
-    ``where`` is a directory for scripts that Slurm writes at a change of size."""
-    if not permits_expansion(answer("scontrol", "show", "config")):
-        return [], "this site does not permit it (permit_job_expansion)"
+    job: str, extension: Extension, environment: Mapping[str, str]
+) -> tuple[list[AllocatedNode], str]:
+    """The nodes that the job has got in addition, and why these are none. Blocks for some seconds. Nodes on
+    which no step can be started are given up again."""
+    if why := why_no_growth(answer("scontrol", "show", "config")):
+        return [], why
     before = _nodes_of(job)
-    ask = ["salloc", "--no-shell", f"--immediate={_AT_ONCE}", f"--dependency=expand:{job}"]
-    done = _run([*ask, *extension.words()], environment, where)
-    found = re.search(r"Granted job allocation (\d+)", done.stderr)
+    ask_for = ["salloc", "--no-shell", f"--immediate={_AT_ONCE}", f"--dependency=expand:{job}"]
+    told = _complaint([*ask_for, *extension.words()], environment)
+    found = re.search(r"Granted job allocation (\d+)", told)
     if not found:
-        return [], f"salloc: {one_line(done.stderr.strip())[-200:]}"
-    more = found[1]
-    for command in (
-        ["scontrol", "update", f"JobId={more}", "NumNodes=0"],
-        ["scontrol", "update", f"JobId={job}", "NumNodes=ALL"],
-    ):
-        for _ in range(_TRIES):
-            done = _run(command, environment, where)
-            if "try again" not in done.stderr:  # while it waits for its accounting
-                break
-            sleep(_PAUSE)
-        if done.returncode:
-            answer("scancel", more)
-            return [], f"scontrol: {one_line(done.stderr)}"
-    new = [name for name in _nodes_of(job) if name not in before]
-    answer("scancel", more)  # it has nothing left
-    return new, "" if new else "Slurm says that it worked, and the job has no more nodes than before"
+        return [], f"salloc: {told}"
+    told = _complaint(["scontrol", "update", f"JobId={found[1]}", "NumNodes=0"], environment)
+    names = [name for name in _nodes_of(job) if name not in before]
+    if not names:
+        answer("scancel", found[1])
+        return [], f"scontrol: {told or 'the job has no more nodes than before'}"
+    like = extension.like
+    new = [AllocatedNode(name, like.cores, like.memory) for name in names]
+    for node in new:
+        if answer(*SlurmSteps(Allocation((), job)).words(node, ["echo", "here"])).split() != ["here"]:
+            answer("scontrol", "update", f"JobId={job}", f"NumNodes={len(before)}")
+            return [], f"no step can be started on {node.name}"
+    return new, ""
 
 
 def _nodes_of(job: str) -> list[str]:
     return list(hosts(answer("squeue", "-h", "-j", job, "-o", "%N").strip()))
 
 
-def _run(
-    command: Sequence[str], environment: Mapping[str, str], where: Path
-) -> "subprocess.CompletedProcess[str]":
+def _complaint(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """What a command says beside its output; some tell of success there as well."""
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=_SUBMIT, env=dict(environment), cwd=where
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SUBMIT, env=dict(environment))
     except (OSError, subprocess.SubprocessError) as error:
-        return subprocess.CompletedProcess(list(command), 1, "", str(error))
+        return one_line(str(error))
+    return one_line(done.stderr)[-200:]
