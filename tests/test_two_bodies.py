@@ -66,8 +66,8 @@ def simulated(policy, rows, failures=(), nodes=4):
     arrivals = [
         Arrival(Job(id=row[0], submitted=row[1], **described(row)), row[3], speedup=SCALING) for row in rows
     ]
-    platform = Platform(nodes, failures=Failures(trace=failures, repair=1e6, survive=True))
-    result = simulate(arrivals, policy=policy, platform=platform if failures else Platform(nodes))
+    fail = Failures(trace=failures, repair=1e6, survive=True) if failures else None
+    result = simulate(arrivals, policy=policy, platform=Platform(nodes, failures=fail))
     frame = result.jobs
     assert set(frame["state"]) == {"completed"}
     return decisions(result.story), list(zip(frame["end"], frame["id"], strict=True))

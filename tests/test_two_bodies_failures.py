@@ -35,11 +35,11 @@ ALONE = [("A", 0.0, 3, 200.0, 900.0), ("B", 2.0, 1, 90.0, 900.0), ("C", 4.0, 2, 
     ],
 )
 def test_same_victims(rows, failures, deed):
-    nodes = 5 if rows is LARGE else 4
+    size = 5 if rows is LARGE else 4
     policy = Policy.load("node-stealing").with_(**{"queue.strategy": "fcfs"})
-    predicted, ends = simulated(policy, rows, failures, nodes)
+    predicted, ends = simulated(policy, rows, failures, size)
     assert deed in [(what, job, nodes) for _, what, job, nodes, _ in predicted], predicted
-    assert live(policy, rows, ends, failures, nodes) == predicted
+    assert live(policy, rows, ends, failures, size) == predicted
 
 
 def test_without_a_failure_strategy_idle_nodes_take_the_place_of_failed_ones():

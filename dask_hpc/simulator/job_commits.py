@@ -496,7 +496,7 @@ class JobCommits(Companion):
         seen = self._desk.nodes_for(self)
         self._most = max(1, min(len(held), len(rule.slots(len(held), seen, 0.0, held))))
         if item is None:
-            item = self._item = rule.first(len(held), min(self._most, rule.seats(seen, held)))
+            item = self._item = rule.first(len(held), self._most, seen, held)
         count = max(1, min(item.agents, self._most))
         found = rule.slots(count, seen, self._checkpoint.nbytes / count, held)
         if not found:  # others have all that nodes may have

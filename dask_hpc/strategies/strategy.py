@@ -204,8 +204,9 @@ class CheckpointStrategy(Strategy, Protocol):
     def window(self) -> float:
         """Bytes that may be on their way at a time."""
 
-    def first(self, nodes: int, most: int) -> ItemAgents:
-        """What is to be remembered of an item whose data is on so many nodes; ``most`` agents there are."""
+    def first(self, nodes: int, most: int, seen: Sequence[AgentNode], domains: Collection[str]) -> ItemAgents:
+        """What is to be remembered of an item whose data is on so many nodes, in these domains; on the nodes
+        ``seen`` there could be ``most`` agents."""
 
     def resized(self, item: ItemAgents, nodes: int) -> ItemAgents:
         """Its data is on so many nodes now."""
@@ -224,9 +225,6 @@ class CheckpointStrategy(Strategy, Protocol):
 
     def order(self, nodes: Sequence[AgentNode]) -> Sequence[AgentNode]:
         """The best first."""
-
-    def seats(self, nodes: Sequence[AgentNode], domains: Collection[str]) -> int:
-        """How many agents an item that is new may have."""
 
     def slots(
         self, count: int, nodes: Sequence[AgentNode], nbytes: float, domains: Collection[str]

@@ -86,6 +86,7 @@ def test_numbers_and_places_of_agents_decide_how_long_a_commit_takes():
     four = ends(policy(), job())["a"]
     assert four == pytest.approx(100 + 3 * 1.0)
     assert agents_of(policy(), job())["a"] == ("4", "5", "6", "7"), "beside the job"
+    assert agents_of(policy(candidates=2, per_node=1), job())["a"] == ("4", "5")
     stacked = policy(candidates=1, deal="fill")
     assert agents_of(stacked, job())["a"] == ("4",) * 4
     assert ends(stacked, job())["a"] == pytest.approx(100 + 3 * 2.0), "they share a link of 20 B/s"

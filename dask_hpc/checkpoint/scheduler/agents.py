@@ -306,8 +306,7 @@ class AgentChoice:
         seen = [one for one, _ in hosts.values()]
         most = self._most[item] = max(1, len(rule.slots(len(able), seen, 0.0, domains)))
         known = self.known.get(item)
-        first = min(most, rule.seats(seen, domains))
-        now = rule.first(size, first) if known is None else rule.resized(known, size)
+        now = rule.first(size, most, seen, domains) if known is None else rule.resized(known, size)
         if known is not None and now.agents != known.agents:
             self._context.tell("agents", f"{item}: {now.why or f'{now.agents} agents'}")
         self.known[item] = now

@@ -228,9 +228,14 @@ class AgentRule(CheckpointStrategy):
         Parameter("whether each worker gives its blocks, or one of a host sends those of all there"),
     ] = "worker"
 
-    def first(self, nodes: int, most: int) -> ItemAgents:
-        """An item whose data is on so many nodes; there could be ``most`` agents."""
-        return ItemAgents(max(1, nodes if self.start == "nodes" else most), nodes)
+    def first(self, nodes: int, most: int, seen: Sequence[AgentNode], domains: Collection[str]) -> ItemAgents:
+        """An item whose data is on so many nodes, in these domains; on the nodes ``seen`` there could be
+        ``most`` agents."""
+        agents = nodes
+        if self.start == "all":
+            room = list(self._room(seen, 0.0, domains).values())
+            agents = min(most, sum(room[: self.candidates or len(room)]))
+        return ItemAgents(max(1, agents), nodes)
 
     def resized(self, item: ItemAgents, nodes: int) -> ItemAgents:
         """Its data is on so many nodes now: as many agents as before (MA-RA), or as many as keep the ratio
@@ -306,10 +311,6 @@ class AgentRule(CheckpointStrategy):
                 room[name] -= here
                 found += [name] * here
         return tuple(found)
-
-    def seats(self, nodes: Sequence[AgentNode], domains: Collection[str]) -> int:
-        """How many agents an item may have to begin with: as many as its candidates take."""
-        return sum(list(self._room(nodes, 0.0, domains).values())[: self.candidates or len(nodes)])
 
     def _room(self, nodes: Sequence[AgentNode], nbytes: float, domains: Collection[str]) -> dict[str, int]:
         """The best node first: how many agents that keep so many bytes each it takes."""

@@ -47,11 +47,16 @@ def test_deals():
     assert place(6, FOUR, deal="fill", **options) == "bbbbcc"
 
 
-def test_an_item_may_have_as_many_as_its_candidates_take():
+def test_an_item_begins_with_as_many_as_its_candidates_take():
     nodes = [replace(one, most=2) for one in FOUR]
-    assert [AgentRule(candidates=count).seats(nodes, ()) for count in (1, 3, 0, 9)] == [2, 6, 8, 8]
-    assert AgentRule(candidates=2, per_node=1).seats(nodes, ()) == 2
-    assert AgentRule(candidates=2, per_node=1).seats([replace(nodes[0], agents=1)], ()) == 0
+
+    def begins(nodes, **rule):
+        return AgentRule(**rule).first(3, 7, nodes, ()).agents
+
+    assert [begins(nodes, candidates=count) for count in (1, 3, 0, 9)] == [2, 6, 7, 7]
+    assert begins(nodes, candidates=2, per_node=1) == 2
+    assert begins([replace(nodes[0], agents=1)], candidates=2, per_node=1) == 1, "one it has always"
+    assert begins(nodes, candidates=1, start="nodes") == 3
 
 
 def test_what_does_not_fit_goes_elsewhere_or_nowhere():

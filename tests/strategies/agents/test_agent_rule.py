@@ -29,8 +29,8 @@ def test_policies_choose_it():
 
 
 def test_how_many_to_begin_with():
-    assert AgentRule().first(2, 8).agents == 8
-    assert AgentRule(start="nodes").first(2, 8).agents == 2
+    assert AgentRule().first(2, 8, nodes(8), ()).agents == 8
+    assert AgentRule(start="nodes").first(2, 8, nodes(8), ()).agents == 2
 
 
 def test_after_a_resize():
