@@ -2,18 +2,18 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic, time
 from typing import Protocol
 
-from dask_hpc.checkpoint.client.reserved import VARIABLE, OwnReservation, Progress, read_progress
+from dask_hpc.checkpoint.client.reserved import VARIABLE, OwnReservation
 from dask_hpc.history.runs import RunHistory, key_of
 from dask_hpc.model.errors import InputError, insist, one_line
 from dask_hpc.reservations.chain import (
     AskFor,
     ChainCancelled,
+    ChainResumed,
     DropJobs,
     Event,
     Instruction,
@@ -95,6 +95,15 @@ class ChainKeeper:
             self._slurm.drop(jobs)
         return len(jobs)
 
+    def resume(self, options: tuple[str, ...], longest: float | None) -> JobChain:
+        """A chain goes on of which no job is left. Raises ``SlurmTrouble``, or ``InputError`` if there are."""
+        prefix = comment_of(self._id)
+        there = [job.id for job in self._slurm.queue() if job.is_alive and job.comment.startswith(prefix)]
+        insist(not there, "--resume", f"job {', '.join(there)}", "a chain of which no job is left")
+        progress = self._file.progress_now()
+        self.follow(ChainResumed(now=time(), progress=progress, options=options, longest=longest))
+        return self._file.read()
+
     def _ask_for(self, chain: JobChain, ask: AskFor, patience: float) -> None:
         """Until it is there, nobody has time, or the patience is over."""
         until, pause, is_again = monotonic() + patience, _FIRST, False
@@ -163,7 +172,7 @@ class ChainStep:
             number=self._number,
             job=job,
             nodes=float(nodes) if nodes.isdecimal() else 1.0,
-            progress=self._progress(),
+            progress=self._file.progress_now(),
             before=self._slurm.fate_of(before) if before else "",
         )
         for one in self._keeper.follow(began):
@@ -187,7 +196,11 @@ class ChainStep:
         ahead.join()
         self._keeper.hurry.clear()
         ended = ProgramEnded(
-            now=time(), number=self._number, code=code, is_told=program.is_told, progress=self._progress()
+            now=time(),
+            number=self._number,
+            code=code,
+            is_told=program.is_told,
+            progress=self._file.progress_now(),
         )
         left = self._keeper.follow(ended, _ENOUGH)
         return next((one.code for one in left if isinstance(one, LeaveJob)), code)
@@ -198,13 +211,3 @@ class ChainStep:
             self._keeper.follow(ProgramRuns(now=time(), number=self._number), float("inf"))
         except (InputError, OSError) as error:
             self._say(one_line(str(error)))
-
-    def _progress(self) -> Progress:
-        with suppress(InputError):
-            return read_progress(self._file.progress)
-        return Progress()
-
-
-def jobs_of(chains: Iterable[JobChain]) -> set[str]:
-    """Ids of all their jobs."""
-    return {link.job for chain in chains for link in chain.links if link.job}
