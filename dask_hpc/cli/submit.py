@@ -256,7 +256,7 @@ def _resume(file: ChainFile, options: tuple[str, ...], longest: float | None, as
         raise InputError("--resume", f"Slurm cannot be asked: {error}", "Slurm to answer") from None
     link = chain.links[-1]
     if chain.over:
-        raise InputError("--resume", chain.story[-1][1], f"dask-hpc submit --status {chain.name} says more")
+        raise InputError("--resume", chain.story[-1][1], "a job that Slurm takes")
     if as_json:
         print_json({"name": chain.name, "job": link.job, "saved": chain.saved, "plan": chain.plan.as_plain()})
     else:

@@ -37,14 +37,14 @@ def walltimes_of(done: Sequence[float], cut: Sequence[float] = (), cost: str | C
     return Walltimes(seconds, why_this_long(plan, runs))
 
 
-def why_this_long(plan: ReservationPlan, whom: str | None = None) -> str:
-    """What the first request of a plan is enough for, and what comes next: "p90 of 41 runs: 3 h 10 min; then
-    5 h". ``whom`` is whose share that is, if not of the runs or the law that the plan is from."""
+def why_this_long(plan: ReservationPlan, whom: str | None = None, number: int = 0) -> str:
+    """What a request of a plan is enough for, and what comes next: "p90 of 41 runs: 3 h 10 min; then 5 h".
+    ``whom`` is whose share that is, if not of the runs or the law that the plan is from."""
     if whom is None:
-        whom = counted(len(plan.runs), "run") if plan.runs else str(plan.law)
-    share = int(100 * plan.law.cdf(plan.requests[0].work_until) + 0.5)
+        whom = counted(len(plan.runs), "run") if plan.runs else f"the {plan.law.name} law"
+    share = int(100 * plan.law.cdf(plan.requests[number].work_until) + 0.5)
     words = f"p{share} of {whom}" if share < 100 else f"more than all of {whom}"
-    return f"{words}: {'; then '.join(show_hours(one.length) for one in plan.requests[:2])}"
+    return f"{words}: {'; then '.join(show_hours(one.length) for one in plan.requests[number : number + 2])}"
 
 
 def show_hours(seconds: float) -> str:

@@ -96,7 +96,7 @@ class ChainKeeper:
         return len(jobs)
 
     def resume(self, options: tuple[str, ...], longest: float | None) -> JobChain:
-        """A chain goes on of which no job is left. Raises ``SlurmTrouble``, or ``InputError`` if there are."""
+        """The chain goes on. Raises ``SlurmTrouble``, or ``InputError`` if a job of it is left."""
         prefix = comment_of(self._id)
         there = [job.id for job in self._slurm.queue() if job.is_alive and job.comment.startswith(prefix)]
         insist(not there, "--resume", f"job {', '.join(there)}", "a chain of which no job is left")
@@ -112,14 +112,10 @@ class ChainKeeper:
                 job = self._slurm.ask_for(chain, ask, self._file.path, is_again)
             except SlurmTrouble as error:
                 is_over = monotonic() + pause > until
-                self._say(f"step {ask.number} could not be asked for: {error}")
-                refused = JobRefused(
-                    now=time(),
-                    number=ask.number,
-                    why=str(error),
-                    is_final=is_over and not self.hurry.is_set(),
-                )
-                self.follow(refused)
+                is_final = is_over and not self.hurry.is_set()
+                if not is_final:  # else the chain says it
+                    self._say(f"step {ask.number} could not be asked for: {error}")
+                self.follow(JobRefused(now=time(), number=ask.number, why=str(error), is_final=is_final))
                 if is_over or self.hurry.wait(pause):
                     return
                 pause, is_again = min(2 * pause, _LONGEST), True

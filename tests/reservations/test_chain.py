@@ -526,7 +526,7 @@ def test_a_job_that_comes_when_there_were_too_many_in_vain_ends_by_itself():
 
 def test_each_job_says_why_it_asks_for_that_long():
     w = started()
-    assert "step 1 is job 100, asked for 11.0 min (p20 of empirical" in said(w)
+    assert "step 1 is job 100, asked for 11.0 min (p20 of the empirical law" in said(w)
     assert "step 2 is job 101" in said(w) and "whether the step before commits or not" in said(w)
     w.work_for(300)
     w.end(143, is_told=True)

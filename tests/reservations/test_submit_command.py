@@ -101,7 +101,7 @@ def submitted(at, *more):
 
 def test_a_first_job_is_asked_for(at):
     told = submitted(at, "--partition", "long", "--sbatch", "--cpus-per-task=2", "--sbatch", "-A me")
-    assert "fmri: job 100 asks for 11.0 min" in told and "plan: " in told
+    assert "fmri: job 100 asks for 11 min" in told and "plan: p33 of the empirical law: 11 min; then" in told
     (words,) = calls(at, "sbatch")
     assert {
         "--parsable",
@@ -239,6 +239,35 @@ def test_status_list_and_cancel(at):
     assert calls(at, "scancel") == [["100", "102"]] and chain().state == "cancelled"
     (at / "queue").unlink()
     assert said("--cancel", "fmri", "--json").split() == ["{", '"name":', '"fmri",', '"jobs":', "0", "}"]
+
+
+def test_a_chain_goes_on_when_its_jobs_are_gone(at):
+    submitted(at)
+    comment = f"dask-hpc:{chain().id}:1"
+    queued(at, 100, "COMPLETING", comment=comment)
+    assert "--resume: found 'job 100'" in said("--resume", "fmri", code=2)
+    (at / "queue").unlink()
+    assert "its jobs are gone (dask-hpc submit --resume NAME" in said("--status", "fmri")
+    told = said("--resume", "fmri", "--sbatch", "--mem=9G", "--max-walltime", "30min")
+    assert told.startswith("fmri: job 101 goes on from 0 s of work\nit asks for 11 min (p33 of the empirical")
+    assert calls(at, "sbatch")[-1][-1] == "--mem=9G" and chain().longest == 1800.0
+    assert run_job(at, 100).returncode == 0 and chain().state == "waiting"  # it comes after all
+    assert run_job(at, 101).returncode == 0 and chain().state == "done"
+    assert "--resume: found 'fmri'; allowed: a chain that is not done" in said("--resume", "fmri", code=2)
+
+
+def test_a_chain_that_failed_goes_on(at):
+    said("--name", "fmri", *LAW, "a.py", "--", "3")
+    run_job(at)
+    assert "fmri: failed (dask-hpc submit --resume NAME goes on from there)" in said("--status", "fmri")
+    (at / "refuse").write_text("sbatch: error: invalid partition specified: nowhere\n")
+    assert "invalid partition" in said("--resume", "fmri", "--partition", "nowhere", code=2)
+    (at / "refuse").unlink()
+    found = json.loads(said("--resume", "fmri", "--partition", "long", "--json"))
+    assert found["job"] == chain().links[-1].job and found["saved"] == 0
+    assert chain().options == ("--partition=nowhere", "--partition=long")
+    (at / "squeue").write_text("#!/bin/sh\nexit 1\n")
+    assert "Slurm cannot be asked" in said("--resume", "fmri", code=2)
 
 
 def test_slurm_cannot_be_asked(at, monkeypatch):

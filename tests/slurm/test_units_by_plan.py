@@ -35,8 +35,8 @@ def test_the_next_job_asks_for_what_the_plan_has_next(slurm, monkeypatch):
         (two,) = slurm.jobs().keys() - {one}
         assert slurm.ask(two, "TimeLimit") == f"{second // 3600:02}:{second % 3600 // 60:02}:00"
         told = [row["reason"] for row in manager.story() if row["decision"] == "walltime"]
-        assert [words.partition(":")[0] for words in told] == [
-            "new batch jobs ask for 1 h 1 min",
-            f"new batch jobs ask for {units.show_hours(second)}",
+        assert [words.partition("; ")[0] for words in told] == [
+            "new batch jobs ask for p33 of the empirical law: 1 h 1 min",
+            f"new batch jobs ask for p67 of the empirical law: {units.show_hours(second)}",
         ]
     slurm.wait_until_empty()
