@@ -12,6 +12,12 @@ FIELDS = {
     "JobID": 24, "State": 24, "TimeUsed": 24, "TimeLeft": 24, "EndTime": 24, "StartTime": 24,
     "RestartCnt": 12, "Comment": 60, "Reason": 120,
 }  # fmt: skip
+_REASON = {"Reason": FIELDS["Reason"]}  # the last one: it may hold anything
+#: the same of everybody's jobs, whose comments may hold anything too
+OF_ALL = {key: width for key, width in FIELDS.items() if key not in ("Comment", "Reason")} | {
+    "Partition": 120, "NumNodes": 12, "tres-alloc": 200, "TimeLimit": 24, "SubmitTime": 24,
+    "PriorityLong": 24, "UserName": 60, "NodeList": 1000, "QOS": 60, "OverSubscribe": 12, "ArrayTaskID": 120,
+} | _REASON  # fmt: skip
 _UNLIMITED = 180 * 86400.0  # seconds until an end that Slurm takes for that of a job without a limit
 _SLACK = 5.0  # seconds by which times that Slurm has rounded may differ
 _QUEUED = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED"})
@@ -26,8 +32,10 @@ class Slurm(BatchSystem):
     submits = ("sbatch",)
 
     def question(self, ids: Sequence[str]) -> Command:
-        fields = ",".join(f"{field}:{width}{SEPARATOR}" for field, width in FIELDS.items())
-        return ("squeue", "-h", "--me", "-t", "all", "-O", fields)
+        return ("squeue", "-h", "--me", "-t", "all", "-O", _format(FIELDS))
+
+    def question_of_all(self) -> Command:
+        return ("squeue", "-h", "-a", "-t", "all", "-O", _format(OF_ALL))
 
     def read(self, heard: Heard, now: float) -> dict[str, JobState] | None:
         found = read_squeue(heard.out, now)
@@ -46,13 +54,18 @@ class Slurm(BatchSystem):
         return ("scontrol", "release", ",".join(ids))
 
 
+def _format(fields: dict[str, int]) -> str:
+    return ",".join(f"{field}:{width}{SEPARATOR}" for field, width in fields.items())
+
+
 def rows_of(text: str) -> Iterator[dict[str, str]]:
-    """The jobs in an answer of ``squeue``. Lines that make no sense are left out."""
+    """The jobs in an answer of ``squeue``, ours or everybody's. Lines that make no sense are left out."""
     for line in text.splitlines():
-        parts = [part.strip() for part in line.split(SEPARATOR, len(FIELDS) - 1)]
-        if len(parts) == len(FIELDS) and parts[0].isdecimal():
+        fields = OF_ALL if line.count(SEPARATOR) >= len(OF_ALL) - 1 else FIELDS
+        parts = [part.strip() for part in line.split(SEPARATOR, len(fields) - 1)]
+        if len(parts) == len(fields) and parts[0].isdecimal():
             parts[-1] = parts[-1].rstrip(f" {SEPARATOR}")
-            yield dict(zip(FIELDS, parts, strict=True))
+            yield dict(zip(fields, parts, strict=True))
 
 
 def read_squeue(text: str, now: float) -> dict[str, JobState]:
