@@ -126,7 +126,9 @@ def _ask_next(chain: JobChain, after: str) -> Change:
 
 
 def _asking(chain: JobChain, length: float, commits: bool, after: str, why: str) -> Change:
-    link = Link(number=len(chain.links) + 1, length=min(length, _granted(chain, length)), why=why)
+    granted = min(length, _granted(chain, length))
+    why += "; no job may ask for more" if granted < length else ""
+    link = Link(number=len(chain.links) + 1, length=granted, why=why)
     chain = replace(chain, links=(*chain.links, link))
     return chain, (_ask_for(chain, link, commits, after),)
 
@@ -430,8 +432,11 @@ def _replanned(
     plan: ReservationPlan, saved: float, tried: float, commit: float, restart: float
 ) -> ReservationPlan:
     try:
-        return plan.after(saved, tried, checkpoint=commit, restart=restart)
+        found = plan.after(saved, tried, checkpoint=commit, restart=restart)
     except InputError:  # perhaps it was made in a way that needs checkpoints, and there are none
         if plan.method == BEST:
             raise
-        return replace(plan, method=BEST).after(saved, tried, checkpoint=commit, restart=restart)
+        found = replace(plan, method=BEST).after(saved, tried, checkpoint=commit, restart=restart)
+    # What is left of a job may need all the memory that was thought of.
+    memory = max((one.memory for one in plan.requests if one.memory is not None), default=None)
+    return replace(found, requests=tuple(replace(one, memory=memory) for one in found.requests))

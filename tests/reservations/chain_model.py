@@ -46,6 +46,7 @@ class Job:
     limit: float
     after: str = ""
     margin: float | None = None
+    memory: float | None = None
     #: pending, running, or what became of it
     state: str = "pending"
     may_requeue: bool = True
@@ -116,7 +117,7 @@ class World:
             return
         job = str(100 + len(self.jobs))
         limit = 60.0 * -(-ask.length // 60)
-        self.jobs[job] = Job(ask.number, limit, ask.after, ask.margin)
+        self.jobs[job] = Job(ask.number, limit, ask.after, ask.margin, ask.memory)
         if not self.lost_answers:
             self.follow(JobAsked(now=self.now, number=ask.number, job=job))
 

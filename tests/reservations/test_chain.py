@@ -309,6 +309,7 @@ def test_a_limit_that_no_program_without_checkpoints_could_keep():
 def test_the_longest_that_a_job_may_ask_for():
     w = started(checkpoint=None, longest=1200.0)
     assert [job.limit for job in w.jobs.values()] == [1200.0, 1200.0]
+    assert w.chain.links[1].why.endswith("; no job may ask for more")
     w.uses_checkpoints = False
     w.now += 1190
     w.end(143, is_told=True)
@@ -522,6 +523,17 @@ def test_a_job_that_comes_when_there_were_too_many_in_vain_ends_by_itself():
     w.chain = replace(w.chain, fruitless=4)
     w.die()
     assert not w.start("100") and w.jobs["100"].state == "COMPLETED" and w.chain.state == "stuck"
+
+
+def test_memory_is_asked_for_again():
+    chain = new_chain()
+    most = [replace(one, memory=float(n)) for n, one in enumerate(chain.plan.requests, start=7)]
+    w = World(replace(chain, plan=replace(chain.plan, requests=tuple(most))), 1500.0)
+    w.begin()
+    w.start("100")
+    w.work_for(300)
+    w.end(143, is_told=True)
+    assert w.jobs["100"].memory == 7.0 and w.jobs["101"].memory == most[-1].memory
 
 
 def test_each_job_says_why_it_asks_for_that_long():
