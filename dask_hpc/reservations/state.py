@@ -42,6 +42,10 @@ class ChainFile:
     def exists(self) -> bool:
         return self.path.exists()
 
+    def since(self) -> float:
+        """When the first chain of that name was made: its lock is older than it, and stays."""
+        return self.path.with_suffix(".lock").stat().st_mtime
+
     def read(self) -> JobChain:
         """Raises ``InputError`` if there is none, it makes no sense, or it is somebody else's."""
         chain = self._file.read()

@@ -149,6 +149,7 @@ class World:
             before="" if before is None else before.state,
         )  # fmt: skip
         (found,) = self.follow(event)
+        assert job.state == "running", "it ends by itself, and is not cancelled by itself"
         if isinstance(found, LeaveJob):
             job.state = "COMPLETED" if found.code == 0 else "FAILED"
             return False

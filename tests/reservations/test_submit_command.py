@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import dask
@@ -254,6 +255,18 @@ def test_a_chain_goes_on_when_its_jobs_are_gone(at):
     assert run_job(at, 100).returncode == 0 and chain().state == "waiting"  # it comes after all
     assert run_job(at, 101).returncode == 0 and chain().state == "done"
     assert "--resume: found 'fmri'; allowed: a chain that is not done" in said("--resume", "fmri", code=2)
+
+
+def test_jobs_of_a_chain_are_not_learnt_as_runs_of_the_program(at):
+    submitted(at)
+    made = ChainFile.of_name("fmri", None).since()
+    lines = ["JobName|User|ElapsedRaw|State|Start|AllocNodes"]
+    for name, start in (("fmri", made - 900), ("fmri", made + 60), ("other", made + 60)):
+        lines.append(f"{name}|{USER}|600|COMPLETED|{datetime.fromtimestamp(start):%Y-%m-%dT%H:%M:%S}|1")
+    (at.parent / "sacct.txt").write_text("\n".join(lines))
+    result = CliRunner().invoke(cli, ["learn", "--sacct", "sacct.txt"])
+    assert "2 runs of 2 names; 1 job left out" in result.stdout, result.output
+    assert len(RunHistory(at.parent / "runs.json").read()[f"{USER}/fmri"]) == 1
 
 
 def test_a_chain_that_failed_goes_on(at):
