@@ -46,11 +46,8 @@ def learn(history: RunHistory, source: str, as_json: bool) -> None:
     if as_json:
         print_json(told)
         return
-    left = (
-        f"; {counted(found.left_out, 'job')} left out: not over, never begun, or steps of chains"
-        if found.left_out
-        else ""
-    )
+    why = "not over, never begun, or steps of chains"
+    left = f"; {counted(found.left_out, 'job')} left out: {why}" if found.left_out else ""
     click.echo(f"{counted(len(runs), 'run')} of {counted(len(found.runs), 'name')}{left}")
     if told["asked"] is not None:
         click.echo(

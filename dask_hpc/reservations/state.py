@@ -44,7 +44,8 @@ class ChainFile:
 
     def since(self) -> float:
         """When the first chain of that name was made: its lock is older than it, and stays."""
-        return self.path.with_suffix(".lock").stat().st_mtime
+        lock = self.path.with_suffix(".lock")
+        return (lock if lock.exists() else self.path).stat().st_mtime
 
     def read(self) -> JobChain:
         """Raises ``InputError`` if there is none, it makes no sense, or it is somebody else's."""

@@ -86,23 +86,25 @@ class ChainKeeper:
 
     def cancel(self) -> int:
         """The chain is over, and none of its jobs is left. How many there were. Raises ``SlurmTrouble``."""
-        chain, instructions = self._file.follow(ChainCancelled(now=time()), self._id)
+        _, instructions = self._file.follow(ChainCancelled(now=time()), self._id)
         jobs = [job for one in instructions if isinstance(one, DropJobs) for job in one.jobs]
-        prefix = comment_of(chain.id)
-        jobs += [job.id for job in self._slurm.queue() if job.is_alive and job.comment.startswith(prefix)]
-        jobs = list(dict.fromkeys(jobs))
+        jobs = list(dict.fromkeys([*jobs, *self._left()]))
         if jobs:
             self._slurm.drop(jobs)
         return len(jobs)
 
     def resume(self, options: tuple[str, ...], longest: float | None) -> JobChain:
         """The chain goes on. Raises ``SlurmTrouble``, or ``InputError`` if a job of it is left."""
-        prefix = comment_of(self._id)
-        there = [job.id for job in self._slurm.queue() if job.is_alive and job.comment.startswith(prefix)]
-        insist(not there, "--resume", f"job {', '.join(there)}", "a chain of which no job is left")
+        left = self._left()
+        insist(not left, "--resume", f"job {', '.join(left)}", "a chain of which no job is left")
         progress = self._file.progress_now()
         self.follow(ChainResumed(now=time(), progress=progress, options=options, longest=longest))
         return self._file.read()
+
+    def _left(self) -> list[str]:
+        """Jobs of the chain that run, or may."""
+        ours = comment_of(self._id)
+        return [job.id for job in self._slurm.queue() if job.is_alive and job.comment.startswith(ours)]
 
     def _ask_for(self, chain: JobChain, ask: AskFor, patience: float) -> None:
         """Until it is there, nobody has time, or the patience is over."""

@@ -17,7 +17,7 @@ from dask_hpc.reservations.state import ChainFile
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
 
 FIRST = 3  # seconds that the first job may work
-PACE = 0.25
+PACE = 0.4
 N = int(3.5 * FIRST / PACE)
 
 PROGRAM = """
@@ -145,7 +145,7 @@ def test_a_chain_gets_to_its_end_whatever_happens(slurm, user):
     assert told["steps"][0]["code"] == 143 and told["resumable"]
     third = told["steps"][2]["job"]
     user.go(second)
-    user.until_did(second, 4)
+    user.until_did(second, 3)
     node = slurm.ask(second, "NodeList")
     slurm.crash(node)
     slurm.set_down(node)
@@ -158,7 +158,7 @@ def test_a_chain_gets_to_its_end_whatever_happens(slurm, user):
     assert (told["state"], steps(told)) == ("running", ["cut", "lost", "RUNNING", "PENDING"])
     fourth = told["steps"][3]["job"]
     user.go(third)
-    user.until_did(third, 4)
+    user.until_did(third, 3)
     slurm.run("scancel", "--batch", "--signal=TERM", third)
     user.until_over(third)
 
