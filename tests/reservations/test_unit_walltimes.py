@@ -1,5 +1,6 @@
 """How long units of a cluster are asked for, by a plan."""
 
+import asyncio
 import getpass
 import os
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from distributed import LocalCluster
 
 import dask_hpc
+from dask_hpc.cluster.client.malleable import Malleable
 from dask_hpc.history.runs import PastRun, RunHistory
 from dask_hpc.model.errors import InputError
 from dask_hpc.planning.plan_reservation import plan_reservation
@@ -118,6 +120,20 @@ def test_a_run_is_remembered_when_its_script_ends_well(history, monkeypatch):
     run.remember()
     (found,) = RunHistory(history.path).read()[f"{USER}/new.py"]
     assert (found.seconds, found.nodes, found.ended) == (200.0, 3.0, "done")
+
+
+def test_a_cluster_tells_it_how_many_nodes_work(history, monkeypatch):
+    monkeypatch.setattr("dask_hpc.cluster.client.malleable._LOOK", 0.01)
+    run = ScriptRun("new.py", history)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=False) as cluster:
+        manager = dask_hpc.manage(cluster)
+        Malleable(cluster, UnitWalltimes(None, "new.py", run=run)).until_closed(manager)
+        for _ in range(2):
+            cluster.sync(asyncio.sleep, 0.05)
+        manager.close()
+    run.remember()
+    (found,) = RunHistory(history.path).read()[f"{USER}/new.py"]
+    assert found.nodes == 1 and 0 < found.seconds < 60
 
 
 def test_a_process_remembers_its_run_once(history, tmp_path):

@@ -157,12 +157,10 @@ class Lossless:
 
     def look(self) -> None:
         """Time goes by for those who are asked for a time of their own once somebody works."""
-        cluster = self._cluster_ref()
-        if self.times is None or cluster is None or is_closing(cluster):
-            return
-        hosts = {worker["host"] for worker in cluster.scheduler_info["workers"].values()}
-        if hosts:
-            self.times.works(len(hosts))
+        if self.times is not None:
+            hosts = {worker["host"] for worker in self._cluster.scheduler_info["workers"].values()}
+            if hosts:
+                self.times.works(len(hosts))
 
     def remove(self, names: Iterable[Any]) -> None:
         """These units are to go. They do when the cluster object next corrects itself."""

@@ -78,11 +78,18 @@ class Malleable:
         self._lossless.hold(self)
         if self._times is not None:
             self._lossless.times = self._times
-            self._look = PeriodicCallback(self._lossless.look, _LOOK * 1000)
-            self._cluster.loop.add_callback(self._look.start)
+            self._watch = PeriodicCallback(self._look, _LOOK * 1000)
+            self._cluster.loop.add_callback(self._watch.start)
         for name, method in zip(_METHODS, (self.scale, self.scale, self.adapt), strict=True):
             compat.attach(self._cluster, name, method)
         return manager
+
+    def _look(self) -> None:
+        """Time goes by for units that are asked for a time of their own."""
+        if is_closing(self._cluster):
+            self._watch.stop()
+        else:
+            self._lossless.look()
 
     async def end(self) -> None:
         """Take them off again, once the units that are leaving have left."""
@@ -93,8 +100,8 @@ class Malleable:
     async def _end(self) -> None:
         await self._lossless.finish()
         if self._times is not None:
-            self._lossless.look()
-            self._look.stop()
+            self._look()
+            self._watch.stop()
         adaptive = compat.adaptive_of(self._cluster)
         if isinstance(adaptive, HPCAdaptive):
             adaptive.stop("the manager was closed")
