@@ -423,6 +423,11 @@ class AnyOrder(RuleBasedStateMachine):
     def cancel(self):
         self.w.cancel()
 
+    @precondition(lambda self: not self.w.running and not self.w.may_start())
+    @rule()
+    def resume(self):
+        self.w.resume()
+
     @invariant()
     def one_runs_at_most(self):
         assert sum(link.fate == "running" for link in self.w.chain.links) <= 1
@@ -451,7 +456,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.w.chain.saved <= self.w.stored + 1e-6
 
 
-AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+AnyOrder.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 TestAnyOrder = AnyOrder.TestCase
 
 
