@@ -1,11 +1,15 @@
 """The tutorials on Slurm take the Slurm there is, and leave nothing in its queue."""
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from dask_on_slurm import job_settings
+
+from dask_hpc.cli import cli
 
 pytestmark = [
     pytest.mark.slow,
@@ -56,5 +60,6 @@ def test_asking_well_on_a_real_slurm(slurm, printed):
     slurm.wait_until(lambda: sorted(slurm.jobs().values()) == ["PENDING", "RUNNING"], "a busy machine")
     text = printed("6b-ask-well.ipynb")
     assert "storm: job " in text and "starts now" in text and "sum: 4950" in text
-    assert "storm: done" in text
     slurm.wait_until(lambda: set(slurm.jobs()) == set(slurm.jobs(name="others")), "only others' jobs")
+    told = CliRunner().invoke(cli, ["submit", "--status", "storm", "--json"]).stdout
+    assert json.loads(told)["state"] == "done", told
