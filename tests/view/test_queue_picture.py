@@ -23,6 +23,8 @@ def test_areas_are_to_scale():
     free, holes = outlines(queue_svg(FREE, [], 4 * HOUR, [(HOUR, 3), (3 * HOUR, 1)]))
     assert free == [(120.0, 56.5), (274.0, 121.5), (428.0, 24.0)]  # of four nodes in 130 pixels
     assert holes == [(120.0, 56.5), (274.0, 121.5), (582.0, 154.0)]
+    free, _ = outlines(queue_svg(FREE, [], 2 * HOUR))
+    assert free == [(120.0, 24.0), (428.0, 110.7)]  # of the three nodes that are free till then
     assert outlines(queue_svg([(0.0, 0)], [], HOUR)) == [[(120.0, 154.0)], [(120.0, 154.0)]]
 
 

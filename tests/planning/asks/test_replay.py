@@ -60,7 +60,7 @@ def test_holes_by_hand():
         QueueHole("large", 3, HOUR, "maintenance begins"),
     ]
     assert holes_of(queue([("r", (0, 1, 2, 3), HOUR)])) == []
-    assert free_over_time(queue([("r", (0, 1, 2), HOUR)])) == [(0.0, 1), (HOUR, 4)]
+    assert free_over_time(queue([("r", (0, 1, 2), HOUR)], now=60.0)) == [(0.0, 1), (HOUR, 4)]
     assert holes_of(queue()) == [QueueHole("batch", 4, inf, "")]
 
 
