@@ -53,8 +53,8 @@ def test_the_notebook_runs_on_a_real_slurm(slurm, printed):
 
 
 def test_asking_well_on_a_real_slurm(slurm, printed):
-    """Three nodes are busy for a quarter of an hour, then all four are wanted: a hole of one node."""
-    for nodes, minutes in ((3, 15), (4, 30)):
+    """Three nodes are busy for an hour, then all four are wanted: a hole of one node."""
+    for nodes, minutes in ((3, 60), (4, 60)):
         what = ("-N", nodes, "--exclusive", "-t", minutes, "-o", "/dev/null", "--wrap", "sleep 600")
         slurm.run("sbatch", "-J", "others", *what)
     slurm.wait_until(lambda: sorted(slurm.jobs().values()) == ["PENDING", "RUNNING"], "a busy machine")
