@@ -139,6 +139,19 @@ def test_pbs():
     }
 
 
+def test_what_pbs_says_of_a_job_twice_is_of_its_environment():
+    """A variable may hold lines that look like attributes; its own come first."""
+    out = qstat_f(
+        "7",
+        "H",
+        NOW,
+        "    comment = nonsense\n\tand more\n    job_state = F",
+        comment="held by ann",
+        hold="u",
+    )
+    assert said(PBS(), out) == {"7": JobState("held", "held by ann", restarts=0)}
+
+
 def test_pbs_in_json():
     assert said(PBS(), qstat_json(NOW)) == {
         "7": JobState("running", "", 600.0, 3000.0, restarts=1),
