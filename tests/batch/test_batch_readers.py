@@ -141,14 +141,8 @@ def test_pbs():
 
 def test_what_pbs_says_of_a_job_twice_is_of_its_environment():
     """A variable may hold lines that look like attributes; its own come first."""
-    out = qstat_f(
-        "7",
-        "H",
-        NOW,
-        "    comment = nonsense\n\tand more\n    job_state = F",
-        comment="held by ann",
-        hold="u",
-    )
+    more = "    comment = nonsense\n\tand more\n    job_state = F"
+    out = qstat_f("7", "H", NOW, more, comment="held by ann", hold="u", runs=0)
     assert said(PBS(), out) == {"7": JobState("held", "held by ann", restarts=0)}
 
 
