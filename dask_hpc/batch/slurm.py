@@ -47,12 +47,6 @@ class Slurm(BatchSystem):
     def requeue(self, ids: Sequence[str]) -> Command:
         return ("scontrol", "requeue", ",".join(ids))
 
-    def hold(self, ids: Sequence[str]) -> Command:
-        return ("scontrol", "hold", ",".join(ids))
-
-    def release(self, ids: Sequence[str]) -> Command:
-        return ("scontrol", "release", ",".join(ids))
-
 
 def _format(fields: dict[str, int]) -> str:
     return ",".join(f"{field}:{width}{SEPARATOR}" for field, width in fields.items())

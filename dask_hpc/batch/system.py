@@ -42,14 +42,6 @@ class BatchSystem(ABC):
         """Put running jobs back into the queue; None if that cannot be done."""
         return None
 
-    def hold(self, ids: Sequence[str]) -> Command | None:
-        """Keep queued jobs from starting; None if that cannot be done."""
-        return None
-
-    def release(self, ids: Sequence[str]) -> Command | None:
-        """Undo ``hold``."""
-        return None
-
     def options(self, submit: Sequence[str]) -> Command:
         """Of the words of a submit command those that a question needs as well: where to ask."""
         return ()

@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 _OPTION = re.compile(r"^#SBATCH\s+(--?[a-zA-Z-]+)(?:[= ]\s*(\S+))?", re.MULTILINE)
 _NAMES = {"-t": "--time", "-p": "--partition", "-q": "--qos", "-c": "--cpus-per-task", "-A": "--account"}
 _PATIENCE = 5  # polls after which it is looked anew at what was enough
-_FRESH = 1.5  # times as old as is due, an answer may be: sooner nobody may ask
 _GROWN = 1.2  # so much more work than at the last decision is a new one
+_FRESH = 1.5  # times as old as is due, an answer may be: sooner nobody may ask
 
 
 def header_of(job: Any) -> dict[str, str]:

@@ -295,7 +295,6 @@ class BatchDesk:
             of_all = {job: watch for watches, _ in self._watches.values() for job, watch in watches.items()}
             told = [manners for _, manners in self._watches.values()]
             often = Manners(min(one.poll for one in told), min(one.due for one in told))
-            wants = wants and not self.queue.is_fresh(now, manners.due)
             watches = of_all.values()
             if now < next_question(
                 watches, self._asked, self._unanswered, now, often, self._chance, is_wanted=wants
