@@ -149,9 +149,7 @@ def test_a_cluster_tells_it_how_many_nodes_work(history, monkeypatch):
 def test_a_process_remembers_its_run_once(history, tmp_path):
     script = tmp_path / "mine.py"
     script.write_text(
-        "import time\nfrom dask_hpc.planning.reservation.plan import Request
-from dask_hpc.planning.run_times import why_this_long
-from dask_hpc.reservations.units import unit_walltimes\n"
+        "import time\nfrom dask_hpc.reservations.units import unit_walltimes\n"
         "for times in (unit_walltimes('auto'), unit_walltimes('auto')):\n"
         "    times.works(1)\n    time.sleep(0.01)\n"
     )
