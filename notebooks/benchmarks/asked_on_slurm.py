@@ -70,6 +70,7 @@ def keep_busy(slurm, jobs, began, is_over):
 
 def run(how, seed, hours, load, patience):
     """One run: what came of it, in "hours"."""
+    import dask
     from dask_on_slurm import dask_cluster
     from distributed import Client
     from distributed.utils_test import slowinc
@@ -82,6 +83,8 @@ def run(how, seed, hours, load, patience):
         SmallSlurm(Path(directory), NODES) as slurm,
     ):
         os.environ |= {name: slurm.environment[name] for name in ("PATH", "SLURM_CONF")}
+        # known as from earlier runs
+        dask.config.set({"distributed.scheduler.default-task-durations": {"slowinc": f"{TASK}s"}})
         jobs = others(seed, load, patience * SCALE)
         now = [job for job in jobs if job[0] == 0.0]
         for _, *job in now:
@@ -98,8 +101,9 @@ def run(how, seed, hours, load, patience):
                 dask_hpc.malleable(cluster) as manager,
             ):
                 limits = {"maximum_jobs": NODES, "interval": "500ms", "poll": 5.0}
+                limits |= {"handover": "4s", "expected_wait": "5s"}
                 if how == "fit":
-                    limits["ask"] = {"least": "1 min", "overhead": "8s", "gain": "20s"}
+                    limits["ask"] = {"least": "2 min", "overhead": "8s", "gain": "20s", "latency": "2s"}
                 else:
                     limits["maximum_jobs"] = ceil(hours * HOUR / (USUAL - 8 * SCALE))
                 began = time.monotonic()

@@ -30,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 _OPTION = re.compile(r"^#SBATCH\s+(--?[a-zA-Z-]+)(?:[= ]\s*(\S+))?", re.MULTILINE)
 _NAMES = {"-t": "--time", "-p": "--partition", "-q": "--qos", "-c": "--cpus-per-task", "-A": "--account"}
-_PATIENCE = 5  # polls after which it is looked anew at what was enough
 _GROWN = 1.2  # so much more work than at the last decision is a new one
 
 
@@ -63,6 +62,8 @@ class FitAsker:
             qos=settings.qos or ((usual.qos,) if usual.qos else ()),
             margin=settings.margin,
             gain=settings.gain,
+            latency=settings.latency,
+            grain=2 * settings.latency,
         )
         self._budget = SpentBudget(settings.budget)
         #: asks by unit; what is expected of them; those whose job id is not known yet
@@ -72,15 +73,14 @@ class FitAsker:
         self._next: list[tuple[AskShape, PredictedWait | None, str]] = []
         self._decided_at = -inf
         self._decided_for = 0.0
-        self._is_settled = self._has_asked = False
+        self._is_settled = False
         self._told = ""
         #: what happened, for the story
         self.news: list[tuple[str, str]] = []
 
     def may_submit(self, facts: Facts) -> float:
         """How many units the size may ask for now: none while what was decided holds."""
-        patience = self._manners.poll if self._has_asked else _PATIENCE * self._manners.poll
-        is_old = monotonic() - self._decided_at >= patience
+        is_old = monotonic() - self._decided_at >= self._manners.poll
         live = {unit.name for unit in facts.units if unit.state != "gone"}
         is_less = not live.issuperset(self._asks)
         return 0.0 if self._is_settled and not (is_old or is_less) else facts.may_submit
@@ -209,7 +209,6 @@ class FitAsker:
             (shape, waits[at] if at < len(waits) else None, found.why) for at, shape in enumerate(shapes)
         ]
         self._expected |= found.expected
-        self._has_asked = bool(shapes)
         for unit in found.withdraw:
             self._asks.pop(unit, None)
         if shapes:

@@ -200,7 +200,8 @@ def fillers(
             continue
         enough = work.overhead + _SPARE * left / max(1, usable - len(found))
         share = max(budget / max(1, usable - len(found)), min(least, budget))
-        step = floor(min(longest, quality.max_time, max(enough, least), share) / resolution) * resolution
+        step = min(longest, quality.max_time, share, ceil(max(enough, least) / resolution) * resolution)
+        step = floor(step / resolution) * resolution
         if step < least:
             continue
         for other, holes in room:

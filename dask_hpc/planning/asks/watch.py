@@ -67,10 +67,14 @@ class AskWatch:
     latency: float = 30.0
     margin: float = 0.25
     gain: float = 120.0
+    grain: float = 60.0  # a wait that is as good as none
     _shares: ShareWatch = field(default_factory=ShareWatch)
     _record: StartRecord = field(default_factory=StartRecord)
     _looked: float = -inf
     _waited: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._record.grain = self.grain
 
     def decide(
         self, view: QueueView, waiting: Sequence[WaitingAsk], submit: int, work: WantedWork
@@ -94,24 +98,37 @@ class AskWatch:
         if not room or not (submit or starts):
             return AskPlan(expected=expected)
         how: Any = {"partitions": self.partitions, "qos": self.qos, "resolution": self.resolution}
-        now = fillers(replay, replace(work, most=submit), **how) if submit else []
-        left = work.seconds - sum(shape.walltime - work.overhead for shape in now)
-        rest = submit - len(now)
-        choice = None
+        now = fillers(replay, replace(work, most=room), **how)
         withdraw = dict.fromkeys(not_needed, "not needed any more: the work is done without it")
+        # holes come first: who is expected last makes room
+        for job in sorted(old.keys() & starts, key=lambda job: (-starts[job].at(0.5), job)):
+            late = starts[job].at(0.5) - view.now
+            if len(now) <= submit + len(withdraw) or late <= self.gain:
+                break
+            withdraw.setdefault(mine[job].unit, f"overtaken: others start now, it would {show_wait(late)}")
+        now = now[: submit + len(withdraw)]
+        left = work.seconds - sum(shape.walltime - work.overhead for shape in now)
+        still = {job: ask for job, ask in mine.items() if ask.unit not in withdraw}
+        # half of the room is kept for holes to come
+        rest = min((room + 1) // 2, room - len(now)) - len(still)
+        choice = None
         new, waits = list(now), [PredictedWait(0.0, 0.0, self._record.grain)] * len(now)
-        if left > 0 and (rest or starts):
+        asked = sum(ask.shape.walltime - work.overhead for ask in still.values())
+        is_old = not still.keys().isdisjoint(old)
+        if left > 0 and ((rest > 0 and left > asked) or (is_old and starts)):
             filled = _with_asks(view.without(mine), now, self)
             budget = work.budget - sum(shape.walltime for shape in now)
-            todo = replace(work, seconds=left, most=max(1, rest + len(waiting)), budget=budget)
+            todo = replace(work, seconds=left, most=max(1, rest + len(still)), budget=budget)
             choice = best_shape(replace(replay, view=filled), todo, usual=self.usual, **how)
         if choice is not None:
             best = choice.best
-            withdraw |= self._overtaken(
-                best, {job: starts[job] for job in old if job in starts}, mine, todo, view
+            overtaken = self._overtaken(
+                best, {job: starts[job] for job in still if job in old and job in starts}, mine, todo, view
             )
-            again = len(withdraw) - len(not_needed)
-            count = max(0, min(rest + again, max(best.count - (len(waiting) - again), again)))
+            withdraw |= overtaken
+            again, there = len(overtaken), len(still)
+            more = max(0, rest) if left > asked else 0
+            count = max(0, min(more + again, max(best.count - (there - again), again)))
             last = len(best.starts.courses[0]) - 1
             new += [best.shape] * count
             waits += [
