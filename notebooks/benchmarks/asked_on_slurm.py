@@ -112,7 +112,7 @@ def run(how, seed, hours, load, patience):
                 cluster.adapt(**limits)
                 seen, asks = watch(slurm, manager, client, futures, began, patience)
                 done = time.monotonic() - began
-                left = sum(not future.done() for future in futures)
+                left = len(futures)
                 why = [row["reason"] for row in manager.story() if row["decision"] == "ask"]
         finally:
             is_over.set()
@@ -124,7 +124,9 @@ def watch(slurm, manager, client, futures, began, patience):
     """Look until the work is done: when each unit was asked for, started, and was last seen; and what was
     predicted of it first."""
     seen, asks = {}, {}
-    while time.monotonic() - began < patience and not all(future.done() for future in futures):
+    while time.monotonic() - began < patience and futures:
+        # what is done is let go of: no result is lost with a unit
+        futures[:] = [future for future in futures if not future.done()]
         now = time.monotonic() - began
         for line in slurm.run("squeue", "-h", "-n", "me", "-t", "all", "-o", "%i %T %M").splitlines():
             job, state, _ = line.split()

@@ -5,7 +5,7 @@ Learns as it goes, from everybody's jobs: which shares of walltimes are used, an
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import floor, inf
 from statistics import fmean
 from typing import Any
 
@@ -27,6 +27,7 @@ from dask_hpc.planning.asks.shapes import (
 from dask_hpc.planning.asks.used import ShareWatch, UsedShares
 
 _MORE = 1.25  # of the work that is known: so much is worth waiting for
+_IN_LINE = 0.25  # of the units wait in line at most; the others are for holes that open meanwhile
 _REMEMBERED = 100  # jobs that started lately
 _CHECKED = 3  # jobs of others whose starts are predicted at a look, to learn from
 
@@ -100,8 +101,9 @@ class AskWatch:
         how: Any = {"partitions": self.partitions, "qos": self.qos, "resolution": self.resolution}
         now = fillers(replay, replace(work, most=room), **how)
         withdraw = dict.fromkeys(not_needed, "not needed any more: the work is done without it")
-        # holes come first: who is expected last makes room
-        for job in sorted(old.keys() & starts, key=lambda job: (-starts[job].at(0.5), job)):
+        # holes come first: who is expected last makes room, who is expected first keeps his place
+        order = sorted(starts, key=lambda job: (starts[job].at(0.5), job))
+        for job in (job for job in order[:0:-1] if job in old):
             late = starts[job].at(0.5) - view.now
             if len(now) <= submit + len(withdraw) or late <= self.gain:
                 break
@@ -109,8 +111,8 @@ class AskWatch:
         now = now[: submit + len(withdraw)]
         left = work.seconds - sum(shape.walltime - work.overhead for shape in now)
         still = {job: ask for job, ask in mine.items() if ask.unit not in withdraw}
-        # half of the room is kept for holes to come
-        rest = min((room + 1) // 2, room - len(now)) - len(still)
+        # most of the room is kept for holes to come
+        rest = min(max(1, floor(_IN_LINE * room)), room - len(now)) - len(still)
         choice = None
         new, waits = list(now), [PredictedWait(0.0, 0.0, self._record.grain)] * len(now)
         asked = sum(ask.shape.walltime - work.overhead for ask in still.values())

@@ -40,7 +40,7 @@ def test_a_hole_is_filled_and_the_rest_is_asked_for_behind_it():
     plan = AskWatch(LONG).decide(view, (), 4, replace(WORK, seconds=50 * HOUR))
     now = [shape for shape, wait in zip(plan.new, plan.expected_new, strict=True) if wait.median == 0]
     assert [shape.walltime for shape in now] == [5 * HOUR, 5 * HOUR]
-    assert len(plan.new) == 4
+    assert len(plan.new) == 3  # the last place is kept for a hole to come
 
 
 def test_who_is_overtaken_is_taken_back():
