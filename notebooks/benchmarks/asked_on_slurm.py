@@ -20,6 +20,8 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import ceil
 from pathlib import Path
 
@@ -167,22 +169,28 @@ def told(how, seed, seen, asks, done, left, why):
 
 
 def all_of(arguments):
-    """Every run that is not there yet, then the table."""
+    """Every run that is not there yet, some of them side by side, then the table."""
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    for seed in range(arguments.first, arguments.first + arguments.seeds):
-        for how in ("fixed", "fit"):
-            path = out / f"{how}-{seed}.json"
-            if not path.exists():
-                command = [sys.executable, str(HERE), how, str(seed)]
-                for name in ("hours", "load", "patience"):
-                    command += [f"--{name}", str(getattr(arguments, name))]
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-                if done.returncode == 0:
-                    path.write_text(done.stdout.strip().splitlines()[-1])
-                else:
-                    print(done.stderr[-2000:], file=sys.stderr)
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    missing = [(how, seed) for seed in seeds for how in ("fixed", "fit")]
+    missing = [(how, seed) for how, seed in missing if not (out / f"{how}-{seed}.json").exists()]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        list(pool.map(partial(one_of, arguments, out), missing))
     table(out)
+
+
+def one_of(arguments, out, which):
+    """One run, in a process of its own."""
+    how, seed = which
+    command = [sys.executable, str(HERE), how, str(seed)]
+    for name in ("hours", "load", "patience"):
+        command += [f"--{name}", str(getattr(arguments, name))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        (out / f"{how}-{seed}.json").write_text(done.stdout.strip().splitlines()[-1])
+    else:
+        print(done.stderr[-2000:], file=sys.stderr)
 
 
 def table(out):
@@ -219,7 +227,8 @@ def main():
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--out", default="asked")
-    parser.add_argument("--hours", type=float, default=28.0)
+    parser.add_argument("--jobs", type=int, default=4, help="runs side by side")
+    parser.add_argument("--hours", type=float, default=12.0)
     parser.add_argument("--load", type=float, default=0.95)
     parser.add_argument("--patience", type=float, default=3600.0, help="seconds")
     arguments = parser.parse_args()
