@@ -19,7 +19,7 @@ from math import ceil, floor, inf
 from statistics import fmean
 
 from dask_hpc.model.errors import insist, is_number
-from dask_hpc.model.units import counted, show_duration
+from dask_hpc.model.units import show_duration
 from dask_hpc.planning.asks.queue import QueuePartition, QueueQos, QueueView
 from dask_hpc.planning.asks.replay import AskFamily, Replay, Starts
 
@@ -99,11 +99,6 @@ class FoundShape:
     def wait(self, level: float = 0.5) -> float:
         """Until its first job starts."""
         return max(0.0, self.starts.at(level) - self.now)
-
-    def interval(self, unit: int = 0) -> tuple[float, float]:
-        """Seconds from now that hold the start of that job in four of five courses."""
-        low, high = self.starts.interval(unit)
-        return max(0.0, low - self.now), max(0.0, high - self.now)
 
     def __str__(self) -> str:
         wait = self.wait()
@@ -359,8 +354,3 @@ def _time_of(spans: Iterable[tuple[float, float]], needed: float) -> float:
 def show_wait(seconds: float) -> str:
     """For a person: "now", "in 4.0 min", "never"."""
     return "now" if seconds < 1 else "never" if seconds == inf else f"in {show_duration(seconds)}"
-
-
-def show_asks(count: int, shape: AskShape) -> str:
-    """For a person: "3 jobs of 40 min on short"."""
-    return f"{counted(count, 'job')} of {shape}"
