@@ -1,5 +1,5 @@
-"""Which shape of batch jobs finishes the work first: walltime x nodes of a job x partition x quality of
-service.
+"""Which shape of batch jobs waits least for the work to be done: walltime x nodes of a job x partition x
+quality of service.
 
 The objective. There is so much work (seconds of one node), to be done by at most so many nodes at once. A
 unit that starts works from ``overhead`` after its start (its workers connect and load) to the end of its
@@ -136,8 +136,9 @@ def best_shape(
     resolution: float = 60.0,
     tie: float = 0.05,
 ) -> ShapeChoice | None:
-    """The shape that waits least and is done no later than the usual one, or None if no job would ever start. ``partitions`` and ``qos``
-    are those that may be named; with none, all partitions that are up, and the default quality."""
+    """The shape that waits least of those with which the work is done no later than with the usual one, or
+    None if no job would ever start. ``partitions`` and ``qos`` are those that may be named; with none, all
+    partitions that are up, and the default quality."""
     shapes = list(shapes_of(replay, work, partitions, qos, nodes, resolution))
     if usual is not None and usual not in shapes:
         shapes.append(usual)
@@ -178,9 +179,9 @@ def fillers(
     qos: Sequence[str] = (),
     resolution: float = 60.0,
 ) -> list[AskShape]:
-    """Units that start now where nobody waits for the nodes, each as long as it may be there, and no longer
-    than the work needs: first those that may stay longest. None that would spend more than a quarter on
-    ``overhead``."""
+    """Units that start now where nobody waits for the nodes, each as long as it may be there if the batch
+    system looks a ``latency`` from now, and no longer than the work needs: first those that may stay longest.
+    None that would spend more than a quarter on ``overhead``."""
     view = replay.view
     profile, _ = replay.plan()
     least = max(work.least, 4 * work.overhead, resolution)
@@ -188,7 +189,7 @@ def fillers(
     left, budget = work.seconds, work.budget
     room = [(part, profile.free_for(replay.pieces.in_partition(part))) for part in _named(view, partitions)]
     ends = [
-        (min(end - view.now, part.max_time), part, name)
+        (min(end - view.now - replay.latency, part.max_time), part, name)
         for part, holes in room
         if part.min_nodes <= 1
         for name in _qualities(part, qos)
