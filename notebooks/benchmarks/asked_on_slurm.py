@@ -1,15 +1,21 @@
 """The same Dask work on a busy real Slurm of eight nodes, asked for by ``ask="fit"`` and by fixed requests.
 
 ``python asked_on_slurm.py fit SEED`` (or ``fixed``) is one run, told in one line of JSON; ``--all --seeds 10
---out FOLDER`` runs whatever is not in the folder yet, each in a process of its own, and ends in a table.
-Slurm is started for each run (``tests/slurm/small_slurm.py``), so it takes root and Debian's packages.
+--jobs 4 --out FOLDER`` runs whatever is not in the folder yet, each in a process of its own and four side by
+side, and ends in a table; ``--table --out FOLDER`` is the table alone. Slurm is started for each run
+(``tests/slurm/small_slurm.py``), so it takes root and Debian's packages. A run takes 8 to 20 minutes, mostly
+asleep, and about 1 GB and a tenth of a core: all 20 take about an hour, four side by side.
 
 Time is scaled: a minute stands for an hour, as Slurm's walltimes have minutes. The others' jobs are a
 synthetic trace (``simulator.background``). A day of it is simulated first; what runs and waits then is what
 Slurm gets to begin with, with what is left of it, and the rest comes when it is due. The work is a number of
-equal tasks, so many that they keep eight nodes busy for as long as ``--hours`` says, together. Fixed: as many
-requests of 8 "hours" as it takes. Both are ``dask_hpc.malleable`` and adapt; the work, and what is paid for,
-is the same.
+equal tasks whose duration is known, so many that they keep a node busy for as long as ``--hours`` says.
+Fixed: as many requests of 8 "hours" as it takes. Both are ``dask_hpc.malleable`` and adapt; the work is the
+same, and what is paid for (from the start of each unit to its end) is told. Of that on this scale every unit
+loses some "minutes": a worker takes as long to start as ever.
+
+``wait`` is how long units wait in the queue, from the submission of each, the mean over what is paid for;
+``first`` is when the first one starts, ``idle`` how long nobody works before all is done.
 """
 
 import argparse
@@ -158,14 +164,25 @@ def told(how, seed, seen, asks, done, left, why):
         "seed": seed,
         "wait": wait / 60,
         "first": min((started for _, started, _ in units), default=done) / 60,
+        "idle": idle(units, done) / 60,
         "done": done / 60,
         "left": left,
         "node_hours": paid / 60,
         "units": len(units),
         "withdrawn": len(seen) - len(units),
         "checked": checked,
+        "spans": units,
         "why": why[:5],
     }
+
+
+def idle(units, done):
+    """How long there is no unit before the work is done."""
+    reached = nobody = 0.0
+    for started, last in sorted((started, last) for _, started, last in units):
+        nobody += max(0.0, started - reached)
+        reached = max(reached, last)
+    return nobody + max(0.0, done - reached)
 
 
 def all_of(arguments):
@@ -200,7 +217,7 @@ def table(out):
     rows = [json.loads(path.read_text()) for path in sorted(out.glob("*.json"))]
     by = {(row["how"], row["seed"]): row for row in rows}
     seeds = sorted({seed for _, seed in by if ("fit", seed) in by and ("fixed", seed) in by})
-    for key in ("wait", "first", "done", "node_hours", "units", "withdrawn", "left"):
+    for key in ("wait", "first", "idle", "done", "node_hours", "units", "withdrawn", "left"):
         fixed, fit = (np.array([by[how, seed][key] for seed in seeds], float) for how in ("fixed", "fit"))
         words = []
         for one in (fixed, fit):
