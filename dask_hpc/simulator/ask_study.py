@@ -130,7 +130,8 @@ class _Player:
         for place, shape in enumerate(shapes):
             name = f"unit-{len(self._asks)}-{self._outcome.withdrawn}"
             self._queue.submit(name, shape.nodes, shape.walltime)
-            self._asks[name] = WaitingAsk(name, shape, self._queue.now, name)
+            is_filler = bool(expected) and expected[place].median == 0.0
+            self._asks[name] = WaitingAsk(name, shape, self._queue.now, name, is_filler)
             self._budget -= shape.walltime
             if expected:
                 self._expected[name] = expected[place]

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from time import monotonic, time
 from typing import Any
@@ -117,7 +118,8 @@ class FitAsker:
         for name, (shape, wait, why) in zip(names, self._next, strict=False):
             spec[name] = {**spec[name], "options": _shaped(spec[name]["options"], shape)}
             unit = str(name)
-            self._asks[unit] = WaitingAsk(unit, shape, time())
+            is_filler = wait is not None and wait.median == 0.0
+            self._asks[unit] = WaitingAsk(unit, shape, time(), is_filler=is_filler)
             self._why[unit] = why
             self._budget.seen(unit, shape.walltime, 0.0)
             if wait is not None:
@@ -157,7 +159,7 @@ class FitAsker:
         for unit, ask in list(self._asks.items()):
             job = str(getattr(names.get(unit), "job_id", None) or "")
             if job and not ask.job:
-                self._asks[unit] = WaitingAsk(unit, ask.shape, ask.asked, job)
+                self._asks[unit] = replace(ask, job=job)
                 if unit in self._expected:
                     self._watch.asked(job, ask.asked, self._expected[unit])
         live = {unit.name for unit in facts.units}

@@ -40,6 +40,8 @@ class WaitingAsk:
     shape: AskShape
     asked: float
     job: str = ""
+    #: it was asked for because it would start at once
+    is_filler: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +103,18 @@ class AskWatch:
         how: Any = {"partitions": self.partitions, "qos": self.qos, "resolution": self.resolution}
         now = fillers(replay, replace(work, most=room), **how)
         withdraw = dict.fromkeys(not_needed, "not needed any more: the work is done without it")
+        late = {job: found.at(0.5) - view.now for job, found in starts.items()}
+        for job, ask in old.items():
+            if ask.is_filler and late.get(job, 0.0) > self.gain:
+                words = f"the hole that it was for is gone, it would start {show_wait(late[job])}"
+                withdraw.setdefault(ask.unit, words)
         # holes come first: who is expected last makes room, who is expected first keeps his place
-        order = sorted(starts, key=lambda job: (starts[job].at(0.5), job))
+        order = sorted(starts, key=lambda job: (late[job], job))
         for job in (job for job in order[:0:-1] if job in old):
-            late = starts[job].at(0.5) - view.now
-            if len(now) <= submit + len(withdraw) or late <= self.gain:
+            if len(now) <= submit + len(withdraw) or late[job] <= self.gain:
                 break
-            withdraw.setdefault(mine[job].unit, f"overtaken: others start now, it would {show_wait(late)}")
+            words = f"overtaken: others start now, it would {show_wait(late[job])}"
+            withdraw.setdefault(mine[job].unit, words)
         now = now[: submit + len(withdraw)]
         left = work.seconds - sum(shape.walltime - work.overhead for shape in now)
         still = {job: ask for job, ask in mine.items() if ask.unit not in withdraw}

@@ -85,6 +85,16 @@ def test_holes_come_before_those_who_wait_but_the_first_keeps_his_place():
     assert AskWatch(LONG).decide(view, young, 0, work).withdraw == {}
 
 
+def test_who_was_to_fill_a_hole_that_is_gone_is_taken_back():
+    view = queue([("r", (0, 1, 2, 3), 5 * HOUR)], [("0", 1, 2 * HOUR), ("1", 1, 2 * HOUR)])
+    short = AskShape(2 * HOUR, "batch")
+    waiting = [WaitingAsk("0", short, -HOUR, "0", is_filler=True), WaitingAsk("1", short, -HOUR, "1")]
+    plan = AskWatch(LONG).decide(view, waiting, 0, replace(WORK, seconds=30 * HOUR))
+    assert list(plan.withdraw) == ["0"] and "the hole that it was for is gone" in plan.withdraw["0"]
+    young = [replace(ask, asked=0.0) for ask in waiting]
+    assert AskWatch(LONG).decide(view, young, 0, replace(WORK, seconds=30 * HOUR)).withdraw == {}
+
+
 def test_who_is_not_needed_any_more_is_taken_back_the_last_first():
     view = queue([("r", (0, 1, 2, 3), 9 * HOUR)], [("one", 2, 8 * HOUR), ("two", 3, 8 * HOUR)])
     waiting = [WaitingAsk("1", LONG, -HOUR, "one"), WaitingAsk("2", LONG, -HOUR, "two")]

@@ -1,4 +1,4 @@
-"""Which shape waits least for the work to be done: by hand, against trying everything, and within all limits."""
+"""Which shape waits least: by hand, against trying everything, and within all limits."""
 
 from itertools import product
 from math import ceil, inf
