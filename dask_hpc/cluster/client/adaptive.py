@@ -420,13 +420,14 @@ class HPCAdaptive(Adaptive):
         }
         self._is_managed = False
         self._asker = token_hex(4)
-        self._jobs = BatchJobs(config.manners(poll))
+        manners = config.manners(poll)
+        self._jobs = BatchJobs(manners)
         self._jobs.submits(compat.batch_job_of(cluster))
         self._ask: FitAsker | None = None
         if ask is not None:
             insist(ask == "fit" or isinstance(ask, Mapping), "adapt: ask", ask, "fit, or settings of hpc.ask")
             changes = ask if isinstance(ask, Mapping) else None
-            self._ask = FitAsker(cluster, config.ask_settings(changes), config.manners(poll))
+            self._ask = FitAsker(cluster, config.ask_settings(changes), self._jobs, manners)
         self._asks: list[dict[str, Any]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._layout = UnitLayout.of(cluster)
