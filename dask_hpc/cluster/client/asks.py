@@ -85,8 +85,8 @@ class FitAsker:
         """How many units the size may ask for now: none while what was decided holds."""
         is_old = monotonic() - self._decided_at >= self._manners.poll
         live = {unit.name for unit in facts.units if unit.state != "gone"}
-        is_less = not live.issuperset(self._asks)
-        return 0.0 if self._is_settled and not (is_old or is_less) else facts.may_submit
+        self._is_settled = self._is_settled and live.issuperset(self._asks)
+        return 0.0 if self._is_settled and not is_old else facts.may_submit
 
     async def plan(self, plan: dict[str, Any], facts: Facts) -> dict[str, Any]:
         """What becomes of a decision about the size."""
@@ -98,7 +98,8 @@ class FitAsker:
         if not plan["submit"] and not waiting:
             self._jobs.look_away()
             return plan
-        now, wants = monotonic(), plan["submit"] > 0
+        # whether a hole has opened meanwhile is seen when the queue is looked at anyway
+        now, wants = monotonic(), plan["submit"] > 0 and not self._is_settled
         queue = await self._jobs.look_around(wants)
         is_due = now - self._decided_at >= self._manners.poll and queue.asked > self._decided_at
         is_known = queue.is_fresh(now, _FRESH * self._manners.due) if wants else is_due
