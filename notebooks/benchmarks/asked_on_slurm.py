@@ -27,6 +27,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -129,25 +130,32 @@ def run(how, seed, hours, load, patience):
 
 
 def watch(slurm, manager, client, futures, began, patience):
-    """Look until the work is done: when each unit was asked for, started, and was last seen; and what was
-    predicted of it first."""
+    """Look until the work is done: when each unit was asked for, started, and was last seen, as Slurm says;
+    and what was predicted of it first. All in seconds from now on."""
     seen, asks = {}, {}
+    epoch = time.time() - (time.monotonic() - began)
     while time.monotonic() - began < patience and futures:
         # what is done is let go of: no result is lost with a unit
         futures[:] = [future for future in futures if not future.done()]
-        now = time.monotonic() - began
-        for line in slurm.run("squeue", "-h", "-n", "me", "-t", "all", "-o", "%i %T %M").splitlines():
-            job, state, _ = line.split()
-            asked, started, _ = seen.get(job, (now, None, now))
+        for line in slurm.run("squeue", "-h", "-n", "me", "-t", "all", "-o", "%i %T %V %S").splitlines():
+            job, state, asked, started = line.split()
+            asked, now = moment(asked) - epoch, time.time() - epoch
             if state == "RUNNING":
-                seen[job] = (asked, now if started is None else started, now)
+                seen[job] = (asked, moment(started) - epoch, now)
             elif state == "PENDING":
                 seen[job] = (asked, None, now)
-        for row in manager.asks():
+        rows = manager.asks()
+        now = time.time() - epoch
+        for row in rows:
             if row["job"] and row["starts_in"] is not None:
                 asks.setdefault(row["job"], (now, row["low"], row["starts_in"], row["high"]))
         time.sleep(1)
     return seen, asks
+
+
+def moment(text):
+    """Seconds of the epoch."""
+    return datetime.fromisoformat(text).timestamp()
 
 
 def told(how, seed, seen, asks, done, left, why):
