@@ -106,6 +106,8 @@ class FitAsker:
         if not is_known and not queue.is_silent:
             return {**plan, "submit": 0}  # until it is
         view = None if queue.is_silent else queue.view(self._account)
+        if view is not None:
+            self._budget.share = self._share(view)
         work = self._work(plan, facts, waiting)
         self._decided_at, self._decided_for, self._is_settled = monotonic(), plan["work"], True
         if view is None:
@@ -118,7 +120,6 @@ class FitAsker:
             return {**plan, "submit": count}
         for words in view.unknown:
             logger.info("dask-hpc: not known of the queue: %s", words)
-        self._budget.share = self._share(view)
         found = await asyncio.to_thread(self._watch.decide, view, waiting, plan["submit"], work)
         return self._carried_out(plan, facts, found, work)
 
