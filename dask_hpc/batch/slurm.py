@@ -10,11 +10,11 @@ SEPARATOR = "|"
 #: what is asked of each job, and the room for it: without a width, squeue cuts after 20 characters
 FIELDS = {
     "JobID": 24, "State": 24, "TimeUsed": 24, "TimeLeft": 24, "EndTime": 24, "StartTime": 24,
-    "RestartCnt": 12, "Reason": 120,
+    "RestartCnt": 12, "Comment": 60, "Reason": 120,
 }  # fmt: skip
 _REASON = {"Reason": FIELDS["Reason"]}  # the last one: it may hold anything
-#: the same of everybody's jobs
-OF_ALL = {key: width for key, width in FIELDS.items() if key not in _REASON} | {
+#: the same of everybody's jobs, whose comments may hold anything too
+OF_ALL = {key: width for key, width in FIELDS.items() if key not in ("Comment", "Reason")} | {
     "Partition": 120, "NumNodes": 12, "tres-alloc": 200, "TimeLimit": 24, "SubmitTime": 24,
     "PriorityLong": 24, "UserName": 60, "NodeList": 1000, "QOS": 60, "OverSubscribe": 12, "ArrayTaskID": 120,
 } | _REASON  # fmt: skip
