@@ -100,6 +100,11 @@ class FoundShape:
         """Until its first job starts."""
         return max(0.0, self.starts.at(level) - self.now)
 
+    def interval(self, unit: int = 0) -> tuple[float, float]:
+        """Seconds from now that hold the start of that job in four of five courses."""
+        low, high = self.starts.interval(unit)
+        return max(0.0, low - self.now), max(0.0, high - self.now)
+
     def __str__(self) -> str:
         wait = self.wait()
         when = "now" if wait < 1 else "never" if wait == inf else f"in {show_duration(wait)}"

@@ -89,7 +89,7 @@ def test_the_shape_that_starts_soonest_is_told_beside_the_usual_one():
     assert choice.best.wait() == 0
     assert choice.best.done == pytest.approx(35 * MINUTE)
     assert choice.why == "3 x 40.0 min on batch starts now; 1 x 8.0 h on batch would start in 24.7 h"
-    assert choice.usual.starts.interval() == pytest.approx((24 * HOUR + 40 * MINUTE,) * 2)
+    assert choice.usual.interval() == pytest.approx((24 * HOUR + 40 * MINUTE,) * 2)
 
 
 def test_limits_of_partitions_and_qualities_hold():
