@@ -381,7 +381,7 @@ async def test_what_nobody_can_say_is_told_once(queue):
     jobs = BatchJobs(Manners())
     for _ in range(3):
         found = await jobs.look({"a": CondorUnit("1.0"), "b": MoabJob("2")}, {"a": 1.0})
-    assert found["b"] == Known(UNKNOWN)
+    assert found["b"] == Known(UNKNOWN, inf)
     silent, unheard = sorted(jobs.news)
     assert silent.startswith("HTCondor does not say when an idle job will start")
     assert unheard == "nobody asks what becomes of the batch jobs of MoabJob"
