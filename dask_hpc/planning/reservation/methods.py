@@ -180,19 +180,23 @@ def _periodic(commits: bool) -> Method:
         end = end_of(law)
         if law.low >= end:
             return question.judged((Milestone(end),))
-        if chunks is None:
-            # one in fifty, and then all near the best of these
-            some: Sequence[int] = sorted({int(_MOST_CHUNKS ** (n / _SOME)) for n in range(_SOME + 1)})
-            for _ in range(2):
-                best = int(np.argmin(periodic_costs(law, setting, end, some, commits=commits)))
-                chunks = some[best]
-                some = range(some[max(best - 1, 0)], some[min(best + 1, len(some) - 1)] + 1)
-        return question.judged(periodic(law, end, _whole(chunks), commits=commits))
+        number = _best_chunks(question, end, commits) if chunks is None else _whole(chunks)
+        return question.judged(periodic(law, end, number, commits=commits))
 
     return method
 
 
 _MOST_CHUNKS, _SOME = 1000, 350
+
+
+def _best_chunks(question: Question, end: float, commits: bool) -> int:
+    """Of one number in fifty, and then of all near the best of these."""
+    found, some = 1, sorted({int(_MOST_CHUNKS ** (n / _SOME)) for n in range(_SOME + 1)})
+    for _ in range(2):
+        best = int(np.argmin(periodic_costs(question.law, question.setting, end, some, commits=commits)))
+        near = range(some[max(best - 1, 0)], some[min(best + 1, len(some) - 1)] + 1)
+        found, some = some[best], list(near)
+    return found
 
 
 def _brute_force(question: Question, candidates: float | None) -> Solution:

@@ -178,10 +178,8 @@ def chosen(
     rows = zip(answer.milestones[:number], steps(answer.milestones, setting), strict=False)
     omniscient = setting.cost.omniscient(asked.law.mean - setting.saved)
     beyond = float(law.sf(asked.law.high))
-    if beyond > _UNPLANNED:
-        why = (
-            f"{why}; what takes longer than {show_duration(asked.law.high)} ({beyond:.1g}) is not planned yet"
-        )
+    left_out = f"what takes longer than {show_duration(asked.law.high)} ({beyond:.1g}) is not planned yet"
+    reasons = [why, left_out if beyond > _UNPLANNED else "", _compared(answer, setting, method)]
     return ReservationPlan(
         requests=tuple(
             Request(min(step.length, setting.longest), one.work, one.commit, memory) for one, step in rows
@@ -194,7 +192,7 @@ def chosen(
         over_omniscient=answer.expected / omniscient,
         others=answer.others,
         method=method,
-        reason="; ".join(filter(None, [why, _compared(answer, setting, method)])),
+        reason="; ".join(filter(None, reasons)),
         saved=setting.saved,
         max_walltime=setting.longest,
         number=question.number,
