@@ -4,8 +4,21 @@ from dataclasses import dataclass
 from math import inf
 
 from dask_hpc.batch.job_state import Heard
+from dask_hpc.batch.slurm import OF_ALL, SEPARATOR
 
 COMPLETING = 2.0  # seconds from the end of a job's processes until it is over, or back in the queue
+
+
+def row(job, state, **more):
+    """One job as squeue prints it when it is asked about everybody's."""
+    usual = {
+        "TimeUsed": "0:00", "TimeLeft": "N/A", "EndTime": "N/A", "StartTime": "N/A", "RestartCnt": "0",
+        "Partition": "debug", "NumNodes": "1", "tres-alloc": "cpu=1,node=1,billing=1", "TimeLimit": "10:00",
+        "SubmitTime": "970", "PriorityLong": "3000", "UserName": "ann", "NodeList": "", "QOS": "low",
+        "OverSubscribe": "OK", "ArrayTaskID": "N/A", "Reason": "None",
+    }  # fmt: skip
+    words = {"JobID": job, "State": state} | usual | more
+    return "".join(f"{words[field]:<{OF_ALL[field]}}{SEPARATOR}" for field in OF_ALL) + "\n"
 
 
 @dataclass

@@ -34,7 +34,7 @@ ROOMS = {
     "history": {"model", "planning", "config", "dask", "cluster", "data_file"},
     # a chain of batch jobs reads what its program says of its checkpoints
     "reservations": {
-        "model", "planning", "config", "data_file", "history.runs", "checkpoint.client.reserved",
+        "model", "planning", "config", "data_file", "batch", "history.runs", "checkpoint.client.reserved",
     },
     # a restore in a layout has it held as redistribute has
     "checkpoint": {

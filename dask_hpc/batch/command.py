@@ -11,9 +11,9 @@ from dask_hpc.batch.job_state import Heard
 PATIENCE = 20.0  # seconds for one answer of a batch system
 
 
-async def hear(command: Sequence[str], directory: str = "") -> Heard | None:
+async def hear(command: Sequence[str], directory: str = "", say: str = "") -> Heard | None:
     """What a command prints, or None if there is none, or if it takes too long. It is looked for in this
-    directory first, if one is given, then on PATH."""
+    directory first, if one is given, then on PATH, and it is told these words."""
     program = command[0]
     if directory:
         program = shutil.which(os.path.join(directory, program)) or program
@@ -21,7 +21,7 @@ async def hear(command: Sequence[str], directory: str = "") -> Heard | None:
         process = await asyncio.create_subprocess_exec(
             program,
             *command[1:],
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             # seconds: local times can be ambiguous; and words that we know
@@ -30,7 +30,7 @@ async def hear(command: Sequence[str], directory: str = "") -> Heard | None:
     except OSError:
         return None
     try:
-        out, error = await asyncio.wait_for(process.communicate(), PATIENCE)
+        out, error = await asyncio.wait_for(process.communicate(say.encode()), PATIENCE)
     except BaseException as problem:
         with suppress(ProcessLookupError):
             process.kill()

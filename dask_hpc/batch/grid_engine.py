@@ -38,12 +38,6 @@ class GridEngine(BatchSystem):
     def requeue(self, ids: Sequence[str]) -> Command:
         return ("qmod", "-rj", *ids)
 
-    def hold(self, ids: Sequence[str]) -> Command:
-        return ("qhold", *ids)
-
-    def release(self, ids: Sequence[str]) -> Command:
-        return ("qrls", *ids)
-
 
 def _jobs(root: ElementTree.Element, now: float) -> Iterator[tuple[str, JobState]]:
     for row in root.iter("job_list"):

@@ -60,12 +60,6 @@ class HTCondor(BatchSystem):
     def requeue(self, ids: Sequence[str]) -> Command:
         return ("condor_vacate_job", *ids)
 
-    def hold(self, ids: Sequence[str]) -> Command:
-        return ("condor_hold", *ids)
-
-    def release(self, ids: Sequence[str]) -> Command:
-        return ("condor_release", *ids)
-
 
 def _state(row: dict[str, Any], now: float) -> JobState | None:
     status, starts = count_in(row.get("JobStatus")), count_in(row.get("NumJobStarts"))

@@ -46,12 +46,6 @@ class LSF(BatchSystem):
     def requeue(self, ids: Sequence[str]) -> Command:
         return ("brequeue", *ids)
 
-    def hold(self, ids: Sequence[str]) -> Command:
-        return ("bstop", *ids)
-
-    def release(self, ids: Sequence[str]) -> Command:
-        return ("bresume", *ids)
-
 
 def _state(row: dict[str, Any], now: float) -> JobState | None:
     stat = str(row.get("STAT", ""))

@@ -55,12 +55,6 @@ class OAR(BatchSystem):
     def cancel(self, ids: Sequence[str]) -> Command:
         return ("oardel", *ids)
 
-    def hold(self, ids: Sequence[str]) -> Command:
-        return ("oarhold", *ids)
-
-    def release(self, ids: Sequence[str]) -> Command:
-        return ("oarresume", *ids)
-
 
 def _state(row: dict[str, Any], now: float) -> JobState | None:
     state, message = str(row.get("state", "")), str(row.get("message") or "").strip()

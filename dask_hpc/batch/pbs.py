@@ -41,12 +41,6 @@ class PBS(BatchSystem):
     def requeue(self, ids: Sequence[str]) -> Command:
         return ("qrerun", *ids)
 
-    def hold(self, ids: Sequence[str]) -> Command:
-        return ("qhold", *ids)
-
-    def release(self, ids: Sequence[str]) -> Command:
-        return ("qrls", *ids)
-
 
 def _number(name: str) -> str:
     """Of ``12.server`` the part that dask-jobqueue keeps."""

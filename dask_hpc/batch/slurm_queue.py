@@ -1,8 +1,9 @@
 """The whole queue of Slurm, as anybody may see it: nodes, partitions, everybody's jobs, reservations, QOS.
 
-Four commands that need no rights (``scontrol show node``, ``partition`` and ``reservation``, ``squeue``) and
-one that some sites do not have (``sacctmgr show qos``). Readers never raise: what makes no sense is left out.
-What could not be found out is said in ``QueueView.unknown``.
+From three programs that need no rights: ``squeue``, which is asked about our own jobs anyway; ``scontrol``
+for what hardly changes, in one go; and ``sacctmgr``, which some sites do not have. What of the nodes is free
+follows from who runs. Readers never raise: what makes no sense is left out. What could not be found out is
+said in ``QueueView.unknown``.
 """
 
 import asyncio
@@ -12,13 +13,16 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
-from math import inf
-from time import monotonic, time
+from math import floor, inf
+from time import time
 
 from dask_hpc.batch.clock import read_local_time
 from dask_hpc.batch.command import hear
+from dask_hpc.batch.job_state import Heard
+from dask_hpc.batch.slurm import Slurm, rows_of
+from dask_hpc.batch.system import Command
 from dask_hpc.model.errors import InputError
 from dask_hpc.model.units import counted, parse_duration
 from dask_hpc.planning.asks.queue import (
@@ -32,17 +36,14 @@ from dask_hpc.planning.asks.queue import (
     in_order,
 )
 
-NODES = ("scontrol", "-o", "show", "node")
-PARTITIONS = ("scontrol", "-a", "-o", "show", "partition")
-RESERVATIONS = ("scontrol", "-o", "show", "reservation")
-#: id, state, partitions, nodes, cores, memory, limit, start, submission, priority, user, node list, QOS,
-#: sharing, array, reason
-JOBS = ("squeue", "-a", "-h", "-t", "PD,CF,R,S,CG", "-o", "%i|%T|%P|%D|%C|%m|%l|%S|%V|%Q|%u|%N|%q|%h|%K|%r")
+SITE = ("scontrol", "-a", "-o")
+#: what ``SITE`` is told: one call, as ``sinfo`` is, and it says more
+SITE_WORDS = "show node\nshow partition\nshow reservation\n"
 QOS = ("sacctmgr", "-nP", "show", "qos", "format=Name,Priority,MaxWall,MaxTRES,MaxJobsPU,MaxTRESPU,Preempt")
-_FIELDS = 16
+_SITE_LASTS, _QOS_LASTS = 600.0, 3600.0  # seconds; they hardly change
+_SITE_AGAIN = 120.0  # seconds after which it is tried again
 _MOST_NODES = 100_000
 _MOST_OF_ARRAY = 50  # tasks of one waiting array that are counted
-_QOS_LASTS = 3600.0  # seconds; they hardly change
 _WORD = re.compile(r"(?:^| )([A-Za-z][A-Za-z0-9_/:]*)=")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 #: a job waits for nodes, and for nothing else
@@ -50,6 +51,11 @@ _IN_LINE = frozenset(
     {"None", "Resources", "Priority", "BeginTime", "Nodes", "NodeDown", "Cleaning", "Prolog"}
 )
 _DOWN = re.compile(r"DOWN|DRAIN|FAIL|NOT_RESPONDING|UNKNOWN|FUTURE|POWERED_DOWN|POWERING_DOWN|REBOOT|\*$")
+_HOLDS = frozenset(
+    {"RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
+)
+_ROUNDING = 1e-6  # of a core
+_RELEASES = 60.0  # seconds after a job's end in which its nodes may still be taken
 _SCALES = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -91,7 +97,7 @@ def read_words(line: str) -> dict[str, str]:
 
 
 def read_nodes(text: str) -> dict[str, QueueNode]:
-    """The answer of ``NODES``."""
+    """The nodes in the answer of ``SITE``, and what of them is free at that moment."""
     nodes = {}
     for line in text.splitlines():
         words = read_words(line)
@@ -108,12 +114,12 @@ def read_nodes(text: str) -> dict[str, QueueNode]:
 
 
 def read_partitions(text: str, groups: Collection[str] = (), account: str = "") -> dict[str, QueuePartition]:
-    """The answer of ``PARTITIONS``, for a user of these groups."""
+    """The partitions in the answer of ``SITE``, for a user of these groups."""
     partitions = {}
     for line in text.splitlines():
         words = read_words(line)
         name = words.get("PartitionName", "")
-        if not name:
+        if not name or "ReservationName" in words:
             continue
         qos = words.get("AllowQos", "ALL")
         partitions[name] = QueuePartition(
@@ -142,40 +148,57 @@ def _is_open(words: Mapping[str, str], groups: Collection[str], account: str) ->
     return by_group and by_account and not denied and words.get("RootOnly", "NO") != "YES"
 
 
-def read_jobs(text: str) -> tuple[list[RunningAsk], list[PendingAsk]]:
-    """The answer of ``JOBS``: who runs, and who waits, in no order."""
-    running, pending = [], []
-    for line in text.splitlines():
-        parts = line.strip().split("|", _FIELDS - 1)
-        if len(parts) != _FIELDS:
+@dataclass(frozen=True, slots=True)
+class AllJobs:
+    """Everybody's jobs, in no order: who runs, who waits, and who did run a moment ago (its ``limit`` is as
+    long as it ran)."""
+
+    running: tuple[RunningAsk, ...] = ()
+    pending: tuple[PendingAsk, ...] = ()
+    ended: tuple[RunningAsk, ...] = ()
+
+
+def read_jobs(text: str) -> AllJobs:
+    """The answer of ``squeue`` about everybody."""
+    running, pending, ended = [], [], []
+    for row in rows_of(text):
+        size, limit, since = (
+            _count(row.get("NumNodes")),
+            _seconds(row["TimeLimit"], inf),
+            _moment(row["StartTime"]),
+        )
+        if not size or limit <= 0:
             continue
-        job, state, names, nodes, cores, memory, limit, start, submitted, priority, user = parts[:11]
-        where, qos, sharing, array, reason = parts[11:]
-        size, seconds, since = _count(nodes), _seconds(limit, inf), _moment(start)
-        if not job or not size or seconds <= 0:
-            continue
+        job, state, reason, names = row["JobID"], row["State"], row["Reason"], row["Partition"]
+        has = dict(word.split("=", 1) for word in row["tres-alloc"].split(",") if "=" in word)
+        cores, memory = _count(has.get("cpu")) or 0, read_bytes(has.get("mem", "")) / size
+        submitted, user = _moment(row["SubmitTime"], -inf) or -inf, row["UserName"]
         if state == "PENDING":
             asks = PendingAsk(
                 job,
                 tuple(name for name in names.split(",") if name),
                 size,
-                seconds,
-                cores=_count(cores) or 0,
-                memory=read_bytes(memory),
-                priority=_number(priority),
-                submitted=_moment(submitted, -inf) or -inf,
+                limit,
+                cores=cores,
+                memory=memory,
+                priority=_number(row["PriorityLong"]),
+                submitted=submitted,
                 not_before=since if reason == "BeginTime" and since is not None else -inf,
                 user=user,
-                qos=qos,
+                qos=row["QOS"],
                 expected=None if reason == "BeginTime" else since,
-                is_exclusive=sharing == "NO",
+                is_exclusive=row["OverSubscribe"] == "NO",
                 is_held=not _is_in_line(reason),
             )
-            pending += [asks, *(replace(asks, id=f"{job}+{at}") for at in range(1, _tasks(array)))]
-        elif since is not None and (held := expand_nodes(where)):
-            one = RunningAsk(job, tuple(held), since, seconds, _count(cores) or 0, user, names)
-            running.append(replace(one, submitted=_moment(submitted, -inf) or -inf))
-    return running, pending
+            tasks = _tasks(row["ArrayTaskID"])
+            pending += [asks, *(replace(asks, id=f"{job}+{at}") for at in range(1, tasks))]
+        elif since is not None and (held := expand_nodes(row["NodeList"])):
+            one = RunningAsk(job, tuple(held), since, limit, cores, user, names, submitted, memory)
+            if state in _HOLDS:
+                running.append(one)
+            elif (end := _moment(row["EndTime"])) is not None:
+                ended.append(replace(one, limit=end - since))
+    return AllJobs(tuple(running), tuple(pending), tuple(ended))
 
 
 def _is_in_line(reason: str) -> bool:
@@ -195,7 +218,7 @@ def _tasks(array: str) -> int:
 
 
 def read_reservations(text: str) -> list[Maintenance]:
-    """The answer of ``RESERVATIONS``. All are for others: nobody has told us which are for us."""
+    """The reservations in the answer of ``SITE``. All are for others: nobody has told us which are for us."""
     found = []
     for line in text.splitlines():
         words = read_words(line)
@@ -279,100 +302,115 @@ def read_bytes(text: str) -> float:
     return float(match[1]) * _SCALES.get(match[2] or "M", 2**20) if match else 0.0
 
 
-def view_of(
-    now: float,
-    nodes: str | None,
-    partitions: str | None,
-    jobs: str | None,
-    reservations: str | None = None,
-    qos: str | None = None,
-    *,
-    me: str = "",
-    groups: Collection[str] = (),
-    account: str = "",
-) -> QueueView | None:
-    """The queue from all answers (None: there was none), at this time of the system's clock. None if too
-    little is known: without nodes, partitions and jobs nothing can be predicted."""
-    has_nodes, has_parts = read_nodes(nodes or ""), read_partitions(partitions or "", groups, account)
-    if not has_nodes or not has_parts or jobs is None:
-        return None
-    running, pending = read_jobs(jobs)
-    held = {name for one in running for name in one.nodes}
-    unseen = [one.name for one in has_nodes.values() if one.is_up and one.free_cores < one.cores]
-    unseen = [name for name in unseen if name not in held]
-    unknown = []
-    if unseen:
-        unknown.append(f"who holds {counted(len(unseen), 'busy node')} ({unseen[0]}): taken never to end")
-    unknown += ["reservations: scontrol does not tell"] * (reservations is None)
-    unknown += ["limits of the qualities of service: sacctmgr does not tell"] * (qos is None)
-    return in_order(
-        QueueView(
-            now,
-            has_nodes,
-            has_parts,
-            tuple(running),
-            tuple(pending),
-            tuple(read_reservations(reservations or "")),
-            read_qos(qos or ""),
-            me,
-            tuple(unknown),
-        )
-    )
+class KnownQueue:
+    """What is known of the whole queue, from answers as they come in. Times are seconds of one clock, and
+    ``moment`` those of the system's."""
+
+    def __init__(self) -> None:
+        #: when was asked about jobs, and whether the last answers were none
+        self.asked = -inf
+        self.is_silent = False
+        self._moment = -inf
+        self._jobs = AllJobs()
+        self._site: str | None = None
+        self._site_asked = self._qos_asked = -inf
+        self._qos: str | None = None
+        self._nodes: dict[str, QueueNode] = {}
+        #: what of the nodes (cores, memory) was taken by nobody whom we see, when they were asked about
+        self._hidden: dict[str, tuple[float, float]] = {}
+        self._site_moment = -inf
+
+    def overdue(self, now: float) -> tuple[Command, str] | None:
+        """What is to be asked beside jobs, and what that program is to be told; None while all is fresh."""
+        if now - self._site_asked >= (_SITE_AGAIN if self._site is None else _SITE_LASTS):
+            return SITE, SITE_WORDS
+        return (QOS, "") if now - self._qos_asked >= _QOS_LASTS else None
+
+    def is_fresh(self, now: float, age: float) -> bool:
+        """Whether all was asked, and about jobs so many seconds ago at most."""
+        return self._site_asked > -inf and now - self.asked <= age
+
+    def hear(self, program: str, heard: Heard | None, now: float, moment: float) -> None:
+        """What one of these programs said."""
+        said = heard.out if heard is not None and heard.code == 0 else None
+        if program == QOS[0]:
+            self._qos, self._qos_asked = said, now
+        elif program == SITE[0]:
+            self._nodes, self._hidden = read_nodes(said or ""), {}
+            self._site = said if self._nodes and read_partitions(said or "") else None
+            self._site_asked, self._site_moment = now, moment
+            self.is_silent = self._site is None
+            self._find_hidden()
+        elif said is None:
+            self.is_silent = True
+        else:
+            self.is_silent = self._site is None and self._site_asked > -inf
+            self._jobs, self.asked, self._moment = read_jobs(said), now, moment
+            self._find_hidden()
+
+    def view(self, account: str = "") -> QueueView | None:
+        """The queue for who pays from that account. None if too little is known: without nodes, partitions
+        and jobs nothing can be predicted."""
+        site, jobs = self._site, self._jobs
+        if site is None or self.asked == -inf:
+            return None
+        partitions = read_partitions(site, _groups(), account)
+        nodes, taken = {}, self._held_by(jobs.running)
+        for name, node in self._nodes.items():
+            cores, memory = (
+                held + unseen for held, unseen in zip(taken[name], self._hidden[name], strict=True)
+            )
+            free = max(0, floor(node.cores - cores + _ROUNDING))
+            nodes[name] = replace(node, free_cores=free, free_memory=max(0.0, node.memory - memory))
+        unknown, unseen = [], [name for name, (cores, _) in self._hidden.items() if cores > _ROUNDING]
+        if unseen:
+            unknown.append(f"who holds {counted(len(unseen), 'busy node')} ({unseen[0]}): taken never to end")
+        is_told = "ReservationName=" in site or "No reservations" in site
+        unknown += ["reservations: scontrol does not tell"] * (not is_told)
+        unknown += ["limits of the qualities of service: sacctmgr does not tell"] * (self._qos is None)
+        reserved, qos = tuple(read_reservations(site)), read_qos(self._qos or "")
+        return in_order(
+            QueueView(
+                self._moment, nodes, partitions, jobs.running, jobs.pending, reserved, qos, _user(),
+                tuple(unknown),
+            )
+        )  # fmt: skip
+
+    def _held_by(self, jobs: Iterable[RunningAsk]) -> dict[str, tuple[float, float]]:
+        """Cores and memory of each node that these jobs hold, each the same on all its nodes."""
+        held = dict.fromkeys(self._nodes, (0.0, 0.0))
+        for job in jobs:
+            for name in held.keys() & job.nodes:
+                cores, memory = held[name]
+                share = job.cores / len(job.nodes) or self._nodes[name].cores
+                held[name] = cores + share, memory + job.memory
+        return held
+
+    def _find_hidden(self) -> None:
+        """Nodes and jobs are not asked about at one time: of what was taken of a node, that is hidden which
+        no answer about jobs explains, neither before nor after."""
+        at = self._site_moment
+        there = [job for job in self._jobs.running if job.started <= at]
+        there += [job for job in self._jobs.ended if job.started <= at <= job.ends + _RELEASES]
+        seen = self._held_by(there)
+        for name, node in self._nodes.items():
+            cores, memory = node.cores - node.free_cores, node.memory - node.free_memory
+            if node.memory == inf:
+                memory = 0.0
+            most = self._hidden.get(name, (inf, inf))
+            self._hidden[name] = (
+                min(most[0], max(0.0, cores - seen[name][0])),
+                min(most[1], max(0.0, memory - seen[name][1])),
+            )
 
 
-@dataclass
-class SlurmQueue:
-    """Asks Slurm for its whole queue, for all who want to know: no more often than the most eager of them."""
-
-    account: str = ""
-    #: rounds of questions so far
-    asked: int = 0
-    _view: QueueView | None = None
-    _asked_at: float = -inf
-    _qos: str | None = None
-    _qos_at: float = -inf
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    @classmethod
-    def of_process(cls, account: str = "") -> "SlurmQueue":
-        """The one that all clusters of this process share which pay from that account on this Slurm."""
-        key = (account, os.environ.get("SLURM_CONF", ""), id(asyncio.get_running_loop()))
-        return _OF_PROCESS.setdefault(key, cls(account=account))
-
-    async def look(self, age: float) -> QueueView | None:
-        """The queue, as it was so many seconds ago at most; None if Slurm does not answer."""
-        async with self._turn:
-            if monotonic() - self._asked_at >= age:
-                self._asked_at = monotonic()
-                self.asked += 1
-                self._view = await self._ask()
-        return self._view
-
-    async def _ask(self) -> QueueView | None:
-        if monotonic() - self._qos_at >= _QOS_LASTS:
-            self._qos, self._qos_at = await _said(QOS), monotonic()
-        nodes, partitions, jobs, reservations = await asyncio.gather(
-            *map(_said, (NODES, PARTITIONS, JOBS, RESERVATIONS))
-        )
-        return view_of(
-            time(),
-            nodes,
-            partitions,
-            jobs,
-            reservations,
-            self._qos,
-            me=_user(),
-            groups=_groups(),
-            account=self.account,
-        )
-
-
-_OF_PROCESS: dict[tuple[str, str, int], SlurmQueue] = {}
-
-
-async def _said(command: Iterable[str]) -> str | None:
-    heard = await hear(tuple(command))
-    return heard.out if heard is not None and heard.code == 0 else None
+async def look_once(account: str = "") -> QueueView | None:
+    """The queue as it is now, for somebody who looks once; None if Slurm does not show it."""
+    known, questions = KnownQueue(), ((SITE, SITE_WORDS), (QOS, ""), (Slurm().question_of_all(), ""))
+    answers = await asyncio.gather(*(hear(command, "", words) for command, words in questions))
+    for (command, _), heard in zip(questions, answers, strict=True):
+        known.hear(command[0], heard, 0.0, time())
+    return known.view(account)
 
 
 def _user() -> str:

@@ -25,6 +25,10 @@ class BatchSystem(ABC):
     def question(self, ids: Sequence[str]) -> Command:
         """The one command that asks about all of these jobs. Others of the user may be in the answer."""
 
+    def question_of_all(self) -> Command | None:
+        """The same about everybody's jobs; None if only ours can be asked for. ``read`` reads the answer."""
+        return None
+
     @abstractmethod
     def read(self, heard: Heard, now: float) -> Mapping[str, JobState] | None:
         """The jobs of an answer, by id, at this time of the system's clock; None if it is no answer. Never
@@ -36,14 +40,6 @@ class BatchSystem(ABC):
 
     def requeue(self, ids: Sequence[str]) -> Command | None:
         """Put running jobs back into the queue; None if that cannot be done."""
-        return None
-
-    def hold(self, ids: Sequence[str]) -> Command | None:
-        """Keep queued jobs from starting; None if that cannot be done."""
-        return None
-
-    def release(self, ids: Sequence[str]) -> Command | None:
-        """Undo ``hold``."""
         return None
 
     def options(self, submit: Sequence[str]) -> Command:

@@ -6,7 +6,7 @@ from math import inf
 
 import click
 
-from dask_hpc.batch.slurm_queue import SlurmQueue
+from dask_hpc.batch.slurm_queue import look_once
 from dask_hpc.cli.terminal import print_json, print_table
 from dask_hpc.model.errors import InputError, insist, within
 from dask_hpc.model.units import finite, parse_quantity, show_duration
@@ -34,7 +34,7 @@ def holes(cores: int, memory: str, partitions: tuple[str, ...], as_json: bool) -
         insist(0 <= size < inf, "", memory, "0 B or more")
     if size and not cores:
         raise InputError("--memory", "found it without --cores: whole nodes", "--cores N beside it")
-    view = asyncio.run(SlurmQueue().look(0.0))
+    view = asyncio.run(look_once())
     if view is None:
         raise InputError(
             "holes", "Slurm does not show its queue here", "squeue and scontrol on PATH that answer"

@@ -1,6 +1,7 @@
 """``dask-hpc learn``: the run history learns from the jobs that Slurm remembers."""
 
 from collections.abc import Iterable
+from getpass import getuser
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -9,11 +10,12 @@ import click
 
 from dask_hpc.cli.history import on_file
 from dask_hpc.cli.terminal import print_json
-from dask_hpc.history.runs import PastRun, RunHistory
+from dask_hpc.history.runs import PastRun, RunHistory, key_of
 from dask_hpc.history.sacct import COMMAND, Imported, ask_sacct, read_sacct
 from dask_hpc.model.errors import InputError, one_line, shown
 from dask_hpc.model.units import counted, parse_duration, show_duration
 from dask_hpc.planning.reservation.cost import fit_wait
+from dask_hpc.reservations.state import all_chains
 
 _LONGEST = 10 * 365 * 86400.0
 
@@ -36,7 +38,7 @@ _LONGEST = 10 * 365 * 86400.0
 @click.option("--sacct", "source", required=True, metavar="SOURCE", help="90d, or a FILE.")
 @on_file
 def learn(history: RunHistory, source: str, as_json: bool) -> None:
-    found = _read(source)
+    found = _without_steps(_read(source))
     runs = [run for of_name in found.runs.values() for run in of_name]
     history.add(found.runs)
     history.write()
@@ -44,13 +46,27 @@ def learn(history: RunHistory, source: str, as_json: bool) -> None:
     if as_json:
         print_json(told)
         return
-    left = f"; {counted(found.left_out, 'job')} left out: not over, or never begun" if found.left_out else ""
+    why = "not over, never begun, or steps of chains"
+    left = f"; {counted(found.left_out, 'job')} left out: {why}" if found.left_out else ""
     click.echo(f"{counted(len(runs), 'run')} of {counted(len(found.runs), 'name')}{left}")
     if told["asked"] is not None:
         click.echo(
             f"walltimes: {told['asked']:.1f} times what the jobs needed (median of those that were done)"
         )
     click.echo(f"waiting: {told['wait']['reason']}")
+
+
+def _without_steps(found: Imported) -> Imported:
+    """Without the batch jobs of chains: the last of them was done, after the end of the work alone. A chain
+    notes itself how long all of it took."""
+    runs, left_out = dict(found.runs), found.left_out
+    for file in all_chains(None):
+        name = file.path.parent.name
+        for key in runs.keys() & {name, key_of(name, getuser())}:
+            kept = [run for run in runs[key] if run.when - run.seconds < file.since()]
+            left_out += len(runs[key]) - len(kept)
+            runs[key] = kept
+    return Imported({key: of_name for key, of_name in runs.items() if of_name}, left_out)
 
 
 def what_they_teach(runs: Iterable[PastRun]) -> dict[str, Any]:

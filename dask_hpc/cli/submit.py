@@ -3,34 +3,33 @@
 import json
 import shutil
 import sys
-from datetime import datetime
 from getpass import getuser
 from math import inf, isfinite
 from pathlib import Path
 from time import time
-from typing import Any
 
 import click
 
 from dask_hpc import config
 from dask_hpc.cli.plan_reservation import fitted_runs
 from dask_hpc.cli.run import RunCommand
-from dask_hpc.cli.terminal import print_json, print_table
+from dask_hpc.cli.submit_status import list_chains, read_chain, say, show_chain
+from dask_hpc.cli.terminal import print_json
 from dask_hpc.history.runs import PastRun, RunHistory, path_of
 from dask_hpc.model.errors import InputError, insist, one_line
 from dask_hpc.model.units import counted, parse_duration, show_duration
 from dask_hpc.planning.plan_reservation import plan_reservation
 from dask_hpc.planning.reservation.cost import Cost, fit_wait, read_cost
 from dask_hpc.planning.reservation.plan import ReservationPlan
-from dask_hpc.reservations.chain import AskFor, JobAsked, JobChain, first_link, minutes, shortened
-from dask_hpc.reservations.report import report
+from dask_hpc.planning.run_times import show_hours
+from dask_hpc.reservations.chain import AskFor, JobAsked, JobChain, minutes
+from dask_hpc.reservations.chain_rules import first_link, shortened
 from dask_hpc.reservations.slurm import SlurmDesk, SlurmTrouble, check_options
-from dask_hpc.reservations.state import ChainFile, all_chains, new_id
+from dask_hpc.reservations.state import ChainFile, new_id
 from dask_hpc.reservations.step import ChainKeeper
 
 AUTO, NONE = "auto", "none"
 _GUESS = 60.0  # seconds of a commit and of a restart of which nothing is known
-_SHOWN = 12  # rows of the story
 
 
 @click.command(cls=RunCommand)
@@ -49,6 +48,7 @@ _SHOWN = 12  # rows of the story
 @click.option("--state", "root", metavar="DIR", help="Where chains are kept; all nodes must see it.")
 @click.option("--status", metavar="NAME", help="How far a chain is.")
 @click.option("--cancel", metavar="NAME", help="End a chain and all its jobs.")
+@click.option("--resume", metavar="NAME", help="Go on with a chain that failed, or whose jobs are gone.")
 @click.option("--list", "is_list", is_flag=True, help="All your chains.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.argument("script", metavar="[SCRIPT.py]", required=False)
@@ -62,6 +62,7 @@ def submit(
     root: str | None,
     status: str | None,
     cancel: str | None,
+    resume: str | None,
     is_list: bool,
     as_json: bool,
     script: str | None,
@@ -79,33 +80,41 @@ def submit(
     Example:
       dask-hpc submit analysis.py --name fmri --law "lognormal mean=21h std=20h" -- --year 1999
       dask-hpc submit --status fmri
+      dask-hpc submit --resume fmri --sbatch --mem=64G
     """
-    asked = [one for one in (script, status, cancel, is_list or None) if one is not None]
+    asked = [one for one in (script, status, cancel, resume, is_list or None) if one is not None]
     if len(asked) != 1:
-        raise InputError("submit", f"found {len(asked)} of them", "SCRIPT.py, --status, --cancel or --list")
+        allowed = "SCRIPT.py, --status, --cancel, --resume or --list"
+        raise InputError("submit", f"found {len(asked)} of them", allowed)
     if status is not None:
-        _show(ChainFile.of_name(status, root), as_json)
+        show_chain(ChainFile.of_name(status, root), as_json)
     elif cancel is not None:
         _cancel(ChainFile.of_name(cancel, root), as_json)
     elif is_list:
-        _list(root, as_json)
+        list_chains(root, as_json)
+    elif resume is not None:
+        longest = None if max_walltime is None else _longest(max_walltime, partition)
+        _resume(ChainFile.of_name(resume, root), _sbatch(partition, options), longest, as_json)
     else:
         assert script is not None
         if not Path(script).is_file():
             raise InputError("", "no such file", "a Python script", file=one_line(script) or "SCRIPT.py")
         if name is None:
             raise InputError("--name", "found none", "a name: past runs are remembered by it")
-        sbatch = check_options([*([f"--partition={partition}"] if partition else []), *options])
         file = ChainFile.of_name(name, root)
         longest = _longest(max_walltime, partition)
         plan = _plan(name, plan_file, **how, longest=longest)
         chain = JobChain(
             id=new_id(), name=name, user=getuser(), command=(sys.executable, script, *arguments),
-            directory=str(Path.cwd()), options=sbatch, plan=plan, created=time(),
+            directory=str(Path.cwd()), options=_sbatch(partition, options), plan=plan, created=time(),
             longest=longest,
             planned=(plan.checkpoint, plan.restart) if isfinite(plan.checkpoint) else None,
         )  # fmt: skip
         _begin(file, chain, as_json)
+
+
+def _sbatch(partition: str | None, options: tuple[str, ...]) -> tuple[str, ...]:
+    return check_options([*([f"--partition={partition}"] if partition else []), *options])
 
 
 def _begin(file: ChainFile, chain: JobChain, as_json: bool) -> None:
@@ -125,17 +134,9 @@ def _begin(file: ChainFile, chain: JobChain, as_json: bool) -> None:
     if as_json:
         print_json({"name": chain.name, "job": job, "state": str(file.path), "plan": chain.plan.as_plain()})
         return
-    click.echo(f"{chain.name}: job {job} asks for {show_duration(60 * minutes(ask.length))}")
-    click.echo(_told(chain.plan))
+    click.echo(f"{chain.name}: job {job} asks for {show_hours(60 * minutes(ask.length))}")
+    click.echo(f"plan: {chain.links[0].why}{f' ({chain.plan.reason})' if chain.plan.reason else ''}")
     click.echo(f"dask-hpc submit --status {chain.name} says how far it is")
-
-
-def _told(plan: ReservationPlan) -> str:
-    """What comes when."""
-    lengths = [show_duration(60 * minutes(one.length)) for one in plan.requests[:4]]
-    more = ", ..." if len(plan.requests) > 4 else ""
-    because = f" ({plan.reason})" if plan.reason else ""
-    return f"plan: {', then '.join(lengths)}{more}{because}"
 
 
 def _longest(given: str | None, partition: str | None) -> float | None:
@@ -229,61 +230,12 @@ def _seconds(where: str, text: str | None, known: float | None) -> float | None:
     return found
 
 
-# chains that there are
-
-
-def _queue() -> dict[str, Any] | None:
-    try:
-        return {job.id: job for job in SlurmDesk().queue()}
-    except SlurmTrouble as error:
-        _say(f"Slurm cannot be asked: {error}")
-        return None
-
-
-def _read(file: ChainFile, option: str) -> JobChain:
-    if not file.exists():
-        names = ", ".join(one.path.parent.name for one in all_chains(str(file.path.parents[2]))) or "none"
-        raise InputError(option, f"found {file.path.parent.name!r}", names)
-    return file.read()
-
-
-def _show(file: ChainFile, as_json: bool) -> None:
-    told = report(_read(file, "--status"), _queue())
-    if as_json:
-        print_json(told)
-        return
-    click.echo(f"{told['name']}: {_WORDS.get(told['state'], told['state'])}")
-    if told["saved"]:
-        click.echo(f"saved: {show_duration(told['saved'])} of work")
-    heads = ("step", "job", "asked for", "began", "what became of it", "saved")
-    print_table(heads, ([str(one) for one in _row(step)] for step in told["steps"]))
-    for when, words in told["story"][-_SHOWN:]:
-        click.echo(f"{_clock(when)}  {words}")
-
-
-_WORDS = {"gone": "its jobs are gone (dask-hpc submit --cancel NAME, then submit it again)"}
-
-
-def _row(step: dict[str, Any]) -> tuple[str, ...]:
-    words = step["fate"]
-    if step["slurm"]:
-        reason = f" ({step['reason']})" if step["reason"] else ""
-        words = f"{step['slurm'].lower()}{reason}"
-        words += f", {step['left']} left" if step["slurm"] == "RUNNING" else ""
-    elif words in ("asked", "running"):
-        words = "gone" if step["job"] else "not asked for yet"
-    saved = show_duration(step["saved"]) if step["saved"] else "-"
-    began = "-" if step["began"] is None else _clock(step["began"])
-    return str(step["number"]), step["job"] or "-", show_duration(step["asked"]), began, words, saved
-
-
-def _clock(when: float) -> str:
-    return f"{datetime.fromtimestamp(when):%Y-%m-%d %H:%M:%S}"
+# a chain that there is
 
 
 def _cancel(file: ChainFile, as_json: bool) -> None:
-    chain = _read(file, "--cancel")
-    keeper = ChainKeeper(file, chain.id, SlurmDesk(), _say, None)
+    chain = read_chain(file, "--cancel")
+    keeper = ChainKeeper(file, chain.id, SlurmDesk(), say, None)
     try:
         count = keeper.cancel()
     except SlurmTrouble as error:
@@ -295,23 +247,18 @@ def _cancel(file: ChainFile, as_json: bool) -> None:
         click.echo(f"{chain.name}: {counted(count, 'job')} cancelled")
 
 
-def _say(words: str) -> None:
-    click.echo(f"dask-hpc: {words}", err=True)
-
-
-def _list(root: str | None, as_json: bool) -> None:
-    queue = _queue()
-    rows = []
-    for file in all_chains(root):
-        try:
-            rows.append(report(file.read(), queue))
-        except InputError as error:
-            _say(str(error))
+def _resume(file: ChainFile, options: tuple[str, ...], longest: float | None, as_json: bool) -> None:
+    chain = read_chain(file, "--resume")
+    insist(chain.over != "done", "--resume", chain.name, "a chain that is not done")
+    try:
+        chain = ChainKeeper(file, chain.id, SlurmDesk(), say, None).resume(options, longest)
+    except SlurmTrouble as error:
+        raise InputError("--resume", f"Slurm cannot be asked: {error}", "Slurm to answer") from None
+    link = chain.links[-1]
+    if chain.over:
+        raise InputError("--resume", chain.story[-1][1], "a job that Slurm takes")
     if as_json:
-        print_json([{key: row[key] for key in ("name", "state", "why", "saved")} for row in rows])
-        return
-    cells = (
-        (row["name"], row["state"], str(len(row["steps"])), show_duration(row["saved"]), row["why"])
-        for row in rows
-    )
-    print_table(("name", "state", "steps", "saved", "last"), cells)
+        print_json({"name": chain.name, "job": link.job, "saved": chain.saved, "plan": chain.plan.as_plain()})
+    else:
+        click.echo(f"{chain.name}: job {link.job} goes on from {show_duration(chain.saved)} of work")
+        click.echo(f"it asks for {show_hours(60 * minutes(link.length))} ({link.why})")

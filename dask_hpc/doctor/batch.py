@@ -67,7 +67,7 @@ def read_config(text: str) -> dict[str, str]:
 
 def judge_slurm(facts: SiteFacts) -> Iterator[Finding]:
     """What Slurm's configuration means for us."""
-    if "Slurm" not in facts.systems or facts.systems["Slurm"].problem:
+    if "Slurm" not in facts.answering:
         return
     if facts.slurm_config.problem:
         yield Finding(
@@ -84,7 +84,7 @@ def judge_slurm(facts: SiteFacts) -> Iterator[Finding]:
             yield Finding("slurm", "lacking", "no accounting: sacct knows no past jobs", advice)
         else:
             yield Finding(
-                "slurm", "ok", f"accounting by {kind.rpartition('/')[2]}", "dask-hpc history import"
+                "slurm", "ok", f"accounting by {kind.rpartition('/')[2]}", "dask-hpc learn --sacct 90d"
             )
     yield from _partitions(facts)
     yield from _own_limits(facts)
@@ -182,7 +182,7 @@ def _own_limits(facts: SiteFacts) -> Iterator[Finding]:
 def judge_jobqueue(facts: SiteFacts) -> Iterator[Finding]:
     """Whether a cluster object of dask-jobqueue knows what to ask for."""
     area = "dask-jobqueue"
-    systems = [name for name in facts.systems if name in _CLUSTERS]
+    systems = [name for name in facts.answering if name in _CLUSTERS]
     if not systems:
         return
     if facts.packages.get("dask-jobqueue") is None:

@@ -113,6 +113,9 @@ class SiteFacts:
     #: open files and processes: what is allowed now, and what could be (-1: any number)
     files: tuple[int, int] | None = None
     processes: tuple[int, int] | None = None
+    #: cores and bytes of memory: what this process may use, and what the machine has
+    cores: tuple[int, int] = (1, 1)
+    memory: tuple[float, float] = (0.0, 0.0)
     #: by batch system: what Dask's configuration says of a job, under ``jobqueue``
     jobqueue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     config_directory: str = ""
@@ -121,3 +124,13 @@ class SiteFacts:
     #: ``hpc.farewell`` in seconds
     farewell: float = 25.0
     store: str | None = None
+
+    @property
+    def answering(self) -> list[str]:
+        """The batch systems that can be asked."""
+        return [name for name, answer in self.systems.items() if not answer.problem]
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there are no other nodes, as far as anybody can tell."""
+        return not self.job and not self.answering

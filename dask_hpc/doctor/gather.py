@@ -28,6 +28,8 @@ from typing import Any
 
 import dask.config
 import psutil
+from dask.system import CPU_COUNT
+from distributed.system import MEMORY_LIMIT
 from distributed.utils import get_ip
 from packaging.requirements import Requirement
 
@@ -108,6 +110,8 @@ def _gather(pool: ThreadPoolExecutor, patience: float) -> SiteFacts:
         power=_in_time(power, patience),
         files=_limit(resource.RLIMIT_NOFILE),
         processes=_limit(resource.RLIMIT_NPROC),
+        cores=(CPU_COUNT, os.cpu_count() or CPU_COUNT),
+        memory=(float(MEMORY_LIMIT), float(psutil.virtual_memory().total)),
         jobqueue=_jobqueue(),
         config_directory=str(dask.config.PATH),
         config_problem=config_problem,

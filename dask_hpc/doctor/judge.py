@@ -7,7 +7,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from dask_hpc.doctor.facts import DirectoryFacts, Finding, SiteFacts, State
-from dask_hpc.model.units import counted, show_duration
+from dask_hpc.model.units import counted, show_bytes, show_duration
 
 #: types of file systems that nodes share, and those that are a machine's own
 _SHARED = re.compile(
@@ -42,6 +42,10 @@ def judge_python(facts: SiteFacts) -> Iterator[Finding]:
         yield Finding("packages", "lacking", found, "install the same version of both")
     elif not wrong:
         yield Finding("packages", "ok", f"dask and distributed {dask}, and all else that we need")
+    for node in facts.nodes:
+        if node.python and node.python.split(".")[:2] != facts.python.split(".")[:2]:
+            advice = "the same environment everywhere: Dask sends objects that others cannot read"
+            yield Finding("python", "lacking", f"{node.name} has Python {node.python}", advice)
     if facts.config_problem:
         yield Finding("configuration", "lacking", facts.config_problem, "mend it: nothing is managed with it")
 
@@ -56,13 +60,13 @@ def _fits(version: str, needs: str) -> bool:
 def judge_directories(facts: SiteFacts) -> Iterator[Finding]:
     """Which directories nodes share, and whether files there can be relied on."""
     for one in facts.directories:
-        yield _directory(one)
+        yield _directory(one, facts.is_alone)
     if facts.store is None:
         advice = "set hpc.checkpoint.store to a directory that all nodes share, for checkpoints that last"
         yield Finding("directories", "lacking", "no store for checkpoints is configured", advice)
 
 
-def _directory(one: DirectoryFacts) -> Finding:
+def _directory(one: DirectoryFacts, is_alone: bool) -> Finding:
     area, where = "directories", f"{one.name} {one.path}"
     where += f" ({one.kind})" if one.kind else ""
     if one.problem:
@@ -82,9 +86,10 @@ def _directory(one: DirectoryFacts) -> Finding:
         return Finding(area, "ok", f"{where}: all {counted(len(one.seen), 'node')} see it; {works}")
     if _SHARED.match(one.kind):
         return Finding(area, "ok", f"{where}: of a kind that nodes share; {works}")
-    if _OWN.match(one.kind):
-        advice = "" if one.name == "temporary" else "if jobs run on other nodes: a shared directory instead"
-        state: State = "ok" if one.name == "temporary" else "unknown"
+    if is_alone or _OWN.match(one.kind):
+        is_fine = is_alone or one.name == "temporary"
+        advice = "" if is_fine else "if jobs run on other nodes: a shared directory instead"
+        state: State = "ok" if is_fine else "unknown"
         return Finding(area, state, f"{where}: this machine's own; {works}", advice)
     advice = "run dask-hpc doctor inside of a job on two nodes: it looks from both"
     return Finding(area, "unknown", f"{where}: {works}; whether nodes share it is not known", advice)
@@ -93,6 +98,8 @@ def _directory(one: DirectoryFacts) -> Finding:
 def judge_clocks(facts: SiteFacts) -> Iterator[Finding]:
     """How far clocks of nodes differ."""
     known = [node for node in facts.nodes if node.ahead is not None]
+    if facts.is_alone:
+        return
     if not known:
         advice = "run it inside of a job of several nodes"
         why = facts.nodes_problem or "clocks of other nodes were not looked at"
@@ -124,6 +131,8 @@ def judge_network(facts: SiteFacts) -> Iterator[Finding]:
     elif facts.nodes:
         found = f"{counted(len(facts.nodes), 'node')} can connect to {facts.address}"
         yield Finding(area, "ok", found)
+    elif facts.is_alone and facts.address:
+        yield Finding(area, "ok", f"{facts.address} is ours, and answers here")
     elif not facts.address_problem:
         found = f"{facts.address} is ours, and answers here; of other nodes nothing is known"
         yield Finding(area, "unknown", found, "run it inside of a job of several nodes")
@@ -151,17 +160,21 @@ def judge_power(facts: SiteFacts) -> Iterator[Finding]:
     if power is None:
         yield Finding("power", "unknown", "sensors did not answer in time", "dask-hpc power")
         return
-    if power.source == "modelled":
+    if power.source == "modelled":  # and then there is nothing to be capped either
         found = f"power can only be modelled: {power.problem}"
         yield Finding("power", "lacking", found, power.fix or "calibrate hpc.power-model; dask-hpc power")
-    else:
-        yield Finding("power", "ok", f"power is {power.source} by {', '.join(power.used)}", "dask-hpc power")
+        return
+    yield Finding("power", "ok", f"power is {power.source} by {', '.join(power.used)}", "dask-hpc power")
     if power.cap:
         yield Finding("power", "lacking", f"packages cannot be capped: {power.cap}", "levers are nodes alone")
 
 
 def judge_limits(facts: SiteFacts) -> Iterator[Finding]:
-    """Limits of processes."""
+    """What a process may use of this machine (affinity, cgroups), and its limits."""
+    (cores, all_cores), (memory, whole) = facts.cores, facts.memory
+    words = f"{cores} of {all_cores} cores, {show_bytes(memory)} of {show_bytes(whole)} of memory"
+    less = cores < all_cores or memory < 0.99 * whole
+    yield Finding("limits", "ok", words, "Dask's workers here keep within that" if less else "")
     for area, found, least, option in (
         ("open files", facts.files, _FILES, "-n"),
         ("processes", facts.processes, _PROCESSES, "-u"),

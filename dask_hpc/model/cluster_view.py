@@ -123,13 +123,15 @@ class SizePlan:
     inputs: Mapping[str, float] = field(default_factory=dict)
     #: what was not done instead
     rejected: tuple[str, ...] = ()
+    #: the same was asked for before, and nothing has come of it
+    is_asked_again: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.submit or self.cancel or self.leave or self.dead or self.news)
 
     def rows(self) -> Iterator[tuple[Word, str]]:
         """What the story says of it: a word and the reason."""
-        if self.submit:
+        if self.submit and not self.is_asked_again:
             yield Word.SUBMIT_UNITS, f"{self.submit} more: {self.reason}"
         for word, partings in (
             (Word.UNIT_DEAD, self.dead),

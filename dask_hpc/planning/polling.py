@@ -10,7 +10,7 @@ worker that connects says that its job runs, one that leaves that something is t
 Intervals are lengthened by up to a quarter, by chance, so that many programs do not ask in step.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from math import inf
 
@@ -75,24 +75,25 @@ def due_because(job: JobWatch, now: float, manners: Manners) -> str:
 
 
 def next_question(
-    jobs: Iterable[JobWatch], asked: float, unanswered: int, now: float, manners: Manners, chance: float
+    jobs: Collection[JobWatch],
+    asked: float,
+    unanswered: int,
+    now: float,
+    manners: Manners,
+    chance: float,
+    is_wanted: bool = False,
 ) -> float:
     """When to ask next, at the earliest: seconds of the jobs' clock, in the past if at once.
 
     ``asked`` is when it was last asked; ``unanswered`` so many questions in a row were not answered;
-    ``chance`` is a number from 0 to 1.
+    ``chance`` is a number from 0 to 1; an answer is wanted if somebody is about to submit by it.
     """
-    first, interval = inf, inf
-    for job in jobs:
-        if due_because(job, now, manners):
-            interval = min(manners.poll, manners.due * 2.0 ** min(unanswered, 60))
-            break
-        if job.state != "gone":
-            # Who has just come is asked about when something is due.
-            first, interval = min(first, job.submitted), manners.poll
-    else:
-        asked = max(asked, first)
-    return asked + interval * (1 + _JITTER * chance) if interval < inf else inf
+    longer = 1 + _JITTER * chance
+    if is_wanted or any(due_because(job, now, manners) for job in jobs):
+        return asked + min(manners.poll, manners.due * 2.0 ** min(unanswered, 60)) * longer
+    # Who has just come is asked about when something is due.
+    first = min((job.submitted for job in jobs if job.state != "gone"), default=inf)
+    return max(asked, first) + manners.poll * longer
 
 
 def submissions_left(past: Iterable[float], now: float, manners: Manners) -> int:

@@ -8,6 +8,7 @@ from dask_hpc.model.units import counted, show_duration
 from dask_hpc.planning.plan_reservation import plan_reservation
 from dask_hpc.planning.reservation.cost import Cost
 from dask_hpc.planning.reservation.fit import fit_law
+from dask_hpc.planning.reservation.plan import ReservationPlan
 
 _MOST = 8  # requests that are thought of: twice as long as the last from then on
 _SHORT = 600.0  # seconds below which minutes say too little
@@ -32,11 +33,18 @@ def walltimes_of(done: Sequence[float], cut: Sequence[float] = (), cost: str | C
     fitted = fit_law(done, cut)
     plan = plan_reservation(fitted, cost=cost, compare=False)
     seconds = tuple(one.length for one in plan.requests[:_MOST])
-    share = int(100 * fitted.law.cdf(seconds[0]) + 0.5)
     runs = counted(len(done), "run") + (f" and {len(cut)} that were cut off" if cut else "")
-    whom = f"p{share} of {runs}" if share < 100 else f"more than all of {runs}"
-    then = [f"then {show_hours(one)}" for one in seconds[1:2]]
-    return Walltimes(seconds, "; ".join([f"{whom}: {show_hours(seconds[0])}", *then]))
+    return Walltimes(seconds, why_this_long(plan, runs))
+
+
+def why_this_long(plan: ReservationPlan, whom: str | None = None, number: int = 0) -> str:
+    """What a request of a plan is enough for, and what comes next: "p90 of 41 runs: 3 h 10 min; then 5 h".
+    ``whom`` is whose share that is, if not of the runs or the law that the plan is from."""
+    if whom is None:
+        whom = counted(len(plan.runs), "run") if plan.runs else f"the {plan.law.name} law"
+    share = int(100 * plan.law.cdf(plan.requests[number].work_until) + 0.5)
+    words = f"p{share} of {whom}" if share < 100 else f"more than all of {whom}"
+    return f"{words}: {'; then '.join(show_hours(one.length) for one in plan.requests[number : number + 2])}"
 
 
 def show_hours(seconds: float) -> str:

@@ -1,21 +1,24 @@
-"""Slurm, as a chain of batch jobs needs it: asked for jobs and about them, by the commands users have."""
+"""Slurm, as a chain of batch jobs needs it: asked for jobs, and told what becomes of them."""
 
 import os
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
+from time import time
 
+from dask_hpc.batch.job_state import JobState
+from dask_hpc.batch.slurm import Slurm, read_squeue, rows_of
+from dask_hpc.batch.slurm_queue import read_partitions
 from dask_hpc.checkpoint.client.reserved import VARIABLE
-from dask_hpc.model.errors import InputError, insist, one_line
-from dask_hpc.model.units import parse_duration
+from dask_hpc.model.errors import insist, one_line
 from dask_hpc.reservations.chain import AskFor, JobChain, minutes
 
 _PATIENCE = 60.0  # seconds for an answer; Slurm's own patience is less
-_FORMAT = "%i|%T|%M|%L|%S|%r|%k"
 #: options of sbatch that are ours to give
 _OURS = (
     "time", "t", "dependency", "d", "signal", "comment", "requeue", "no-requeue", "array", "a", "job-name",
@@ -29,26 +32,19 @@ class SlurmTrouble(Exception):
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A batch job, as ``squeue`` sees it."""
+    """A batch job of the user's: its id, its state in Slurm's word and in ours, what it waits for, and the
+    comment it was given."""
 
     id: str
-    state: str
-    used: str
-    left: str
-    start: str
-    reason: str
-    comment: str
+    word: str
+    state: JobState
+    reason: str = ""
+    comment: str = ""
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs, or may."""
-        return self.state in _ALIVE
-
-
-_ALIVE = frozenset(
-    ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "RUNNING",
-     "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "COMPLETING")
-)  # fmt: skip
+        """Whether it runs, or may. One that could not be launched may yet, if somebody releases it."""
+        return self.state.state != "gone" or self.word in ("PENDING", "REQUEUE_HOLD")
 
 
 def check_options(options: Iterable[str]) -> tuple[str, ...]:
@@ -127,50 +123,46 @@ class SlurmDesk:
 
     def fate_of(self, job: str) -> str:
         """The state of a job in Slurm's word; nothing if it is not known any more."""
-        for command, name in (
-            (["scontrol", "show", "job", "-o", job], "JobState="),
-            (["sacct", "-Xn", "-o", "State%20", "-j", job], ""),
-        ):
-            try:
-                words = self._run(command).split()
-            except SlurmTrouble:
-                continue
-            found = [word.removeprefix(name) for word in words if word.startswith(name)]
-            if found:
-                return found[0].partition("+")[0]
+        with suppress(SlurmTrouble):
+            for there in self.queue():
+                if there.id == job:
+                    return there.word
+        with suppress(SlurmTrouble):  # months of jobs are known there, where there is one
+            words = self._run(["sacct", "-Xn", "-o", "State%20", "-j", job]).split()
+            return words[0].partition("+")[0] if words else ""
         return ""
 
     def longest(self, partition: str | None) -> float | None:
         """Seconds that a job may ask for; None if that has no limit, or nobody knows."""
         try:
-            said = self._run(["sinfo", "-h", "-o", "%P|%l", *([f"-p{partition}"] if partition else [])])
+            known = read_partitions(self._run(["scontrol", "-a", "-o", "show", "partition"]))
         except SlurmTrouble:
             return None
-        for line in said.splitlines():
-            name, _, limit = line.partition("|")
-            if partition or name.endswith("*"):
-                return _seconds(limit.strip())
-        return None
+        names = [one.name for one in known.values() if one.is_default]
+        names = names if partition is None else partition.split(",")
+        found = max((known[name].max_time for name in names if name in known), default=inf)
+        return found if found < inf else None
 
     def queue(self) -> list[QueuedJob]:
         """The user's jobs, also those that were over a few minutes ago."""
-        rows = []
-        for line in self._run(["squeue", "-h", "--me", "-t", "all", "-o", _FORMAT]).splitlines():
-            parts = line.strip().split("|", 6)
-            if len(parts) == 7:
-                rows.append(QueuedJob(*parts))
-        return rows
+        said = self._run(Slurm().question(()), SLURM_TIME_FORMAT="%s", LC_ALL="C")
+        states = read_squeue(said, time())
+        return [
+            QueuedJob(row["JobID"], row["State"], states[row["JobID"]], row["Reason"], row["Comment"])
+            for row in rows_of(said)
+        ]
 
-    def _run(self, words: Sequence[str], text: str | None = None) -> str:
+    def _run(self, words: Sequence[str], text: str | None = None, **more: str) -> str:
+        """What a command prints; ``more`` is for its environment."""
         # What the job that asks was told of itself is nothing to the one it asks for.
-        environment = {
+        kept = {
             name: value
             for name, value in os.environ.items()
             if name == "SLURM_CONF" or (name != VARIABLE and not name.startswith("SLURM_"))
         }
         try:
             done = subprocess.run(
-                words, input=text, capture_output=True, text=True, errors="replace", env=environment,
+                words, input=text, capture_output=True, text=True, errors="replace", env={**kept, **more},
                 timeout=_PATIENCE, stdin=subprocess.DEVNULL if text is None else None,
             )  # fmt: skip
         except FileNotFoundError:
@@ -181,12 +173,3 @@ class SlurmDesk:
             said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()
             raise SlurmTrouble(one_line(said[-1]))
         return done.stdout
-
-
-def _seconds(text: str) -> float | None:
-    """As ``sinfo`` writes limits: [days-]hours:minutes:seconds, or minutes:seconds."""
-    try:
-        found = parse_duration(text)
-    except InputError:
-        return None
-    return found if 0 < found < 1e12 else None

@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from getpass import getuser
 from pathlib import Path
 from secrets import token_hex
 
+from dask_hpc.checkpoint.client.reserved import Progress, read_progress
 from dask_hpc.data_file import DataFile, data_path
 from dask_hpc.model.errors import InputError, insist, one_line
-from dask_hpc.reservations.chain import Event, Instruction, JobChain, follow
+from dask_hpc.reservations.chain import Event, Instruction, JobChain
+from dask_hpc.reservations.chain_rules import follow
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 _OURS = "the state of a chain that dask-hpc submit made"
@@ -39,6 +42,11 @@ class ChainFile:
     def exists(self) -> bool:
         return self.path.exists()
 
+    def since(self) -> float:
+        """When the first chain of that name was made: its lock is older than it, and stays."""
+        lock = self.path.with_suffix(".lock")
+        return (lock if lock.exists() else self.path).stat().st_mtime
+
     def read(self) -> JobChain:
         """Raises ``InputError`` if there is none, it makes no sense, or it is somebody else's."""
         chain = self._file.read()
@@ -49,6 +57,12 @@ class ChainFile:
                 "", f"belongs to {one_line(chain.user)}", "your own", file=one_line(str(self.path))
             )
         return chain
+
+    def progress_now(self) -> Progress:
+        """How far the program is, as far as anybody knows."""
+        with suppress(InputError):
+            return read_progress(self.progress)
+        return Progress()
 
     def create(self, chain: JobChain) -> None:
         """In place of one that is over. Raises ``InputError`` or ``OSError``."""

@@ -2,18 +2,18 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic, time
 from typing import Protocol
 
-from dask_hpc.checkpoint.client.reserved import VARIABLE, OwnReservation, Progress, read_progress
+from dask_hpc.checkpoint.client.reserved import VARIABLE, OwnReservation
 from dask_hpc.history.runs import RunHistory, key_of
 from dask_hpc.model.errors import InputError, insist, one_line
 from dask_hpc.reservations.chain import (
     AskFor,
     ChainCancelled,
+    ChainResumed,
     DropJobs,
     Event,
     Instruction,
@@ -86,14 +86,25 @@ class ChainKeeper:
 
     def cancel(self) -> int:
         """The chain is over, and none of its jobs is left. How many there were. Raises ``SlurmTrouble``."""
-        chain, instructions = self._file.follow(ChainCancelled(now=time()), self._id)
+        _, instructions = self._file.follow(ChainCancelled(now=time()), self._id)
         jobs = [job for one in instructions if isinstance(one, DropJobs) for job in one.jobs]
-        prefix = comment_of(chain.id)
-        jobs += [job.id for job in self._slurm.queue() if job.is_alive and job.comment.startswith(prefix)]
-        jobs = list(dict.fromkeys(jobs))
+        jobs = list(dict.fromkeys([*jobs, *self._left()]))
         if jobs:
             self._slurm.drop(jobs)
         return len(jobs)
+
+    def resume(self, options: tuple[str, ...], longest: float | None) -> JobChain:
+        """The chain goes on. Raises ``SlurmTrouble``, or ``InputError`` if a job of it is left."""
+        left = self._left()
+        insist(not left, "--resume", f"job {', '.join(left)}", "a chain of which no job is left")
+        progress = self._file.progress_now()
+        self.follow(ChainResumed(now=time(), progress=progress, options=options, longest=longest))
+        return self._file.read()
+
+    def _left(self) -> list[str]:
+        """Jobs of the chain that run, or may."""
+        ours = comment_of(self._id)
+        return [job.id for job in self._slurm.queue() if job.is_alive and job.comment.startswith(ours)]
 
     def _ask_for(self, chain: JobChain, ask: AskFor, patience: float) -> None:
         """Until it is there, nobody has time, or the patience is over."""
@@ -103,14 +114,10 @@ class ChainKeeper:
                 job = self._slurm.ask_for(chain, ask, self._file.path, is_again)
             except SlurmTrouble as error:
                 is_over = monotonic() + pause > until
-                self._say(f"step {ask.number} could not be asked for: {error}")
-                refused = JobRefused(
-                    now=time(),
-                    number=ask.number,
-                    why=str(error),
-                    is_final=is_over and not self.hurry.is_set(),
-                )
-                self.follow(refused)
+                is_final = is_over and not self.hurry.is_set()
+                if not is_final:  # else the chain says it
+                    self._say(f"step {ask.number} could not be asked for: {error}")
+                self.follow(JobRefused(now=time(), number=ask.number, why=str(error), is_final=is_final))
                 if is_over or self.hurry.wait(pause):
                     return
                 pause, is_again = min(2 * pause, _LONGEST), True
@@ -163,7 +170,7 @@ class ChainStep:
             number=self._number,
             job=job,
             nodes=float(nodes) if nodes.isdecimal() else 1.0,
-            progress=self._progress(),
+            progress=self._file.progress_now(),
             before=self._slurm.fate_of(before) if before else "",
         )
         for one in self._keeper.follow(began):
@@ -187,7 +194,11 @@ class ChainStep:
         ahead.join()
         self._keeper.hurry.clear()
         ended = ProgramEnded(
-            now=time(), number=self._number, code=code, is_told=program.is_told, progress=self._progress()
+            now=time(),
+            number=self._number,
+            code=code,
+            is_told=program.is_told,
+            progress=self._file.progress_now(),
         )
         left = self._keeper.follow(ended, _ENOUGH)
         return next((one.code for one in left if isinstance(one, LeaveJob)), code)
@@ -198,13 +209,3 @@ class ChainStep:
             self._keeper.follow(ProgramRuns(now=time(), number=self._number), float("inf"))
         except (InputError, OSError) as error:
             self._say(one_line(str(error)))
-
-    def _progress(self) -> Progress:
-        with suppress(InputError):
-            return read_progress(self._file.progress)
-        return Progress()
-
-
-def jobs_of(chains: Iterable[JobChain]) -> set[str]:
-    """Ids of all their jobs."""
-    return {link.job for chain in chains for link in chain.links if link.job}

@@ -20,9 +20,10 @@ def month_and_day(at):
     return time.strftime("%b %e %H:%M", time.localtime(at))
 
 
-def squeue(*rows):
+def squeue(*rows, comment=""):
     """Id, state, used, left, end, start, restarts, reason: with the widths that are asked for."""
-    widths = (24, 24, 24, 24, 24, 24, 12, 120)
+    widths = (24, 24, 24, 24, 24, 24, 12, 60, 120)
+    rows = ((*row[:-1], comment, row[-1]) for row in rows)
     lines = ("".join(f"{word:<{width}}|" for word, width in zip(row, widths, strict=True)) for row in rows)
     return "".join(f"{line}\n" for line in lines)
 

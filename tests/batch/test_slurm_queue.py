@@ -1,12 +1,19 @@
 """Slurm's whole queue from what its commands print, also where that is garbage."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated_slurm import row
 
+from dask_hpc.batch.job_state import Heard
+from dask_hpc.batch.slurm import Slurm
 from dask_hpc.batch.slurm_queue import (
+    QOS,
+    SITE,
+    KnownQueue,
     expand_nodes,
     read_bytes,
     read_jobs,
@@ -15,7 +22,6 @@ from dask_hpc.batch.slurm_queue import (
     read_qos,
     read_reservations,
     read_words,
-    view_of,
 )
 from dask_hpc.planning.asks.holes import holes_of
 from dask_hpc.planning.asks.queue import Maintenance, PendingAsk, QueueNode, QueueQos, RunningAsk
@@ -36,23 +42,35 @@ PartitionName=urgent AllowGroups=wheel,staff AllowAccounts=a,b AllowQos=high,low
 MaxTime=1-00:00:00 MinNodes=1 Nodes=n5 PriorityTier=2 OverSubscribe=EXCLUSIVE PreemptMode=OFF State=DOWN
 PartitionName=root RootOnly=YES Nodes=(null) State=UP
 """
-JOBS = """\
-7|RUNNING|debug|1|2|500M|30:00|1000|900|5000|ann|n1|normal|OK|N/A|None
-8|PENDING|debug,urgent|2|6|1G|1-00:00:00|4600|950|4000|bob||normal|NO|N/A|Resources
-9_[3-9%2]|PENDING|debug|1|1|0|UNLIMITED|N/A|960|3000|ann||low|OK|3-9%2|Priority
-10|PENDING|debug|1|1|0|10:00|2000|970|3000|ann||low|OK|N/A|BeginTime
-11|PENDING|debug|1|1|0|10:00|N/A|970|3000|ann||low|OK|N/A|Dependency
-12|PENDING|debug|1-3|1|0|10:00|N/A|980|3000|ann||low|OK|N/A|(QOSMaxJobsPerUserLimit)
-13|COMPLETING|debug|1|2|500M|30:00|1000|900|5000|ann|n1|normal|OK|N/A|None
-nonsense
-14|RUNNING|debug|1|2|500M|30:00|N/A|900|5000|ann||normal|OK|N/A|None
-"""
+
+ON_N1 = {
+    "NodeList": "n1", "StartTime": "1000", "SubmitTime": "900", "PriorityLong": "5000", "QOS": "normal",
+    "TimeLimit": "30:00", "tres-alloc": "cpu=2,mem=500M,node=1,billing=2",
+}  # fmt: skip
+JOBS = "".join(
+    [
+        row("7", "RUNNING", **ON_N1),
+        row(
+            "8", "PENDING", Partition="debug,urgent", NumNodes="2", TimeLimit="1-00:00:00", StartTime="4600",
+            SubmitTime="950", PriorityLong="4000", UserName="bob", QOS="normal", OverSubscribe="NO",
+            Reason="Resources", **{"tres-alloc": "cpu=6,mem=2G,node=2,billing=6"},
+        ),
+        row("9", "PENDING", TimeLimit="UNLIMITED", ArrayTaskID="3-9%2", Reason="Priority", SubmitTime="960"),
+        row("10", "PENDING", StartTime="2000", Reason="BeginTime"),
+        row("11", "PENDING", Reason="Dependency"),
+        row("12", "PENDING", NumNodes="1-3", Reason="(QOSMaxJobsPerUserLimit)", SubmitTime="980"),
+        row("13", "COMPLETING", **ON_N1),
+        "nonsense\n",
+        row("14", "RUNNING", **{**ON_N1, "StartTime": "N/A", "NodeList": ""}),
+        row("15", "COMPLETED", **{**ON_N1, "EndTime": "1400"}),
+    ]
+)  # fmt: skip
 RESERVATIONS = """\
 ReservationName=maint StartTime=2000 EndTime=5600 Duration=01:00:00 Nodes=n[1-2] NodeCnt=2 Flags=MAINT
 ReservationName=licences StartTime=2000 EndTime=5600 Nodes=(null) Flags=ANY_NODES
 No reservations in the system
 """
-QOS = """\
+QUALITIES = """\
 normal|0|||||
 low|1|02:00:00|node=4|10|cpu=64,node=8|
 high|100|1-00:00:00||||low,normal
@@ -105,22 +123,24 @@ def test_partitions():
 
 
 def test_jobs():
-    running, pending = read_jobs(JOBS)
-    assert running == [
-        RunningAsk("7", ("n1",), 1000.0, 1800.0, 2, "ann", "debug", 900.0),
-        RunningAsk("13", ("n1",), 1000.0, 1800.0, 2, "ann", "debug", 900.0),
-    ]
-    first = PendingAsk(
+    found = read_jobs(JOBS)
+    first = RunningAsk("7", ("n1",), 1000.0, 1800.0, 2, "ann", "debug", 900.0, 500 * 2.0**20)
+    assert found.running == (first, replace(first, id="13"))
+    assert found.ended == (replace(first, id="15", limit=400.0),)
+    second = PendingAsk(
         "8", ("debug", "urgent"), 2, 86_400.0, 6, 2.0**30, 4000.0, 950.0, user="bob", qos="normal",
         expected=4600.0, is_exclusive=True,
     )  # fmt: skip
-    assert pending[0] == first
-    by_id = {ask.id: ask for ask in pending}
-    assert [job for job in by_id if job.startswith("9_")] == ["9_[3-9%2]", "9_[3-9%2]+1"]
-    assert by_id["9_[3-9%2]"].limit == inf
+    assert found.pending[0] == second
+    by_id = {ask.id: ask for ask in found.pending}
+    assert [job for job in by_id if job.startswith("9")] == ["9", "9+1"]
+    assert by_id["9"].limit == inf
     assert (by_id["10"].not_before, by_id["10"].expected, by_id["10"].is_held) == (2000.0, None, False)
-    assert by_id["11"].is_held and by_id["12"].is_held and not by_id["9_[3-9%2]"].is_held
+    assert by_id["11"].is_held and by_id["12"].is_held and not by_id["9"].is_held
     assert by_id["12"].nodes == 1
+    ours = Slurm().read(Heard(JOBS), 1500.0)
+    assert {job for job, one in ours.items() if one.state == "queued"} == {"8", "9", "10", "11", "12"}
+    assert ours["7"].state == "running" and ours["15"].state == "gone"
 
 
 def test_reservations_and_qualities():
@@ -128,7 +148,7 @@ def test_reservations_and_qualities():
     local = "ReservationName=x StartTime=2026-01-01T00:00:00 EndTime=2026-01-01T01:00:00 Nodes=n1"
     (one,) = read_reservations(local)
     assert one.end - one.start == 3600
-    assert read_qos(QOS) == {
+    assert read_qos(QUALITIES) == {
         "normal": QueueQos("normal", is_preemptible=True),
         "low": QueueQos("low", 1.0, 7200.0, 4, 10, 8, 64, is_preemptible=True),
         "high": QueueQos("high", 100.0, 86_400.0),
@@ -143,22 +163,81 @@ def test_amounts_of_memory(text, size):
     assert read_bytes(text) == size
 
 
+def heard(nodes=NODES, partitions=PARTITIONS, jobs=JOBS, reservations=RESERVATIONS, qos=QUALITIES, at=1500.0):
+    """What is known after all answers; without one that is None."""
+    known = KnownQueue()
+    site = None if nodes is None else Heard(nodes + partitions + reservations)
+    known.hear(SITE[0], site, 0.0, at)
+    known.hear(QOS[0], None if qos is None else Heard(qos), 0.0, at)
+    known.hear("squeue", None if jobs is None else Heard(jobs), 0.0, at)
+    return known
+
+
 def test_a_view_of_all():
-    view = view_of(1500.0, NODES, PARTITIONS, JOBS, RESERVATIONS, QOS, me="ann")
-    assert [ask.id for ask in view.pending][:2] == ["8", "9_[3-9%2]"]
-    assert view.unknown == ()
-    assert view.me == "ann" and view.reserved and view.qos
+    known = heard()
+    view = known.view()
+    assert [ask.id for ask in view.pending][:2] == ["8", "9"] and view.now == 1500.0
+    assert view.unknown == () and view.reserved and view.qos and not known.is_silent
+    assert not view.partitions["urgent"].is_open and heard().view("a").now == 1500.0
     assert {hole.partition for hole in holes_of(view, cores=1)} <= {"debug"}
     # too little is known, or not all
-    assert view_of(0.0, None, PARTITIONS, JOBS) is None
-    assert view_of(0.0, NODES, "", JOBS) is None
-    assert view_of(0.0, NODES, PARTITIONS, None) is None
-    poor = view_of(0.0, NODES, PARTITIONS, "", None, None)
+    for lacks in ({"nodes": None}, {"nodes": ""}, {"partitions": ""}, {"jobs": None}):
+        known = heard(**lacks)
+        assert known.view() is None and known.is_silent
+    poor = heard(jobs="", reservations="", qos=None).view()
     assert [words.partition(":")[0] for words in poor.unknown] == [
         "who holds 1 busy node (n1)",
         "reservations",
         "limits of the qualities of service",
     ]
+    assert poor.nodes["n1"].free_cores == 1, "taken by somebody whom nobody shows us"
+
+
+def test_what_is_free_follows_from_who_runs():
+    """Nodes are asked about seldom, jobs often."""
+    busy = "NodeName=n1 CPUTot=4 CPUAlloc=3 RealMemory=2000 AllocMem=1500 State=MIXED\n"
+    on = dict(ON_N1, StartTime="1000")
+    mine, other = row("1", "RUNNING", **on), row("2", "RUNNING", **{**on, "tres-alloc": "cpu=1,mem=1000M"})
+    later = row("3", "RUNNING", **{**on, "StartTime": "1600"})
+
+    def free(known):
+        node = known.view().nodes["n1"]
+        return node.free_cores, round(node.free_memory / 2**20), len(known.view().unknown)
+
+    known = heard(busy, jobs=mine + other)
+    assert free(known) == (1, 500, 0)
+    known.hear("squeue", Heard(mine), 60.0, 1560.0)
+    assert free(known) == (2, 1500, 0)
+    known.hear("squeue", Heard(mine + later), 120.0, 1620.0)
+    assert free(known) == (0, 1000, 0)
+    # two of our looks say who it was that held it when nodes were asked about
+    known = heard(busy, jobs=mine)
+    assert free(known) == (1, 500, 1), "one core and its memory are taken by nobody whom we see"
+    known.hear("squeue", Heard(mine + later), 60.0, 1660.0)
+    assert free(known) == (0, 0, 1), "who came later explains nothing"
+    ended = row("2", "COMPLETED", **{**on, "tres-alloc": "cpu=1,mem=1000M", "EndTime": "1490"})
+    known.hear("squeue", Heard(mine + ended), 120.0, 1720.0)
+    assert free(known) == (2, 1500, 0), "who has ended a moment ago does"
+    whole = row("4", "RUNNING", **{**on, "tres-alloc": ""})
+    assert free(heard(busy, jobs=whole))[0] == 0, "of how many cores, nobody says"
+
+
+def test_what_hardly_changes_is_asked_seldom():
+    known = KnownQueue()
+    assert known.overdue(0.0)[0] == SITE and not known.is_fresh(0.0, inf)
+    known.hear(SITE[0], Heard("", "no", 1), 0.0, 0.0)
+    assert known.is_silent and known.overdue(10.0)[0] == QOS
+    known.hear(QOS[0], None, 10.0, 10.0)
+    assert known.overdue(119.0) is None and known.overdue(120.0)[0] == SITE
+    known.hear(SITE[0], Heard(NODES + PARTITIONS), 120.0, 120.0)
+    assert not known.is_silent and known.view() is None and not known.is_fresh(120.0, 10.0)
+    known.hear("squeue", Heard(JOBS), 130.0, 130.0)
+    assert known.is_fresh(140.0, 10.0) and not known.is_fresh(141.0, 10.0) and known.view().now == 130.0
+    assert known.overdue(719.0) is None and known.overdue(720.0)[0] == SITE
+    known.hear(SITE[0], Heard(NODES + PARTITIONS), 3300.0, 3300.0)
+    assert known.overdue(3609.0) is None and known.overdue(3610.0)[0] == QOS
+    known.hear("squeue", None, 3620.0, 3620.0)
+    assert known.is_silent and known.view() is not None
 
 
 def shuffled(text):
@@ -171,9 +250,9 @@ def shuffled(text):
     return st.lists(pieces, max_size=12).map("".join)
 
 
-@given(shuffled(NODES), shuffled(PARTITIONS), shuffled(JOBS), shuffled(RESERVATIONS), shuffled(QOS))
+@given(shuffled(NODES), shuffled(PARTITIONS), shuffled(JOBS), shuffled(RESERVATIONS), shuffled(QUALITIES))
 def test_garbage_is_left_out(nodes, partitions, jobs, reservations, qos):
-    view = view_of(1500.0, NODES + nodes, PARTITIONS + partitions, jobs, reservations, qos)
+    view = heard(NODES + nodes, PARTITIONS + partitions, jobs, reservations, qos).view()
     for node in view.nodes.values():
         assert node.cores >= 0 and node.free_cores >= 0 and node.free_memory >= 0
     for job in view.running:

@@ -38,7 +38,7 @@ def written(tmp_path, *lines):
 def test_what_is_learnt_is_said(said, tmp_path):
     source = written(tmp_path, line(), line(7200, state="TIMEOUT"), line(state="RUNNING"), line(name="x"))
     told = said(source).splitlines()
-    assert told[0] == "3 runs of 2 names; 1 job left out: not over, or never begun"
+    assert told[0] == "3 runs of 2 names; 1 job left out: not over, never begun, or steps of chains"
     assert told[1] == "walltimes: 2.0 times what the jobs needed (median of those that were done)"
     assert told[2].startswith("waiting: ") and "too few" in told[2]
     found = json.loads(said(source, "--json"))

@@ -29,7 +29,7 @@ class SlurmUnit:
 
 
 def line(job, state="RUNNING", used="1:00", left="2:00", start="N/A", restarts=0, reason="None"):
-    return f"{job}|{state}|{used}|{left}|NONE|{start}|{restarts}|{reason}|"
+    return f"{job}|{state}|{used}|{left}|NONE|{start}|{restarts}||{reason}|"
 
 
 @pytest.fixture

@@ -215,9 +215,18 @@ async def test_who_has_died_on_its_way_out_is_not_kept_for_one_that_closes(c, s,
         assert plugin_of(s).errors == 0
 
 
-@pytest.mark.parametrize("reason, is_lost", [("worker-lifetime-reached", False), ("signal-15", True)])
-def test_the_last_one_waits_at_the_end_of_its_lifetime_for_one_that_joins(reason, is_lost):
-    """By order it goes at once, and what runs there starts again."""
+@pytest.mark.parametrize(
+    "reason, coming, is_lost",
+    [
+        ("worker-lifetime-reached", {}, False),
+        ("signal-15", {}, True),
+        ("signal-15", {"state": "queued"}, False),
+        ("signal-15", {"state": "queued", "starts_in": 90.0}, True),
+        ("signal-15", {"state": "held"}, True),
+    ],
+)
+def test_the_last_one_waits_at_the_end_of_its_lifetime_for_one_that_joins(reason, coming, is_lost):
+    """By order it goes at once, and what runs there starts again, unless somebody may come at any moment."""
 
     @gen_cluster(client=True, nthreads=[("", 2)])
     async def run(c, s, a):
@@ -225,6 +234,9 @@ def test_the_last_one_waits_at_the_end_of_its_lifetime_for_one_that_joins(reason
             await async_poll_for(lambda: NAME in a.plugins, 10)
             drained, service = [], plugin_of(s).context.services[-1]
             service.drain = mock.AsyncMock(side_effect=drained.append)
+            if coming:
+                unit = {"name": "u", "members": ["u"], "submission": "accepted", **coming}
+                await c.scheduler.hpc_size(facts={"asker": "x", "interval": 60.0, "units": [unit]})
             there = c.submit(produce, 1)
             await there
             runs = c.submit(marked, "go", 2)

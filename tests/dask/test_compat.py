@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import pickle
+import signal
 from contextlib import suppress
 from math import inf
 from time import monotonic, time
@@ -1580,3 +1581,38 @@ async def test_who_has_spilled_says_so(c, s, a):
     await x
     await a.heartbeat()
     assert compat.has_spilled(s, a.address), "WorkerState.metrics says nothing of spilled_bytes"
+
+
+@gen_test()
+async def test_signals_that_announce_an_end_are_heeded_in_a_process_of_dask():
+    from distributed._signals import wait_for_signals  # what ``dask worker`` and its nanny wait for
+
+    heard = []
+
+    def heed(signum, frame):
+        heard.append(signum)
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert not compat.is_worker_command(before) and not compat.is_worker_command(signal.SIG_DFL)
+    waiting = asyncio.ensure_future(wait_for_signals())
+    await asyncio.sleep(0)
+    assert compat.is_worker_command(signal.getsignal(signal.SIGTERM)), "distributed._signals is elsewhere"
+    taken, *free = compat.NOTICES
+    assert all(signal.getsignal(one) is signal.SIG_DFL for one in compat.NOTICES), "Dask has handlers itself"
+    signal.signal(taken, signal.SIG_IGN)
+    try:
+        undo = compat.heed_notices(heed)
+        assert signal.getsignal(taken) is signal.SIG_IGN, "somebody else's"
+        for one in free:
+            signal.raise_signal(one)
+        assert heard == free
+        signal.signal(free[0], signal.SIG_IGN)
+        undo()
+        assert [signal.getsignal(one) for one in free] == [signal.SIG_IGN, signal.SIG_DFL]
+    finally:
+        for one in compat.NOTICES:
+            signal.signal(one, signal.SIG_DFL)
+    # and its handler ends the process as SIGTERM does, also when it is called by ours
+    signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None)
+    assert await waiting == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is before

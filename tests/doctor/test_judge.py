@@ -42,6 +42,10 @@ def test_python_and_packages():
     assert none[1:] == [("lacking", 'no zarr -> pip install "zarr>=3"')]
     apart = found(judge_python, **FINE | {"packages": HERE | {"distributed": "2026.7.0"}})
     assert apart[1][0] == "lacking" and "same version" in apart[1][1]
+    other = found(
+        judge_python, **FINE, nodes=(NodeFacts("n1", python="3.12.1"), NodeFacts("n2", python="3.9.2"))
+    )
+    assert next(words for state, words in other if state == "lacking").startswith("n2 has Python 3.9.2 -> ")
     wrong = found(judge_python, **FINE, config_problem="hpc.drain: found -1")
     assert wrong[-1] == ("lacking", "hpc.drain: found -1 -> mend it: nothing is managed with it")
     assert found(judge_python, **FINE | {"packages": HERE | {"zarr": "strange"}})[1][0] == "ok"
@@ -64,7 +68,7 @@ def test_python_and_packages():
 )
 def test_a_directory(directory, state, words):
     one = DirectoryFacts(**{"name": "home", "path": "/home/me"} | directory)
-    told = the(judge_directories, directories=(one,), store="/shared")
+    told = the(judge_directories, directories=(one,), store="/shared", job="17")
     assert told[0] == state and words in told[1] and "/home/me" in told[1]
 
 
@@ -72,19 +76,33 @@ def test_no_store():
     assert the(judge_directories)[0] == "lacking"
 
 
+def test_a_machine_on_its_own_has_no_other_nodes():
+    home = DirectoryFacts("home", "/home/me", "ext4")
+    silent = {"Slurm": CommandAnswer(problem="fatal: no configuration")}
+    for systems in ({}, silent):
+        facts = {"systems": systems, "directories": (home,), "store": "/shared"}
+        assert the(judge_directories, **facts)[0] == "ok"
+        assert found(judge_clocks, **facts) == found(judge_jobqueue, **facts) == []
+        rows = found(judge_network, **facts, address="10.0.0.5", interfaces=(LO, ETH))
+        assert rows[0] == ("ok", "10.0.0.5 is ours, and answers here -> ")
+
+
 def clocks(*ahead):
     return tuple(NodeFacts(f"n{i}", seconds, 0.1) for i, seconds in enumerate(ahead, 1))
 
 
 def test_clocks():
-    assert the(judge_clocks)[0] == "unknown"
-    assert "srun: no" in the(judge_clocks, nodes_problem="srun: no")[1]
-    assert the(judge_clocks, nodes=clocks(0.2, -0.3)) == ("ok", "2 nodes agree within 0.3 s -> ")
-    assert the(judge_clocks, nodes=clocks(0.2, -1.05))[0] == "ok", "it is not known so exactly"
-    state, words = the(judge_clocks, nodes=clocks(0.2, -120.0))
+    def the_clocks(**facts):
+        return the(judge_clocks, job="17", **facts)
+
+    assert the_clocks()[0] == "unknown"
+    assert "srun: no" in the_clocks(nodes_problem="srun: no")[1]
+    assert the_clocks(nodes=clocks(0.2, -0.3)) == ("ok", "2 nodes agree within 0.3 s -> ")
+    assert the_clocks(nodes=clocks(0.2, -1.05))[0] == "ok", "it is not known so exactly"
+    state, words = the_clocks(nodes=clocks(0.2, -120.0))
     assert state == "lacking" and words.startswith("n2 is 2.0 min behind (+- 0.1 s)")
-    assert "n1 is 1.2 s ahead" in the(judge_clocks, nodes=clocks(1.2))[1]
-    assert the(judge_clocks, nodes=(NodeFacts("n1", problem="refused"),))[0] == "unknown"
+    assert "n1 is 1.2 s ahead" in the_clocks(nodes=clocks(1.2))[1]
+    assert the_clocks(nodes=(NodeFacts("n1", problem="refused"),))[0] == "unknown"
 
 
 ETH, IB = Interface("eth0", "10.0.0.5", speed=1000), Interface("ib0", "10.1.0.5", speed=100_000)
@@ -92,7 +110,7 @@ LO, DOWN = Interface("lo", "127.0.0.1"), Interface("eth1", "10.2.0.5", is_up=Fal
 
 
 def test_the_network():
-    rows = found(judge_network, address="10.0.0.5", interfaces=(LO, ETH, IB, DOWN))
+    rows = found(judge_network, **SLURM, address="10.0.0.5", interfaces=(LO, ETH, IB, DOWN))
     assert [state for state, _ in rows] == ["unknown", "ok"]
     assert rows[1][1].endswith('pass interface="ib0": it seems the fastest') and "eth1" not in rows[1][1]
     rows = found(judge_network, address="10.1.0.5", interfaces=(LO, ETH, IB), nodes=clocks(0.0, 0.0))
@@ -113,20 +131,31 @@ def test_the_network():
 def test_power():
     assert the(judge_power)[0] == "unknown"
     rows = found(judge_power, power=PowerFacts(problem="no RAPL", fix="modprobe", cap="not root"))
-    assert rows[0] == ("lacking", "power can only be modelled: no RAPL -> modprobe") and len(rows) == 2
+    assert rows == [("lacking", "power can only be modelled: no RAPL -> modprobe")]
     assert the(judge_power, power=PowerFacts("measured", ("ipmi",)))[0] == "ok"
+    rows = found(judge_power, power=PowerFacts("measured", ("ipmi",), cap="not root"))
+    assert rows[1] == ("lacking", "packages cannot be capped: not root -> levers are nodes alone")
 
 
 def test_limits():
-    rows = found(judge_limits, files=(1024, 524_288), processes=(-1, -1))
+    def limits(**facts):
+        return found(judge_limits, **facts)[1:]
+
+    rows = limits(files=(1024, 524_288), processes=(-1, -1))
     assert rows[0][0] == "lacking" and "ulimit -n 524288" in rows[0][1]
     assert rows[1] == ("ok", "processes: any number -> ")
-    assert found(judge_limits, files=(1024, -1), processes=None)[0][1].endswith(
-        "-> ulimit -n 4096 in job-script-prologue"
-    )
-    rows = found(judge_limits, files=(1024, 2048), processes=None)
+    assert limits(files=(1024, -1))[0][1].endswith("-> ulimit -n 4096 in job-script-prologue")
+    rows = limits(files=(1024, 2048))
     assert "administrators" in rows[0][1] and rows[1][0] == "unknown"
-    assert found(judge_limits, files=(4096, 4096))[0][0] == "ok"
+    assert limits(files=(4096, 4096))[0][0] == "ok"
+
+
+def test_what_may_be_used_of_a_machine():
+    state, words = found(judge_limits, cores=(4, 64), memory=(2.0**33, 2.0**33))[0]
+    assert state == "ok"
+    assert words.startswith("4 of 64 cores, 8") and words.endswith("-> Dask's workers here keep within that")
+    assert "keep within" in found(judge_limits, cores=(4, 4), memory=(2.0**33, 2.0**38))[0][1]
+    assert found(judge_limits, cores=(4, 4), memory=(2.0**33, 2.0**33))[0][1].endswith("-> ")
 
 
 def test_the_dashboard():

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_hpc.history.sacct import COMMAND, ask_sacct, read_sacct
@@ -151,6 +151,7 @@ words = st.sampled_from(
 )
 
 
+@settings(max_examples=50)
 @given(st.lists(st.lists(words, max_size=12) | st.text(max_size=20).map(lambda text: [text]), max_size=4))
 def test_any_lines_are_read_or_refused_in_one_line(tmp_path_factory, lines):
     path = tmp_path_factory.getbasetemp() / "any_sacct.txt"

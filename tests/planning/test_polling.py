@@ -55,6 +55,8 @@ def test_who_has_just_come_is_asked_about_soon_then_rarely():
     assert next_question([JobWatch(100.0)], -inf, 0, 110.0, PLAIN, 0.0) == -inf
     assert next_question([QUEUED], 1.0, 0, 110.0, PLAIN, 0.0) == 121.0
     assert next_question([], 1.0, 0, 110.0, PLAIN, 0.0) == inf
+    assert next_question([], 1.0, 0, 110.0, PLAIN, 1.0, is_wanted=True) == 13.5
+    assert next_question([JobWatch(100.0)], 1.0, 2, 105.0, PLAIN, 0.0, is_wanted=True) == 41.0
     assert next_question([replace(QUEUED, state="gone")], 1.0, 0, 110.0, PLAIN, 0.0) == inf
 
 

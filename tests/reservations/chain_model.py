@@ -7,6 +7,7 @@ from dask_hpc.planning.plan_reservation import plan_reservation
 from dask_hpc.reservations.chain import (
     AskFor,
     ChainCancelled,
+    ChainResumed,
     DropJobs,
     JobAsked,
     JobBegan,
@@ -19,9 +20,8 @@ from dask_hpc.reservations.chain import (
     ProgramEnded,
     ProgramRuns,
     RunProgram,
-    first_link,
-    follow,
 )
+from dask_hpc.reservations.chain_rules import first_link, follow
 
 
 def new_chain(
@@ -46,6 +46,7 @@ class Job:
     limit: float
     after: str = ""
     margin: float | None = None
+    memory: float | None = None
     #: pending, running, or what became of it
     state: str = "pending"
     may_requeue: bool = True
@@ -82,7 +83,7 @@ class World:
         self.chain, instructions = follow(self.chain, event)
         assert JobChain.of(self.chain.as_plain()).as_plain() == self.chain.as_plain()
         assert self.chain.saved >= before.saved and self.chain.tried >= before.tried
-        if before.over:
+        if before.over and (before.over == "done" or not isinstance(event, ChainResumed)):
             assert self.chain.over == before.over
         return self.carry_out(instructions)
 
@@ -116,7 +117,7 @@ class World:
             return
         job = str(100 + len(self.jobs))
         limit = 60.0 * -(-ask.length // 60)
-        self.jobs[job] = Job(ask.number, limit, ask.after, ask.margin)
+        self.jobs[job] = Job(ask.number, limit, ask.after, ask.margin, ask.memory)
         if not self.lost_answers:
             self.follow(JobAsked(now=self.now, number=ask.number, job=job))
 
@@ -148,6 +149,7 @@ class World:
             before="" if before is None else before.state,
         )  # fmt: skip
         (found,) = self.follow(event)
+        assert job.state == "running", "it ends by itself, and is not cancelled by itself"
         if isinstance(found, LeaveJob):
             job.state = "COMPLETED" if found.code == 0 else "FAILED"
             return False
@@ -212,3 +214,6 @@ class World:
 
     def cancel(self):
         self.follow(ChainCancelled(now=self.now))
+
+    def resume(self, **how):
+        self.follow(ChainResumed(now=self.now, progress=self.progress, **how))

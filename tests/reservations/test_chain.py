@@ -10,14 +10,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dask_hpc.checkpoint.client.reserved import Progress
 from dask_hpc.reservations.chain import (
+    ChainCancelled,
+    DropJobs,
     JobBegan,
     JobChain,
     LeaveJob,
     Link,
-    follow,
     minutes,
-    shortened,
 )
+from dask_hpc.reservations.chain_rules import can_commit, follow, margin_of, shortened
 
 
 def world(need=1500.0, **more):
@@ -118,7 +119,7 @@ def test_a_commit_that_did_not_fit_gets_twice_the_time():
     w.commit(is_final=True)
     w.end(143)
     assert w.chain.care == 3.0
-    assert w.chain.margin(600) > margin
+    assert margin_of(w.chain, 600) > margin
 
 
 def test_a_node_that_dies_costs_what_was_not_saved():
@@ -191,7 +192,7 @@ def test_a_program_that_does_use_them_after_all():
     w.work_for(200)
     w.commit()
     w.end(143, is_told=True)
-    assert w.chain.is_resumable and w.chain.can_commit and "does use checkpoints" in said(w)
+    assert w.chain.is_resumable and can_commit(w.chain) and "does use checkpoints" in said(w)
     assert w.chain.saved == 200
 
 
@@ -201,7 +202,7 @@ def test_a_program_that_was_said_to_make_none_may_make_some():
     w.work_for(200)
     w.commit()
     w.end(143, is_told=True)
-    assert w.chain.can_commit and w.chain.plan.checkpoint == 30.0 and w.chain.plan.saved == 200
+    assert can_commit(w.chain) and w.chain.plan.checkpoint == 30.0 and w.chain.plan.saved == 200
 
 
 def test_somebody_cancels_a_job_by_hand():
@@ -221,6 +222,8 @@ def test_too_little_memory():
 
 def test_cancel():
     w = started()
+    _, instructions = follow(w.chain, ChainCancelled(now=w.now))
+    assert instructions == (DropJobs(("101", "100")),)  # else the second would begin when the first fails
     w.cancel()
     assert {job.state for job in w.jobs.values()} == {"CANCELLED"} and w.chain.state == "cancelled"
     w.cancel()
@@ -310,6 +313,7 @@ def test_a_limit_that_no_program_without_checkpoints_could_keep():
 def test_the_longest_that_a_job_may_ask_for():
     w = started(checkpoint=None, longest=1200.0)
     assert [job.limit for job in w.jobs.values()] == [1200.0, 1200.0]
+    assert w.chain.links[1].why.endswith("; no job may ask for more")
     w.uses_checkpoints = False
     w.now += 1190
     w.end(143, is_told=True)
@@ -419,6 +423,11 @@ class AnyOrder(RuleBasedStateMachine):
     def cancel(self):
         self.w.cancel()
 
+    @precondition(lambda self: not self.w.running and not self.w.may_start())
+    @rule()
+    def resume(self):
+        self.w.resume()
+
     @invariant()
     def one_runs_at_most(self):
         assert sum(link.fate == "running" for link in self.w.chain.links) <= 1
@@ -447,7 +456,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.w.chain.saved <= self.w.stored + 1e-6
 
 
-AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+AnyOrder.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 TestAnyOrder = AnyOrder.TestCase
 
 
@@ -476,3 +485,73 @@ def test_every_chain_comes_to_its_end(need, checkpoint):
             w.end(143, is_told=True)
     assert w.chain.state == "done", said(w)
     assert w.notes[0].seconds == pytest.approx(need)
+
+
+def test_a_chain_goes_on_when_all_its_jobs_are_gone():
+    w = started()
+    w.work_for(400)
+    w.commit()
+    w.work_for(50)
+    for job in w.jobs.values():
+        job.state = "CANCELLED"
+    w.resume()
+    assert [link.fate for link in w.chain.links] == ["lost", "dropped", "asked"]
+    assert w.chain.saved == 400 and w.may_start() == ["102"] and w.jobs["102"].after == ""
+    assert w.start("102") and w.chain.running.number == 3
+    w.look_ahead()
+    w.work_for(1e9)
+    w.end(0)
+    assert w.notes[0].seconds == pytest.approx(1500.0)
+
+
+@pytest.mark.parametrize("how", ["failed", "cancelled", "stuck", "done"])
+def test_a_chain_that_is_over_goes_on_if_it_is_not_done(how):
+    w = started(need=100.0 if how == "done" else 1500.0)
+    if how == "cancelled":
+        w.cancel()
+    elif how == "stuck":
+        w.chain = replace(w.chain, fruitless=4)
+        w.end(143, is_told=True)
+    else:
+        w.work_for(200)
+        w.end(0 if how == "done" else 3)
+    assert w.chain.state == how
+    w.resume(options=("--mem=9G",), longest=7200.0)
+    if how == "done":
+        assert w.chain.state == "done" and w.may_start() == []
+        return
+    assert (w.chain.state, w.chain.fruitless, w.chain.options) == ("waiting", 0, ("--mem=9G",))
+    assert w.chain.longest == w.chain.plan.max_walltime == 7200.0
+    (name,) = w.may_start()
+    assert w.start(name) and w.jobs[name].limit <= 7200.0
+
+
+def test_a_job_that_comes_when_there_were_too_many_in_vain_ends_by_itself():
+    w = world()
+    w.start("100")
+    w.chain = replace(w.chain, fruitless=4)
+    w.die()
+    assert not w.start("100") and w.jobs["100"].state == "COMPLETED" and w.chain.state == "stuck"
+
+
+def test_memory_is_asked_for_again():
+    chain = new_chain()
+    most = [replace(one, memory=float(n)) for n, one in enumerate(chain.plan.requests, start=7)]
+    w = World(replace(chain, plan=replace(chain.plan, requests=tuple(most))), 1500.0)
+    w.begin()
+    w.start("100")
+    w.work_for(300)
+    w.end(143, is_told=True)
+    assert w.jobs["100"].memory == 7.0 and w.jobs["101"].memory == most[-1].memory
+
+
+def test_each_job_says_why_it_asks_for_that_long():
+    w = started()
+    assert "step 1 is job 100, asked for 11.0 min (p20 of the empirical law" in said(w)
+    assert "step 2 is job 101" in said(w) and "whether the step before commits or not" in said(w)
+    w.work_for(300)
+    w.end(143, is_told=True)
+    w.jobs["101"].state = "NODE_FAIL"
+    w.resume()
+    why = w.chain.links[-1].why
+    assert why.startswith("p") and " of such jobs, as this one needs more than 5.0 min: " in why

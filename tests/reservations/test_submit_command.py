@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import dask
 import pytest
 from click.testing import CliRunner
+from recorded_answers import squeue
 
+from dask_hpc.batch.job_state import JobState
 from dask_hpc.cli import cli
 from dask_hpc.history.runs import PastRun, RunHistory
 from dask_hpc.model.errors import InputError
@@ -29,10 +32,13 @@ cat > $at/script-$id
 echo $id
 """,
     "squeue": "cat $at/queue 2>/dev/null; exit 0",
-    "scontrol": 'case "$*" in *"show job"*) cat $at/fate 2>/dev/null;; esac; exit 0',
+    "scontrol": """
+[ "$*" = "-a -o show partition" ] || exit 0
+echo 'PartitionName=debug Default=YES MaxTime=02:00:00 State=UP Nodes=n1'
+echo 'PartitionName=long Default=NO MaxTime=5-00:00:00 State=UP Nodes=n1'
+""",
     "scancel": "exit 0",
     "sacct": "exit 1",
-    "sinfo": "echo 'debug*|2:00:00'; echo 'long|5-00:00:00'",
 }
 
 
@@ -58,6 +64,13 @@ def at(tmp_path, monkeypatch):
 def calls(at, name):
     lines = (at / "calls").read_text().splitlines() if (at / "calls").exists() else []
     return [line.split()[1:] for line in lines if line.split()[0] == name]
+
+
+def queued(at, job, state, left="11:00", reason="None", comment="x"):
+    """What squeue says from now on: of one more job."""
+    row = (str(job), state, "0:00", left, "N/A", "N/A", "0", reason)
+    with (at / "queue").open("a") as file:
+        file.write(squeue(row, comment=comment))
 
 
 def said(*args, code=0):
@@ -89,7 +102,7 @@ def submitted(at, *more):
 
 def test_a_first_job_is_asked_for(at):
     told = submitted(at, "--partition", "long", "--sbatch", "--cpus-per-task=2", "--sbatch", "-A me")
-    assert "fmri: job 100 asks for 11.0 min" in told and "plan: " in told
+    assert "fmri: job 100 asks for 11 min" in told and "plan: p33 of the empirical law: 11 min; then" in told
     (words,) = calls(at, "sbatch")
     assert {
         "--parsable",
@@ -140,7 +153,7 @@ def test_the_next_job_goes_on_and_lowers_its_limit(at):
     found = chain()
     assert [link.fate for link in found.links] == ["cut", "asked"] and found.is_resumable is False
     (at.parent / "a.py").write_text("print('here')\n")
-    (at / "fate").write_text("JobId=100 JobState=FAILED Reason=x\n")
+    queued(at, 100, "FAILED")
     assert run_job(at, 101).returncode == 0
     assert chain().state == "done" and len(chain().links) >= 2
 
@@ -149,7 +162,7 @@ def test_a_cancelled_job_ends_the_chain(at):
     (at.parent / "a.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n")
     submitted(at)
     run_job(at)
-    (at / "fate").write_text("JobId=100 JobState=CANCELLED Reason=x\n")
+    queued(at, 100, "CANCELLED")
     done = run_job(at, 101)
     assert done.returncode == 0 and "nothing is to be done here" in done.stderr
     assert chain().state == "cancelled"
@@ -179,9 +192,8 @@ def test_an_answer_that_got_lost(at):
     sbatch = at / "sbatch"
     sbatch.write_text(sbatch.read_text().replace("exit 1", "touch $at/seen; exit 1"))
     comment = f"dask-hpc:{chain().id}:2"
-    (at / "queue").write_text(
-        f"7|CANCELLED|0:00|2:00|N/A|None|{comment}\n8|PENDING|0:00|2:00|N/A|Dependency|{comment}\n"
-    )
+    queued(at, 7, "CANCELLED", comment=comment)
+    queued(at, 8, "PENDING", reason="Dependency", comment=comment)
     assert run_job(at).returncode == 143
     assert [link.job for link in chain().links] == ["100", "8"]
 
@@ -204,7 +216,7 @@ def test_what_a_job_was_told_of_itself_is_nothing_to_the_next(at):
 def test_status_list_and_cancel(at):
     submitted(at)
     comment = f"dask-hpc:{chain().id}:1"
-    (at / "queue").write_text(f"100|PENDING|0:00|11:00|N/A|Priority|{comment}\n")
+    queued(at, 100, "PENDING", reason="Priority", comment=comment)
     told = said("--status", "fmri")
     assert "fmri: waiting\n" in told and "pending (Priority)" in told
     found = json.loads(said("--status", "fmri", "--json"))
@@ -213,19 +225,62 @@ def test_status_list_and_cancel(at):
         "PENDING",
         660,
     )
-    (at / "queue").write_text("100|RUNNING|1:00|10:00|2026-01-01T00:00:00|None|x\n")
-    assert "running, 10:00 left" in said("--status", "fmri")
+    (at / "queue").unlink()
+    queued(at, 100, "RUNNING", "10:00")
+    assert "running, 10.0 min left" in said("--status", "fmri")
     assert json.loads(said("--list", "--json"))[0]["state"] == "running"
-    (at / "queue").write_text("100|TIMEOUT|1:00|0:00|2026-01-01T00:00:00|TimeLimit|x\n")
+    (at / "queue").unlink()
+    queued(at, 100, "TIMEOUT", "0:00", "TimeLimit")
     assert "its jobs are gone" in said("--status", "fmri")
     assert said("--list").splitlines()[1].split()[:2] == ["fmri", "gone"]
-    (at / "queue").write_text(
-        f"100|PENDING|0:00|11:00|N/A|Priority|{comment}\n102|PENDING|||N/A||{comment}0\n"
-    )
+    (at / "queue").unlink()
+    queued(at, 100, "PENDING", comment=comment)
+    queued(at, 102, "PENDING", comment=f"{comment}0")
     assert said("--cancel", "fmri") == "fmri: 2 jobs cancelled\n"
     assert calls(at, "scancel") == [["100", "102"]] and chain().state == "cancelled"
     (at / "queue").unlink()
     assert said("--cancel", "fmri", "--json").split() == ["{", '"name":', '"fmri",', '"jobs":', "0", "}"]
+
+
+def test_a_chain_goes_on_when_its_jobs_are_gone(at):
+    submitted(at)
+    comment = f"dask-hpc:{chain().id}:1"
+    queued(at, 100, "COMPLETING", comment=comment)
+    assert "--resume: found 'job 100'" in said("--resume", "fmri", code=2)
+    (at / "queue").unlink()
+    assert "its jobs are gone (dask-hpc submit --resume NAME" in said("--status", "fmri")
+    told = said("--resume", "fmri", "--sbatch", "--mem=9G", "--max-walltime", "30min")
+    assert told.startswith("fmri: job 101 goes on from 0 s of work\nit asks for 11 min (p33 of the empirical")
+    assert calls(at, "sbatch")[-1][-1] == "--mem=9G" and chain().longest == 1800.0
+    assert run_job(at, 100).returncode == 0 and chain().state == "waiting"  # it comes after all
+    assert run_job(at, 101).returncode == 0 and chain().state == "done"
+    assert "--resume: found 'fmri'; allowed: a chain that is not done" in said("--resume", "fmri", code=2)
+
+
+def test_jobs_of_a_chain_are_not_learnt_as_runs_of_the_program(at):
+    submitted(at)
+    made = ChainFile.of_name("fmri", None).since()
+    lines = ["JobName|User|ElapsedRaw|State|Start|AllocNodes"]
+    for name, start in (("fmri", made - 900), ("fmri", made + 60), ("other", made + 60)):
+        lines.append(f"{name}|{USER}|600|COMPLETED|{datetime.fromtimestamp(start):%Y-%m-%dT%H:%M:%S}|1")
+    (at.parent / "sacct.txt").write_text("\n".join(lines))
+    result = CliRunner().invoke(cli, ["learn", "--sacct", "sacct.txt"])
+    assert "2 runs of 2 names; 1 job left out" in result.stdout, result.output
+    assert len(RunHistory(at.parent / "runs.json").read()[f"{USER}/fmri"]) == 1
+
+
+def test_a_chain_that_failed_goes_on(at):
+    said("--name", "fmri", *LAW, "a.py", "--", "3")
+    run_job(at)
+    assert "fmri: failed (dask-hpc submit --resume NAME goes on from there)" in said("--status", "fmri")
+    (at / "refuse").write_text("sbatch: error: invalid partition specified: nowhere\n")
+    assert "invalid partition" in said("--resume", "fmri", "--partition", "nowhere", code=2)
+    (at / "refuse").unlink()
+    found = json.loads(said("--resume", "fmri", "--partition", "long", "--json"))
+    assert found["job"] == chain().links[-1].job and found["saved"] == 0
+    assert chain().options == ("--partition=nowhere", "--partition=long")
+    (at / "squeue").write_text("#!/bin/sh\nexit 1\n")
+    assert "Slurm cannot be asked" in said("--resume", "fmri", code=2)
 
 
 def test_slurm_cannot_be_asked(at, monkeypatch):
@@ -374,8 +429,9 @@ def test_options_of_sbatch():
 
 
 def test_jobs_that_are_alive():
-    states = {state: QueuedJob("1", state, "", "", "", "", "").is_alive for state in ("PENDING", "TIMEOUT")}
-    assert states == {"PENDING": True, "TIMEOUT": False}
+    lost = JobState("gone", "launch failed requeued held")
+    found = [("PENDING", lost), ("RUNNING", JobState("running")), ("TIMEOUT", JobState("gone"))]
+    assert [QueuedJob("1", *one).is_alive for one in found] == [True, True, False]
 
 
 def test_the_hidden_command_is_not_listed():

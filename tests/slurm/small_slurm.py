@@ -137,7 +137,7 @@ class SmallSlurm:
 
     def set_up(self, node: str) -> None:
         """The node is back in service."""
-        if not self.node_states()[node].startswith(("idle", "alloc", "mix", "comp")):
+        if not self.node_states()[node].startswith(("idle", "alloc", "mix", "comp", "plan")):
             self.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def crash(self, node: str) -> None:

@@ -16,8 +16,8 @@ from dask_hpc.reservations.state import ChainFile
 
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
 
-FIRST = 6  # seconds that the first job may work
-PACE = 0.25
+FIRST = 3  # seconds that the first job may work
+PACE = 0.4
 N = int(3.5 * FIRST / PACE)
 
 PROGRAM = """
@@ -145,7 +145,7 @@ def test_a_chain_gets_to_its_end_whatever_happens(slurm, user):
     assert told["steps"][0]["code"] == 143 and told["resumable"]
     third = told["steps"][2]["job"]
     user.go(second)
-    user.until_did(second, 8)
+    user.until_did(second, 3)
     node = slurm.ask(second, "NodeList")
     slurm.crash(node)
     slurm.set_down(node)
@@ -158,7 +158,7 @@ def test_a_chain_gets_to_its_end_whatever_happens(slurm, user):
     assert (told["state"], steps(told)) == ("running", ["cut", "lost", "RUNNING", "PENDING"])
     fourth = told["steps"][3]["job"]
     user.go(third)
-    user.until_did(third, 8)
+    user.until_did(third, 3)
     slurm.run("scancel", "--batch", "--signal=TERM", third)
     user.until_over(third)
 
@@ -214,8 +214,10 @@ def test_somebody_has_had_enough(slurm, user):
     slurm.run("scancel", first)  # a job of it, by hand
     slurm.wait_until_empty(60)
     assert user.status()["state"] == "cancelled"
-    first = user.submit(PLAIN, 0)
-    user.until_ready(first)
+    user.run("--resume", "fmri")
+    told = user.status()
+    assert steps(told)[:2] == ["cancelled", "cancelled"] and told["state"] in ("waiting", "running")
+    user.until_ready(told["steps"][2]["job"])
     assert user.run("--cancel", "fmri") == "fmri: 2 jobs cancelled\n"
     slurm.wait_until_empty(60)
     assert ChainFile.of_name("fmri", None).read().state == "cancelled"

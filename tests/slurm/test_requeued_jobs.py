@@ -115,7 +115,7 @@ def comes_back(slurm, name, log, deeds, **more):
             # Slurm would let it wait for two minutes.
             slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")
             units.wait(lambda: len(units.client.nthreads()) == 2, "it comes back")
-            assert units.names() == names
+            assert units.names() == names, units.told("unit-dead")
         units.check(jobs)
 
 

@@ -31,12 +31,17 @@ def test_the_next_job_asks_for_what_the_plan_has_next(slurm, monkeypatch):
         Lossless.around(cluster).look()
         later = 2000.0
         cluster.scale(jobs=2)
-        client.wait_for_workers(2, 60)
+        slurm.wait_until(lambda: len(slurm.jobs()) == 2, "the second job")
         (two,) = slurm.jobs().keys() - {one}
         assert slurm.ask(two, "TimeLimit") == f"{second // 3600:02}:{second % 3600 // 60:02}:00"
-        told = [row["reason"] for row in manager.story() if row["decision"] == "walltime"]
-        assert [words.partition(":")[0] for words in told] == [
-            "new batch jobs ask for 1 h 1 min",
-            f"new batch jobs ask for {units.show_hours(second)}",
+        slurm.run("scancel", two)
+
+        def told():
+            return [row["reason"] for row in manager.story() if row["decision"] == "walltime"]
+
+        slurm.wait_until(lambda: len(told()) == 2, "what the manager tells")
+        assert [words.partition("; ")[0] for words in told()] == [
+            "new batch jobs ask for p33 of the empirical law: 1 h 1 min",
+            f"new batch jobs ask for p67 of the empirical law: {units.show_hours(second)}",
         ]
     slurm.wait_until_empty()

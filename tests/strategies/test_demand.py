@@ -196,6 +196,17 @@ def test_only_so_many_may_be_pending():
     )
 
 
+def test_who_asks_for_the_same_again_tells_it_once():
+    """``ask="fit"`` may ask for less, or later."""
+    looks = [view(now, minimum=3) for now in range(3)]
+    looks += [view(3.0, minimum=3, may_submit=0), view(4.0, minimum=3), view(5.0, minimum=4)]
+    looks += [view(6.0, [queued("a")], minimum=4), view(7.0, minimum=4), view(8.0, minimum=4, may_submit=0)]
+    looks += [view(9.0, [queued("a"), queued("b")], minimum=2), view(10.0, minimum=2)]
+    told = [[reason.split()[0] for _, reason in plan.rows()] for plan in plans_of(looks)]
+    assert told == [["3"], [], [], [], [], ["4"], ["3"], ["4"], [], [], ["2"]]
+    assert [plan.submit for plan in plans_of(looks)] == [3, 3, 3, 0, 3, 4, 3, 4, 0, 0, 2]
+
+
 # --- the end of a walltime
 
 

@@ -1,6 +1,7 @@
 """Units that their batch system puts back into its queue, or does not take, or that somebody holds."""
 
 import asyncio
+import os
 import random
 from dataclasses import replace
 from itertools import pairwise
@@ -409,7 +410,7 @@ class Site:
         self.now += self.EVERY
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("DASK_HPC_PREEMPTED_SEEDS", "3"))))
 def test_a_hundred_preemptions_and_fifty_requeues_never_make_more_units_than_asked_for(seed, monkeypatch):
     site = Site(seed)
     monkeypatch.setattr(BatchDesk, "_all", WeakValueDictionary())  # whose clock is another one

@@ -48,6 +48,8 @@ class VirtualSite:
         #: by job, its worker's name while it lives, and tasks that end workers
         self._alive, self._ending = {}, {}
         self.most = 0
+        #: units that were told to end, and of which nobody was there until they had who could take anything
+        self.alone = []
 
     def there(self):
         """How many jobs run or wait."""
@@ -65,13 +67,18 @@ class VirtualSite:
             self._ending[job] = asyncio.ensure_future(self._end(job, name))
 
     async def _end(self, job, name):
-        worker = self._cluster.workers[name]
-        closing = self._cluster.within(name, worker.close(executor_wait=False, reason="signal-15"))
-        await asyncio.wait([closing], timeout=KILL_WAIT)
+        closing = self._cluster.within(
+            name, self._cluster.workers[name].close(executor_wait=False, reason="signal-15")
+        )
+        over, is_alone = self._cluster.time() + KILL_WAIT, True
+        while not closing.done() and self._cluster.time() < over:
+            is_alone = is_alone and not self._alive
+            await asyncio.wait([closing], timeout=LOOK)
         self._cluster.workers.pop(name, None)
         if not closing.done():
             self._cluster.kill(name)
         self._ending.pop(job, None)
+        self.alone += [name] * is_alone
 
     async def run(self):
         """What happens on the nodes, until cancelled."""

@@ -40,8 +40,8 @@ class UnitTimes(Protocol):
     #: what is to be told: kind and words
     news: list[tuple[str, str]]
 
-    def works(self) -> None:
-        """Somebody of the cluster works."""
+    def works(self, nodes: int) -> None:
+        """So many nodes of the cluster work."""
 
     def specified(self, spec: Mapping[Any, Mapping[str, Any]]) -> dict[Any, dict[str, Any]]:
         """These new units, asked for now."""
@@ -157,8 +157,10 @@ class Lossless:
 
     def look(self) -> None:
         """Time goes by for those who are asked for a time of their own once somebody works."""
-        if self.times is not None and self._cluster.scheduler_info["workers"]:
-            self.times.works()
+        if self.times is not None:
+            hosts = {worker["host"] for worker in self._cluster.scheduler_info["workers"].values()}
+            if hosts:
+                self.times.works(len(hosts))
 
     def remove(self, names: Iterable[Any]) -> None:
         """These units are to go. They do when the cluster object next corrects itself."""
@@ -420,13 +422,14 @@ class HPCAdaptive(Adaptive):
         }
         self._is_managed = False
         self._asker = token_hex(4)
-        self._jobs = BatchJobs(config.manners(poll))
+        manners = config.manners(poll)
+        self._jobs = BatchJobs(manners)
         self._jobs.submits(compat.batch_job_of(cluster))
         self._ask: FitAsker | None = None
         if ask is not None:
             insist(ask == "fit" or isinstance(ask, Mapping), "adapt: ask", ask, "fit, or settings of hpc.ask")
             changes = ask if isinstance(ask, Mapping) else None
-            self._ask = FitAsker(cluster, config.ask_settings(changes), config.manners(poll))
+            self._ask = FitAsker(cluster, config.ask_settings(changes), self._jobs, manners)
         self._asks: list[dict[str, Any]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._layout = UnitLayout.of(cluster)

@@ -11,6 +11,8 @@ Failure conditions:
 3. A unit that is to leave for the sake of the other program cannot: its node stays with Dask, ``lend``
    answers with fewer nodes, and the story says why.
 4. The script ends, whichever way: what it started has a pipe to it as standard input, and ends with that.
+5. A satellite ends, with its walltime or its nodes: who adapts the cluster finds out and replaces it. Without
+   that nobody asks Slurm, and it stays in the account, as batch jobs do after a plain ``scale``.
 """
 
 import asyncio

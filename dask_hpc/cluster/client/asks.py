@@ -15,8 +15,9 @@ from time import monotonic, time
 from typing import Any
 
 from dask_hpc import dask as compat
-from dask_hpc.batch.slurm_queue import SlurmQueue, read_bytes, read_limit
+from dask_hpc.batch.slurm_queue import read_bytes, read_limit
 from dask_hpc.batch.systems import is_slurm
+from dask_hpc.cluster.client.batch_jobs import BatchJobs
 from dask_hpc.cluster.units import Facts, UnitFacts
 from dask_hpc.model.errors import InputError, insist, shown
 from dask_hpc.planning.asks.budget import AskSettings, SpentBudget, show_node_hours
@@ -32,6 +33,7 @@ _OPTION = re.compile(r"^#SBATCH\s+(--?[a-zA-Z-]+)(?:[= ]\s*(\S+))?", re.MULTILIN
 _NAMES = {"-t": "--time", "-p": "--partition", "-q": "--qos", "-c": "--cpus-per-task", "-A": "--account"}
 _PATIENCE = 5  # polls after which it is looked anew at what was enough
 _GROWN = 1.2  # so much more work than at the last decision is a new one
+_FRESH = 1.5  # times as old as is due, an answer may be: sooner nobody may ask
 
 
 def header_of(job: Any) -> dict[str, str]:
@@ -44,13 +46,13 @@ class FitAsker:
     """One per adaptation of a cluster object. ``plan`` is asked at every look what becomes of a decision
     about the size; ``dress`` gives the units that are then added their shapes."""
 
-    def __init__(self, cluster: Any, settings: AskSettings, manners: Manners) -> None:
+    def __init__(self, cluster: Any, settings: AskSettings, jobs: BatchJobs, manners: Manners) -> None:
         job = compat.batch_job_of(cluster)
         if not is_slurm(job):
             found = f"found 'fit' for {shown(type(cluster).__name__)}"
             raise InputError("adapt: ask", found, "a cluster of dask-jobqueue's SLURMCluster")
         header = header_of(job)
-        self._cluster, self._settings, self._manners = cluster, settings, manners
+        self._cluster, self._settings, self._jobs, self._manners = cluster, settings, jobs, manners
         self._account = header.get("--account", "")
         walltime, memory = read_limit(header.get("--time")), read_bytes(header.get("--mem", ""))
         usual = AskShape(walltime, header.get("--partition", ""), header.get("--qos", ""))
@@ -92,14 +94,21 @@ class FitAsker:
             self._is_settled = False  # there is more to do: the next look may ask for more
         waiting = [self._asks[one.name] for one in facts.units if self._is_waiting(one)]
         waiting = [ask for ask in waiting if ask.unit not in {*plan["cancel"], *plan["dead"]}]
-        is_due = monotonic() - self._decided_at >= self._manners.poll
-        if not plan["submit"] and not (waiting and is_due):
+        if not plan["submit"] and not waiting:
+            self._jobs.look_away()
             return plan
-        queue = SlurmQueue.of_process(self._account)
-        view = await queue.look(self._manners.due if plan["submit"] else self._manners.poll)
+        now, wants = monotonic(), plan["submit"] > 0
+        queue = await self._jobs.look_around(wants)
+        is_due = now - self._decided_at >= self._manners.poll and queue.asked > self._decided_at
+        is_known = queue.is_fresh(now, _FRESH * self._manners.due) if wants else is_due
+        if not is_known and not queue.is_silent:
+            return {**plan, "submit": 0}  # until it is
+        view = None if queue.is_silent else queue.view(self._account)
         work = self._work(plan, facts, waiting)
         self._decided_at, self._decided_for, self._is_settled = monotonic(), plan["work"], True
         if view is None:
+            if not plan["submit"]:
+                return plan
             self._tell("Slurm does not show its queue: units are asked for as configured")
             usual, left = self._watch.usual, work.budget / self._watch.usual.walltime
             count = plan["submit"] if work.budget == inf else min(plan["submit"], int(left))

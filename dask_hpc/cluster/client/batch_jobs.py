@@ -1,4 +1,5 @@
-"""What the batch system, or the operating system, says of a cluster's units: queued, running, gone.
+"""What the batch system, or the operating system, says of a cluster's units: queued, running, gone; and, for
+who wants to know, of its whole queue.
 
 All clusters of a process share one ``BatchDesk`` for each batch system: it alone asks, for all of them, and
 no more often than is polite (``planning/polling.py``).
@@ -7,20 +8,21 @@ no more often than is polite (``planning/polling.py``).
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from random import random
 from time import monotonic, time
 from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from dask_hpc import dask as compat
 from dask_hpc.batch import command
 from dask_hpc.batch.job_state import UNKNOWN, JobState
-from dask_hpc.batch.system import BatchSystem
+from dask_hpc.batch.slurm_queue import KnownQueue
+from dask_hpc.batch.system import BatchSystem, Command
 from dask_hpc.batch.systems import is_slurm, system_of
-from dask_hpc.planning.polling import JobWatch, Manners, next_question, submissions_left
+from dask_hpc.planning.polling import JobWatch, Manners, due_because, next_question, submissions_left
 
 TOLD = "new batch jobs exec their workers, so that these learn when Slurm ends the job"
 _GIVEN_UP = 2 * command.PATIENCE  # seconds after which a question was asked by an event loop that is no more
@@ -62,6 +64,7 @@ class BatchJobs:
     def __init__(self, manners: Manners) -> None:
         self._manners = manners
         self._desks: dict[tuple[str, ...], BatchDesk] = {}
+        self._submits_to: BatchDesk | None = None
         self._jobs: dict[str, JobWatch] = {}
         self._told: set[str] = set()
         #: what people should know of the batch systems: to be taken away
@@ -99,6 +102,18 @@ class BatchJobs:
                     units[name].job_id = now_id  # or it could not be taken back
         return found
 
+    async def look_around(self, wants: bool) -> KnownQueue:
+        """What is known of the whole queue. From now on everybody's jobs are asked about, not only ours, and
+        at the next opportunity if somebody ``wants`` to submit by what the queue is then."""
+        assert self._submits_to is not None
+        await self._submits_to.look(self, None, self._manners, wants, is_for_all=True)
+        return self._submits_to.queue
+
+    def look_away(self) -> None:
+        """The whole queue is of no interest just now."""
+        assert self._submits_to is not None
+        self._submits_to.look_away(self)
+
     def leave(self) -> None:
         """This cluster object is not adapted any more: nobody asks for it."""
         for desk in self._desks.values():
@@ -107,7 +122,7 @@ class BatchJobs:
     def submits(self, job: Any) -> None:
         """New units will be such jobs of dask-jobqueue, or none."""
         if (system := system_of(job)) is not None:
-            self._desk(system, job.submit_command)
+            self._submits_to = self._desk(system, job.submit_command)
 
     def left(self) -> float:
         """How many batch jobs may be submitted now."""
@@ -165,6 +180,17 @@ class BatchJobs:
             self.news.append(words)
 
 
+@dataclass(frozen=True, slots=True)
+class BatchQuestion:
+    """One command, what its program is told, and the jobs of ours that it is about: none, if it is about
+    what hardly changes."""
+
+    command: Command
+    told: str = ""
+    ids: Sequence[str] | None = None
+    is_for_all: bool = False
+
+
 class BatchDesk:
     """Asks one batch system about the jobs of all clusters of this process, whichever event loops they live
     on. Who comes when it is time asks for all; whoever comes meanwhile gets what is known."""
@@ -176,15 +202,19 @@ class BatchDesk:
         self.system = system
         #: why nothing is known, if it is so for a while
         self.trouble = ""
+        #: as far as anybody wanted to know it
+        self.queue = KnownQueue()
         self._directory = directory
         self._options = options
         self._lock = threading.Lock()
         self._watches: WeakKeyDictionary[BatchJobs, tuple[dict[str, JobWatch], Manners]] = WeakKeyDictionary()
+        self._curious: WeakSet[BatchJobs] = WeakSet()
         #: what was said of each job, and when that was asked
         self._answers: dict[str, tuple[JobState, float]] = {}
         self._asked = -inf
         self._asking_since = -inf
         self._unanswered = 0
+        self._was_aside = False
         self._chance = random()
         self._submissions: deque[float] = deque(maxlen=10_000)
 
@@ -203,21 +233,34 @@ class BatchDesk:
         return self._unanswered > 0
 
     async def look(
-        self, who: BatchJobs, jobs: dict[str, JobWatch], manners: Manners
+        self,
+        who: BatchJobs,
+        jobs: dict[str, JobWatch] | None,
+        manners: Manners,
+        wants: bool = False,
+        is_for_all: bool = False,
     ) -> dict[str, tuple[JobState, float]]:
-        """What was said of these jobs, and when that was asked. Nothing of those nobody has asked about."""
-        if self._begins(who, jobs, manners):
+        """What was said of these jobs (None: the same as before), and when that was asked. Nothing of those
+        nobody has asked about."""
+        question = self._begins(who, jobs, manners, wants, is_for_all)
+        if question is not None:
             try:
-                await self._ask()
+                await self._ask(question)
             finally:
                 self._asking_since = -inf
         with self._lock:
-            return {job: self._answers[job] for job in jobs if job in self._answers}
+            return {job: self._answers[job] for job in jobs or () if job in self._answers}
+
+    def look_away(self, who: BatchJobs) -> None:
+        """This one is not interested in other people's jobs any more."""
+        with self._lock:
+            self._curious.discard(who)
 
     def forget(self, who: BatchJobs) -> None:
         """Nobody asks for this one any more."""
         with self._lock:
             self._watches.pop(who, None)
+            self._curious.discard(who)
 
     def left(self, manners: Manners) -> int:
         """How many jobs may be submitted now."""
@@ -232,37 +275,65 @@ class BatchDesk:
             self._submissions.extend([now] * allowed)
             return allowed
 
-    def _begins(self, who: BatchJobs, jobs: dict[str, JobWatch], manners: Manners) -> bool:
-        """Note who is interested in what; and whether it is time to ask, and nobody does."""
+    def _begins(
+        self,
+        who: BatchJobs,
+        jobs: dict[str, JobWatch] | None,
+        manners: Manners,
+        wants: bool,
+        is_for_all: bool,
+    ) -> BatchQuestion | None:
+        """Note who is interested in what; and what is to be asked now, if it is time and nobody does."""
         now = monotonic()
         with self._lock:
-            self._watches[who] = (jobs, manners)
+            before, _ = self._watches.get(who, ({}, manners))
+            self._watches[who] = (before if jobs is None else jobs, manners)
+            if is_for_all:
+                self._curious.add(who)
             if now - self._asking_since < _GIVEN_UP:
-                return False
-            of_all = [job for watches, _ in self._watches.values() for job in watches.values()]
+                return None
+            of_all = {job: watch for watches, _ in self._watches.values() for job, watch in watches.items()}
             told = [manners for _, manners in self._watches.values()]
             often = Manners(min(one.poll for one in told), min(one.due for one in told))
-            if now < next_question(of_all, self._asked, self._unanswered, now, often, self._chance):
-                return False
+            watches = of_all.values()
+            if now < next_question(
+                watches, self._asked, self._unanswered, now, often, self._chance, is_wanted=wants
+            ):
+                return None
             self._asking_since = self._asked = now
             self._chance = random()
-            return True
+            is_urgent = not wants and any(due_because(job, now, often) for job in watches)
+            return self._next(sorted(of_all), now, is_urgent)
 
-    async def _ask(self) -> None:
-        """All jobs that anybody is interested in, in one question."""
+    def _next(self, ids: list[str], now: float, is_urgent: bool) -> BatchQuestion:
+        """About jobs, ours or everybody's; now and then about what hardly changes, if nothing is urgent."""
+        overdue = self.queue.overdue(now) if self._curious else None
+        self._was_aside = overdue is not None and not is_urgent and not self._was_aside
+        if overdue is not None and self._was_aside:
+            return BatchQuestion(*overdue)
+        # what was too much to be answered is not asked twice in a row
+        of_all = self.system.question_of_all() if self._curious and not self._unanswered % 2 else None
+        return BatchQuestion(of_all or self.system.question(ids), ids=ids, is_for_all=of_all is not None)
+
+    async def _ask(self, question: BatchQuestion) -> None:
         at = self._asked
-        with self._lock:
-            ids = sorted({job for watches, _ in self._watches.values() for job in watches})
-        program, *words = self.system.question(ids)
+        program, *words = question.command
+        if question.ids is None:
+            heard = await command.hear(question.command, self._directory, question.told)
+            with self._lock:
+                self.queue.hear(program, heard, at, time())
+            return
         heard = await command.hear((program, *self._options, *words), self._directory)
         found = None if heard is None else self.system.read(heard, time())
         gone = JobState("gone", f"{self.system.name} does not know it any more")
         with self._lock:
+            if question.is_for_all:
+                self.queue.hear(program, None if found is None else heard, at, time())
             if found is None:
                 self._unanswered += 1
             else:
                 self._unanswered = 0
-                self._answers = {job: (found.get(job, gone), at) for job in ids}
+                self._answers = {job: (found.get(job, gone), at) for job in question.ids}
             is_long = self._unanswered >= _BEFORE_IT_IS_TOLD
             silence = f"{program} gives no answer: nobody knows what becomes of batch jobs"
             self.trouble = silence if is_long else ""

@@ -7,6 +7,7 @@ from typing import Any
 
 from distributed.deploy import Adaptive
 from distributed.utils import NoOpAwaitable
+from tornado.ioloop import PeriodicCallback
 
 from dask_hpc import dask as compat
 from dask_hpc import services
@@ -17,6 +18,7 @@ from dask_hpc.cluster.units import UnitLayout, is_closing, members
 from dask_hpc.model.errors import InputError, insist, shown
 from dask_hpc.policy import Policy
 
+_LOOK = 5.0  # seconds between two looks at who works, for those who are asked for a time of their own
 _METHODS = ("scale", "scale_up", "adapt")
 
 
@@ -38,7 +40,7 @@ def malleable(cluster: Any, policy: str | Path | Policy | None = None, reservati
     ``reservation`` is for the batch jobs of a ``SLURMCluster``: each asks for as long as a plan says, instead
     of one constant walltime, and so do the successors of those whose time ends. It is what
     ``plan_reservation`` gives; the name of a job, of which past runs are known; or "auto": past runs of this
-    script, as ``dask-hpc run`` has noted them.
+    script, each of which is noted when it ends well (the first asks for the constant walltime).
     """
     if not compat.has_units(cluster):
         raise InputError(
@@ -74,10 +76,20 @@ class Malleable:
         manager.before_close(self.end)
         self._lossless = Lossless.around(self._cluster)
         self._lossless.hold(self)
-        self._lossless.times = self._times
+        if self._times is not None:
+            self._lossless.times = self._times
+            self._watch = PeriodicCallback(self._look, _LOOK * 1000)
+            self._cluster.loop.add_callback(self._watch.start)
         for name, method in zip(_METHODS, (self.scale, self.scale, self.adapt), strict=True):
             compat.attach(self._cluster, name, method)
         return manager
+
+    def _look(self) -> None:
+        """Time goes by for units that are asked for a time of their own."""
+        if is_closing(self._cluster):
+            self._watch.stop()
+        else:
+            self._lossless.look()
 
     async def end(self) -> None:
         """Take them off again, once the units that are leaving have left."""
@@ -87,6 +99,9 @@ class Malleable:
 
     async def _end(self) -> None:
         await self._lossless.finish()
+        if self._times is not None:
+            self._look()
+            self._watch.stop()
         adaptive = compat.adaptive_of(self._cluster)
         if isinstance(adaptive, HPCAdaptive):
             adaptive.stop("the manager was closed")

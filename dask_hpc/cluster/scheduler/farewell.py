@@ -9,8 +9,8 @@ shelter, if a service has one.
 Nothing is moved, and nobody is kept waiting, when
 
 1. nothing is there that others do not have, as after a retirement;
-2. nobody stays: the cluster closes, and its workers close together (only where a lifetime ends the last one
-   waits for whoever joins);
+2. nobody stays: the cluster closes, and its workers close together (only where a lifetime ends, or a unit
+   that was asked for may come at any moment, the last one waits for whoever joins);
 3. the scheduler itself closes, or control is off.
 """
 
@@ -278,11 +278,14 @@ class Farewells:
 
     async def _is_relieved(self, address: str, going: "_Going", there: Collection[Hashable]) -> bool:
         """Whether somebody joins, where nobody stays: at the end of its lifetime others may be starting, for
-        whom the last one waits with what would be lost, and works on. By order it goes at once."""
+        whom the last one waits with what would be lost, and works on. By order it goes at once, unless
+        somebody was asked for and may come."""
         clock, is_waited_for = asyncio.get_running_loop().time, False
         while self._status(address) and not self._stays(address) and clock() < going.waits_until:
             is_last = there or compat.processing(self._scheduler, address)
-            if not (is_last and _is_at_its_end(self._why(address, ""))):
+            why = self._why(address, "")
+            may_come = _is_told_to_go(why) and self._context.clock() < self._context.comes_until
+            if not (is_last and (may_come or _is_at_its_end(why))):
                 return False
             is_waited_for = True
             await asyncio.sleep(_LOOK)

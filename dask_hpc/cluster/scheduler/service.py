@@ -149,6 +149,8 @@ class Context(Guard):
         self.is_dry: bool = settings["dry-run"]
         #: whether somebody wants nothing to be decided
         self.is_paused = False
+        #: until when a unit that was asked for may come at any moment, by ``clock``
+        self.comes_until = -inf
         self.services: list[Service] = []
         #: the services that hear of moves of tasks now, and of which: ``watch`` and ``unwatch`` change it
         self.watching: list[tuple[Service, Container[Hashable]]] = []

@@ -23,6 +23,8 @@ from dask_hpc.model.story import Explanation
 _SAMPLE = 100  # tasks whose expected duration stands for that of all that are queued
 _ASKERS = 8  # cluster objects that are remembered
 _MOST = 10**9  # units; more than that is no bound
+_LOOKS = 5  # of a cluster object: so long counts what it said last
+_SOON = 60.0  # seconds
 _LOOK = 2000  # tasks in no-worker that are looked through for those outside of jobs
 
 
@@ -82,6 +84,8 @@ class Sizing:
         if self._context.is_paused:
             return NO_CHANGE
         question, before = self._view(facts, now), self._memories.pop(facts.asker, None)
+        if any(map(_may_come, question.units)):
+            self._context.comes_until = now + _LOOKS * facts.interval
         plan, self._memories[facts.asker] = strategy.decide(question, before)
         if plan:
             self._context.record(strategy, question, before, plan)
@@ -260,6 +264,12 @@ class Sizing:
         why = Explanation(f"size: {rule}", plan.inputs, plan.rejected)
         for word, reason in plan.rows():
             self._context.tell(word, reason, why)
+
+
+def _may_come(unit: Unit) -> bool:
+    """Whether a unit that is not there may be at any moment."""
+    is_on_its_way = unit.state in ("queued", "running") and (unit.starts_in or 0.0) < _SOON
+    return is_on_its_way and not (unit.connected or unit.is_leaving or unit.submission == "refused")
 
 
 def _need(job: LiveJob | None) -> int:

@@ -40,6 +40,14 @@ def holes_of(
     return found
 
 
+def free_over_time(view: QueueView, cores: int = 0, memory: float = 0.0) -> list[tuple[float, int]]:
+    """How many units are free beside all who run and wait, by walltimes: seconds from now, and the number
+    from then on."""
+    profile, _ = Replay(view, PieceMap.of(view, cores, memory), courses=1).plan()
+    steps = zip(profile.times, profile.free, strict=True)
+    return [(time - view.now, free.bit_count()) for time, free in steps]
+
+
 def _until(view: QueueView, planned: dict[str, float], end: float, longest: float) -> Iterator[str]:
     if longest < inf and end - view.now >= longest:
         yield "the limit of the partition"

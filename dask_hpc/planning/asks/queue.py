@@ -65,6 +65,7 @@ class RunningAsk:
     user: str = ""
     partition: str = ""
     submitted: float = -inf
+    memory: float = 0.0  # of each node
 
     @property
     def ends(self) -> float:

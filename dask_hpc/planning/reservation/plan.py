@@ -14,6 +14,7 @@ from dask_hpc.planning.reservation.law import ContinuousLaw, Law, read_law
 from dask_hpc.planning.reservation.methods import BEST, EXACT, NUMBER, Answer, Question, choose
 from dask_hpc.planning.reservation.sequence import Setting, steps
 
+_SHOWN = 8  # requests of a plan in words
 #: requests that are made less often than this are not listed
 _RARE = 1e-12
 #: jobs that are not planned for are spoken of if they are more
@@ -109,6 +110,19 @@ class ReservationPlan:
             begin = one.work_until if one.commit else begin
         known = [one for one in found or (one.memory for one in self.requests) if one is not None]
         return max(known, default=None)
+
+    def __str__(self) -> str:
+        lines = ["  ask for   work by then   commit   needed by"]
+        before = self.saved
+        for one in self.requests[:_SHOWN]:
+            cells = (show_duration(one.length), show_duration(one.work_until), "yes" if one.commit else "no")
+            needed = float(self.law.sf(before)) if before else 1.0
+            lines.append("{:>9} {:>14} {:>8}".format(*cells) + f"{needed:>12.1%}")
+            before = one.work_until
+        more = len(self.requests) - _SHOWN
+        told = [f"  and {more} more"] if more > 0 else []
+        costs = f"mean cost {show_duration(self.expected)}, {self.over_omniscient:.2f} times an omniscient's"
+        return "\n".join([*lines, *told, *filter(None, [costs, self.reason]), *self.warnings])
 
     def as_plain(self) -> dict[str, Any]:
         """As JSON has it; ``of`` reads it back."""

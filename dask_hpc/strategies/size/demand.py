@@ -71,6 +71,8 @@ class UnitMemory:
     failures: int = 0
     failed_at: float = -inf
     refusals: Refusals = Refusals()
+    #: the target and the units there were when more were last asked for, for as long as neither changes
+    asked_for: tuple[int, int] | None = None
 
 
 def observe(view: ClusterView, memory: UnitMemory | None) -> tuple[UnitMemory, bool]:
@@ -297,8 +299,11 @@ class Demand(SizeStrategy):
         submit = self._submit(view, memory, standing, target)
         cancel = self._cancel(view, memory, standing, target)
         leave = [*self._hand_over(standing, target), *self._leave(view, memory, standing, target)]
+        is_again = (target, have) == memory.asked_for
         if submit:
-            memory = replace(memory, grew_at=view.now)
+            memory = replace(memory, grew_at=view.now, asked_for=(target, have))
+        elif not is_again:
+            memory = replace(memory, asked_for=None)
         if cancel or leave:
             memory = replace(memory, shrank_at=view.now)
         found = {"connected": standing.stay, "ending": standing.ending, "pending": standing.pending}
@@ -310,7 +315,8 @@ class Demand(SizeStrategy):
         inputs |= {"minimum": view.minimum, "maximum": view.maximum, "target": target}
         rejected = self._not_done(view, standing, target, submit, {parting.unit for parting in leave})
         partings = (tuple(cancel), tuple(leave), tuple(dead))
-        return SizePlan(target, submit, why, *partings, tuple(news), inputs, tuple(rejected)), memory
+        plan = SizePlan(target, submit, why, *partings, tuple(news), inputs, tuple(rejected), is_again)
+        return plan, memory
 
     def _not_done(
         self, view: ClusterView, standing: Standing, target: int, submit: int, going: set[str]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from queues import HOUR, part, queue
 
-from dask_hpc.planning.asks.holes import QueueHole, holes_of
+from dask_hpc.planning.asks.holes import QueueHole, free_over_time, holes_of
 from dask_hpc.planning.asks.node_sets import PieceMap
 from dask_hpc.planning.asks.queue import PendingAsk, in_order, share_ahead
 from dask_hpc.planning.asks.replay import COURSES, AskFamily, Newcomers, Replay, level
@@ -60,6 +60,7 @@ def test_holes_by_hand():
         QueueHole("large", 3, HOUR, "maintenance begins"),
     ]
     assert holes_of(queue([("r", (0, 1, 2, 3), HOUR)])) == []
+    assert free_over_time(queue([("r", (0, 1, 2), HOUR)], now=60.0)) == [(0.0, 1), (HOUR, 4)]
     assert holes_of(queue()) == [QueueHole("batch", 4, inf, "")]
 
 

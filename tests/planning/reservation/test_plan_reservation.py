@@ -46,7 +46,12 @@ def test_what_a_plan_says():
     assert all(cost >= plan.expected * (1 - 1e-9) for cost in plan.others.values())
     assert {"no-checkpoint", "all-checkpoint", "mean-doubling", "p99", "brute-force"} <= set(plan.others)
     assert "more would be paid without commits" in plan.reason
+    rows = str(plan).splitlines()
+    assert rows[0].split() == ["ask", "for", "work", "by", "then", "commit", "needed", "by"]
+    assert len(rows) == 3 + len(plan.requests) <= 11 and rows[1].split()[-2:] == ["no", "100.0%"]
+    assert rows[-1] == plan.reason and f"{plan.over_omniscient:.2f} times an omniscient's" in rows[-2]
     never = planned(TRACE, cost="cloud")
+    assert f"  and {len(never.requests) - 8} more" in str(never)
     assert never.expected == pytest.approx(plan.others["no-checkpoint"], rel=1e-3)
     assert "nothing can be kept" in never.reason and never.checkpoint == inf
     dear = planned(TRACE, checkpoint="50h", cost="cloud")
