@@ -10,7 +10,7 @@ from dask_hpc.model.units import parse_quantity
 from dask_hpc.planning.reservation.cost import Cost, read_cost
 from dask_hpc.planning.reservation.fit import FittedLaw, fit_law, read_runs
 from dask_hpc.planning.reservation.law import Law, read_law, read_time
-from dask_hpc.planning.reservation.memory_chain import Chain, read_chain, with_memory
+from dask_hpc.planning.reservation.memory_chain import Chain, read_chain
 from dask_hpc.planning.reservation.methods import NUMBER, Question
 from dask_hpc.planning.reservation.plan import ReservationPlan, chosen
 from dask_hpc.planning.reservation.sequence import Setting
@@ -59,7 +59,7 @@ def plan_reservation(
     question = Question(fitted.law, setting, fitted.done, number)
     plan = chosen(question, method, fitted.reason, throughout, compare=compare)
     plan = replace(plan, warnings=fitted.warnings)
-    return with_memory(plan, chain) if chain else plan
+    return plan.asking(chain.need) if chain else plan
 
 
 def _bytes(value: Any) -> float:

@@ -131,19 +131,13 @@ def printed_row(table: str, name: str) -> list[float]:
     for commits in (True, False):
         costs = periodic_costs(law, setting, law.high, chunks, commits=commits)
         if not commits:
-            costs = costs - (1.0 + beta) * law.low * (_requests(law, setting) - 1)
+            # what one second more for asking costs is how many of them are asked for on average
+            dearer = replace(setting, cost=replace(setting.cost, gamma=_ASKING + 1))
+            asked = periodic_costs(law, dearer, law.high, chunks, commits=False) - costs
+            costs = costs - (1.0 + beta) * law.low * (asked - 1)
         place = int(np.argmin(costs))
         row += [place + 1, *(float(costs[n - 1] / best) for n in (place + 1, *_CHUNKS))]
     return row
-
-
-def _requests(law: Law, setting: Setting) -> np.ndarray:
-    """How many of equal chunks are asked for on average: what one second more for asking costs."""
-    cost = setting.cost
-    dearer = replace(setting, cost=Cost(cost.alpha, cost.beta, cost.gamma + 1))
-    chunks = range(1, _CHUNKS[-1] + 1)
-    costs = [periodic_costs(law, one, law.high, chunks, commits=False) for one in (dearer, setting)]
-    return np.asarray(costs[0] - costs[1])
 
 
 def _band(name: str, place: int, published: float) -> Band:

@@ -94,7 +94,7 @@ class Family:
     scipy: str
     #: names of the shapes, as a user writes them
     shapes: tuple[str, ...]
-    #: the mean of Z to the power of k where Z > z, times the probability of that
+    #: the mean of Z to the power of k where Z > z, times the probability of that; of 0: this probability
     tail: Callable[..., Any]
 
 
@@ -125,6 +125,8 @@ def _normal(k: int, z: Any) -> Any:
     from scipy.special import ndtr
 
     z = np.asarray(z, float)
+    if k == 0:
+        return ndtr(-z)
     density = np.exp(-z * z / 2) / sqrt(2 * np.pi)
     if k == 1:
         return density
@@ -206,13 +208,13 @@ class ContinuousLaw(Law):
     @property
     def _cut(self) -> tuple[float, float]:
         """The probabilities of the family to lie above each end."""
-        above = float(self._z.sf(self._at(self.above))) if isfinite(self.above) else 1.0
-        return above, float(self._z.sf(self._at(self.below))) if isfinite(self.below) else 0.0
+        above = float(self._tail(0, self._at(self.above))) if isfinite(self.above) else 1.0
+        return above, float(self._tail(0, self._at(self.below))) if isfinite(self.below) else 0.0
 
     @np.errstate(over="ignore")  # far out, where all is 0
     def sf(self, t: Times) -> Any:
         above, below = self._cut
-        return np.clip((self._z.sf(self._at(t)) - below) / (above - below), 0.0, 1.0)[()]
+        return np.clip((self._tail(0, self._at(t)) - below) / (above - below), 0.0, 1.0)[()]
 
     @np.errstate(over="ignore")  # far out, where all is 0
     def pdf(self, t: Times) -> Any:
@@ -237,9 +239,8 @@ class ContinuousLaw(Law):
     def moment(self, power: int, after: Times) -> Any:
         low = np.maximum(np.asarray(after, float), self.above)
         start, end = self._at(low), self._at(self.below)
-        mass = self._z.sf(start) - self._z.sf(end)
-        parts = [mass, *(self._tail(k, start) - self._tail(k, end) for k in range(1, power + 1))]
-        a, b = self.shift, self.scale
+        parts = [self._tail(k, start) - self._tail(k, end) for k in range(power + 1)]
+        mass, a, b = parts[0], self.shift, self.scale
         whole = (
             a * mass + b * parts[1] if power == 1 else a * a * mass + 2 * a * b * parts[1] + b * b * parts[2]
         )
@@ -260,7 +261,7 @@ class ContinuousLaw(Law):
 
     def _insist_on(self, above: float, below: float) -> None:
         start, end = (
-            float(self._z.sf(self._at(t))) for t in (max(above, self.above), min(below, self.below))
+            float(self._tail(0, self._at(t))) for t in (max(above, self.above), min(below, self.below))
         )
         if not start - end > _NEARLY_NONE:
             raise InputError("law", f"{self} leaves nothing from {above:g} s to {below:g} s", "another cut")

@@ -12,8 +12,8 @@ as a short task is likely at no single time; what is likely is so given that the
 margin is added to every peak.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Any
 
@@ -21,12 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_hpc.model.errors import InputError, insist, shown, within
-from dask_hpc.model.units import parse_quantity, show_bytes
+from dask_hpc.model.units import parse_quantity
 from dask_hpc.planning.reservation.cost import Cost
 from dask_hpc.planning.reservation.discrete import end_of, equal_time
 from dask_hpc.planning.reservation.law import ContinuousLaw, Law, read_law
 from dask_hpc.planning.reservation.methods import NUMBER
-from dask_hpc.planning.reservation.plan import Request, ReservationPlan
 from dask_hpc.planning.reservation.programs import all_checkpoint
 from dask_hpc.planning.reservation.sequence import Setting, Step
 
@@ -315,48 +314,3 @@ class MemoryQuestion:
         cuts = (self.always_commit(cut) for cut in self.chain.cuts() if self.law.sf(cut) > _NOBODY)
         fit = (one for one in cuts if one.reserved <= (1 + WORTH) * plain.reserved)
         return min((plain, *fit), key=lambda one: one.byte_seconds)
-
-    def plan(self, *, may_cut: bool = True) -> ReservationPlan:
-        """The best ones as a plan, beside those that ask for the same memory throughout (ALL-CHECKPOINT)."""
-        found = self.best() if may_cut else self.always_commit()
-        same = replace(self, chain=self.chain.flat()).always_commit()
-        less = 1 - found.byte_seconds / same.byte_seconds
-        memory = f"{show_bytes(found.byte_seconds / found.reserved)} on average"
-        return self.planned(
-            found,
-            reason=f"asks for {memory}: {less:.0%} less memory times time than with the most throughout",
-            others={"all-checkpoint": same.price(self.cost, self.law.mean)},
-        )
-
-    def planned(
-        self, found: MemorySequence, reason: str = "", others: Mapping[str, float] | None = None
-    ) -> ReservationPlan:
-        """Such reservations as a plan. What a commit and a restart take at most stands for all of them where
-        only one number is known."""
-        rows = zip(found.steps, found.until, found.memory, strict=True)
-        expected = found.price(self.cost, self.law.mean)
-        return ReservationPlan(
-            requests=tuple(
-                Request(step.length, until, step.commit > 0, memory) for step, until, memory in rows
-            ),
-            law=self.law,
-            cost=self.cost,
-            checkpoint=max(step.commit for step in found.steps),
-            restart=max(step.restart for step in found.steps),
-            expected=expected,
-            over_omniscient=expected / self.cost.omniscient(self.law.mean),
-            others=others or {},
-            method="all-checkpoint",
-            reason=reason,
-            number=self.number,
-        )
-
-
-def with_memory(plan: ReservationPlan, chain: Chain) -> ReservationPlan:
-    """The plan with what each of its requests needs, from the work that is safe when it begins."""
-    saved, found = plan.saved, []
-    for request in plan.requests:
-        found.append(replace(request, memory=chain.need(saved, request.work_until)))
-        if request.commit:
-            saved = request.work_until
-    return replace(plan, requests=tuple(found))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil, inf, isfinite, nan
 from typing import NamedTuple
 
@@ -28,7 +29,9 @@ from dask_hpc.planning.reservation.sequence import Milestone, Setting, expected_
 
 #: times of a grid
 NUMBER = 1000
-_STRIDES = 1500  # requests of the greatest length that a grid is made for
+#: requests that are planned where they are limited; more of them are planned when it comes to that
+_STRIDES = 1500
+_NOBODY, _ROUNDING = 1e-12, 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +44,22 @@ class Question:
     runs: tuple[float, ...] = ()
     number: int = NUMBER
 
-    def grids(self) -> Iterator[Grid]:
+    def within_reach(self) -> "Question":
+        """Without the jobs that would take more requests than anybody plans, where these are limited."""
+        law, stride = self.law, self.setting.stride
+        if not 0 < stride < inf:
+            return self
+        end = min(self.setting.saved + _STRIDES * stride, float(law.isf(_NOBODY)))
+        if law.high - end < _ROUNDING * stride:
+            return self
+        if law.sf(end) >= 1:
+            found = f"{show_duration(self.setting.longest)}, so that {_STRIDES} requests are too few"
+            raise InputError("max_walltime", f"found {found}", "more")
+        return replace(self, law=law.until(end))
+
+    def grids(self) -> tuple[Grid, ...]:
         """Times at which requests may end."""
-        law, start = self.law, self.setting.saved
-        end = end_of(law)
-        stride, stops = self.setting.stride, np.array([])
-        if 0 < stride < inf:
-            end = end if isfinite(law.high) else min(end, start + _STRIDES * stride)
-            first = start + self.setting.longest - self.setting.checkpoint - self.setting.first_restart
-            stops = np.arange(first, end, stride)
-        if isinstance(law, EmpiricalLaw):
-            yield grid_at(law, start, law.values, stops)
-            return
-        yield equal_probability(law, start, self.number, end, stops)
-        yield equal_hazard(law, start, self.number, end, stops)
-        yield equal_time(law, start, self.number, end, stops)
+        return _grids(self)
 
     def finer_grid(self, milestones: Sequence[Milestone]) -> Grid:
         """Times around the milestones of a sequence, up to half of the way to those beside each."""
@@ -63,7 +67,7 @@ class Question:
         end = end_of(law)
         works = np.unique([min(one.work, end) for one in milestones])
         ways = np.diff(works, prepend=max(start, law.low), append=works[-1] + 1e-9 * end)
-        shares = np.linspace(0.0, 0.5, max(2, self.number // (2 * len(works))) + 1)[:, None]
+        shares = np.linspace(0.0, 0.5, max(1, self.number // (2 * len(works))) + 1)[:, None]
         times = np.concatenate([(works - ways[:-1] * shares).ravel(), (works + ways[1:] * shares).ravel()])
         return grid_at(law, start, np.append(times[times < end], end))
 
@@ -71,34 +75,37 @@ class Question:
         """A sequence that goes on until every job has ended, and what it costs for this law."""
         if not milestones:
             return Solution((), inf)
-        negligible = _NEGLIGIBLE * self.law.mean
-        if isfinite(self.setting.longest) and not isfinite(self.law.high):
-            whole = self._limited(milestones, negligible)
-        else:
-            whole = (*milestones, *self._tail(milestones[-1].work, negligible))
+        whole = (*milestones, *self._tail(milestones[-1].work))
         return Solution(whole, expected_cost(whole, self.law, self.setting))
 
-    def _tail(self, work: float, negligible: float) -> Iterator[Milestone]:
+    def by(self, program: Callable[[Grid, Setting], Solution], grid: Grid) -> Solution:
+        """What a program finds on a grid, and what it costs for this law."""
+        return self.judged(program(grid, self.setting).milestones)
+
+    def _tail(self, work: float) -> Iterator[Milestone]:
         """Of a law without an end: each request twice as long."""
+        negligible = _NEGLIGIBLE * self.law.mean
         while float(self.law.sf(work)) * work > negligible:
             work *= 2
             yield Milestone(work)
 
-    def _limited(self, milestones: Sequence[Milestone], negligible: float) -> tuple[Milestone, ...]:
-        """Of a law without an end, where requests are limited: as long as they may be, each with a commit."""
-        if not self.setting.stride > 0:
-            return tuple(milestones)
-        *whole, (work, _) = milestones
-        kept = max((one.work for one in whole if one.commit), default=self.setting.saved)
-        whole = [*whole, Milestone(min(work, kept + self.setting.stride), True)]
-        strides = whole[-1].work + self.setting.stride * np.arange(_MOST_STRIDES)
-        left = np.asarray(self.law.sf(strides)) * strides
-        needed = int(np.count_nonzero(left > negligible)) + 1
-        return (*whole, *(Milestone(float(work), True) for work in strides[1:needed]))
 
-
-_MOST_STRIDES = 20_000
 _NEGLIGIBLE = 1e-10
+
+
+@lru_cache(8)
+def _grids(question: Question) -> tuple[Grid, ...]:
+    law, start, stride = question.law, question.setting.saved, question.setting.stride
+    end, stops = end_of(law), np.array([])
+    if 0 < stride < inf:
+        first = (
+            start + question.setting.longest - question.setting.checkpoint - question.setting.first_restart
+        )
+        stops = np.arange(first, end, stride)
+    if isinstance(law, EmpiricalLaw):
+        return (grid_at(law, start, law.values, stops),)
+    ways = (equal_probability, equal_hazard, equal_time)
+    return tuple(way(law, start, question.number, end, stops) for way in ways)
 
 
 #: a way to choose a sequence, given a number of its own (None: as usual); no milestones: there is none
@@ -111,9 +118,22 @@ def _program(program: Callable[[Grid, Setting], Solution]) -> Method:
     def method(question: Question, number: float | None) -> Solution:
         if number is not None:
             question = replace(question, number=_whole(number))
-        return _least(question.judged(program(one, question.setting).milestones) for one in question.grids())
+        return _least(question.by(program, one) for one in question.grids())
 
     return method
+
+
+def _exact(question: Question, number: float | None) -> Solution:
+    """The best sequence on the grid on which the quick programs do best: the other grids, on which the exact
+    one takes its time, are hardly ever better."""
+    if number is not None:
+        question = replace(question, number=_whole(number))
+    quick = {
+        one: _least(question.by(program, grid) for program in (all_checkpoint, no_checkpoint))
+        for one, grid in enumerate(question.grids())
+    }
+    place = min(quick, key=lambda one: quick[one].expected)
+    return question.by(optimal, question.grids()[place])
 
 
 def _least(found: Iterable[Solution]) -> Solution:
@@ -149,8 +169,7 @@ def _dyn_prog_count(question: Question, accuracy: float | None) -> Solution:
     wanted = _ACCURACY if accuracy is None else accuracy
     insist(1e-3 <= wanted <= 3, "method", wanted, "dyn-prog-count with an accuracy from 0.001 to 3")
     number = min(steps_for(question, wanted) or question.number, _MOST_STEPS)
-    *_, by_time = replace(question, number=number).grids()
-    return question.judged(optimal(by_time, question.setting).milestones)
+    return question.by(optimal, replace(question, number=number).grids()[-1])
 
 
 def _periodic(commits: bool) -> Method:
@@ -161,15 +180,23 @@ def _periodic(commits: bool) -> Method:
         end = end_of(law)
         if law.low >= end:
             return question.judged((Milestone(end),))
-        if chunks is None:
-            costs = periodic_costs(law, setting, end, range(1, _MOST_CHUNKS + 1), commits=commits)
-            chunks = float(np.argmin(costs)) + 1
-        return question.judged(periodic(law, end, _whole(chunks), commits=commits))
+        number = _best_chunks(question, end, commits) if chunks is None else _whole(chunks)
+        return question.judged(periodic(law, end, number, commits=commits))
 
     return method
 
 
-_MOST_CHUNKS = 1000
+_MOST_CHUNKS, _SOME = 1000, 350
+
+
+def _best_chunks(question: Question, end: float, commits: bool) -> int:
+    """Of one number in fifty, and then of all near the best of these."""
+    found, some = 1, sorted({int(_MOST_CHUNKS ** (n / _SOME)) for n in range(_SOME + 1)})
+    for _ in range(2):
+        best = int(np.argmin(periodic_costs(question.law, question.setting, end, some, commits=commits)))
+        near = range(some[max(best - 1, 0)], some[min(best + 1, len(some) - 1)] + 1)
+        found, some = some[best], list(near)
+    return found
 
 
 def _brute_force(question: Question, candidates: float | None) -> Solution:
@@ -187,7 +214,7 @@ def _rule(name: str) -> Method:
 
 
 METHODS: Mapping[str, Method] = {
-    "discrete-ckpt": _program(optimal),
+    "discrete-ckpt": _exact,
     "dyn-prog-count": _dyn_prog_count,
     "all-checkpoint": _program(all_checkpoint),
     "no-checkpoint": _program(no_checkpoint),
@@ -248,9 +275,12 @@ def _finer(question: Question, found: Solution) -> Solution:
     if isinstance(question.law, EmpiricalLaw) or not isfinite(found.expected):
         return found
     for _ in range(_TIMES_FINER):
-        milestones = [one for one in found.milestones if question.law.sf(one.work) > BEYOND]
-        grid = question.finer_grid([*milestones, found.milestones[len(milestones)]])
-        better = question.judged(optimal(grid, question.setting).milestones)
+        left = np.asarray(question.law.sf(np.array([one.work for one in found.milestones])))
+        milestones = found.milestones[: 1 + int(np.count_nonzero(left > BEYOND))]
+        if len(milestones) > question.number:
+            break
+        grid = question.finer_grid(milestones)
+        better = question.by(optimal, grid)
         gain = 1 - better.expected / found.expected
         found = _least([better, found])
         if gain < _GAIN:

@@ -1,7 +1,7 @@
 """The plan: which requests to make, one after the other, until the job has ended."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import Any
 
@@ -17,6 +17,8 @@ from dask_hpc.planning.reservation.sequence import Setting, steps
 _SHOWN = 8  # requests of a plan in words
 #: requests that are made less often than this are not listed
 _RARE = 1e-12
+#: jobs that are not planned for are spoken of if they are more
+_UNPLANNED = 1e-9
 #: a job that took longer than all that is known: what is left of it, by a law without a scale
 _UNKNOWN = 3.0
 
@@ -87,8 +89,27 @@ class ReservationPlan:
             except InputError:
                 law = ContinuousLaw("pareto", (_UNKNOWN,), tried)
                 why = f"takes longer than {self.law.name} allows: all that is known is that it {why}"
-        question = Question(law, setting, self.runs, self.number)
-        return chosen(question, self.method, why, compare=False)
+        plan = chosen(Question(law, setting, self.runs, self.number), self.method, why, compare=False)
+        return plan.asking(self._memory)
+
+    def asking(self, memory: Callable[[float, float], float | None]) -> "ReservationPlan":
+        """The same plan with the memory that each request needs, from the work that is safe when it begins
+        until that at its end."""
+        kept, found = self.saved, []
+        for one in self.requests:
+            found.append(replace(one, memory=memory(kept, one.work_until)))
+            kept = one.work_until if one.commit else kept
+        return replace(self, requests=tuple(found))
+
+    def _memory(self, since: float, until: float) -> float | None:
+        """The most that requests of this plan ask for which do some of this work; of all, if none does."""
+        begin, found = self.saved, []
+        for one in self.requests:
+            if one.work_until > since and begin < until:
+                found.append(one.memory)
+            begin = one.work_until if one.commit else begin
+        known = [one for one in found or (one.memory for one in self.requests) if one is not None]
+        return max(known, default=None)
 
     def __str__(self) -> str:
         lines = ["  ask for   work by then   commit   needed by"]
@@ -163,18 +184,20 @@ def chosen(
     compare: bool = True,
 ) -> ReservationPlan:
     """The plan that answers a question; ``why`` is what led to it."""
-    answer = choose(question, method, compare=compare)
+    asked = question.within_reach()
+    answer = choose(asked, method, compare=compare)
     law, setting = question.law, question.setting
-    requests: list[Request] = []
-    before = setting.saved
-    for one, step in zip(answer.milestones, steps(answer.milestones, setting), strict=True):
-        if requests and law.sf(before) <= _RARE:
-            break
-        requests.append(Request(min(step.length, setting.longest), one.work, one.commit, memory))
-        before = one.work
-    omniscient = setting.cost.omniscient(law.mean - setting.saved)
+    left = np.asarray(asked.law.sf(np.array([one.work for one in answer.milestones])))
+    number = 1 + int(np.count_nonzero(left[:-1] > _RARE))
+    rows = zip(answer.milestones[:number], steps(answer.milestones, setting), strict=False)
+    omniscient = setting.cost.omniscient(asked.law.mean - setting.saved)
+    beyond = float(law.sf(asked.law.high))
+    left_out = f"what takes longer than {show_duration(asked.law.high)} ({beyond:.1g}) is not planned yet"
+    reasons = [why, left_out if beyond > _UNPLANNED else "", _compared(answer, setting, method)]
     return ReservationPlan(
-        requests=tuple(requests),
+        requests=tuple(
+            Request(min(step.length, setting.longest), one.work, one.commit, memory) for one, step in rows
+        ),
         law=law,
         cost=setting.cost,
         checkpoint=setting.checkpoint,
@@ -183,7 +206,7 @@ def chosen(
         over_omniscient=answer.expected / omniscient,
         others=answer.others,
         method=method,
-        reason="; ".join(filter(None, [why, _compared(answer, setting, method)])),
+        reason="; ".join(filter(None, reasons)),
         saved=setting.saved,
         max_walltime=setting.longest,
         number=question.number,

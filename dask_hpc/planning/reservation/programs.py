@@ -1,5 +1,6 @@
 """Sequences of least expected cost for a law that is a list of times (seed 004, 3.3, 3.5 and 3.8)."""
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from math import inf
@@ -67,19 +68,18 @@ def optimal(grid: Grid, setting: Setting) -> Solution:
         return no_checkpoint(grid, setting)
     program = _Costs(grid, setting)
     for last in range(program.count - 1, -1, -1):
-        program.after_commit[last] = program.row(last)[last]
+        program.after_commit[last] = program.row(last)
     if program.after_commit[0] == inf:
         return _NONE
     milestones, last, tried = [], 0, 0
-    choices: list[tuple[int, bool]] = []
+    choices: dict[int, tuple[int, bool]] = {}
     while tried < program.count:
         if not choices:
-            choices = [(0, False)] * program.count
             program.row(last, choices)
         tried, commits = choices[tried]
         milestones.append(Milestone(float(grid.times[tried]), commits))
         if commits:
-            last, choices = tried, []
+            last, choices = tried, {}
     return Solution(tuple(milestones), program.after_commit[0])
 
 
@@ -102,9 +102,9 @@ class _Costs:
         self._commits = _Envelope()
         self._best_commits: list[tuple[float, int]] = [(inf, -1)] * (self.count + 1)
 
-    def row(self, last: int, choices: list[tuple[int, bool]] | None = None) -> list[float]:
-        """The costs with this last commit, by the last milestone that was tried, from it on. All later rows
-        are known. Fills in the ``choices``: the next milestone, and whether it is committed."""
+    def row(self, last: int, choices: dict[int, tuple[int, bool]] | None = None) -> float:
+        """The cost with this last commit and none tried after it. All later rows are known. Fills in the
+        ``choices``, by the last milestone that was tried: the next one, and whether it is committed."""
         setting, times, longer = self.setting, self.times, self.longer
         alpha, beta, checkpoint = setting.cost.alpha, setting.cost.beta, setting.checkpoint
         restart = setting.restart if last else setting.first_restart
@@ -113,16 +113,18 @@ class _Costs:
         reach = start + setting.most - restart
         if not self._is_limited and choices is None:
             self._learn(last)
-        costs = [inf] * (self.count + 1)
-        costs[-1] = beta * self.mean
         goes_on, commits = _Envelope(), _Envelope()
-        for tried in range(self.count - 1, last - 1, -1):
-            work, tail, here = times[tried + 1], longer[tried + 1], longer[tried]
-            if work <= reach and costs[tried + 1] < inf:
-                goes_on.add(alpha * work, costs[tried + 1] + beta * (work - start) * tail, tried + 1)
+        # the first milestone that cannot be reached from here
+        end = bisect_right(times, reach)
+        cost = beta * self.mean if end > self.count else inf
+        for tried in range(min(end, self.count) - 1, last - 1, -1):
+            here = longer[tried]
+            if cost < inf:
+                work, tail = times[tried + 1], longer[tried + 1]
+                goes_on.add(alpha * work, cost + beta * (work - start) * tail, tried + 1)
             without, next_without = goes_on.least(here)
             if self._is_limited:
-                if work <= reach - checkpoint:
+                if times[tried + 1] <= reach - checkpoint:
                     self._add_commit(commits, tried + 1)
                 with_one, next_with = commits.least(here)
             else:
@@ -130,8 +132,8 @@ class _Costs:
             with_one += alpha * checkpoint * here
             if choices is not None:
                 choices[tried] = (next_with, True) if with_one < without else (next_without, False)
-            costs[tried] = base * here + min(without, with_one)
-        return costs
+            cost = base * here + (with_one if with_one < without else without)
+        return cost
 
     def _learn(self, last: int) -> None:
         """Of a commit at the milestone after ``last``, whose row is known now."""

@@ -87,28 +87,29 @@ def by_rule(name: str, law: Law, runs: Sequence[float], setting: Setting) -> tup
     if name in FROM_RUNS and not runs:
         return ()
     commits = name in FROM_RUNS and setting.can_commit
+    low, high = law.low, law.high
     found: list[Milestone] = []
     for work in _needed(RULES[name](law, runs), law):
-        reached = min(work, law.high)
+        reached = min(work, high)
         if found and reached <= found[-1].work:
             break  # a mean that cannot rise any more
         # a request that the job has outrun already is not made
-        if reached > law.low or law.low == law.high:
-            found.append(Milestone(reached, commits and reached < law.high))
-    if found and law.high < np.inf and found[-1].work < law.high:
-        found.append(Milestone(law.high))
+        if reached > low or low == high:
+            found.append(Milestone(reached, commits and reached < high))
+    if found and high < np.inf and found[-1].work < high:
+        found.append(Milestone(high))
     return tuple(found)
 
 
 def _needed(works: Iterator[float], law: Law) -> Iterator[float]:
     """Until nearly every job has ended; looked at many at a time, which is quicker."""
-    mean = law.mean
+    mean, high = law.mean, law.high
     for _ in range(_MOST // _AT_ONCE):
         some = list(islice(works, _AT_ONCE))
         left = np.asarray(law.sf(np.array(some))) if some else ()
         for work, share in zip(some, left, strict=True):
             yield work
-            if work >= law.high or share * work <= _NEGLIGIBLE * mean:
+            if work >= high or share * work <= _NEGLIGIBLE * mean:
                 return
 
 

@@ -58,7 +58,7 @@ function render({ model, el }) {
   const ask = asker(model);
   const controls = h("div", { class: "dh-sliders" });
   const plot = h("div", { class: "dh-plot" });
-  const legend = h("div", { class: "dh-row dh-note" }, WAYS.map(([, colour, words]) => key(colour, words)));
+  const legend = h("div", { class: "dh-row dh-note" }, "cost over knowing in advance, by what a commit takes:", WAYS.map(([, colour, words]) => key(colour, words)));
   const rows = h("div");
   const answer = h("div", { role: "status", "aria-live": "polite" });
   const family = h("select", { "aria-label": "law", onchange: () => ask("family", family.value) },

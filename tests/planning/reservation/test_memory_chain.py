@@ -20,7 +20,6 @@ from dask_hpc.planning.reservation.memory_chain import (
     StoreSpeed,
     read_chain,
 )
-from dask_hpc.planning.reservation.plan import ReservationPlan
 from dask_hpc.planning.reservation.programs import all_checkpoint
 from dask_hpc.planning.reservation.sequence import Milestone, Setting, expected_cost
 
@@ -293,24 +292,6 @@ def test_a_cut_is_taken_if_it_is_worth_it():
     assert slower.best().until[0] == pytest.approx(slower.chain.cuts()[0]), "the other takes more than 2 %"
     slow = question(restart=StoreSpeed(600.0))
     assert slow.best() == slow.always_commit(), "a restart of ten minutes is more than 2 %"
-    assert slow.plan().requests[0].work_until == slow.always_commit().until[0]
-    assert one.plan(may_cut=False).requests[0].work_until == one.always_commit().until[0]
-
-
-def test_a_plan_says_what_it_saves_and_goes_on():
-    one = question()
-    plan = one.plan()
-    assert [request.length for request in plan.requests] == pytest.approx(
-        [s.length for s in one.best().steps]
-    )
-    assert [request.memory for request in plan.requests] == list(one.best().memory)
-    assert all(request.commit for request in plan.requests[:-1]) and not plan.requests[-1].commit
-    assert plan.expected < plan.others["all-checkpoint"]
-    assert plan.over_omniscient == pytest.approx(plan.expected / one.law.mean)
-    assert plan.checkpoint == max(step.commit for step in one.best().steps)
-    assert "% less memory times time" in plan.reason and "GB on average" in plan.reason
-    assert ReservationPlan.of(plan.as_plain()).requests == plan.requests
-    assert plan.after(3000.0).requests[0].work_until > 3000
 
 
 def test_requests_of_any_plan_ask_for_what_their_window_needs():
@@ -328,6 +309,25 @@ def test_requests_of_any_plan_ask_for_what_their_window_needs():
     same = plan_reservation(law, "4min", "2min", "cloud", memory="16 GiB", number=100, compare=False)
     assert {request.memory for request in same.requests} == {16 * 2**30}
     assert [one.length for one in same.requests] == [one.length for one in plan.requests]
+    assert {request.memory for request in same.after(600.0).requests} == {16 * 2**30}
+
+
+def test_what_is_planned_later_asks_for_no_less_than_is_needed_then():
+    chain = Chain(*SLANT)
+    law = f"normal mean={chain.mean}s std={chain.std}s min=0s"
+    plan = plan_reservation(law, "4min", "2min", "cloud", memory=SLANT, number=100, compare=False)
+    for saved, tried in (
+        (0.0, 600.0),
+        (plan.requests[0].work_until, 0.0),
+        (plan.requests[-2].work_until, 0.0),
+    ):
+        then = plan.after(saved, max(saved, tried))
+        for request in then.requests:
+            assert request.memory >= chain.need(saved, request.work_until)
+            saved = request.work_until if request.commit else saved
+    assert then.requests[-1].memory == plan.requests[-1].memory < plan.requests[0].memory
+    assert plan.after(1e6).requests[0].memory == 55 * GB, "nobody knows what comes then"
+    assert plan_reservation(law, "4min", number=50, compare=False).after(600.0).requests[0].memory is None
     bare = plan_reservation(law, "4min", "2min", "cloud", number=100, compare=False)
     assert {request.memory for request in bare.requests} == {None}
 

@@ -225,6 +225,20 @@ def test_a_limit_below_the_begin_of_the_law():
     assert second.length == pytest.approx(4 * H, rel=0.2) and plan.requests[-1].work_until == 20 * H
 
 
+def test_more_requests_than_anybody_plans():
+    """The rest is planned when it comes to that; a job of which nothing can be done so is refused."""
+    plan = planned("pareto min=1h shape=1.5", "1min", max_walltime="10min", number=60, compare=False)
+    end = plan.requests[-1].work_until
+    assert end == pytest.approx(1500 * 8 * 60) and 1499 <= len(plan.requests) <= 1501
+    assert plan.reason == "what takes longer than 8.3 d (0.0004) is not planned yet"
+    assert plan.law.high == inf and 1 < plan.over_omniscient < inf
+    then = plan.after(end)
+    assert then.requests[0].work_until > end and max(one.length for one in then.requests) <= 600 * (1 + 1e-9)
+    assert "not planned" not in planned("uniform min=1h max=5h", "1min", max_walltime="1h", number=60).reason
+    with pytest.raises(InputError, match="so that 1500 requests are too few"):
+        planned("uniform min=80d max=81d", "1min", max_walltime="10min")
+
+
 @pytest.mark.parametrize(
     "more, told",
     [
