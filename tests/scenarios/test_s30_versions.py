@@ -75,6 +75,7 @@ NOT_DASKS = {
     "loose",
     "main_thread",
     "open",
+    "proxy",
     "reset",
     "under_way",
 }
