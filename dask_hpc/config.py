@@ -180,6 +180,7 @@ _ASK: Mapping[str, Reader] = {
     "least": _quantity("s", lambda seconds: 60 <= seconds <= 86400, "1 min to 1 day"),
     "margin": lambda value: _if(is_number(value, 0, 0.9), value, "0 to 0.9"),
     "gain": _span,
+    "latency": _span,
 }
 #: of every key under ``hpc.checkpoint``
 _CHECKPOINT: Mapping[str, Reader] = {

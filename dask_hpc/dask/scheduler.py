@@ -1,11 +1,14 @@
 """What we put into a scheduler: remote calls, plugins, pages of the dashboard."""
 
+import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
 from contextvars import ContextVar
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 from dask._task_spec import Task
+from distributed.deploy.cluster import Cluster
 from distributed.scheduler import heartbeat_interval
 from tornado.web import Application, RequestHandler
 
@@ -320,6 +323,13 @@ async def correct_plainly(cluster: Any) -> None:
 def correct_by(cluster: Any, way: Callable[[], Awaitable[None]] | None) -> None:
     """Let a cluster object use another way, or None for its own again."""
     attach(cluster, "_correct_state_internal", way)
+
+
+def keep_lost_units(cluster: Any, is_so: bool) -> None:
+    """Whether a cluster object keeps a unit whose workers are gone: Dask closes it 15 s later by itself, also
+    one that its batch system has put back into the queue."""
+    way = partial(Cluster._update_worker_status, weakref.proxy(cluster)) if is_so else None
+    attach(cluster, "_update_worker_status", way)
 
 
 def attach(cluster: Any, name: str, thing: Any) -> None:

@@ -114,11 +114,9 @@ class _Player:
                 self._submit([self._watch.usual] * min(self._work.most, self._work.fixed), ())
             return
         there = sum(max(0.0, self._useful_end(name) - self._queue.now) for name in running)
-        missing = self.left - there
-        asked = sum(ask.shape.walltime - self._work.overhead for ask in waiting)
-        room = self._work.most - len(lasting) - len(waiting)
-        submit = room if missing > asked else 0
-        wanted = WantedWork(max(missing, 0.0), self._work.most, self._work.overhead, 2 * self._work.overhead)
+        missing = max(self.left - there, 0.0)
+        submit = self._work.most - len(lasting) - len(waiting) if missing else 0
+        wanted = WantedWork(missing, self._work.most, self._work.overhead, 2 * self._work.overhead)
         if not submit and not waiting:
             return
         plan = self._watch.decide(self._queue.view(), waiting, submit, wanted)
@@ -132,7 +130,8 @@ class _Player:
         for place, shape in enumerate(shapes):
             name = f"unit-{len(self._asks)}-{self._outcome.withdrawn}"
             self._queue.submit(name, shape.nodes, shape.walltime)
-            self._asks[name] = WaitingAsk(name, shape, self._queue.now, name)
+            is_filler = bool(expected) and expected[place].median == 0.0
+            self._asks[name] = WaitingAsk(name, shape, self._queue.now, name, is_filler)
             self._budget -= shape.walltime
             if expected:
                 self._expected[name] = expected[place]

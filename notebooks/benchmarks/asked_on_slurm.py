@@ -1,15 +1,21 @@
 """The same Dask work on a busy real Slurm of eight nodes, asked for by ``ask="fit"`` and by fixed requests.
 
 ``python asked_on_slurm.py fit SEED`` (or ``fixed``) is one run, told in one line of JSON; ``--all --seeds 10
---out FOLDER`` runs whatever is not in the folder yet, each in a process of its own, and ends in a table.
-Slurm is started for each run (``tests/slurm/small_slurm.py``), so it takes root and Debian's packages.
+--jobs 4 --out FOLDER`` runs whatever is not in the folder yet, each in a process of its own and four side by
+side, and ends in a table; ``--table --out FOLDER`` is the table alone. Slurm is started for each run
+(``tests/slurm/small_slurm.py``), so it takes root and Debian's packages. A run takes 8 to 20 minutes, mostly
+asleep, and about 1 GB and a tenth of a core: all 20 take about an hour, four side by side.
 
 Time is scaled: a minute stands for an hour, as Slurm's walltimes have minutes. The others' jobs are a
 synthetic trace (``simulator.background``). A day of it is simulated first; what runs and waits then is what
 Slurm gets to begin with, with what is left of it, and the rest comes when it is due. The work is a number of
-equal tasks, so many that they keep eight nodes busy for as long as ``--hours`` says, together. Fixed: as many
-requests of 8 "hours" as it takes. Both are ``dask_hpc.malleable`` and adapt; the work, and what is paid for,
-is the same.
+equal tasks whose duration is known, so many that they keep a node busy for as long as ``--hours`` says.
+Fixed: as many requests of 8 "hours" as it takes. Both are ``dask_hpc.malleable`` and adapt; the work is the
+same, and what is paid for (from the start of each unit to its end) is told. Of that on this scale every unit
+loses some "minutes": a worker takes as long to start as ever.
+
+``wait`` is how long units wait in the queue, from the submission of each, the mean over what is paid for;
+``first`` is when the first one starts, ``idle`` how long nobody works before all is done.
 """
 
 import argparse
@@ -20,6 +26,9 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from functools import partial
 from math import ceil
 from pathlib import Path
 
@@ -70,6 +79,7 @@ def keep_busy(slurm, jobs, began, is_over):
 
 def run(how, seed, hours, load, patience):
     """One run: what came of it, in "hours"."""
+    import dask
     from dask_on_slurm import dask_cluster
     from distributed import Client
     from distributed.utils_test import slowinc
@@ -82,6 +92,8 @@ def run(how, seed, hours, load, patience):
         SmallSlurm(Path(directory), NODES) as slurm,
     ):
         os.environ |= {name: slurm.environment[name] for name in ("PATH", "SLURM_CONF")}
+        # known as from earlier runs
+        dask.config.set({"distributed.scheduler.default-task-durations": {"slowinc": f"{TASK}s"}})
         jobs = others(seed, load, patience * SCALE)
         now = [job for job in jobs if job[0] == 0.0]
         for _, *job in now:
@@ -98,8 +110,9 @@ def run(how, seed, hours, load, patience):
                 dask_hpc.malleable(cluster) as manager,
             ):
                 limits = {"maximum_jobs": NODES, "interval": "500ms", "poll": 5.0}
+                limits |= {"handover": "4s", "expected_wait": "5s"}
                 if how == "fit":
-                    limits["ask"] = {"least": "1 min", "overhead": "8s", "gain": "20s"}
+                    limits["ask"] = {"least": "2 min", "overhead": "8s", "gain": "20s", "latency": "2s"}
                 else:
                     limits["maximum_jobs"] = ceil(hours * HOUR / (USUAL - 8 * SCALE))
                 began = time.monotonic()
@@ -108,7 +121,7 @@ def run(how, seed, hours, load, patience):
                 cluster.adapt(**limits)
                 seen, asks = watch(slurm, manager, client, futures, began, patience)
                 done = time.monotonic() - began
-                left = sum(not future.done() for future in futures)
+                left = len(futures)
                 why = [row["reason"] for row in manager.story() if row["decision"] == "ask"]
         finally:
             is_over.set()
@@ -117,23 +130,32 @@ def run(how, seed, hours, load, patience):
 
 
 def watch(slurm, manager, client, futures, began, patience):
-    """Look until the work is done: when each unit was asked for, started, and was last seen; and what was
-    predicted of it first."""
+    """Look until the work is done: when each unit was asked for, started, and was last seen, as Slurm says;
+    and what was predicted of it first. All in seconds from now on."""
     seen, asks = {}, {}
-    while time.monotonic() - began < patience and not all(future.done() for future in futures):
-        now = time.monotonic() - began
-        for line in slurm.run("squeue", "-h", "-n", "me", "-t", "all", "-o", "%i %T %M").splitlines():
-            job, state, _ = line.split()
-            asked, started, _ = seen.get(job, (now, None, now))
+    epoch = time.time() - (time.monotonic() - began)
+    while time.monotonic() - began < patience and futures:
+        # what is done is let go of: no result is lost with a unit
+        futures[:] = [future for future in futures if not future.done()]
+        for line in slurm.run("squeue", "-h", "-n", "me", "-t", "all", "-o", "%i %T %V %S").splitlines():
+            job, state, asked, started = line.split()
+            asked, now = moment(asked) - epoch, time.time() - epoch
             if state == "RUNNING":
-                seen[job] = (asked, now if started is None else started, now)
+                seen[job] = (asked, moment(started) - epoch, now)
             elif state == "PENDING":
                 seen[job] = (asked, None, now)
-        for row in manager.asks():
+        rows = manager.asks()
+        now = time.time() - epoch
+        for row in rows:
             if row["job"] and row["starts_in"] is not None:
                 asks.setdefault(row["job"], (now, row["low"], row["starts_in"], row["high"]))
         time.sleep(1)
     return seen, asks
+
+
+def moment(text):
+    """Seconds of the epoch."""
+    return datetime.fromisoformat(text).timestamp()
 
 
 def told(how, seed, seen, asks, done, left, why):
@@ -150,33 +172,50 @@ def told(how, seed, seen, asks, done, left, why):
         "seed": seed,
         "wait": wait / 60,
         "first": min((started for _, started, _ in units), default=done) / 60,
+        "idle": idle(units, done) / 60,
         "done": done / 60,
         "left": left,
         "node_hours": paid / 60,
         "units": len(units),
         "withdrawn": len(seen) - len(units),
         "checked": checked,
+        "spans": units,
         "why": why[:5],
     }
 
 
+def idle(units, done):
+    """How long there is no unit before the work is done."""
+    reached = nobody = 0.0
+    for started, last in sorted((started, last) for _, started, last in units):
+        nobody += max(0.0, started - reached)
+        reached = max(reached, last)
+    return nobody + max(0.0, done - reached)
+
+
 def all_of(arguments):
-    """Every run that is not there yet, then the table."""
+    """Every run that is not there yet, some of them side by side, then the table."""
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    for seed in range(arguments.first, arguments.first + arguments.seeds):
-        for how in ("fixed", "fit"):
-            path = out / f"{how}-{seed}.json"
-            if not path.exists():
-                command = [sys.executable, str(HERE), how, str(seed)]
-                for name in ("hours", "load", "patience"):
-                    command += [f"--{name}", str(getattr(arguments, name))]
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-                if done.returncode == 0:
-                    path.write_text(done.stdout.strip().splitlines()[-1])
-                else:
-                    print(done.stderr[-2000:], file=sys.stderr)
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    missing = [(how, seed) for seed in seeds for how in ("fixed", "fit")]
+    missing = [(how, seed) for how, seed in missing if not (out / f"{how}-{seed}.json").exists()]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        list(pool.map(partial(one_of, arguments, out), missing))
     table(out)
+
+
+def one_of(arguments, out, which):
+    """One run, in a process of its own."""
+    how, seed = which
+    command = [sys.executable, str(HERE), how, str(seed)]
+    for name in ("hours", "load", "patience"):
+        command += [f"--{name}", str(getattr(arguments, name))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        (out / f"{how}-{seed}.json").write_text(done.stdout.strip().splitlines()[-1])
+    else:
+        print(done.stderr[-2000:], file=sys.stderr)
 
 
 def table(out):
@@ -186,7 +225,7 @@ def table(out):
     rows = [json.loads(path.read_text()) for path in sorted(out.glob("*.json"))]
     by = {(row["how"], row["seed"]): row for row in rows}
     seeds = sorted({seed for _, seed in by if ("fit", seed) in by and ("fixed", seed) in by})
-    for key in ("wait", "first", "done", "node_hours", "units", "withdrawn", "left"):
+    for key in ("wait", "first", "idle", "done", "node_hours", "units", "withdrawn", "left"):
         fixed, fit = (np.array([by[how, seed][key] for seed in seeds], float) for how in ("fixed", "fit"))
         words = []
         for one in (fixed, fit):
@@ -213,7 +252,8 @@ def main():
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--out", default="asked")
-    parser.add_argument("--hours", type=float, default=28.0)
+    parser.add_argument("--jobs", type=int, default=4, help="runs side by side")
+    parser.add_argument("--hours", type=float, default=12.0)
     parser.add_argument("--load", type=float, default=0.95)
     parser.add_argument("--patience", type=float, default=3600.0, help="seconds")
     arguments = parser.parse_args()

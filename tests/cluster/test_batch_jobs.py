@@ -219,7 +219,7 @@ async def test_workers_that_vanish_are_asked_about_at_once(queue):
     assert queue.asked[before:] == [vanished]
     assert clusters.found["7"].job.state == "unknown"
     queue.rows["7"] = line(7, "PENDING", start=f"{queue.now + 120:.0f}", reason="BeginTime")
-    await clusters.run(12)
+    await clusters.run(13)  # 10 s, and up to a quarter more
     assert len(queue.asked) == before + 2
     assert clusters.found["7"].job.state == "queued" and clusters.found["7"].job.restarts == 1
     await clusters.run(60)
@@ -244,7 +244,7 @@ async def test_a_job_that_is_over_by_an_old_answer_is_there_if_its_worker_is(que
     clusters = Clusters(queue, 1)
     clusters.submit(0, "7")
     queue.rows["7"] = line(7, "PREEMPTED")
-    await clusters.run(12)
+    await clusters.run(13)
     assert clusters.found["7"].job.state == "gone"
     clusters.connected.add("7")
     await clusters.run(2)
@@ -381,7 +381,7 @@ async def test_what_nobody_can_say_is_told_once(queue):
     jobs = BatchJobs(Manners())
     for _ in range(3):
         found = await jobs.look({"a": CondorUnit("1.0"), "b": MoabJob("2")}, {"a": 1.0})
-    assert found["b"] == Known(UNKNOWN)
+    assert found["b"] == Known(UNKNOWN, inf)
     silent, unheard = sorted(jobs.news)
     assert silent.startswith("HTCondor does not say when an idle job will start")
     assert unheard == "nobody asks what becomes of the batch jobs of MoabJob"

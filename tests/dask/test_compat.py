@@ -1616,3 +1616,20 @@ async def test_signals_that_announce_an_end_are_heeded_in_a_process_of_dask():
     signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None)
     assert await waiting == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@gen_test(config={"distributed.deploy.lost-worker-timeout": "50 ms"})
+async def test_a_unit_whose_worker_is_lost_is_kept_where_we_want():
+    async with LocalCluster(
+        n_workers=2, processes=False, asynchronous=True, dashboard_address=None, threads_per_worker=1
+    ) as cluster:
+        compat.keep_lost_units(cluster, True)
+        await cluster.workers[0].close()
+        await async_poll_for(lambda: len(cluster.scheduler_info["workers"]) == 1, 10)
+        await asyncio.sleep(0.2)
+        assert set(cluster.workers) == {0, 1}, "SpecCluster._update_worker_status gives up by another way"
+        compat.keep_lost_units(cluster, False)
+        await cluster.workers[1].close()
+        await async_poll_for(
+            lambda: set(cluster.workers) == {0}, 10
+        )  # it does not any more: ours is needless

@@ -5,6 +5,7 @@ import getpass
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import dask
 import pytest
@@ -15,6 +16,8 @@ from dask_hpc.cluster.client.malleable import Malleable
 from dask_hpc.history.runs import PastRun, RunHistory
 from dask_hpc.model.errors import InputError
 from dask_hpc.planning.plan_reservation import plan_reservation
+from dask_hpc.planning.reservation.plan import Request
+from dask_hpc.planning.run_times import why_this_long
 from dask_hpc.reservations.units import ScriptRun, UnitWalltimes, unit_walltimes
 
 USER = getpass.getuser()
@@ -73,6 +76,13 @@ def test_units_are_specified_with_it_and_it_is_told_once(plan):
     assert told[0] == "walltime"
     assert told[1].startswith("new batch jobs ask for p33 of 3 runs of a.py: 1 h 1 min; then ")
     assert asked(UnitWalltimes(plan_reservation("empirical 30h", cost="cloud"))) == "30:00:00"
+
+
+def test_a_share_is_of_the_work_and_not_of_what_is_asked_for():
+    plan = plan_reservation("empirical 600s 620s 640s", 60.0, 60.0, "cloud")
+    plan = replace(plan, requests=(Request(660.0, 600.0, True), Request(1300.0, 640.0)))
+    assert why_this_long(plan) == "p33 of the empirical law: 11 min; then 22 min"
+    assert why_this_long(plan, "3 runs", 1) == "more than all of 3 runs: 22 min"
 
 
 @pytest.fixture

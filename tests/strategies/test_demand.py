@@ -322,6 +322,19 @@ def test_workers_may_be_away_for_a_moment():
     assert names(decided(*map(look, range(21))).dead) == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("state", "asked_ago", "given_up"),
+    [("unknown", inf, 15), ("unknown", 1.0, 300), ("running", 1.0, 15), ("running", inf, None)],
+)
+def test_what_ends_or_goes_back_into_the_queue_may_do_so_for_long(state, asked_ago, given_up):
+    """Its system answers and does not know yet; or it does not answer, or has not been asked since."""
+    away = Unit("a", state=state, asked_ago=asked_ago)
+    looks = [view(0, [up("a"), up("b")], minimum=2)]
+    looks += [view(float(now), [away, up("b")], minimum=2) for now in range(1, 400)]
+    dead = [look.now - 1 for look, plan in zip(looks, plans_of(looks), strict=True) if names(plan.dead)]
+    assert dead[:1] == ([] if given_up is None else [given_up])
+
+
 def test_who_started_and_never_connects_is_dead():
     def look(t):
         return view(now=float(t), units=[Unit("a", state="running", running_for=float(t))], work=1.0, tasks=1)

@@ -38,6 +38,13 @@ class BatchUnit(ProcessInterface):
         await super().close()
 
 
+class BatchCluster(SpecCluster):
+    """Its units and their workers have the same names, as those of dask-jobqueue."""
+
+    def _new_worker_name(self, worker_number):
+        return f"unit-{worker_number}"
+
+
 class VirtualSite:
     """The machine: its Slurm, and the workers of its jobs."""
 
@@ -98,7 +105,7 @@ async def batch_cluster_on(cluster, site, monkeypatch):
     """A cluster object whose units are batch jobs of this site, on the scheduler of a virtual cluster."""
     monkeypatch.setattr(command, "hear", site.slurm.hear)
     running = asyncio.ensure_future(site.run())
-    async with SpecCluster(
+    async with BatchCluster(
         scheduler={"cls": lambda: cluster.scheduler},
         worker={"cls": BatchUnit, "options": {"site": site}},
         asynchronous=True,

@@ -447,6 +447,7 @@ class HPCAdaptive(Adaptive):
             wait_count=wait_count,
         )
         self._lossless.hold(self)
+        compat.keep_lost_units(cluster, True)  # who is gone for good is decided by the size
 
     def stop(self, reason: str = "unknown") -> None:
         """Adapt no more. Called by the cluster object when it closes or is adapted anew."""
@@ -456,6 +457,7 @@ class HPCAdaptive(Adaptive):
             compat.forget_adaptive_options(self.cluster)
         if hasattr(self, "_lossless"):
             self._jobs.leave()
+            compat.keep_lost_units(self.cluster, False)
             self._lossless.let_go(self)
 
     async def adapt(self) -> None:

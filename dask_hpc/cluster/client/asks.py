@@ -10,6 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from time import monotonic, time
 from typing import Any
@@ -31,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 _OPTION = re.compile(r"^#SBATCH\s+(--?[a-zA-Z-]+)(?:[= ]\s*(\S+))?", re.MULTILINE)
 _NAMES = {"-t": "--time", "-p": "--partition", "-q": "--qos", "-c": "--cpus-per-task", "-A": "--account"}
-_PATIENCE = 5  # polls after which it is looked anew at what was enough
 _GROWN = 1.2  # so much more work than at the last decision is a new one
 _FRESH = 1.5  # times as old as is due, an answer may be: sooner nobody may ask
 
@@ -65,6 +65,8 @@ class FitAsker:
             qos=settings.qos or ((usual.qos,) if usual.qos else ()),
             margin=settings.margin,
             gain=settings.gain,
+            latency=settings.latency,
+            grain=2 * settings.latency,
         )
         self._budget = SpentBudget(settings.budget)
         #: asks by unit; what is expected of them; those whose job id is not known yet
@@ -74,18 +76,17 @@ class FitAsker:
         self._next: list[tuple[AskShape, PredictedWait | None, str]] = []
         self._decided_at = -inf
         self._decided_for = 0.0
-        self._is_settled = self._has_asked = False
+        self._is_settled = False
         self._told = ""
         #: what happened, for the story
         self.news: list[tuple[str, str]] = []
 
     def may_submit(self, facts: Facts) -> float:
         """How many units the size may ask for now: none while what was decided holds."""
-        patience = self._manners.poll if self._has_asked else _PATIENCE * self._manners.poll
-        is_old = monotonic() - self._decided_at >= patience
+        is_old = monotonic() - self._decided_at >= self._manners.poll
         live = {unit.name for unit in facts.units if unit.state != "gone"}
-        is_less = not live.issuperset(self._asks)
-        return 0.0 if self._is_settled and not (is_old or is_less) else facts.may_submit
+        self._is_settled = self._is_settled and live.issuperset(self._asks)
+        return 0.0 if self._is_settled and not is_old else facts.may_submit
 
     async def plan(self, plan: dict[str, Any], facts: Facts) -> dict[str, Any]:
         """What becomes of a decision about the size."""
@@ -97,13 +98,16 @@ class FitAsker:
         if not plan["submit"] and not waiting:
             self._jobs.look_away()
             return plan
-        now, wants = monotonic(), plan["submit"] > 0
+        # whether a hole has opened meanwhile is seen when the queue is looked at anyway
+        now, wants = monotonic(), plan["submit"] > 0 and not self._is_settled
         queue = await self._jobs.look_around(wants)
         is_due = now - self._decided_at >= self._manners.poll and queue.asked > self._decided_at
         is_known = queue.is_fresh(now, _FRESH * self._manners.due) if wants else is_due
         if not is_known and not queue.is_silent:
             return {**plan, "submit": 0}  # until it is
         view = None if queue.is_silent else queue.view(self._account)
+        if view is not None:
+            self._budget.share = self._share(view)
         work = self._work(plan, facts, waiting)
         self._decided_at, self._decided_for, self._is_settled = monotonic(), plan["work"], True
         if view is None:
@@ -116,7 +120,6 @@ class FitAsker:
             return {**plan, "submit": count}
         for words in view.unknown:
             logger.info("dask-hpc: not known of the queue: %s", words)
-        self._budget.share = self._share(view)
         found = await asyncio.to_thread(self._watch.decide, view, waiting, plan["submit"], work)
         return self._carried_out(plan, facts, found, work)
 
@@ -126,7 +129,8 @@ class FitAsker:
         for name, (shape, wait, why) in zip(names, self._next, strict=False):
             spec[name] = {**spec[name], "options": _shaped(spec[name]["options"], shape)}
             unit = str(name)
-            self._asks[unit] = WaitingAsk(unit, shape, time())
+            is_filler = wait is not None and wait.median == 0.0
+            self._asks[unit] = WaitingAsk(unit, shape, time(), is_filler=is_filler)
             self._why[unit] = why
             self._budget.seen(unit, shape.walltime, 0.0)
             if wait is not None:
@@ -166,7 +170,7 @@ class FitAsker:
         for unit, ask in list(self._asks.items()):
             job = str(getattr(names.get(unit), "job_id", None) or "")
             if job and not ask.job:
-                self._asks[unit] = WaitingAsk(unit, ask.shape, ask.asked, job)
+                self._asks[unit] = replace(ask, job=job)
                 if unit in self._expected:
                     self._watch.asked(job, ask.asked, self._expected[unit])
         live = {unit.name for unit in facts.units}
@@ -218,7 +222,6 @@ class FitAsker:
             (shape, waits[at] if at < len(waits) else None, found.why) for at, shape in enumerate(shapes)
         ]
         self._expected |= found.expected
-        self._has_asked = bool(shapes)
         for unit in found.withdraw:
             self._asks.pop(unit, None)
         if shapes:

@@ -48,7 +48,8 @@ def exec_workers(cluster: Any) -> Callable[[], None] | None:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One unit: what its system said of it, and how many seconds ago it was asked."""
+    """One unit: what its system said of it, and how many seconds ago it was asked: infinity if it has not
+    answered."""
 
     job: JobState
     ago: float = 0.0
@@ -86,8 +87,9 @@ class BatchJobs:
                 at_desks.setdefault(desk, {})[name] = job
                 watches[job] = self._seen(job, ages.get(name, 0.0), name in connected, now)
             else:
-                found[name] = Known(of_process(unit, ages.get(name, 0.0)))
-                if found[name].job is UNKNOWN and job is not None:
+                said = of_process(unit, ages.get(name, 0.0))
+                found[name] = Known(said, inf if said.state == "unknown" else 0.0)
+                if said is UNKNOWN and job is not None:
                     self._tell(f"nobody asks what becomes of the batch jobs of {type(unit).__name__}")
         self._jobs = watches
         for desk, names in at_desks.items():
@@ -171,7 +173,7 @@ class BatchJobs:
         if watch.connected is not None:
             return Known(here, inf)
         if desk.is_deaf:
-            return Known(JobState("unknown", f"{desk.system.name} does not answer"))
+            return Known(JobState("unknown", f"{desk.system.name} does not answer"), inf)
         return Known(JobState("queued", "submitted"), now - watch.submitted)
 
     def _tell(self, words: str) -> None:

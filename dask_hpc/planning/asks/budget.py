@@ -26,6 +26,8 @@ class AskSettings:
     #: a waiting unit is taken back if others are done sooner by this share, and by so many seconds
     margin: float = 0.25
     gain: float = 120.0
+    #: seconds between two looks of the batch system at its queue
+    latency: float = 30.0
 
 
 def parse_node_hours(value: object, where: str = "") -> float:

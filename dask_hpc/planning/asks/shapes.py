@@ -1,13 +1,15 @@
-"""Which shape of batch jobs finishes the work first: walltime x nodes of a job x partition x quality of
-service.
+"""Which shape of batch jobs waits least for the work to be done: walltime x nodes of a job x partition x
+quality of service.
 
 The objective. There is so much work (seconds of one node), to be done by at most so many nodes at once. A
 unit that starts works from ``overhead`` after its start (its workers connect and load) to the end of its
 walltime; when the work is not done by then, a successor takes its place, asked for when the unit began. Of
-each shape the time is found at which the work is done, in each course of a ``Replay``; the shape with the
-least mean is the best. Among those that are worse by no more than ``tie`` of it, the first of the qualities
-of service as the user lists them, then fewer node-seconds, then fewer jobs. A shape whose work is done late
-because it starts late, and one that is done late because its walltimes are all overhead, lose alike.
+each shape it is found when the work is done and how long its jobs wait, in each course of a ``Replay``.
+Shapes with which the work is done later than with the usual one are out, unless they are about the first of
+all (worse by no more than ``tie``). Of the others those are kept whose jobs wait about the least, then those
+that are about the first to be done. Among them the first of the qualities of service as the user lists them,
+then fewer node-seconds, then fewer jobs. A shape whose work is done late because it starts late, and one
+that is done late because its walltimes are all overhead, lose alike.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +19,7 @@ from math import ceil, floor, inf
 from statistics import fmean
 
 from dask_hpc.model.errors import insist, is_number
-from dask_hpc.model.units import counted, show_duration
+from dask_hpc.model.units import show_duration
 from dask_hpc.planning.asks.queue import QueuePartition, QueueQos, QueueView
 from dask_hpc.planning.asks.replay import AskFamily, Replay, Starts
 
@@ -84,7 +86,8 @@ class FoundShape:
     starts: Starts
     now: float
     done: float
-
+    #: how long its jobs wait, the mean
+    waits: float = 0.0
     #: jobs that it takes in all, successors too
     jobs: int = 1
 
@@ -138,8 +141,9 @@ def best_shape(
     resolution: float = 60.0,
     tie: float = 0.05,
 ) -> ShapeChoice | None:
-    """The shape that finishes the work first, or None if no job would ever start. ``partitions`` and ``qos``
-    are those that may be named; with none, all partitions that are up, and the default quality."""
+    """The shape that waits least of those with which the work is done no later than with the usual one, or
+    None if no job would ever start. ``partitions`` and ``qos`` are those that may be named; with none, all
+    partitions that are up, and the default quality."""
     shapes = list(shapes_of(replay, work, partitions, qos, nodes, resolution))
     if usual is not None and usual not in shapes:
         shapes.append(usual)
@@ -147,18 +151,29 @@ def best_shape(
         rough = replace(replay, courses=1)
         found = [one for one in _judged(rough, work, shapes, qos) if one.done < inf]
         found.sort(key=lambda one: one.done)
-        kept = [one.shape for one in found[:_KEPT]]
+        soonest = sorted(found[_KEPT // 2 :], key=lambda one: (one.waits, one.done))
+        kept = [one.shape for one in (found[: _KEPT // 2] + soonest)[:_KEPT]]
         shapes = kept if usual is None or usual in kept else [*kept, usual]
     judged = [one for one in _judged(replay, work, shapes, qos) if one.starts.courses]
     good = [one for one in judged if one.done < inf]
     if not good:
         return None
+    expected = next((one for one in judged if one.shape == usual), None)
     least = min(one.done for one in good)
-    close = [one for one in good if one.done <= least * (1 + tie) + 1.0]
+    late = max(_about(least, tie), expected.done if expected is not None and expected.done < inf else 0.0)
+    close = [one for one in good if one.done <= late]
+    soon = _about(min(one.waits for one in close), tie) + replay.latency
+    close = [one for one in close if one.waits <= soon]
+    least = _about(min(one.done for one in close), tie)
+    close = [one for one in close if one.done <= least]
     order = {name: place for place, name in enumerate(qos)}
     best = min(close, key=lambda one: (order.get(one.shape.qos, 0), one.node_seconds, one.jobs, one.done))
     others = tuple(sorted((one for one in good if one is not best), key=lambda one: one.done))
-    return ShapeChoice(best, next((one for one in judged if one.shape == usual), None), others)
+    return ShapeChoice(best, expected, others)
+
+
+def _about(least: float, tie: float) -> float:
+    return least * (1 + tie) + 1.0
 
 
 def fillers(
@@ -169,9 +184,9 @@ def fillers(
     qos: Sequence[str] = (),
     resolution: float = 60.0,
 ) -> list[AskShape]:
-    """Units that start now where nobody waits for the nodes, each as long as it may be there, and no longer
-    than the work needs: first those that may stay longest. None that would spend more than a quarter on
-    ``overhead``."""
+    """Units that start now where nobody waits for the nodes, each as long as it may be there if the batch
+    system looks a ``latency`` from now, and no longer than the work needs: first those that may stay longest.
+    None that would spend more than a quarter on ``overhead``."""
     view = replay.view
     profile, _ = replay.plan()
     least = max(work.least, 4 * work.overhead, resolution)
@@ -179,7 +194,7 @@ def fillers(
     left, budget = work.seconds, work.budget
     room = [(part, profile.free_for(replay.pieces.in_partition(part))) for part in _named(view, partitions)]
     ends = [
-        (min(end - view.now, part.max_time), part, name)
+        (min(end - view.now - replay.latency, part.max_time), part, name)
         for part, holes in room
         if part.min_nodes <= 1
         for name in _qualities(part, qos)
@@ -200,7 +215,8 @@ def fillers(
             continue
         enough = work.overhead + _SPARE * left / max(1, usable - len(found))
         share = max(budget / max(1, usable - len(found)), min(least, budget))
-        step = floor(min(longest, quality.max_time, max(enough, least), share) / resolution) * resolution
+        step = min(longest, quality.max_time, share, ceil(max(enough, least) / resolution) * resolution)
+        step = floor(step / resolution) * resolution
         if step < least:
             continue
         for other, holes in room:
@@ -283,7 +299,8 @@ def _judged(
             ends = [_done(course, shape, count, work, view.now) for course in ours.courses]
             useful = (shape.walltime - work.overhead) * shape.nodes
             jobs = max(count, ceil(work.seconds / useful))
-            found.append(FoundShape(shape, count, ours, view.now, fmean(ends), jobs))
+            waits = fmean(time - view.now for course in ours.courses for time in course)
+            found.append(FoundShape(shape, count, ours, view.now, fmean(ends), waits, jobs))
     return found
 
 
@@ -343,8 +360,3 @@ def _time_of(spans: Iterable[tuple[float, float]], needed: float) -> float:
 def show_wait(seconds: float) -> str:
     """For a person: "now", "in 4.0 min", "never"."""
     return "now" if seconds < 1 else "never" if seconds == inf else f"in {show_duration(seconds)}"
-
-
-def show_asks(count: int, shape: AskShape) -> str:
-    """For a person: "3 jobs of 40 min on short"."""
-    return f"{counted(count, 'job')} of {shape}"

@@ -5,7 +5,7 @@ Learns as it goes, from everybody's jobs: which shares of walltimes are used, an
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import floor, inf
 from statistics import fmean
 from typing import Any
 
@@ -27,6 +27,7 @@ from dask_hpc.planning.asks.shapes import (
 from dask_hpc.planning.asks.used import ShareWatch, UsedShares
 
 _MORE = 1.25  # of the work that is known: so much is worth waiting for
+_IN_LINE = 0.25  # of the units wait in line at most; the others are for holes that open meanwhile
 _REMEMBERED = 100  # jobs that started lately
 _CHECKED = 3  # jobs of others whose starts are predicted at a look, to learn from
 
@@ -39,6 +40,8 @@ class WaitingAsk:
     shape: AskShape
     asked: float
     job: str = ""
+    #: it was asked for because it would start at once
+    is_filler: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +70,14 @@ class AskWatch:
     latency: float = 30.0
     margin: float = 0.25
     gain: float = 120.0
+    grain: float = 60.0  # a wait that is as good as none
     _shares: ShareWatch = field(default_factory=ShareWatch)
     _record: StartRecord = field(default_factory=StartRecord)
     _looked: float = -inf
     _waited: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._record.grain = self.grain
 
     def decide(
         self, view: QueueView, waiting: Sequence[WaitingAsk], submit: int, work: WantedWork
@@ -94,24 +101,43 @@ class AskWatch:
         if not room or not (submit or starts):
             return AskPlan(expected=expected)
         how: Any = {"partitions": self.partitions, "qos": self.qos, "resolution": self.resolution}
-        now = fillers(replay, replace(work, most=submit), **how) if submit else []
-        left = work.seconds - sum(shape.walltime - work.overhead for shape in now)
-        rest = submit - len(now)
-        choice = None
+        now = fillers(replay, replace(work, most=room), **how)
         withdraw = dict.fromkeys(not_needed, "not needed any more: the work is done without it")
+        late = {job: found.at(0.5) - view.now for job, found in starts.items()}
+        for job, ask in old.items():
+            if ask.is_filler and late.get(job, 0.0) > self.gain:
+                words = f"the hole that it was for is gone, it would start {show_wait(late[job])}"
+                withdraw.setdefault(ask.unit, words)
+        # holes come first: who is expected last makes room, who is expected first keeps his place
+        order = sorted(starts, key=lambda job: (late[job], job))
+        for job in (job for job in order[:0:-1] if job in old):
+            if len(now) <= submit + len(withdraw) or late[job] <= self.gain:
+                break
+            words = f"overtaken: others start now, it would {show_wait(late[job])}"
+            withdraw.setdefault(mine[job].unit, words)
+        now = now[: submit + len(withdraw)]
+        left = work.seconds - sum(shape.walltime - work.overhead for shape in now)
+        still = {job: ask for job, ask in mine.items() if ask.unit not in withdraw}
+        # most of the room is kept for holes to come
+        rest = min(max(1, floor(_IN_LINE * room)), room - len(now)) - len(still)
+        choice = None
         new, waits = list(now), [PredictedWait(0.0, 0.0, self._record.grain)] * len(now)
-        if left > 0 and (rest or starts):
+        asked = sum(ask.shape.walltime - work.overhead for ask in still.values())
+        is_old = not still.keys().isdisjoint(old)
+        if left > 0 and ((rest > 0 and left > asked) or (is_old and starts)):
             filled = _with_asks(view.without(mine), now, self)
             budget = work.budget - sum(shape.walltime for shape in now)
-            todo = replace(work, seconds=left, most=max(1, rest + len(waiting)), budget=budget)
+            todo = replace(work, seconds=left, most=max(1, rest + len(still)), budget=budget)
             choice = best_shape(replace(replay, view=filled), todo, usual=self.usual, **how)
         if choice is not None:
             best = choice.best
-            withdraw |= self._overtaken(
-                best, {job: starts[job] for job in old if job in starts}, mine, todo, view
+            overtaken = self._overtaken(
+                best, {job: starts[job] for job in still if job in old and job in starts}, mine, todo, view
             )
-            again = len(withdraw) - len(not_needed)
-            count = max(0, min(rest + again, max(best.count - (len(waiting) - again), again)))
+            withdraw |= overtaken
+            again, there = len(overtaken), len(still)
+            more = max(0, rest) if left > asked else 0
+            count = max(0, min(more + again, max(best.count - (there - again), again)))
             last = len(best.starts.courses[0]) - 1
             new += [best.shape] * count
             waits += [

@@ -163,9 +163,12 @@ def cause_of_death(
         away = now - seen.absent_since
         if seen.has_successor and now >= seen.ends - _MOMENT:
             return "its time is over"  # it must not come back: others were asked for
-        if unit.asked_ago > away and unit.state != "unknown":
+        was_asked, is_clear = unit.asked_ago <= away, unit.state != "unknown"
+        if is_clear and not was_asked:
             return None
-        return f"its workers have been gone for {show_duration(away)}" if away >= rejoin else None
+        # What ends or goes back into the queue may do so for long: its node is not free before, either.
+        patience = connect_timeout if was_asked and not is_clear else rejoin
+        return f"its workers have been gone for {show_duration(away)}" if away >= patience else None
     if seen is None and unit.running_for is not None and unit.running_for >= connect_timeout:
         return f"it started {show_duration(unit.running_for)} ago and no worker of it has connected"
     return None

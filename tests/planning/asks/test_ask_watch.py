@@ -39,8 +39,8 @@ def test_a_hole_is_filled_and_the_rest_is_asked_for_behind_it():
     view = queue([("r", (0, 1), 5 * HOUR)], [("a", 4, HOUR)], now=100.0)
     plan = AskWatch(LONG).decide(view, (), 4, replace(WORK, seconds=50 * HOUR))
     now = [shape for shape, wait in zip(plan.new, plan.expected_new, strict=True) if wait.median == 0]
-    assert [shape.walltime for shape in now] == [5 * HOUR, 5 * HOUR]
-    assert len(plan.new) == 4
+    assert [shape.walltime for shape in now] == [5 * HOUR - MINUTE] * 2
+    assert len(plan.new) == 3  # the last place is kept for a hole to come
 
 
 def test_who_is_overtaken_is_taken_back():
@@ -59,6 +59,40 @@ def test_who_is_overtaken_is_taken_back():
     soon = queue([("r", (0, 1, 2, 3), 5 * MINUTE)], [("me", 1, 8 * HOUR)])
     plan = AskWatch(LONG).decide(soon, waiting, 0, replace(WORK, seconds=5 * HOUR))
     assert plan.withdraw == {} and plan.expected["unit"].high <= 20 * MINUTE
+
+
+def test_most_of_the_units_are_kept_for_holes_to_come():
+    view = queue([("r", (0, 1, 2, 3), 5 * HOUR)])
+    plan = AskWatch(LONG).decide(view, (), 8, replace(WORK, seconds=50 * HOUR, most=8))
+    assert len(plan.new) == 2
+    waiting = [WaitingAsk(str(at), shape, 0.0) for at, shape in enumerate(plan.new)]
+    assert AskWatch(LONG).decide(view, waiting, 6, replace(WORK, seconds=50 * HOUR, most=8)).new == ()
+
+
+def test_holes_come_before_those_who_wait_but_the_first_keeps_his_place():
+    # n2 and n3 are free until a needs all; three of ours wait behind it, and there may be no fourth
+    others = [("a", 4, 24 * HOUR), ("0", 1, 8 * HOUR), ("1", 1, 8 * HOUR), ("2", 1, 8 * HOUR)]
+    view = queue([("r", (0, 1), 2 * HOUR)], others)
+    waiting = [WaitingAsk(name, LONG, -HOUR, name) for name in "012"]
+    work = replace(WORK, seconds=40 * HOUR, most=3)
+    plan = AskWatch(LONG).decide(view, waiting, 0, work)
+    assert sorted(plan.withdraw) == ["1", "2"]
+    assert [shape.walltime for shape in plan.new] == [2 * HOUR - MINUTE] * 2  # if Slurm looks a little later
+    assert all("others start now, it would in" in why for why in plan.withdraw.values())
+    one = AskWatch(LONG).decide(view, waiting, 1, work)
+    assert list(one.withdraw) == ["2"] and len(one.new) == 2
+    young = [replace(ask, asked=0.0) for ask in waiting]
+    assert AskWatch(LONG).decide(view, young, 0, work).withdraw == {}
+
+
+def test_who_was_to_fill_a_hole_that_is_gone_is_taken_back():
+    view = queue([("r", (0, 1, 2, 3), 5 * HOUR)], [("0", 1, 2 * HOUR), ("1", 1, 2 * HOUR)])
+    short = AskShape(2 * HOUR, "batch")
+    waiting = [WaitingAsk("0", short, -HOUR, "0", is_filler=True), WaitingAsk("1", short, -HOUR, "1")]
+    plan = AskWatch(LONG).decide(view, waiting, 0, replace(WORK, seconds=30 * HOUR))
+    assert list(plan.withdraw) == ["0"] and "the hole that it was for is gone" in plan.withdraw["0"]
+    young = [replace(ask, asked=0.0) for ask in waiting]
+    assert AskWatch(LONG).decide(view, young, 0, replace(WORK, seconds=30 * HOUR)).withdraw == {}
 
 
 def test_who_is_not_needed_any_more_is_taken_back_the_last_first():
