@@ -94,7 +94,10 @@ def test_runs_that_are_remembered(tmp_path):
     with dask.config.set({"hpc.history": str(path)}):
         assert "from 12 runs and 1 that were cut off" in run("--runs", "cfd")
         told = run("--runs", "cdf", code=2)
-        assert "--runs: found 'cdf'; allowed: a file of seconds, or one of: cfd" in told
+        assert (
+            "--runs: found 'cdf', of which no run is known; allowed: a file of seconds, or one of: cfd"
+            in told
+        )
     with dask.config.set({"hpc.history": None}):
         assert "hpc.history is null" in run("--runs", "cfd", code=2)
 

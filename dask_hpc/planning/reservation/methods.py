@@ -267,7 +267,7 @@ def choose(question: Question, method: str = BEST, *, compare: bool = True) -> A
 #: two costs that differ by less, as a share, differ by rounding
 _SAME = 1e-9
 _FORMULA = "closed form"
-_TIMES_FINER, _GAIN = 3, 1e-4
+_TIMES_FINER, _GAIN = 3, 1e-5
 
 
 def _finer(question: Question, found: Solution) -> Solution:
