@@ -3,10 +3,10 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 from math import inf
 
 import dask
-import jsonschema
 import pytest
 import yaml
 
@@ -17,7 +17,13 @@ from dask_hpc.planning.polling import Manners
 SCHEMA = yaml.safe_load(config.FILE.with_name("hpc-schema.yaml").read_text())
 
 
-def test_schema_validates_the_defaults():
+@pytest.fixture
+def jsonschema():
+    """It takes seconds to import, of each process that collects tests."""
+    return import_module("jsonschema")
+
+
+def test_schema_validates_the_defaults(jsonschema):
     jsonschema.validate(config.DEFAULTS, SCHEMA)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"hpc": {"node": "rack"}}, SCHEMA)
@@ -153,7 +159,7 @@ def test_a_bad_way_of_asking_names_the_key(bad):
             config.ask_settings(bad)
 
 
-def test_power_in_human_units():
+def test_power_in_human_units(jsonschema):
     given = {
         "hpc.power-meter": {"simulated": {"idle": "60 W", "busy": "0.14 kW", "lag": "1.5s", "seed": 3}},
         "hpc.power-model": {"idle": "90 W", "busy": "0.35 kW"},

@@ -1,9 +1,8 @@
-"""A small managed cluster with one job that runs and one that waits, and a widget's messages."""
-
-import time
+"""A small managed cluster with one job that runs and one that waits."""
 
 import pytest
 from distributed import Client, Event, LocalCluster
+from heard import until
 
 import dask_hpc
 
@@ -11,16 +10,6 @@ import dask_hpc
 def blocked(event):
     Event(event).wait(60)
     return 1
-
-
-def until(condition, seconds=30):
-    """Wait for something that another thread does."""
-    limit = time.monotonic() + seconds
-    while not (found := condition()):
-        if time.monotonic() > limit:
-            raise AssertionError("it never happened")
-        time.sleep(0.01)
-    return found
 
 
 @pytest.fixture
@@ -49,15 +38,3 @@ def busy(managed):
     yield managed
     Event("go", client=client).set()
     client.gather([runs, waits], errors="skip")
-
-
-def hear(view, **message):
-    """As if a front end had sent it; answers when it is carried out."""
-    answers = []
-    send = view.send
-    view.send = lambda content, buffers=None: (answers.append(content), send(content, buffers))[-1]
-    try:
-        view._hear(None, message, [])
-        return until(lambda: next((one for one in answers if "answer" in one), None))
-    finally:
-        view.send = send

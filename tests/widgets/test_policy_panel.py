@@ -1,9 +1,9 @@
 """Editing a policy: what is refused says why, what differs is shown, applied and undone."""
 
 import pytest
-from conftest import hear, until
 from dask_hpc_widgets import PolicyPanel
 from dask_hpc_widgets import view as view_module
+from heard import hear, until
 
 from dask_hpc import InputError, Policy
 

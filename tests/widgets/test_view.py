@@ -5,8 +5,8 @@ from importlib.util import find_spec
 
 import dask_hpc_widgets as widgets
 import pytest
-from conftest import hear, until
 from dask_hpc_widgets import view as view_module
+from heard import hear, until
 
 import dask_hpc
 

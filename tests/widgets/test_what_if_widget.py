@@ -1,7 +1,7 @@
 """Predictions from the live cluster, and one of them applied."""
 
-from conftest import hear, until
 from dask_hpc_widgets import PolicyPanel, WhatIf
+from heard import hear, until
 
 from dask_hpc import Policy
 
