@@ -150,10 +150,44 @@ def test_laws_of_three_applications_lie_where_the_source_says():
     assert sd.mean == pytest.approx(95 * 60, abs=60), "92 min, if nothing were cut off at the lower end"
     assert 1000 < sd.std < 1443
     random = np.random.default_rng(0)
-    for name, one in neuro.APPLICATIONS.items():
-        drawn = neuro.drawn(name, 2000, random)
+    for one in neuro.APPLICATIONS.values():
+        drawn = neuro.drawn(one, 2000, random)
         assert one.law.low <= min(drawn) and max(drawn) <= one.law.high
         assert np.mean(drawn) == pytest.approx(one.law.mean, rel=0.03)
+
+
+def test_a_law_that_is_mirrored_lies_in_the_same_range():
+    law, other = neuro.APPLICATIONS["SD"].law, neuro.mirrored().law
+    assert law.low <= other.low and other.high <= law.high
+    assert other.mean == pytest.approx(law.low + law.high - law.mean, rel=1e-3)
+    assert other.std == pytest.approx(law.std, rel=0.01)
+
+
+def test_no_commit_pays_for_any_of_three_applications():
+    """What varies with commits cannot be seen in the best plans; plans that always commit cost more."""
+    for one in neuro.APPLICATIONS.values():
+        best, always = (neuro.plan_of(one, way, (), 150) for way in ("discrete-ckpt", "all-checkpoint"))
+        assert not any(request.commit for request in best.requests)
+        assert always.over_omniscient > 1.02 * best.over_omniscient
+
+
+def test_commits_that_vary_are_never_lost():
+    """Reservations are as long as these take: a plan that commits costs what it did, on average."""
+    found = neuro.by_application(1)
+    for name in ("Qball", "FCA"):
+        for share in (0.15, 0.3):
+            for metric in ("utilisation", "stretch"):
+                varied, planned = found[f"{name} ALL {share:g} {metric}"], found[f"{name} ALL {metric}"]
+                assert varied != planned and varied == pytest.approx(planned, rel=0.01)
+                assert found[f"{name} DPC {share:g} {metric}"] == found[f"{name} DPC {metric}"]
+
+
+def test_each_job_has_its_own_five_runs_before_it():
+    one = neuro.APPLICATIONS["FCA"]
+    stays = neuro._by_own_runs(one, [200.0, 300.0, 400.0, 500.0, 600.0], [900.0, 180.0, 300.0])
+    firsts = [each.reservations[0].length for each in stays]
+    assert firsts == [400, 540, 516]
+    assert stays[0].reservations[1].length == 600 and stays[0].reservations[2].length == 900
 
 
 def test_gains_are_as_printed():
