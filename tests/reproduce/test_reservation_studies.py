@@ -122,6 +122,24 @@ def test_rows_of_the_tables_are_printed_so(table, name):
     assert ours == pytest.approx([float(one) for one in printed], rel=5e-4, abs=0.0101)
 
 
+def test_a_row_that_is_off_by_one_factor_says_so():
+    printed = [float(one) for one in costs.TABLES["11.6"]["Weibull"][:8]]
+    ours = [printed[0], *(1.06 * one for one in printed[1:])]
+    said = checkpoints._off("11.6", "Weibull", printed, ours)
+    assert "1.060 times what is printed" in said and said.endswith("does not tell which")
+    assert checkpoints._off("11.6", "Weibull", printed, [*ours[:-1], printed[-1]]) == "", "not all of them"
+    assert checkpoints._off("11.6", "Weibull", printed, [1.04 * one for one in printed]) == "", "in the band"
+
+
+def test_a_coarse_grid_gives_the_printed_costs():
+    """The rows of Weibull with commits of 1 h, to a digit more than the band asks for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoints, "_NUMBER", 232)
+        for table in ("11.6", "C.2"):
+            printed = [float(one) for one in costs.TABLES[table]["Weibull"]]
+            assert checkpoints.printed_row(table, "Weibull") == pytest.approx(printed, rel=5e-3)
+
+
 @pytest.mark.parametrize(("name", "seconds"), [("Weibull", 3000), ("Beta", 360)])
 def test_a_mix_gains(name, seconds):
     found = checkpoints.plan_costs(checkpoints.BOUNDED[name], seconds, 0.0, 600, 1)
