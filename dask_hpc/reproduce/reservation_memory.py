@@ -81,9 +81,7 @@ def trial(seed: int) -> dict[str, float]:
     for count in _RUNS:
         known = _drawn(random, count)
         for way, plan in ways(known).items():
-            stays = [
-                stay(plan, job, commit=_Taken(job, _COMMIT), restart=_Taken(job, _RESTART)) for job in jobs
-            ]
+            stays = [stay(plan, job, commit=_Taken(job)) for job in jobs]
             found |= {
                 f"{way} {count} time": float(np.mean([one.reserved for one in stays])) / _MINUTE,
                 f"{way} {count} use": 100 * float(np.mean([one.utilisation for one in stays])),
@@ -103,13 +101,13 @@ def _trace(seconds: np.ndarray) -> TaskTrace:
 
 
 class _Taken:
-    """What a commit or a restart of a job really takes: as much as the task needs that runs just then."""
+    """What a commit of a job really takes: as much as the task needs that runs just then."""
 
-    def __init__(self, job: TaskTrace, speed: StoreSpeed) -> None:
-        self._job, self._speed = job, speed
+    def __init__(self, job: TaskTrace) -> None:
+        self._job = job
 
     def __call__(self, at: float) -> float:
-        return float(self._speed.seconds(self._job.peak(at)))
+        return float(_COMMIT.seconds(self._job.peak(at)))
 
 
 def ways(known: np.ndarray) -> dict[str, MemorySequence]:

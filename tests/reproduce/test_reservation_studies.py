@@ -127,7 +127,8 @@ def test_a_row_that_is_off_by_one_factor_says_so():
     ours = [printed[0], *(1.06 * one for one in printed[1:])]
     said = checkpoints._off("11.6", "Weibull", printed, ours)
     assert "1.060 times what is printed" in said and said.endswith("does not tell which")
-    assert checkpoints._off("11.6", "Weibull", printed, [*ours[:-1], printed[-1]]) == "", "not all of them"
+    apart = [printed[0], *(1.2 * one for one in printed[1:-1]), 1.12 * printed[-1]]
+    assert checkpoints._off("11.6", "Weibull", printed, apart) == "", "not by the same"
     assert checkpoints._off("11.6", "Weibull", printed, [1.04 * one for one in printed]) == "", "in the band"
 
 
@@ -222,6 +223,15 @@ def test_what_is_drawn_is_the_same_for_every_way():
         assert 0 < first[f"{way} utilisation"] < first[f"{way} utilisation, used"] <= 100
         assert first[f"{way} stretch, with the queue"] > first[f"{way} stretch, used"] >= 1
     assert first["DPC utilisation"] > first["ALL utilisation"]
+    assert 0.9 < first["mirrored DPC utilisation"] / first["DPC utilisation"] < 0.97, "long jobs are rare"
+
+
+def test_a_miss_says_what_it_comes_from():
+    row = neuro.claim("one", 1.0, 2.0, (0.0, 1.0), note="a bound")
+    assert neuro._told(row, "as it is\nnot given").note == "a bound; as it is not given"
+    assert neuro._told(row, "") is row
+    reached = neuro.claim("one", 1.0, 0.5, (0.0, 1.0), note="a bound")
+    assert neuro._told(reached, "as it is not given") is reached
 
 
 def test_memory_that_is_known_saves_memory():
@@ -247,3 +257,5 @@ def test_known_runs_make_their_own_chain():
     assert ways["NEURO"].until[3] == pytest.approx(1.5**3 * totals.max())
     assert sum(step.work for step in ways["NEURO"].steps) == pytest.approx(ways["NEURO"].until[-1])
     assert ways["MEM-ALL-CKPTV2"].until[0] == 1500
+    restarts = {step.restart for plan in ways.values() for step in plan.steps[1:]}
+    assert restarts == {0.6 + 50 * 1.91}, "the source has the same for every state"
