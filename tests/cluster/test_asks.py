@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from weakref import WeakValueDictionary
 
 import pytest
+from dask_jobqueue import config as jobqueue_config
 from dask_jobqueue.slurm import SLURMJob
 from simulated_slurm import row
 from small_cluster import cluster2
@@ -142,6 +143,7 @@ def test_one_question_at_a_time_for_the_queue_and_all_clusters(site):
 
 
 async def questions(site):
+    jobqueue_config.reconfigure()  # distributed's tests clear Dask's configuration
     clusters = [AskingCluster(site, f"c{number}") for number in range(4)]
     for number, cluster in enumerate(clusters):
         cluster.submit("a", f"{10 + number}", "RUNNING", StartTime="1000", TimeLeft="UNLIMITED")
