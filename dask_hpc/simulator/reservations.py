@@ -161,7 +161,7 @@ def stay(
             least = peak
         if asked.commit is not None:
             room = length - restoring - (reached - saved)
-            takes = committing if commit is None else commit(reached)
+            takes = committing if commit is None or fits else commit(reached)
             if takes <= room + _ROUNDING * length:
                 saved = reached
             else:

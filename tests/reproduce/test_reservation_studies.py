@@ -122,6 +122,25 @@ def test_rows_of_the_tables_are_printed_so(table, name):
     assert ours == pytest.approx([float(one) for one in printed], rel=5e-4, abs=0.0101)
 
 
+def test_a_row_that_is_off_by_one_factor_says_so():
+    printed = [float(one) for one in costs.TABLES["11.6"]["Weibull"][:8]]
+    ours = [printed[0], *(1.06 * one for one in printed[1:])]
+    said = checkpoints._off("11.6", "Weibull", printed, ours)
+    assert "1.060 times what is printed" in said and said.endswith("does not tell which")
+    apart = [printed[0], *(1.2 * one for one in printed[1:-1]), 1.12 * printed[-1]]
+    assert checkpoints._off("11.6", "Weibull", printed, apart) == "", "not by the same"
+    assert checkpoints._off("11.6", "Weibull", printed, [1.04 * one for one in printed]) == "", "in the band"
+
+
+def test_a_coarse_grid_gives_the_printed_costs():
+    """The rows of Weibull with commits of 1 h, to a digit more than the band asks for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoints, "_NUMBER", 232)
+        for table in ("11.6", "C.2"):
+            printed = [float(one) for one in costs.TABLES[table]["Weibull"]]
+            assert checkpoints.printed_row(table, "Weibull") == pytest.approx(printed, rel=5e-3)
+
+
 @pytest.mark.parametrize(("name", "seconds"), [("Weibull", 3000), ("Beta", 360)])
 def test_a_mix_gains(name, seconds):
     found = checkpoints.plan_costs(checkpoints.BOUNDED[name], seconds, 0.0, 600, 1)
@@ -150,10 +169,44 @@ def test_laws_of_three_applications_lie_where_the_source_says():
     assert sd.mean == pytest.approx(95 * 60, abs=60), "92 min, if nothing were cut off at the lower end"
     assert 1000 < sd.std < 1443
     random = np.random.default_rng(0)
-    for name, one in neuro.APPLICATIONS.items():
-        drawn = neuro.drawn(name, 2000, random)
+    for one in neuro.APPLICATIONS.values():
+        drawn = neuro.drawn(one, 2000, random)
         assert one.law.low <= min(drawn) and max(drawn) <= one.law.high
         assert np.mean(drawn) == pytest.approx(one.law.mean, rel=0.03)
+
+
+def test_a_law_that_is_mirrored_lies_in_the_same_range():
+    law, other = neuro.APPLICATIONS["SD"].law, neuro.mirrored().law
+    assert law.low <= other.low and other.high <= law.high
+    assert other.mean == pytest.approx(law.low + law.high - law.mean, rel=1e-3)
+    assert other.std == pytest.approx(law.std, rel=0.01)
+
+
+def test_no_commit_pays_for_any_of_three_applications():
+    """What varies with commits cannot be seen in the best plans; plans that always commit cost more."""
+    for one in neuro.APPLICATIONS.values():
+        best, always = (neuro.plan_of(one, way, (), 150) for way in ("discrete-ckpt", "all-checkpoint"))
+        assert not any(request.commit for request in best.requests)
+        assert always.over_omniscient > 1.02 * best.over_omniscient
+
+
+def test_commits_that_vary_are_never_lost():
+    """Reservations are as long as these take: a plan that commits costs what it did, on average."""
+    found = neuro.by_application(1)
+    for name in ("Qball", "FCA"):
+        for share in (0.15, 0.3):
+            for metric in ("utilisation", "stretch"):
+                varied, planned = found[f"{name} ALL {share:g} {metric}"], found[f"{name} ALL {metric}"]
+                assert varied != planned and varied == pytest.approx(planned, rel=0.01)
+                assert found[f"{name} DPC {share:g} {metric}"] == found[f"{name} DPC {metric}"]
+
+
+def test_each_job_has_its_own_five_runs_before_it():
+    one = neuro.APPLICATIONS["FCA"]
+    stays = neuro._by_own_runs(one, [200.0, 300.0, 400.0, 500.0, 600.0], [900.0, 180.0, 300.0])
+    firsts = [each.reservations[0].length for each in stays]
+    assert firsts == [400, 540, 516]
+    assert stays[0].reservations[1].length == 600 and stays[0].reservations[2].length == 900
 
 
 def test_gains_are_as_printed():
@@ -170,6 +223,15 @@ def test_what_is_drawn_is_the_same_for_every_way():
         assert 0 < first[f"{way} utilisation"] < first[f"{way} utilisation, used"] <= 100
         assert first[f"{way} stretch, with the queue"] > first[f"{way} stretch, used"] >= 1
     assert first["DPC utilisation"] > first["ALL utilisation"]
+    assert 0.9 < first["mirrored DPC utilisation"] / first["DPC utilisation"] < 0.97, "long jobs are rare"
+
+
+def test_a_miss_says_what_it_comes_from():
+    row = neuro.claim("one", 1.0, 2.0, (0.0, 1.0), note="a bound")
+    assert neuro._told(row, "as it is\nnot given").note == "a bound; as it is not given"
+    assert neuro._told(row, "") is row
+    reached = neuro.claim("one", 1.0, 0.5, (0.0, 1.0), note="a bound")
+    assert neuro._told(reached, "as it is not given") is reached
 
 
 def test_memory_that_is_known_saves_memory():
@@ -195,3 +257,5 @@ def test_known_runs_make_their_own_chain():
     assert ways["NEURO"].until[3] == pytest.approx(1.5**3 * totals.max())
     assert sum(step.work for step in ways["NEURO"].steps) == pytest.approx(ways["NEURO"].until[-1])
     assert ways["MEM-ALL-CKPTV2"].until[0] == 1500
+    restarts = {step.restart for plan in ways.values() for step in plan.steps[1:]}
+    assert restarts == {0.6 + 50 * 1.91}, "the source has the same for every state"

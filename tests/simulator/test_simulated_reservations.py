@@ -107,6 +107,10 @@ def test_reservations_that_know_what_comes_are_as_long_as_it_takes():
     found = stay(plan, 300.0, commit=lambda _: 14.0, restart=lambda _: 2.0, fits=True)
     assert [one.length for one in found.reservations] == [114, 2 + 80 + 14, 2 + 120]
     assert found.lost == 0 and found.used == found.reserved
+    takes = iter([14.0, 16.0, 18.0])
+    varies = stay(plan, 300.0, commit=lambda _: next(takes), fits=True)
+    assert [one.length for one in varies.reservations] == [114, 5 + 80 + 16, 5 + 120], "each is known once"
+    assert varies.lost == 0
 
 
 def test_who_outlives_a_plan_asks_for_twice_as_much():
