@@ -77,6 +77,7 @@ if __name__ == "__main__":
             client.wait_for_workers(3, timeout=60)
             until(lambda: hosts(client) == ["n1", "n2", "n3"], "all three again")
             print("killed", hosts(client), flush=True)
+    until(lambda: not steps(), "no step is left")  # Slurm takes a moment to clear them up
     print("steps", steps(), flush=True)
 """
 )
