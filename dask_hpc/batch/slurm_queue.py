@@ -39,7 +39,7 @@ from dask_hpc.planning.asks.queue import (
 SITE = ("scontrol", "-a", "-o")
 #: what ``SITE`` is told: one call, as ``sinfo`` is, and it says more
 SITE_WORDS = "show node\nshow partition\nshow reservation\n"
-QOS = ("sacctmgr", "-nP", "show", "qos", "format=Name,Priority,MaxWall,MaxTRES,MaxJobsPU,MaxTRESPU,Preempt")
+QOS = ("sacctmgr", "-nP", "show", "qos", "format=Name,Priority,MaxWall,MaxTRES,MaxJobsPU,MaxTRESPU")
 _SITE_LASTS, _QOS_LASTS = 600.0, 3600.0  # seconds; they hardly change
 _SITE_AGAIN = 120.0  # seconds after which it is tried again
 _MOST_NODES = 100_000
@@ -133,7 +133,6 @@ def read_partitions(text: str, groups: Collection[str] = (), account: str = "") 
             is_default=words.get("Default") == "YES",
             is_open=_is_open(words, groups, account),
             is_exclusive=words.get("OverSubscribe", "").upper().startswith("EXCLUSIVE"),
-            is_preemptible=words.get("PreemptMode", "OFF").upper() not in ("OFF", "GANG"),
             qos=() if qos in ("ALL", "(null)", "") else tuple(qos.split(",")),
         )
     return partitions
@@ -186,7 +185,6 @@ def read_jobs(text: str) -> AllJobs:
                 not_before=since if reason == "BeginTime" and since is not None else -inf,
                 user=user,
                 qos=row["QOS"],
-                expected=None if reason == "BeginTime" else since,
                 is_exclusive=row["OverSubscribe"] == "NO",
                 is_held=not _is_in_line(reason),
             )
@@ -232,10 +230,9 @@ def read_reservations(text: str) -> list[Maintenance]:
 def read_qos(text: str) -> dict[str, QueueQos]:
     """The answer of ``QOS``."""
     rows = [line.split("|") for line in text.splitlines()]
-    rows = [row for row in rows if len(row) == 7 and row[0]]
-    preempted = {name for row in rows for name in row[6].split(",") if name}
+    rows = [row for row in rows if len(row) == 6 and row[0]]
     found = {}
-    for name, priority, wall, per_job, jobs, per_user, _ in rows:
+    for name, priority, wall, per_job, jobs, per_user in rows:
         found[name] = QueueQos(
             name,
             priority=_number(priority),
@@ -243,8 +240,6 @@ def read_qos(text: str) -> dict[str, QueueQos]:
             max_nodes=_of_tres(per_job, "node"),
             user_jobs=_limit(jobs),
             user_nodes=_of_tres(per_user, "node"),
-            user_cores=_of_tres(per_user, "cpu"),
-            is_preemptible=name in preempted,
         )
     return found
 

@@ -71,9 +71,9 @@ ReservationName=licences StartTime=2000 EndTime=5600 Nodes=(null) Flags=ANY_NODE
 No reservations in the system
 """
 QUALITIES = """\
-normal|0|||||
-low|1|02:00:00|node=4|10|cpu=64,node=8|
-high|100|1-00:00:00||||low,normal
+normal|0||||
+low|1|02:00:00|node=4|10|cpu=64,node=8
+high|100|1-00:00:00|||
 short
 """
 
@@ -112,7 +112,6 @@ def test_partitions():
     assert debug.nodes == ("n1", "n2", "n3", "n5")
     assert (debug.max_time, debug.min_nodes, debug.max_nodes, debug.qos) == (inf, 1, inf, ())
     assert debug.is_up and debug.is_default and debug.is_open and not debug.is_exclusive
-    assert debug.is_preemptible and not urgent.is_preemptible
     assert (urgent.max_time, urgent.max_nodes, urgent.tier, urgent.qos) == (86_400.0, 2, 2, ("high", "low"))
     assert urgent.is_open and urgent.is_exclusive and not urgent.is_up and not urgent.is_default
     assert not found["root"].is_open
@@ -129,13 +128,13 @@ def test_jobs():
     assert found.ended == (replace(first, id="15", limit=400.0),)
     second = PendingAsk(
         "8", ("debug", "urgent"), 2, 86_400.0, 6, 2.0**30, 4000.0, 950.0, user="bob", qos="normal",
-        expected=4600.0, is_exclusive=True,
+        is_exclusive=True,
     )  # fmt: skip
     assert found.pending[0] == second
     by_id = {ask.id: ask for ask in found.pending}
     assert [job for job in by_id if job.startswith("9")] == ["9", "9+1"]
     assert by_id["9"].limit == inf
-    assert (by_id["10"].not_before, by_id["10"].expected, by_id["10"].is_held) == (2000.0, None, False)
+    assert (by_id["10"].not_before, by_id["10"].is_held) == (2000.0, False)
     assert by_id["11"].is_held and by_id["12"].is_held and not by_id["9"].is_held
     assert by_id["12"].nodes == 1
     ours = Slurm().read(Heard(JOBS), 1500.0)
@@ -149,8 +148,8 @@ def test_reservations_and_qualities():
     (one,) = read_reservations(local)
     assert one.end - one.start == 3600
     assert read_qos(QUALITIES) == {
-        "normal": QueueQos("normal", is_preemptible=True),
-        "low": QueueQos("low", 1.0, 7200.0, 4, 10, 8, 64, is_preemptible=True),
+        "normal": QueueQos("normal"),
+        "low": QueueQos("low", 1.0, 7200.0, 4, 10, 8),
         "high": QueueQos("high", 100.0, 86_400.0),
     }
 

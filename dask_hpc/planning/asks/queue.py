@@ -33,8 +33,6 @@ class QueuePartition:
     is_open: bool = True
     #: nodes are given as a whole
     is_exclusive: bool = False
-    #: jobs of partitions of a higher tier may take the nodes of its running jobs
-    is_preemptible: bool = False
     #: the only qualities of service that may be named; empty: any
     qos: tuple[str, ...] = ()
 
@@ -49,8 +47,6 @@ class QueueQos:
     max_nodes: float = inf
     user_jobs: float = inf
     user_nodes: float = inf
-    user_cores: float = inf
-    is_preemptible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +84,6 @@ class PendingAsk:
     not_before: float = -inf
     user: str = ""
     qos: str = ""
-    #: when the batch system itself expects it to start, if it says so
-    expected: float | None = None
     is_exclusive: bool = False
     #: somebody or something other than a lack of nodes keeps it from starting
     is_held: bool = False
