@@ -43,6 +43,8 @@ AT_ONCE = (
     "node-stealing-toy",
     "redistribution",
 )
+#: those that take longest, so with one seed as well
+LONG = ("malleable-easy", "proactive-against-reactive")
 
 
 def outcome(name, seeds=2):
@@ -71,7 +73,7 @@ def small(name):
         patch.setattr(reservation_checkpoints, "_COARSE", 40)
         patch.setattr(reservation_checkpoints, "_CHUNKS", (1, 3, 5, 7, 9, 11))
         patch.setattr(reservation_neuro, "_NUMBER", 60)
-        return outcome(name, seeds=1 if name in AT_ONCE else 2)
+        return outcome(name, seeds=1 if name in (*AT_ONCE, *LONG) else 2)
 
 
 LATER = [pytest.param(name, marks=pytest.mark.slow) for name in EXPERIMENTS if name not in AT_ONCE]
