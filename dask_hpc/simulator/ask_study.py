@@ -130,7 +130,7 @@ class _Player:
         for place, shape in enumerate(shapes):
             name = f"unit-{len(self._asks)}-{self._outcome.withdrawn}"
             self._queue.submit(name, shape.nodes, shape.walltime)
-            is_filler = bool(expected) and expected[place].median == 0.0
+            is_filler = bool(expected) and expected[place].is_none
             self._asks[name] = WaitingAsk(name, shape, self._queue.now, name, is_filler)
             self._budget -= shape.walltime
             if expected:

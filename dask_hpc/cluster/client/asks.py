@@ -129,7 +129,7 @@ class FitAsker:
         for name, (shape, wait, why) in zip(names, self._next, strict=False):
             spec[name] = {**spec[name], "options": _shaped(spec[name]["options"], shape)}
             unit = str(name)
-            is_filler = wait is not None and wait.median == 0.0
+            is_filler = wait is not None and wait.is_none
             self._asks[unit] = WaitingAsk(unit, shape, time(), is_filler=is_filler)
             self._why[unit] = why
             self._budget.seen(unit, shape.walltime, 0.0)

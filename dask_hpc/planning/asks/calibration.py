@@ -37,6 +37,11 @@ class PredictedWait:
     #: the same as the replay had it
     raw: "PredictedWait | None" = None
 
+    @property
+    def is_none(self) -> bool:
+        """Whether it is to start at once, in a hole that there is now."""
+        return self.median == 0.0
+
     def miss(self, waited: float, grain: float) -> float:
         """By how many half-widths a wait lies beyond the median; negative where it is shorter."""
         beyond = log(waited + grain) - log(self.median + grain)

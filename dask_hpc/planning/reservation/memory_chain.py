@@ -154,13 +154,6 @@ class Chain:
         left = self._left(at)
         return np.concatenate([np.diff(left, axis=0), [1.0 - left[-1]]])
 
-    def likely_peak(self, at: float, likely: float | None = None) -> float:
-        """The largest peak of the tasks that may run after so much work, as published (12.2); where none is
-        likely, that of the task that is least unlikely."""
-        shares = self.running(at)[:-1]
-        fit = shares > (self.likely if likely is None else likely)
-        return float(self.peaks[fit].max() if fit.any() else self.peaks[np.argmax(shares)])
-
     def need(self, since: float, until: float) -> float:
         """Bytes to ask for to get from one amount of work to another: the largest peak of the tasks that are
         likely to run in between if the job has not ended before, and the margin."""
