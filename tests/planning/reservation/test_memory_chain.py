@@ -44,8 +44,8 @@ chains = st.lists(tasks, min_size=1, max_size=6).map(
 
 
 def likely_peak(chain, at, likely=None):
-    """The largest peak of the tasks that may run after so much work, as published (12.2); where none is likely,
-    that of the task that is least unlikely."""
+    """The largest peak of the tasks that may run after so much work, as published (12.2); where none is
+    likely, that of the task that is least unlikely."""
     shares = chain.running(at)[:-1]
     fit = shares > (chain.likely if likely is None else likely)
     return float(chain.peaks[fit].max() if fit.any() else chain.peaks[np.argmax(shares)])
