@@ -64,8 +64,13 @@ CONCERNS: tuple[str, ...] = (
 def strategies(concern: str) -> Mapping[str, Any]:
     """Strategy classes of a concern by name: ours, and those of the group ``dask_hpc.strategies``."""
     found = {cls.name: cls for cls in _OURS if cls.concern == concern}
-    for point in entry_points(group="dask_hpc.strategies"):
-        cls = point.load()
+    for cls in _theirs():
         if cls.concern == concern:
             found.setdefault(cls.name, cls)
     return found
+
+
+@cache
+def _theirs() -> tuple[Any, ...]:
+    # once: it reads what all installed packages say of themselves
+    return tuple(point.load() for point in entry_points(group="dask_hpc.strategies"))
